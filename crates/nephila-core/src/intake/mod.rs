@@ -1,0 +1,3 @@
+//! The intake stage: URLs that others give us, in their formats.
+
+pub mod reflog;

@@ -1,0 +1,13 @@
+//! What Nephila decides. No sockets, no files, no clock, no randomness, no async: time and bytes are arguments.
+
+// Tests read golden files and measure time; what they test does neither (see clippy.toml).
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+pub mod handler;
+pub mod intake;
+pub mod robots;
+pub mod spider;
+pub mod store;
+pub mod text;
+pub mod time;
+pub mod url;

@@ -1,0 +1,366 @@
+//! robots.txt: what a site asks crawlers not to fetch (RFC 9309).
+//!
+//! The bytes of a file become [`Robots`] for one product token; nothing about other crawlers is kept. A [`Verdict`] is
+//! asked for each URL, with the very path and query that will be sent. Where the RFC is silent we do what Google's
+//! parser does, and where a file is sloppy we take the reading that forbids more.
+//!
+//! What always holds: parsing never fails; no more than [`ROBOTS_BYTES_MAX`] bytes are read and half a line at that
+//! limit is dropped; a verdict takes time linear in rules and path, whatever the wildcards; `/robots.txt` is allowed.
+
+mod pattern;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use pattern::{Facts, Pattern};
+
+pub use policy::{
+    Answer, CRAWL_DELAY_MAX, Denied, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, Rest,
+    Settings, in_force, refetch_after, rest_in_force,
+};
+
+/// How much of a file is read: 500 KiB, the least RFC 9309, 2.5 asks for. It bounds the rules as well: no line that
+/// holds one is shorter than eight bytes.
+pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
+
+/// How many sitemaps are kept.
+pub const SITEMAPS_MAX: usize = 1_000;
+
+/// How many other lines (`Content-Usage` and its kind) are kept.
+pub const NOTES_MAX: usize = 200;
+
+/// How much of a line is kept to be shown or recorded.
+const LINE_BYTES_KEPT: usize = 1_024;
+
+/// What a robots.txt says to one crawler.
+#[derive(Clone, Debug, Default)]
+pub struct Robots {
+    /// Longest pattern first, allow before disallow: the first that matches decides.
+    rules: Vec<Rule>,
+    crawl_delay: Option<Duration>,
+    sitemaps: Vec<String>,
+    notes: Vec<Note>,
+    group: Group,
+    cut: bool,
+}
+
+/// Which group of the file speaks to us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// None: everything is allowed.
+    #[default]
+    None,
+    /// The group for everybody, `*`.
+    Everybody,
+    /// The groups that name us.
+    Named,
+}
+
+/// A line about the use of content: kept and recorded, with no effect on fetching.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Its key in lower case: `content-usage`, `content-signal`, `license`, and so on.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    pattern: Pattern,
+    allow: bool,
+    line: usize,
+    text: Box<str>,
+}
+
+/// May a path be fetched, and who says so?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict<'a> {
+    /// May it?
+    pub allowed: bool,
+    /// The rule that decided: its line in the file, from 1, and the line itself. None if no rule matched.
+    pub rule: Option<(usize, &'a str)>,
+}
+
+impl Robots {
+    /// Reads a file for the crawler with this product token. A version behind the token (`nephila/1.0`) is ignored, in
+    /// the argument as in the file.
+    pub fn parse(bytes: &[u8], agent: &str) -> Self {
+        let cut = bytes.len() > ROBOTS_BYTES_MAX;
+        let bytes = if cut { whole_lines(&bytes[..ROBOTS_BYTES_MAX]) } else { bytes };
+        let mut reader = Reader { agent: product_token(agent.as_bytes()), ..Reader::default() };
+        for (index, line) in lines(&as_utf8(bytes)).enumerate() {
+            reader.handle_line(index + 1, line);
+        }
+        let mut robots = reader.finish();
+        robots.cut = cut;
+        robots
+    }
+
+    /// May this path be fetched? It must be the one that is sent: [`crate::url::CrawlUrl::path_and_query`].
+    pub fn verdict(&self, path_and_query: &str) -> Verdict<'_> {
+        let path = path_and_query.split('#').next().unwrap_or_default();
+        if path.split('?').next() == Some("/robots.txt") {
+            return Verdict { allowed: true, rule: None };
+        }
+        let path = pattern::normal_path(path);
+        let facts = Facts::of(&path);
+        match self.rules.iter().find(|rule| rule.pattern.matches(&path, &facts)) {
+            Some(rule) => Verdict { allowed: rule.allow, rule: Some((rule.line, &rule.text)) },
+            None => Verdict { allowed: true, rule: None },
+        }
+    }
+
+    /// The rest that our group asks for between fetches, the longest if it says several. See [`rest_in_force`].
+    pub fn crawl_delay(&self) -> Option<Duration> {
+        self.crawl_delay
+    }
+
+    /// The sitemaps that the file names, as written.
+    pub fn sitemaps(&self) -> &[String] {
+        &self.sitemaps
+    }
+
+    /// What the file says about the use of content, to us or to everybody.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Which group speaks to us.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// How many rules there are for us.
+    pub fn rule_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Was the file longer than [`ROBOTS_BYTES_MAX`]?
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+}
+
+/// What has been gathered for one audience.
+#[derive(Default)]
+struct Gathered {
+    seen: bool,
+    rules: Vec<Rule>,
+    crawl_delay: Option<Duration>,
+    notes: Vec<Note>,
+}
+
+#[derive(Default)]
+struct Reader {
+    agent: Vec<u8>,
+    named: Gathered,
+    everybody: Gathered,
+    /// Notes outside any group.
+    notes: Vec<Note>,
+    sitemaps: Vec<String>,
+    /// The group being read speaks to us, to everybody.
+    to_us: bool,
+    to_everybody: bool,
+    in_group: bool,
+    /// A rule was read, so the next user-agent line opens a new group. Nothing else ends one (RFC 9309, 2.2.1).
+    rule_seen: bool,
+}
+
+enum Key {
+    UserAgent,
+    Allow,
+    Disallow,
+    CrawlDelay,
+    Sitemap,
+    Note(String),
+    Unknown,
+}
+
+impl Reader {
+    fn handle_line(&mut self, number: usize, line: &[u8]) {
+        let content = line.split(|b| *b == b'#').next().unwrap_or_default();
+        let Some((key, value)) = key_and_value(content) else { return };
+        match read_key(key) {
+            Key::UserAgent => {
+                if self.rule_seen || !self.in_group {
+                    (self.to_us, self.to_everybody) = (false, false);
+                }
+                (self.rule_seen, self.in_group) = (false, true);
+                let star = value.first() == Some(&b'*') && value.get(1).is_none_or(u8::is_ascii_whitespace);
+                self.to_everybody |= star;
+                self.to_us |= !self.agent.is_empty() && product_token(value) == self.agent;
+                self.named.seen |= self.to_us;
+                self.everybody.seen |= self.to_everybody;
+            }
+            key @ (Key::Allow | Key::Disallow) => {
+                // Rules before any user-agent line speak to nobody.
+                if !self.in_group {
+                    return;
+                }
+                self.rule_seen = true;
+                let Some(pattern) = Pattern::parse(value) else { return };
+                let text = kept(content);
+                let rule =
+                    Rule { pattern, allow: matches!(key, Key::Allow), line: number, text: text.into() };
+                for gathered in self.audiences() {
+                    gathered.rules.push(rule.clone());
+                }
+            }
+            Key::CrawlDelay => {
+                if let Some(delay) = read_delay(value) {
+                    for gathered in self.audiences() {
+                        gathered.crawl_delay = gathered.crawl_delay.max(Some(delay));
+                    }
+                }
+            }
+            Key::Sitemap => {
+                if !value.is_empty()
+                    && self.sitemaps.len() < SITEMAPS_MAX
+                    && value.len() <= crate::url::URL_BYTES_MAX
+                {
+                    self.sitemaps.push(String::from_utf8_lossy(value).into_owned());
+                }
+            }
+            Key::Note(name) => {
+                let note = Note { line: number, name, value: kept(value) };
+                if !self.in_group {
+                    push_note(&mut self.notes, note);
+                } else {
+                    for gathered in self.audiences() {
+                        push_note(&mut gathered.notes, note.clone());
+                    }
+                }
+            }
+            Key::Unknown => {}
+        }
+    }
+
+    /// Whom the group being read speaks to, of the two we listen for.
+    fn audiences(&mut self) -> impl Iterator<Item = &mut Gathered> {
+        let us = Some(&mut self.named).filter(|_| self.to_us);
+        let everybody = Some(&mut self.everybody).filter(|_| self.to_everybody);
+        us.into_iter().chain(everybody)
+    }
+
+    fn finish(self) -> Robots {
+        // A group that names us replaces the one for everybody, even if it holds nothing.
+        let (gathered, group) = match (self.named.seen, self.everybody.seen) {
+            (true, _) => (self.named, Group::Named),
+            (false, true) => (self.everybody, Group::Everybody),
+            (false, false) => (Gathered::default(), Group::None),
+        };
+        let mut rules = gathered.rules;
+        rules.sort_by(|a, b| {
+            let by_length = b.pattern.len().cmp(&a.pattern.len());
+            by_length
+                .then_with(|| b.allow.cmp(&a.allow))
+                .then_with(|| a.pattern.cmp(&b.pattern))
+                .then(a.line.cmp(&b.line))
+        });
+        rules.dedup_by(|later, first| later.pattern == first.pattern && later.allow == first.allow);
+        let mut notes = self.notes;
+        for note in gathered.notes {
+            push_note(&mut notes, note);
+        }
+        Robots { rules, crawl_delay: gathered.crawl_delay, sitemaps: self.sitemaps, notes, group, cut: false }
+    }
+}
+
+fn push_note(notes: &mut Vec<Note>, note: Note) {
+    if notes.len() < NOTES_MAX {
+        notes.push(note);
+    }
+}
+
+/// A line or value to be shown, without more than we keep.
+fn kept(text: &[u8]) -> String {
+    let text = text.trim_ascii();
+    String::from_utf8_lossy(&text[..text.len().min(LINE_BYTES_KEPT)]).into_owned()
+}
+
+/// The leading part of a name that a product token may have (RFC 9309, 2.2.1), in lower case.
+fn product_token(text: &[u8]) -> Vec<u8> {
+    let text = text.trim_ascii();
+    let end = text
+        .iter()
+        .position(|b| !(b.is_ascii_alphabetic() || matches!(b, b'-' | b'_')))
+        .unwrap_or(text.len());
+    text[..end].to_ascii_lowercase()
+}
+
+/// Splits at the colon. Without one, two words are taken for key and value.
+fn key_and_value(content: &[u8]) -> Option<(&[u8], &[u8])> {
+    let content = trimmed(content);
+    let (key, value) = match content.iter().position(|b| *b == b':') {
+        Some(at) => (&content[..at], &content[at + 1..]),
+        None => content.split_at(content.iter().position(u8::is_ascii_whitespace)?),
+    };
+    let (key, value) = (trimmed(key), trimmed(value));
+    let is_pair = content.contains(&b':') || !value.iter().any(u8::is_ascii_whitespace);
+    is_pair.then_some((key, value))
+}
+
+/// Without the blanks around it. Zero bytes that a broken export wrote are blanks too.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let blank = |b: &u8| b.is_ascii_whitespace() || matches!(b, 0 | 0x0b);
+    let start = text.iter().position(|b| !blank(b)).unwrap_or(text.len());
+    let end = text.iter().rposition(|b| !blank(b)).map_or(start, |at| at + 1);
+    &text[start..end]
+}
+
+/// The widespread misspellings count where they forbid more; `Allow` must be spelled.
+fn read_key(key: &[u8]) -> Key {
+    match key.to_ascii_lowercase().as_slice() {
+        b"user-agent" | b"useragent" | b"user agent" | b"user_agent" => Key::UserAgent,
+        b"allow" => Key::Allow,
+        b"disallow" | b"dissallow" | b"dissalow" | b"disalow" | b"diasllow" | b"disallaw" | b"dis-allow" => {
+            Key::Disallow
+        }
+        b"crawl-delay" | b"crawldelay" | b"crawl delay" => Key::CrawlDelay,
+        b"sitemap" | b"site-map" => Key::Sitemap,
+        name @ (b"content-usage" | b"content-signal" | b"license" | b"llm-policy") => {
+            Key::Note(String::from_utf8_lossy(name).into_owned())
+        }
+        name if name.starts_with(b"tdm-") => Key::Note(kept(name)),
+        _ => Key::Unknown,
+    }
+}
+
+/// Seconds, with a fraction if they like. Negative, endless and unreadable ones are ignored.
+fn read_delay(value: &[u8]) -> Option<Duration> {
+    let seconds: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// Lines end with CR, LF or both.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(bytes);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let Some(end) = memchr::memchr2(b'\r', b'\n', text) else { return Some(text) };
+        let after = if text[end..].starts_with(b"\r\n") { end + 2 } else { end + 1 };
+        rest = Some(&text[after..]);
+        Some(&text[..end])
+    })
+}
+
+/// What was cut off at the limit may have changed the last line's meaning: `Disallow: /a` may have been `/about`.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = memchr::memrchr2(b'\r', b'\n', bytes).map_or(0, |at| at + 1);
+    &bytes[..end]
+}
+
+/// The file without its byte order mark; UTF-16 is turned into UTF-8. Anything else is taken as it is, byte by byte.
+fn as_utf8(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match encoding_rs::Encoding::for_bom(bytes) {
+        Some((encoding, mark)) if encoding == encoding_rs::UTF_8 => Cow::Borrowed(&bytes[mark..]),
+        Some((encoding, _)) => Cow::Owned(encoding.decode(bytes).0.into_owned().into_bytes()),
+        None => Cow::Borrowed(bytes),
+    }
+}

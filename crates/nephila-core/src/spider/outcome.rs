@@ -1,0 +1,385 @@
+//! Every way a fetch can end: one table, used by retries, `explain`, metrics and the docs page.
+//!
+//! The web's failures are values. A fetch always ends with exactly one [`Outcome`]; its [`Class`] says what kind of
+//! end that is and its [`Action`] what happens to the URL next. Nothing outside this file maps a status or an error
+//! to a decision.
+
+use std::fmt;
+
+/// What kind of end it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// There is an answer worth keeping.
+    Ok,
+    /// The server says that there is nothing here.
+    Gone,
+    /// It may work later.
+    Retry,
+    /// Somebody forbids it: the site, the operator, our own rules.
+    Refused,
+    /// It cannot work as it is, and asking again at once would not help.
+    Broken,
+}
+
+impl Class {
+    /// The class as one word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Class::Ok => "ok",
+            Class::Gone => "gone",
+            Class::Retry => "retry",
+            Class::Refused => "refused",
+            Class::Broken => "broken",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happens to the URL next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Keep the answer and read it.
+    Keep,
+    /// Keep the answer and offer the target to intake as a URL of its own.
+    Offer,
+    /// Keep what came; do not read it; the URL is done.
+    KeepUnread,
+    /// The URL is done; ask again only when its schedule says so.
+    Done,
+    /// Ask again later, each time after a longer pause.
+    BackOff,
+    /// Ask again when the site allows (`Retry-After`), the whole host rests until then.
+    BackOffHost,
+    /// Our own fault or shortage: ask again soon, nothing is counted against the host.
+    Pause,
+    /// Never ask again unless the operator changes the rules.
+    Never,
+}
+
+impl Action {
+    /// The action as a short phrase, for people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::Keep => "keep and read",
+            Action::Offer => "keep, offer the target",
+            Action::KeepUnread => "keep, do not read",
+            Action::Done => "done",
+            Action::BackOff => "ask again later",
+            Action::BackOffHost => "rest the host, then ask again",
+            Action::Pause => "pause, then ask again",
+            Action::Never => "never ask again",
+        }
+    }
+}
+
+macro_rules! outcomes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $class:ident, $action:ident;)+) => {
+        /// How a fetch ended. The variants' docs are the meanings in the docs page.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Outcome {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Outcome {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Outcome] = &[$(Outcome::$variant,)+];
+
+            /// The name under which it is recorded.
+            pub const fn name(self) -> &'static str {
+                match self { $(Outcome::$variant => $name,)+ }
+            }
+
+            /// What kind of end it is.
+            pub const fn class(self) -> Class {
+                match self { $(Outcome::$variant => Class::$class,)+ }
+            }
+
+            /// What happens to the URL next.
+            pub const fn action(self) -> Action {
+                match self { $(Outcome::$variant => Action::$action,)+ }
+            }
+
+            /// What it means, in a sentence or two.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Outcome::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+outcomes! {
+    /// An answer with status 2xx, whole.
+    Fetched = "ok", Ok, Keep;
+    /// 304 to a conditional request: what we hold is still current.
+    NotModified = "not-modified", Ok, Done;
+    /// 301, 302, 303, 307 or 308 with a target that can be asked for.
+    Redirect = "redirect", Ok, Offer;
+    /// 300: the server offers a choice; kept as a page.
+    MultipleChoices = "multiple-choices", Ok, Keep;
+    /// The body reached a size limit of ours and was cut (`WARC-Truncated: length`).
+    CutLength = "cut-length", Ok, Keep;
+    /// The body met a deadline or fell below the minimum speed and was cut (`WARC-Truncated: time`).
+    CutTime = "cut-time", Retry, BackOff;
+    /// The connection ended inside the body (`WARC-Truncated: disconnect`).
+    CutDisconnect = "cut-disconnect", Retry, BackOff;
+    /// The decoded body passed its limit: a bomb, or a very large page. Kept as sent.
+    DecodeLimit = "decode-limit", Broken, KeepUnread;
+    /// More content codings on top of each other than we undo. Kept as sent.
+    DecodeChain = "decode-chain", Broken, KeepUnread;
+
+    /// 404.
+    NotFound = "not-found", Gone, Done;
+    /// 410.
+    Gone = "gone", Gone, Done;
+
+    /// 401, or 407 from a proxy: credentials are wanted that we do not have.
+    Unauthorized = "unauthorized", Refused, Done;
+    /// 402: the site wants to be paid.
+    PaymentRequired = "payment-required", Refused, Never;
+    /// 403.
+    Forbidden = "forbidden", Refused, Done;
+    /// 451.
+    Legal = "legal", Refused, Never;
+    /// A challenge page for browsers. We do not solve them; the host rests.
+    Challenged = "challenged", Refused, BackOffHost;
+    /// Another status 4xx.
+    ClientError = "client-error", Refused, Done;
+    /// 429: too many requests.
+    RateLimited = "rate-limited", Retry, BackOffHost;
+    /// 503.
+    Unavailable = "unavailable", Retry, BackOffHost;
+    /// Another status 5xx.
+    ServerError = "server-error", Retry, BackOff;
+    /// A status outside 100 to 599.
+    StatusUnknown = "status-unknown", Broken, Done;
+    /// 421 on a connection of its own: the server does not serve this name.
+    Misdirected = "misdirected", Broken, BackOff;
+
+    /// A redirect without a usable `Location`: missing, empty, several different ones, too long, not a URL.
+    RedirectBadLocation = "redirect-bad-location", Broken, KeepUnread;
+    /// A redirect to something that is neither http nor https.
+    RedirectScheme = "redirect-scheme", Refused, KeepUnread;
+    /// A chain of redirects came back to a URL it had already passed.
+    RedirectLoop = "redirect-loop", Broken, BackOff;
+    /// A chain of redirects was longer than `redirects_max`.
+    RedirectLimit = "redirect-limit", Broken, BackOff;
+    /// A redirect to itself that wants a cookie we do not send.
+    CookieWall = "cookie-wall", Refused, Done;
+    /// The redirect leaves the scope that was asked for.
+    OutOfScope = "out-of-scope", Refused, Done;
+    /// robots.txt forbids it.
+    RobotsDenied = "robots-denied", Refused, Done;
+    /// robots.txt could not be read, so everything is forbidden until it can (RFC 9309, 2.3.1.4).
+    RobotsUnreachable = "robots-unreachable", Retry, BackOffHost;
+
+    /// Not a URL.
+    UrlBad = "url-bad", Broken, Never;
+    /// A host name that cannot exist: a label over 63 bytes, a name over 253, forbidden characters.
+    UrlBadHost = "url-bad-host", Broken, Never;
+    /// The URL is longer than the limit.
+    UrlTooLong = "url-too-long", Broken, Never;
+    /// Neither http nor https.
+    UrlScheme = "url-scheme", Refused, Never;
+    /// A port outside the allow-list, or one that browsers never use.
+    PortDenied = "port-denied", Refused, Never;
+    /// The address is private, reserved or our own.
+    AddressPrivate = "address-private", Refused, Never;
+
+    /// The name does not exist.
+    DnsNxdomain = "dns-nxdomain", Retry, BackOff;
+    /// The name exists and has no address.
+    DnsNodata = "dns-nodata", Retry, BackOff;
+    /// The resolver could not get an answer (SERVFAIL).
+    DnsServfail = "dns-servfail", Retry, BackOff;
+    /// The resolver refuses to answer.
+    DnsRefused = "dns-refused", Retry, BackOff;
+    /// No answer in time.
+    DnsTimeout = "dns-timeout", Retry, BackOff;
+    /// The answer did not fit a datagram and TCP did not work.
+    DnsTruncated = "dns-truncated", Retry, BackOff;
+    /// The aliases lead back to themselves, or are more than we follow.
+    DnsCnameLoop = "dns-cname-loop", Broken, BackOff;
+    /// The address is 0.0.0.0 or ::, as block lists answer.
+    DnsNullAddress = "dns-null-address", Broken, BackOff;
+    /// The answer is not DNS.
+    DnsBadAnswer = "dns-bad-answer", Retry, BackOff;
+    /// Our resolver is away. No host is to blame.
+    DnsUnreachable = "dns-unreachable", Retry, Pause;
+
+    /// The connection was refused.
+    ConnectRefused = "connect-refused", Retry, BackOff;
+    /// No connection in time.
+    ConnectTimeout = "connect-timeout", Retry, BackOff;
+    /// No route to the address.
+    ConnectUnreachable = "connect-unreachable", Retry, BackOff;
+    /// We have no free file handles.
+    LocalFiles = "local-files", Retry, Pause;
+    /// We have no free ports.
+    LocalPorts = "local-ports", Retry, Pause;
+    /// Our own disk did not take the body.
+    LocalDisk = "local-disk", Retry, Pause;
+    /// The proxy is away, or does not do what we ask.
+    ProxyFailed = "proxy-failed", Retry, Pause;
+
+    /// The certificate has expired or is not valid yet.
+    TlsExpired = "tls-expired", Refused, BackOff;
+    /// The certificate's issuer is unknown: self-signed, or the chain has a gap.
+    TlsUntrusted = "tls-untrusted", Refused, BackOff;
+    /// The certificate is for another name.
+    TlsName = "tls-name", Refused, BackOff;
+    /// The certificate is wrong in another way.
+    TlsCertificate = "tls-certificate", Refused, BackOff;
+    /// No version or cipher in common.
+    TlsVersion = "tls-version", Broken, BackOff;
+    /// The handshake did not end in time.
+    TlsTimeout = "tls-timeout", Retry, BackOff;
+    /// The server ended the handshake with an alert.
+    TlsAlert = "tls-alert", Broken, BackOff;
+    /// The connection ended inside the handshake.
+    TlsClosed = "tls-closed", Retry, BackOff;
+    /// What came is not TLS, or breaks its rules.
+    TlsProtocol = "tls-protocol", Broken, BackOff;
+
+    /// The request could not be written in time.
+    WriteTimeout = "write-timeout", Retry, BackOff;
+    /// The head did not come in time.
+    HeadTimeout = "head-timeout", Retry, BackOff;
+    /// The whole fetch took too long before there was an answer.
+    TotalTimeout = "total-timeout", Retry, BackOff;
+    /// The connection was reset before an answer.
+    Reset = "reset", Retry, BackOff;
+    /// The connection was closed before an answer.
+    EmptyReply = "empty-reply", Retry, BackOff;
+    /// The head is larger than the limit, in bytes or in fields.
+    HeadTooLarge = "head-too-large", Broken, BackOff;
+    /// More informational answers (1xx) than the limit.
+    InformationalFlood = "informational-flood", Broken, BackOff;
+    /// What came is not an HTTP status line.
+    BadStatusLine = "bad-status-line", Broken, BackOff;
+    /// A field that cannot be read and cannot be skipped.
+    BadHeader = "bad-header", Broken, BackOff;
+    /// Lengths that contradict each other or are no lengths.
+    BadFraming = "bad-framing", Broken, BackOff;
+    /// A transfer coding that we do not undo.
+    TransferCoding = "transfer-coding", Broken, BackOff;
+    /// 101 that nobody asked for.
+    UnexpectedUpgrade = "unexpected-upgrade", Broken, BackOff;
+    /// 304 to a request without conditions.
+    UnexpectedNotModified = "unexpected-not-modified", Broken, BackOff;
+    /// 206 to a request without a range.
+    UnexpectedPartial = "unexpected-partial", Broken, BackOff;
+    /// The server breaks the rules of HTTP/2.
+    H2Protocol = "h2-protocol", Broken, BackOff;
+    /// The server reset the stream.
+    H2Reset = "h2-reset", Retry, BackOff;
+    /// The server said good-bye before it answered, twice.
+    H2Goaway = "h2-goaway", Retry, BackOff;
+
+    /// The fetch was stopped by us: the process ends, or the ticket was taken back.
+    Cancelled = "cancelled", Retry, Pause;
+}
+
+impl Outcome {
+    /// The outcome of a whole, expected answer with this status. Redirects, 206, 304 and 421 need more than a status
+    /// and are judged by [`crate::spider::answer`].
+    pub const fn of_status(status: u16) -> Outcome {
+        match status {
+            200..=299 => Outcome::Fetched,
+            300 => Outcome::MultipleChoices,
+            304 => Outcome::NotModified,
+            301 | 302 | 303 | 307 | 308 => Outcome::Redirect,
+            // 305 and 306 are dead, 309 to 399 never lived: pages like any other, as browsers show them.
+            305 | 306 | 309..=399 => Outcome::MultipleChoices,
+            401 | 407 => Outcome::Unauthorized,
+            402 => Outcome::PaymentRequired,
+            403 => Outcome::Forbidden,
+            404 => Outcome::NotFound,
+            410 => Outcome::Gone,
+            421 => Outcome::Misdirected,
+            429 => Outcome::RateLimited,
+            451 => Outcome::Legal,
+            400..=499 => Outcome::ClientError,
+            503 => Outcome::Unavailable,
+            500..=599 => Outcome::ServerError,
+            _ => Outcome::StatusUnknown,
+        }
+    }
+
+    /// The outcome with this name.
+    pub fn by_name(name: &str) -> Option<Outcome> {
+        Outcome::ALL.iter().copied().find(|o| o.name() == name)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The docs page of the table, in Markdown. `cargo xtask docs` writes it and CI compares.
+pub fn docs_page() -> String {
+    let mut page = String::from(
+        "# Outcomes\n\nEvery way a fetch can end. This page is generated from the table in \
+         `crates/nephila-core/src/spider/outcome.rs` by `cargo xtask docs`; do not edit it.\n\n\
+         | name | class | what happens next | meaning |\n|---|---|---|---|\n",
+    );
+    for outcome in Outcome::ALL {
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            outcome.name(),
+            outcome.class(),
+            outcome.action().as_str(),
+            outcome.meaning().trim()
+        ));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_kebab() {
+        let names: HashSet<_> = Outcome::ALL.iter().map(|o| o.name()).collect();
+        assert_eq!(names.len(), Outcome::ALL.len());
+        for outcome in Outcome::ALL {
+            assert!(
+                outcome.name().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            );
+            assert_eq!(Outcome::by_name(outcome.name()), Some(*outcome));
+            assert!(outcome.meaning().trim().ends_with('.'), "{outcome} has no sentence");
+        }
+    }
+
+    #[test]
+    fn every_status_has_an_outcome() {
+        for status in 0..=1000u16 {
+            let class = Outcome::of_status(status).class();
+            match status {
+                200..=399 => assert_eq!(class, Class::Ok, "{status}"),
+                429 | 500..=599 => assert_eq!(class, Class::Retry, "{status}"),
+                404 | 410 => assert_eq!(class, Class::Gone, "{status}"),
+                421 => assert_eq!(class, Class::Broken, "{status}"),
+                400..=499 => assert_eq!(class, Class::Refused, "{status}"),
+                _ => assert_eq!(class, Class::Broken, "{status}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_ours_is_never_held_against_a_host() {
+        for ours in [Outcome::LocalFiles, Outcome::LocalPorts, Outcome::DnsUnreachable, Outcome::Cancelled] {
+            assert_eq!((ours.class(), ours.action()), (Class::Retry, Action::Pause), "{ours}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The heads of WARC 1.1 records: which fields, in which order.
+//!
+//! A record is its head, its block and two line ends ([`END`]). Whoever writes one gives the block's length and
+//! digest, so that this module needs no bytes of the body. Always holds: a value never brings a line end or another
+//! control byte into a head, whatever a server or a URL contained.
+
+use std::net::IpAddr;
+
+use super::{Digest, Exchange, redact};
+use crate::time::Timestamp;
+
+/// What ends every record.
+pub const END: &[u8] = b"\r\n\r\n";
+/// The first line of every record.
+pub const VERSION: &str = "WARC/1.1";
+/// Profile of a revisit that found the same payload.
+pub const PROFILE_IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
+/// Profile of a revisit that was answered with 304.
+pub const PROFILE_NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
+
+/// Where the payload of a revisit really lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// `WARC-Target-URI` of the record that holds it.
+    pub url: String,
+    /// Its `WARC-Date` as fourteen digits, which is how the index has it.
+    pub digits14: u64,
+}
+
+impl Origin {
+    /// The date as WARC writes it.
+    pub fn warc_date(&self) -> String {
+        let d = format!("{:014}", self.digits14);
+        format!("{}-{}-{}T{}:{}:{}Z", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..14])
+    }
+}
+
+/// What an exchange becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Head and body.
+    Response,
+    /// The head alone: the payload is there already.
+    Revisit(Origin),
+    /// An empty block: the server says that what we hold is current. Empty because pywb replays a stored
+    /// `HTTP/1.1 304` as a blank page.
+    NotModified(Origin),
+}
+
+/// The head of the record that holds the answer.
+pub fn answer(
+    exchange: &Exchange,
+    kind: &Kind,
+    id: &str,
+    payload: Option<&Digest>,
+    block: &Digest,
+    block_len: u64,
+) -> Vec<u8> {
+    let (name, origin) = match kind {
+        Kind::Response => ("response", None),
+        Kind::Revisit(origin) => ("revisit", Some((PROFILE_IDENTICAL, origin))),
+        Kind::NotModified(origin) => ("revisit", Some((PROFILE_NOT_MODIFIED, origin))),
+    };
+    let mut head = Head::new(name, id, exchange.started);
+    head.field("WARC-Target-URI", &target_uri(&exchange.url));
+    if let Some(address) = exchange.address {
+        head.field("WARC-IP-Address", &written(address));
+    }
+    exchange.protocols.iter().for_each(|protocol| head.field("WARC-Protocol", protocol));
+    if let Some((profile, origin)) = origin {
+        head.field("WARC-Profile", profile);
+        head.field("WARC-Refers-To-Target-URI", &target_uri(&origin.url));
+        head.field("WARC-Refers-To-Date", &origin.warc_date());
+    }
+    if let Some(digest) = payload {
+        head.field("WARC-Payload-Digest", &digest.to_string());
+    }
+    head.field("WARC-Block-Digest", &block.to_string());
+    if let (Kind::Response, Some(truncated)) = (kind, exchange.truncated) {
+        head.field("WARC-Truncated", truncated.as_str());
+    }
+    head.finish("application/http;msgtype=response", block_len)
+}
+
+/// The head of the record that holds the request; `answer_id` is the record it belongs to.
+pub fn request(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
+    beside(exchange, "request", id, answer_id, block).finish("application/http;msgtype=request", block_len)
+}
+
+/// The head of the record that holds what we know besides; its block comes from [`metadata_block`].
+pub fn metadata(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
+    beside(exchange, "metadata", id, answer_id, block).finish("application/warc-fields", block_len)
+}
+
+/// The lines of a metadata record.
+pub fn metadata_block(exchange: &Exchange) -> Vec<u8> {
+    let mut out = format!("fetchTimeMs: {}\r\n", exchange.elapsed_ms).into_bytes();
+    for (name, value) in &exchange.notes {
+        push(&mut out, name, &redact::without_userinfo(value.as_bytes()));
+    }
+    out
+}
+
+/// The head of a file's first record.
+pub fn warcinfo(id: &str, now: Timestamp, filename: &str, block: &Digest, block_len: u64) -> Vec<u8> {
+    let mut head = Head::new("warcinfo", id, now);
+    head.field("WARC-Filename", filename);
+    head.field("WARC-Block-Digest", &block.to_string());
+    head.finish("application/warc-fields", block_len)
+}
+
+/// What a file says about the crawl it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WarcInfo {
+    /// Name and version of the program.
+    pub software: String,
+    /// The `User-Agent` of every request.
+    pub user_agent: String,
+    /// `obey` or `ignore`.
+    pub robots: String,
+    /// Who runs the crawl, and how to reach them.
+    pub operator: String,
+    /// The crawl's name.
+    pub is_part_of: String,
+    /// Digest of the effective settings, so that a file can be matched with them.
+    pub settings_digest: String,
+}
+
+impl WarcInfo {
+    /// The block of a warcinfo record. Empty values are left out.
+    pub fn block(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (name, value) in [
+            ("software", self.software.as_str()),
+            ("format", "WARC File Format 1.1"),
+            ("conformsTo", "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
+            ("robots", &self.robots),
+            ("http-header-user-agent", &self.user_agent),
+            ("operator", &self.operator),
+            ("isPartOf", &self.is_part_of),
+            ("settingsDigest", &self.settings_digest),
+        ] {
+            if !value.is_empty() {
+                push(&mut out, name, value.as_bytes());
+            }
+        }
+        out
+    }
+}
+
+/// A URL as a record may carry it: no user information, nothing outside printable ASCII, no angle brackets.
+pub fn target_uri(url: &str) -> String {
+    let clean = |byte: u8| matches!(byte, 0x21..=0x7e) && byte != b'<' && byte != b'>';
+    if url.bytes().all(clean) && !url.contains('@') {
+        return url.to_owned();
+    }
+    let mut out = String::with_capacity(url.len());
+    for byte in redact::without_userinfo(url.as_bytes()) {
+        if clean(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn beside(exchange: &Exchange, kind: &str, id: &str, answer_id: &str, block: &Digest) -> Head {
+    let mut head = Head::new(kind, id, exchange.started);
+    head.field("WARC-Target-URI", &target_uri(&exchange.url));
+    head.field("WARC-Concurrent-To", &format!("<{answer_id}>"));
+    head.field("WARC-Block-Digest", &block.to_string());
+    head
+}
+
+/// `::ffff:1.2.3.4` is IPv4 to every reader.
+fn written(address: IpAddr) -> String {
+    address.to_canonical().to_string()
+}
+
+fn push(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend(value.iter().map(|byte| if *byte < 0x20 || *byte == 0x7f { b' ' } else { *byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+struct Head(Vec<u8>);
+
+impl Head {
+    fn new(kind: &str, id: &str, date: Timestamp) -> Self {
+        let mut head = Head(Vec::with_capacity(640));
+        head.0.extend_from_slice(VERSION.as_bytes());
+        head.0.extend_from_slice(b"\r\n");
+        head.field("WARC-Type", kind);
+        head.field("WARC-Record-ID", &format!("<{id}>"));
+        head.field("WARC-Date", &date.warc_date());
+        head
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        push(&mut self.0, name, value.as_bytes());
+    }
+
+    fn finish(mut self, content_type: &str, block_len: u64) -> Vec<u8> {
+        self.field("Content-Type", content_type);
+        self.field("Content-Length", &block_len.to_string());
+        self.0.extend_from_slice(b"\r\n");
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

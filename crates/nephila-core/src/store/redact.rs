@@ -1,0 +1,103 @@
+//! Takes secrets out of request heads before they are archived.
+//!
+//! A field that carries credentials keeps its name and loses its value; user information is cut out of every URL in
+//! the head. Always holds: no value of a field named here reaches a record.
+
+use super::head::{Lines, push_field, split_field};
+
+/// What stands in place of a secret.
+pub const REDACTED: &[u8] = b"[redacted]";
+
+/// Names that are always secret, in lower case. Everything that begins with one of [`PREFIXES`] is as well.
+pub const NAMES: &[&str] = &[
+    "authorization",
+    "cookie",
+    "cookie2",
+    "x-api-key",
+    "api-key",
+    "apikey",
+    "x-auth-token",
+    "x-access-token",
+];
+
+/// Beginnings of names that are always secret, in lower case: what is meant for a proxy, and message signatures.
+pub const PREFIXES: &[&str] = &["proxy-", "signature"];
+
+/// Is a field of this name secret? `more` holds names the operator added.
+pub fn is_secret(name: &[u8], more: &[String]) -> bool {
+    let same = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    let begins = |prefix: &&str| {
+        name.len() >= prefix.len() && name[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
+    };
+    NAMES.iter().any(|other| same(other))
+        || PREFIXES.iter().any(begins)
+        || more.iter().any(|other| same(other))
+}
+
+/// A request head without secrets, with clean lines.
+pub fn request(head: &[u8], more: &[String]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(head.len());
+    let mut lines = Lines::new(head);
+    out.extend_from_slice(&without_userinfo(&lines.next().unwrap_or_default()));
+    out.extend_from_slice(b"\r\n");
+    for line in lines {
+        match split_field(&line) {
+            Some((name, _)) if is_secret(name, more) => push_field(&mut out, name, REDACTED),
+            Some((name, value)) => push_field(&mut out, name, &without_userinfo(value)),
+            // We wrote the head ourselves, so this does not happen; if it does, a line that cannot be judged is cut.
+            None => push_field(&mut out, b"X-Crawler-Invalid-Line", REDACTED),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Cuts `user:password@` out of every URL in these bytes.
+pub fn without_userinfo(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(at) = memchr::memmem::find(rest, b"://") {
+        let (before, after) = rest.split_at(at + 3);
+        out.extend_from_slice(before);
+        let authority = after.iter().position(|b| b"/?#\\ \t\"'<>".contains(b)).unwrap_or(after.len());
+        rest = match memchr::memrchr(b'@', &after[..authority]) {
+            Some(at) => &after[at + 1..],
+            None => after,
+        };
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_lose_their_values_and_keep_their_names() {
+        let head = b"GET http://u:p@h.test/?q=a@b HTTP/1.1\r\nHost: h.test\r\nAUTHORIZATION: Basic Zm9v\r\n\
+            Cookie: a=SECRET;\r\n b=SECRET\r\nProxy-Authorization: SECRET\r\nSignature-Input: SECRET\r\nSignature: SECRET\r\n\
+            X-Shop-Key: SECRET\r\nX-Api-Key: SECRET\r\nReferer: https://me:SECRET@x.test/a\r\nAccept: */*\r\n\r\n";
+        let out = request(head, &["x-shop-key".into()]);
+        let out = String::from_utf8(out).unwrap();
+        assert!(!out.contains("SECRET") && !out.contains("Zm9v") && !out.contains("u:p@"), "{out}");
+        assert!(out.starts_with(
+            "GET http://h.test/?q=a@b HTTP/1.1\r\nHost: h.test\r\nAUTHORIZATION: [redacted]\r\n"
+        ));
+        assert!(out.contains("Referer: https://x.test/a\r\nAccept: */*\r\n\r\n"));
+        assert_eq!(out.matches("[redacted]").count(), 7);
+    }
+
+    #[test]
+    fn urls_lose_their_users() {
+        for (url, want) in [
+            ("http://a@b@c.test/x", "http://c.test/x"),
+            ("http://c.test/x@y", "http://c.test/x@y"),
+            ("http://c.test", "http://c.test"),
+            ("a://u@b c://v:w@d", "a://b c://d"),
+            ("://", "://"),
+        ] {
+            assert_eq!(without_userinfo(url.as_bytes()), want.as_bytes());
+        }
+    }
+}

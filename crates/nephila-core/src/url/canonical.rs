@@ -1,0 +1,128 @@
+//! The key of a URL: which spellings are one page.
+//!
+//! By default a key is careful: it differs from the request only where every server must treat both alike (the case of
+//! hex digits, the encoding of unreserved characters). Everything that may change which page is meant (sorting or
+//! dropping parameters, merging slashes, keeping fragments) happens only by a rule the operator wrote, and only in the
+//! key: the request stays as the page's author wrote it.
+
+use std::borrow::Cow;
+
+use encoding_rs::{EncoderResult, Encoding};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::percent;
+
+/// What happens to the part behind `#`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fragments {
+    /// It is dropped: it never reaches the server.
+    #[default]
+    Drop,
+    /// Those that begin with `!` become part of the key: old single-page sites route by them.
+    HashBang,
+    /// All become part of the key.
+    Keep,
+}
+
+/// Rules that fold more spellings into one key, or keep more apart. All off by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyRules {
+    /// What happens to fragments.
+    pub fragments: Fragments,
+    /// Sorts the parameters of the query by name and value.
+    pub query_sort: bool,
+    /// Drops parameters with these names, compared without case. A `*` at the end stands for any rest: `utm_*`.
+    pub query_drop: Vec<String>,
+    /// Takes several slashes in a row in the path as one.
+    pub slashes_merge: bool,
+}
+
+impl KeyRules {
+    /// The part of the fragment that is kept.
+    pub(super) fn fragment<'a>(&self, fragment: Option<&'a str>) -> &'a str {
+        let fragment = fragment.unwrap_or_default();
+        match self.fragments {
+            Fragments::Keep => fragment,
+            Fragments::HashBang if fragment.starts_with('!') => fragment,
+            Fragments::HashBang | Fragments::Drop => "",
+        }
+    }
+
+    fn drops(&self, parameter: &str) -> bool {
+        let name = parameter.split('=').next().unwrap_or_default();
+        self.query_drop.iter().any(|rule| match rule.strip_suffix('*') {
+            Some(start) => name.get(..start.len()).is_some_and(|n| n.eq_ignore_ascii_case(start)),
+            None => name.eq_ignore_ascii_case(rule),
+        })
+    }
+}
+
+/// The key of a parsed URL without userinfo and fragment.
+pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> String {
+    let mut key = String::with_capacity(url.as_str().len());
+    key.push_str(&url[..url::Position::BeforePath]);
+    if rules.slashes_merge {
+        let mut path = String::new();
+        percent::push_uniform(&mut path, url.path());
+        let mut last = ' ';
+        key.extend(path.chars().filter(|&c| !(std::mem::replace(&mut last, c) == '/' && c == '/')));
+    } else {
+        percent::push_uniform(&mut key, url.path());
+    }
+    if let Some(query) = url.query() {
+        let mut uniform = String::with_capacity(query.len());
+        percent::push_uniform(&mut uniform, query);
+        push_query(&mut key, &uniform, rules);
+    }
+    if !fragment.is_empty() {
+        key.push('#');
+        key.push_str(fragment);
+    }
+    key
+}
+
+fn push_query(key: &mut String, query: &str, rules: &KeyRules) {
+    if !rules.query_sort && rules.query_drop.is_empty() {
+        key.push('?');
+        key.push_str(query);
+        return;
+    }
+    let mut parameters: Vec<&str> = query.split('&').filter(|p| !rules.drops(p)).collect();
+    if rules.query_sort {
+        parameters.sort_by_key(|p| p.split_once('=').map_or((*p, None), |(name, value)| (name, Some(value))));
+    }
+    // A query of which nothing is left is no query; one that was empty from the start stays.
+    if !parameters.is_empty() {
+        key.push('?');
+        key.push_str(&parameters.join("&"));
+    }
+}
+
+/// A query in the encoding of its page. What the encoding lacks is written as a character reference, as browsers do
+/// (URL standard, "percent-encode after encoding").
+pub(super) fn encode_query<'a>(query: &'a str, encoding: &'static Encoding) -> Cow<'a, [u8]> {
+    let encoding = encoding.output_encoding();
+    if encoding == encoding_rs::UTF_8 || query.is_ascii() && encoding != encoding_rs::ISO_2022_JP {
+        return Cow::Borrowed(query.as_bytes());
+    }
+    let mut encoder = encoding.new_encoder();
+    let mut out = Vec::with_capacity(query.len());
+    let mut rest = query;
+    loop {
+        // The encoder writes only into room that is there.
+        let room = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
+        out.reserve(room.expect("a query is far smaller than the address space"));
+        let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut out, true);
+        rest = &rest[read..];
+        match result {
+            EncoderResult::InputEmpty => return Cow::Owned(out),
+            EncoderResult::OutputFull => {}
+            EncoderResult::Unmappable(char) => {
+                out.extend_from_slice(format!("%26%23{}%3B", u32::from(char)).as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! One fetch, from a URL to an outcome.
+//!
+//! The phases follow each other: a kept connection or resolve, dial, TLS; then the request, the head, the body, and
+//! the undoing of content codings. Each phase has its deadline and the whole has one; each failure is a value. The
+//! spider never queues and never follows a redirect: the target is part of what it brings back.
+//!
+//! Invariant: a fetch ends before its total deadline plus the time of one buffer, whatever the server does.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use nephila_core::spider::answer::{self, Answer, Asked};
+use nephila_core::spider::attempt::{self, Second, Tried};
+use nephila_core::spider::{HttpVersion, Outcome, Settings};
+use nephila_core::time::Timestamp;
+use nephila_core::url::{CrawlUrl, Host, PortRule};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::body::Budget;
+use crate::connection::{self, Connection, Facts};
+use crate::dial::{Dialled, Dialler, NotDialled};
+use crate::error::Hints;
+use crate::fetched::{Fetched, Timings};
+use crate::pool::Pool;
+use crate::proxy::{Proxies, Proxy};
+use crate::receive;
+use crate::resolver::Resolver;
+use crate::tls::Tls;
+
+/// Hosts remembered as unable to speak HTTP/2. Forgetting one costs a second try, nothing else.
+const H1_ONLY_HOSTS_MAX: usize = 100_000;
+/// Largest request head we send; fields beyond it are a mistake of the caller's.
+const REQUEST_BYTES_MAX: usize = 32 * 1024;
+
+/// Fetches. Cheap to clone; clones share connections, names and memory.
+#[derive(Clone, Debug)]
+pub struct Spider(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    common: Vec<(HeaderName, HeaderValue)>,
+    ports: PortRule,
+    resolver: Resolver,
+    dialler: Dialler,
+    tls: Tls,
+    proxies: Proxies,
+    pool: Arc<Pool>,
+    h1_only: Mutex<HashSet<String>>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) decoders: Arc<Semaphore>,
+}
+
+/// The settings name something that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("spider settings: {0}")]
+pub struct Error(String);
+
+/// What to fetch.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The URL.
+    pub url: CrawlUrl,
+    /// GET, or HEAD.
+    pub head_only: bool,
+    /// Fields beside those that every request has. The caller decides what may go to this origin.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// What to bring back beside the outcome.
+    pub keep: Keep,
+}
+
+/// What a fetch brings back beside its outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Head and body as received, for the archive.
+    pub exchange: bool,
+    /// The decoded body, in memory.
+    pub decoded: bool,
+    /// The SHA-1 of the body as received.
+    pub sha1: bool,
+}
+
+impl Request {
+    /// A plain GET that keeps nothing.
+    pub fn get(url: CrawlUrl) -> Self {
+        Request { url, head_only: false, fields: Vec::new(), keep: Keep::default() }
+    }
+
+    fn asked(&self) -> Asked {
+        let has = |name: &HeaderName| self.fields.iter().any(|(other, _)| other == name);
+        Asked {
+            head_only: self.head_only,
+            conditional: has(&header::IF_NONE_MATCH) || has(&header::IF_MODIFIED_SINCE),
+            range: has(&header::RANGE),
+        }
+    }
+}
+
+/// A try that ended without an answer to judge.
+struct Failed {
+    outcome: Outcome,
+    detail: String,
+    hints: Hints,
+    reused: bool,
+    h2: bool,
+}
+
+impl Failed {
+    fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+        Failed { outcome, detail: detail.into(), hints: Hints::default(), reused: false, h2: false }
+    }
+}
+
+impl From<NotDialled> for Failed {
+    fn from(failed: NotDialled) -> Self {
+        Failed::new(failed.outcome, failed.detail)
+    }
+}
+
+/// An answer whose head has come.
+pub(crate) struct Answered {
+    pub(crate) connection: Connection,
+    pub(crate) response: http::Response<Incoming>,
+    pub(crate) answer: Answer,
+    pub(crate) asked: Asked,
+    pub(crate) started: Timestamp,
+}
+
+impl Spider {
+    /// A spider with these settings, which calls itself `user_agent`.
+    pub fn new(settings: Settings, user_agent: &str) -> Result<Self, Error> {
+        let mut common = Vec::new();
+        for (name, value) in [
+            (header::USER_AGENT, user_agent),
+            (header::ACCEPT, &settings.accept),
+            (header::ACCEPT_ENCODING, &settings.accept_encoding),
+        ] {
+            if !value.is_empty() {
+                let sendable = HeaderValue::from_str(value)
+                    .map_err(|_| Error(format!("{name} {value:?} cannot be sent")))?;
+                common.push((name, sendable));
+            }
+        }
+        let mut own = settings.deny_addresses.clone();
+        own.extend(crate::own::addresses());
+        let filter = nephila_core::spider::address::AddressFilter::new(settings.allow_addresses.clone(), own);
+        Ok(Spider(Arc::new(Inner {
+            common,
+            ports: PortRule { allowed: settings.ports.clone() },
+            resolver: Resolver::new(&settings).map_err(|e| Error(e.to_string()))?,
+            dialler: Dialler {
+                filter,
+                timeout: settings.connect_timeout,
+                fallback: settings.connect_fallback,
+            },
+            tls: Tls::new(&settings).map_err(|e| Error(e.to_string()))?,
+            proxies: Proxies::new(&settings.proxy, |name| std::env::var(name).ok()).map_err(Error)?,
+            pool: Pool::new(settings.idle_timeout, settings.idle_max),
+            h1_only: Mutex::default(),
+            budget: Budget::new(settings.body_memory_max),
+            decoders: Arc::new(Semaphore::new(settings.decoders_max.max(1))),
+            settings,
+        })))
+    }
+
+    /// Fetches. Never fails: whatever happens is an outcome.
+    pub async fn fetch(&self, request: Request) -> Fetched {
+        let began = Instant::now();
+        let mut fetched = Fetched::not_sent(Outcome::Cancelled, String::new());
+        self.run(&request, began, &mut fetched).await;
+        fetched.timings.total = began.elapsed();
+        if let Some(exchange) = &mut fetched.exchange {
+            exchange.elapsed_ms = fetched.timings.total.as_millis() as u64;
+        }
+        fetched
+    }
+
+    /// The resolver, for those who want to know an address before they fetch.
+    pub fn resolver(&self) -> &Resolver {
+        &self.0.resolver
+    }
+
+    async fn run(&self, request: &Request, began: Instant, fetched: &mut Fetched) {
+        let inner = &*self.0;
+        let deadline = began + inner.settings.total_timeout;
+        if let Err(denied) = inner.ports.check(request.url.port()) {
+            fetched.outcome = Outcome::PortDenied;
+            fetched.detail = denied.to_string();
+            return;
+        }
+        let mut again = false;
+        let mut h2 = inner.speaks_h2(&request.url);
+        loop {
+            let tried = match inner.ask(request, deadline, h2, again, fetched).await {
+                Ok(answered) => {
+                    let tried = Tried {
+                        outcome: answered.answer.outcome,
+                        reused: fetched.reused,
+                        h2: answered.connection.is_h2(),
+                        wants_h1: false,
+                        unprocessed: false,
+                        again,
+                    };
+                    if attempt::second_try(tried).is_none() {
+                        return receive::receive(inner, request, answered, deadline, fetched).await;
+                    }
+                    tried
+                }
+                Err(failed) => {
+                    fetched.outcome = failed.outcome;
+                    fetched.detail = failed.detail;
+                    Tried {
+                        outcome: failed.outcome,
+                        reused: failed.reused,
+                        h2: failed.h2,
+                        wants_h1: failed.hints.wants_h1,
+                        unprocessed: failed.hints.unprocessed,
+                        again,
+                    }
+                }
+            };
+            match attempt::second_try(tried) {
+                None => return,
+                Some(Second::Same) => {}
+                Some(Second::Http11) => {
+                    h2 = false;
+                    inner.remember_h1_only(&request.url);
+                }
+            }
+            again = true;
+        }
+    }
+}
+
+impl Inner {
+    /// Sends the request once and judges the head of the answer.
+    async fn ask(
+        &self,
+        request: &Request,
+        deadline: Instant,
+        h2: bool,
+        fresh: bool,
+        fetched: &mut Fetched,
+    ) -> Result<Answered, Failed> {
+        let kept = if fresh { None } else { self.kept(&request.url).await };
+        fetched.reused = kept.is_some();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => {
+                let opened =
+                    self.open(&request.url, deadline, h2, &mut fetched.timings, &mut fetched.address).await;
+                if opened.as_ref().is_err_and(|failed| failed.outcome == Outcome::LocalFiles) {
+                    self.pool.shed();
+                }
+                opened?
+            }
+        };
+        let is_h2 = connection.is_h2();
+        fetched.address = Some(connection.address);
+        fetched.tls = connection.tls.clone();
+        let message = self.message(request, is_h2)?;
+        let started = now();
+        let sent = Instant::now();
+        fetched.requests += 1;
+        let mut response = self.send(&mut connection, message, deadline).await.map_err(|mut failed| {
+            failed.reused = fetched.reused;
+            failed.h2 = is_h2;
+            failed
+        })?;
+        fetched.timings.head = Some(sent.elapsed());
+        if !is_h2 && response.status().is_redirection() {
+            for location in answer::locations_with_controls(connection.witness.seen().scan.head()) {
+                response.headers_mut().append(header::LOCATION, location);
+            }
+        }
+        let asked = request.asked();
+        let answer = answer::judge(asked, &request.url, response.status().as_u16(), response.headers());
+        Ok(Answered { connection, response, answer, asked, started })
+    }
+
+    /// Writes the request and waits for the head: a short deadline for the one, a longer one for the other.
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        message: connection::Request,
+        deadline: Instant,
+    ) -> Result<http::Response<Incoming>, Failed> {
+        let now = Instant::now();
+        let write_until = (now + self.settings.write_timeout).min(deadline);
+        let head_until = (now + self.settings.head_timeout).min(deadline);
+        let witness = connection.witness.clone();
+        let mut answer = std::pin::pin!(connection.send(message));
+        let result = match timeout_at(write_until.min(head_until), &mut answer).await {
+            Ok(result) => result,
+            Err(_)
+                if !witness.seen().request.ends_with(b"\r\n\r\n") && witness.seen().frames_left.is_none() =>
+            {
+                return Err(Failed::new(Outcome::WriteTimeout, "the request could not be written"));
+            }
+            Err(_) => match timeout_at(head_until, &mut answer).await {
+                Ok(result) => result,
+                Err(_) if head_until == deadline => {
+                    return Err(Failed::new(Outcome::TotalTimeout, "no head before the end of the fetch"));
+                }
+                Err(_) => return Err(Failed::new(Outcome::HeadTimeout, "no whole head in time")),
+            },
+        };
+        result.map_err(|(outcome, detail, hints)| Failed { hints, ..Failed::new(outcome, detail) })
+    }
+
+    async fn kept(&self, url: &CrawlUrl) -> Option<Connection> {
+        let key = url.origin();
+        while let Some(mut connection) = self.pool.take(&key) {
+            if connection.is_usable().await {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn keep(&self, url: &CrawlUrl, connection: Connection) {
+        self.pool.put(url.origin().into(), connection);
+    }
+
+    /// A new connection: resolve, dial, TLS.
+    async fn open(
+        &self,
+        url: &CrawlUrl,
+        deadline: Instant,
+        h2: bool,
+        timings: &mut Timings,
+        address: &mut Option<SocketAddr>,
+    ) -> Result<Connection, Failed> {
+        let dialled = self.reach(url, deadline, timings).await?;
+        *address = Some(dialled.address);
+        let proxied = self.proxies.of(url.is_https(), url.host_str()).is_some();
+        let mut facts = Facts { address: dialled.address, proxied, tls: None };
+        let start = |e: (Outcome, String, Hints)| Failed { hints: e.2, h2, ..Failed::new(e.0, e.1) };
+        if !url.is_https() {
+            return Connection::start(dialled.stream, false, facts, &self.settings).await.map_err(start);
+        }
+        let began = Instant::now();
+        let until = (began + self.settings.tls_timeout).min(deadline);
+        let shaken = timeout_at(until, self.tls.connect(url.host_str(), dialled.stream, h2)).await;
+        timings.tls = Some(began.elapsed());
+        let (stream, is_h2, info) = match shaken {
+            Ok(Ok(shaken)) => shaken,
+            Ok(Err((outcome, detail))) => return Err(Failed::new(outcome, detail)),
+            Err(_) => return Err(Failed::new(Outcome::TlsTimeout, "the handshake did not end in time")),
+        };
+        facts.tls = Some(info);
+        let started = timeout_at(deadline, Connection::start(stream, is_h2, facts, &self.settings)).await;
+        started
+            .map_err(|_| Failed::new(Outcome::TotalTimeout, "no connection before the end of the fetch"))?
+            .map_err(start)
+    }
+
+    /// A stream to the host, directly or through a proxy.
+    async fn reach(
+        &self,
+        url: &CrawlUrl,
+        deadline: Instant,
+        timings: &mut Timings,
+    ) -> Result<Dialled, Failed> {
+        let (addresses, old) = self.addresses(url, deadline, timings).await?;
+        let began = Instant::now();
+        let result = match self.proxies.of(url.is_https(), url.host_str()) {
+            Some(proxy) => self.through(proxy, &addresses, url.port(), deadline).await,
+            None => match self.dialler.dial(&addresses, url.port()).await {
+                Err(failed) if old && self.names_a_host(url) && failed.outcome != Outcome::AddressPrivate => {
+                    // The host may have moved since: ask again, once, and dial only what is new.
+                    self.resolver.forget(url.host_str());
+                    let (now_at, _) = self.addresses(url, deadline, timings).await?;
+                    let moved = now_at.iter().any(|address| !addresses.contains(address));
+                    if moved {
+                        self.dialler.dial(&now_at, url.port()).await.map_err(Failed::from)
+                    } else {
+                        Err(failed.into())
+                    }
+                }
+                other => other.map_err(Failed::from),
+            },
+        };
+        timings.connect = Some(began.elapsed());
+        if let Ok(dialled) = &result {
+            for dead in &dialled.dead {
+                self.resolver.demote(url.host_str(), *dead);
+            }
+        }
+        result
+    }
+
+    async fn addresses(
+        &self,
+        url: &CrawlUrl,
+        deadline: Instant,
+        timings: &mut Timings,
+    ) -> Result<(Arc<[IpAddr]>, bool), Failed> {
+        let name = match url.host() {
+            Host::Ip(address) => return Ok((Arc::from([address]), false)),
+            Host::Name(name) => name,
+        };
+        let began = Instant::now();
+        let (answer, old) = timeout_at(deadline, self.resolver.resolve(name))
+            .await
+            .map_err(|_| Failed::new(Outcome::TotalTimeout, "no address before the end of the fetch"))?;
+        timings.resolve = Some(began.elapsed());
+        answer
+            .map(|addresses| (addresses, old))
+            .map_err(|outcome| Failed::new(outcome, format!("{name}: {}", outcome.meaning().trim())))
+    }
+
+    /// The proxy is the operator's own word, so its address is not filtered; the target's is.
+    async fn through(
+        &self,
+        proxy: &Proxy,
+        addresses: &[IpAddr],
+        port: u16,
+        deadline: Instant,
+    ) -> Result<Dialled, Failed> {
+        let mut target = Err(Failed::new(Outcome::DnsNodata, "no address"));
+        for address in addresses {
+            target = self
+                .dialler
+                .check(*address)
+                .map(|()| SocketAddr::from((*address, port)))
+                .map_err(Failed::from);
+            if target.is_ok() {
+                break;
+            }
+        }
+        let target = target?;
+        let away = |error: std::io::Error| Failed::new(Outcome::ProxyFailed, format!("{proxy:?}: {error}"));
+        let until = (Instant::now() + self.settings.connect_timeout).min(deadline);
+        let reached = timeout_at(until, async {
+            let mut stream = tokio::net::TcpStream::connect((proxy.host.as_str(), proxy.port)).await?;
+            stream.set_nodelay(true)?;
+            proxy.tunnel(&mut stream, target).await?;
+            Ok(stream)
+        });
+        let stream = reached.await.map_err(|_| away(std::io::ErrorKind::TimedOut.into()))?.map_err(away)?;
+        Ok(Dialled { stream, address: target, dead: Vec::new() })
+    }
+
+    fn message(&self, request: &Request, h2: bool) -> Result<connection::Request, Failed> {
+        let url = &request.url;
+        let target = if h2 { url.as_str() } else { url.path_and_query() };
+        let bad = |e: http::Error| Failed::new(Outcome::UrlBad, e.to_string());
+        let mut message = http::Request::builder()
+            .method(if request.head_only { "HEAD" } else { "GET" })
+            .uri(target)
+            .body(Empty::new())
+            .map_err(bad)?;
+        let fields = message.headers_mut();
+        if !h2 {
+            fields.insert(header::HOST, HeaderValue::from_str(url.authority()).map_err(|e| bad(e.into()))?);
+        }
+        for (name, value) in self.common.iter().chain(&request.fields) {
+            fields.insert(name, value.clone());
+        }
+        let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        if size + target.len() > REQUEST_BYTES_MAX {
+            return Err(Failed::new(Outcome::UrlTooLong, "the request would be too large"));
+        }
+        Ok(message)
+    }
+
+    /// The fields that every request has.
+    pub(crate) fn common_fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.common
+    }
+
+    fn names_a_host(&self, url: &CrawlUrl) -> bool {
+        matches!(url.host(), Host::Name(_))
+    }
+
+    fn speaks_h2(&self, url: &CrawlUrl) -> bool {
+        url.is_https()
+            && self.settings.http_versions.contains(&HttpVersion::H2)
+            && !self.h1_only.lock().expect("nobody panics holding it").contains(url.authority())
+    }
+
+    pub(crate) fn remember_h1_only(&self, url: &CrawlUrl) {
+        let mut hosts = self.h1_only.lock().expect("nobody panics holding it");
+        if hosts.len() >= H1_ONLY_HOSTS_MAX {
+            hosts.clear();
+        }
+        hosts.insert(url.authority().to_owned());
+    }
+}
+
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(since.as_millis() as u64)
+}

@@ -1,0 +1,387 @@
+//! The second half of a fetch: the head is judged, now the body is read, kept, decoded and handed over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use nephila_core::spider::answer;
+use nephila_core::spider::coding::Codings;
+use nephila_core::spider::{Outcome, Settings};
+use nephila_core::store::{Exchange, Payload, Truncation};
+use sha1::{Digest, Sha1};
+use tokio::time::{Instant, timeout_at};
+
+use crate::body::{Body, Spool};
+use crate::decode::{self, Note};
+use crate::fetch::{Answered, Inner, Request, now};
+use crate::fetched::Fetched;
+use crate::tee::Witness;
+
+/// Reads the answer to its end and fills in what is known.
+pub(crate) async fn receive(
+    inner: &Inner,
+    request: &Request,
+    answered: Answered,
+    deadline: Instant,
+    fetched: &mut Fetched,
+) {
+    let Answered { connection, response, answer, asked, started } = answered;
+    let is_h2 = connection.is_h2();
+    let (parts, incoming) = response.into_parts();
+    fetched.outcome = answer.outcome;
+    fetched.detail.clear();
+    fetched.status = Some(parts.status.as_u16());
+    fetched.protocol = Some(match parts.version {
+        http::Version::HTTP_2 => "h2",
+        http::Version::HTTP_10 => "http/1.0",
+        _ => "http/1.1",
+    });
+    fetched.retry_after = answer::retry_after(&parts.headers, now());
+    fetched.redirect = answer.redirect;
+    fetched.fields = parts.headers;
+    let fields = &fetched.fields;
+    let (request_head, response_head) = if is_h2 {
+        (h2_request_head(request, inner), h2_response_head(parts.status, fields))
+    } else {
+        let mut seen = connection.witness.seen();
+        (std::mem::take(&mut seen.request), seen.scan.take_head())
+    };
+    fetched.head_bytes = response_head.len() as u64;
+    if !answer.keep {
+        return;
+    }
+
+    let codings = Codings::parse(
+        fields.get_all(header::CONTENT_ENCODING).iter().map(|v| v.as_bytes()),
+        inner.settings.codings_max,
+    );
+    let coded = codings.as_ref().is_ok_and(|codings| !codings.undo.is_empty());
+    if codings.as_ref().is_ok_and(|codings| codings.ignored > 0) {
+        fetched.decoding = Some(Note::Unknown);
+    }
+    let keep_body = request.keep.exchange || request.keep.decoded || coded;
+    let began = Instant::now();
+    let read = read_body(inner, incoming, &connection.witness, deadline, keep_body, request.keep.sha1).await;
+    fetched.timings.body = Some(began.elapsed());
+    fetched.body_bytes = read.bytes;
+    fetched.decoded_bytes = read.bytes;
+    fetched.sha1 = read.sha1;
+    fetched.truncated = read.truncated;
+    if let Some(outcome) = read.outcome
+        && (is_page(fetched.outcome) || outcome == Outcome::LocalDisk)
+    {
+        fetched.outcome = outcome;
+    }
+    fetched.detail = read.detail;
+    if is_h2 && read.broke_h2 {
+        // The page is cut and will be asked for again. Over HTTP/2 it would be cut again, for ever.
+        inner.remember_h1_only(&request.url);
+    }
+
+    let declared = content_length(fields);
+    let extra = {
+        let seen = connection.witness.seen();
+        let bodyless = asked.head_only || matches!(parts.status.as_u16(), 204 | 304);
+        let after = seen.scan.bytes_after();
+        !is_h2 && (bodyless && after > 0 || declared.is_some_and(|length| !bodyless && after > length))
+    };
+    let (address, proxied, tls) = (connection.address, connection.proxied, connection.tls.clone());
+    if answer.reusable && read.whole && !extra {
+        inner.keep(&request.url, connection);
+    }
+
+    let body = read.body.map(Spool::finish);
+    let body = match (codings, body) {
+        (Err(_), body) if read.bytes > 0 => {
+            if is_page(fetched.outcome) {
+                fetched.outcome = Outcome::DecodeChain;
+            }
+            body
+        }
+        (Ok(codings), Some(body)) if coded && read.bytes > 0 && !asked.head_only => {
+            let (body, done) = undo(inner, codings, body, deadline, request.keep.decoded).await;
+            match done {
+                Some((decoded, bytes)) => {
+                    fetched.decoded_bytes = decoded.bytes;
+                    if decoded.note != Note::Whole || fetched.decoding.is_none() {
+                        fetched.decoding = Some(decoded.note);
+                    }
+                    fetched.decoded = bytes;
+                    match decoded.note {
+                        Note::Limit => {
+                            fetched.outcome = Outcome::DecodeLimit;
+                            fetched.detail = if decoded.bytes < inner.settings.decoded_bytes_max {
+                                "the coding wants a larger window than it gets".into()
+                            } else {
+                                format!("more than {} bytes after decoding", inner.settings.decoded_bytes_max)
+                            };
+                        }
+                        // The framing was kept, but somebody before it lost the rest: half a page is no whole one.
+                        Note::Cut => fetched.truncated = fetched.truncated.or(Some(Truncation::Disconnect)),
+                        _ => {}
+                    }
+                }
+                None if is_page(fetched.outcome) => fetched.outcome = Outcome::CutTime,
+                None => {}
+            }
+            body
+        }
+        (_, body) => {
+            if request.keep.decoded {
+                fetched.decoded = body.as_ref().and_then(in_memory);
+            }
+            body
+        }
+    };
+
+    if request.keep.exchange
+        && let Some(body) = body
+    {
+        let mut protocols: Vec<&'static str> = fetched.protocol.into_iter().collect();
+        protocols.extend(tls.as_ref().map(|tls| tls.version));
+        let mut notes = vec![("outcome", fetched.outcome.name().to_owned())];
+        if let Some(wrong) = tls.as_ref().and_then(|tls| tls.certificate) {
+            notes.push(("certificate", wrong.name().to_owned()));
+        }
+        if let Some(note) = fetched.decoding {
+            notes.push(("decoding", note.as_str().to_owned()));
+        }
+        fetched.exchange = Some(Exchange {
+            url: request.url.as_str().to_owned(),
+            started,
+            elapsed_ms: 0,
+            address: (!proxied).then_some(address.ip()),
+            protocols,
+            request_head: request_head.into(),
+            response_head: response_head.into(),
+            body: Box::new(body),
+            truncated: fetched.truncated,
+            notes,
+        });
+    }
+}
+
+/// Whether the body is what was asked for. Of a redirect or a 404 the status matters, not how its body ended.
+fn is_page(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Fetched | Outcome::MultipleChoices)
+}
+
+/// What came of a body.
+struct Read {
+    body: Option<Spool>,
+    bytes: u64,
+    sha1: Option<[u8; 20]>,
+    truncated: Option<Truncation>,
+    outcome: Option<Outcome>,
+    detail: String,
+    whole: bool,
+    /// Over HTTP/2: the server broke its rules inside the body.
+    broke_h2: bool,
+}
+
+async fn read_body(
+    inner: &Inner,
+    mut incoming: Incoming,
+    witness: &Witness,
+    deadline: Instant,
+    keep: bool,
+    digest: bool,
+) -> Read {
+    let settings = &inner.settings;
+    let mut read = Read {
+        body: keep.then(|| Spool::new(inner.budget.clone(), incoming.size_hint().exact())),
+        bytes: 0,
+        sha1: None,
+        truncated: None,
+        outcome: None,
+        detail: String::new(),
+        whole: false,
+        broke_h2: false,
+    };
+    let mut sha1 = digest.then(Sha1::new);
+    let mut speed = Speed::new(settings);
+    let cut = |read: &mut Read, truncation: Truncation, outcome: Outcome, detail: String| {
+        read.truncated = Some(truncation);
+        read.outcome = Some(outcome);
+        read.detail = detail;
+    };
+    while !incoming.is_end_stream() {
+        let idle = Instant::now() + settings.body_idle_timeout;
+        let until = idle.min(deadline).min(speed.next_check());
+        let frame = match timeout_at(until, incoming.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            Ok(Some(Err(error))) => {
+                read.broke_h2 = crate::error::of_http2(&error).1.wants_h1 || witness.seen().fault.is_some();
+                cut(
+                    &mut read,
+                    Truncation::Disconnect,
+                    Outcome::CutDisconnect,
+                    crate::error::describe(&error),
+                );
+                break;
+            }
+            Err(_) => {
+                let now = Instant::now();
+                let why = if now >= deadline {
+                    "the whole fetch took too long"
+                } else if now >= idle {
+                    "the body was silent for too long"
+                } else if speed.too_slow(now) {
+                    "the body was slower than the minimum speed"
+                } else {
+                    continue;
+                };
+                cut(&mut read, Truncation::Time, Outcome::CutTime, why.into());
+                break;
+            }
+        };
+        let Ok(mut data) = frame.into_data() else { continue };
+        witness.frames_earned(data.len());
+        let room = settings.body_bytes_max - read.bytes;
+        let over = data.len() as u64 > room;
+        if over {
+            data.truncate(room as usize);
+        }
+        read.bytes += data.len() as u64;
+        speed.count(data.len());
+        if let Some(sha1) = &mut sha1 {
+            sha1.update(&data);
+        }
+        if let Some(Err(error)) = read.body.as_mut().map(|body| body.push(&data)) {
+            cut(&mut read, Truncation::Length, Outcome::LocalDisk, format!("a temporary file: {error}"));
+            break;
+        }
+        if over {
+            cut(
+                &mut read,
+                Truncation::Length,
+                Outcome::CutLength,
+                format!("more than {} bytes", settings.body_bytes_max),
+            );
+            break;
+        }
+        let now = Instant::now();
+        if now >= deadline || speed.too_slow(now) {
+            cut(&mut read, Truncation::Time, Outcome::CutTime, "the whole body took too long".into());
+            break;
+        }
+    }
+    read.whole = read.truncated.is_none();
+    read.sha1 = sha1.map(|sha1| sha1.finalize().into());
+    read
+}
+
+/// The minimum speed, measured window by window.
+struct Speed {
+    window: Duration,
+    bytes_min: u64,
+    since: Instant,
+    bytes: u64,
+}
+
+impl Speed {
+    fn new(settings: &Settings) -> Self {
+        let bytes_min = settings.speed_min.saturating_mul(settings.speed_window.as_millis() as u64) / 1_000;
+        Speed { window: settings.speed_window, bytes_min, since: Instant::now(), bytes: 0 }
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    fn next_check(&self) -> Instant {
+        self.since + self.window
+    }
+
+    fn too_slow(&mut self, now: Instant) -> bool {
+        if now < self.next_check() {
+            return false;
+        }
+        let slow = self.bytes < self.bytes_min;
+        self.since = now;
+        self.bytes = 0;
+        slow
+    }
+}
+
+/// Undoes the content codings on a thread that may be busy, few at a time: a decoder can want 16 MiB for its window.
+async fn undo(
+    inner: &Inner,
+    codings: Codings,
+    body: Body,
+    deadline: Instant,
+    keep: bool,
+) -> (Option<Body>, Option<(decode::Decoded, Option<Bytes>)>) {
+    let Ok(Ok(permit)) = timeout_at(deadline, inner.decoders.clone().acquire_owned()).await else {
+        return (Some(body), None);
+    };
+    let limit = inner.settings.decoded_bytes_max;
+    let task = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let mut kept = Vec::new();
+        let decoded = if keep {
+            decode::decode(&codings, || body.reader(), limit, &mut kept)
+        } else {
+            decode::decode(&codings, || body.reader(), limit, &mut std::io::sink())
+        };
+        (body, decoded.ok().map(|decoded| (decoded, keep.then(|| kept.into()))))
+    });
+    match task.await {
+        Ok((body, done)) => (Some(body), done),
+        // The runtime is going down.
+        Err(_) => (None, None),
+    }
+}
+
+fn in_memory(body: &Body) -> Option<Bytes> {
+    if let Some(bytes) = body.bytes() {
+        return Some(bytes);
+    }
+    let mut all = Vec::with_capacity(body.len() as usize);
+    std::io::Read::read_to_end(&mut body.reader().ok()?, &mut all).ok()?;
+    Some(all.into())
+}
+
+fn content_length(fields: &http::HeaderMap) -> Option<u64> {
+    if fields.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.split(',').next()?.trim().parse().ok()
+}
+
+/// HTTP/2 has no text head; this is the same request as HTTP/1.1 would have written it.
+fn h2_request_head(request: &Request, inner: &Inner) -> Vec<u8> {
+    let method = if request.head_only { "HEAD" } else { "GET" };
+    let mut head = format!(
+        "{method} {} HTTP/1.1\r\nHost: {}\r\n",
+        request.url.path_and_query(),
+        request.url.authority()
+    )
+    .into_bytes();
+    for (name, value) in inner.common_fields().iter().chain(&request.fields) {
+        push_field(&mut head, name.as_str(), value.as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn h2_response_head(status: http::StatusCode, fields: &http::HeaderMap) -> Vec<u8> {
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default())
+            .into_bytes();
+    for (name, value) in fields {
+        push_field(&mut head, name.as_str(), value.as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn push_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    head.extend_from_slice(name.as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,239 @@
+//! Names to addresses: one question per name and lifetime, whoever asks and however many.
+//!
+//! A name that is asked for joins the lookup that is already under way, or finds the kept answer. Good answers are
+//! kept for their time to live within our own bounds; failures are kept too: a name that does not exist for the
+//! zone's negative time to live, a zone that does not work for a pause that doubles. So ten thousand URLs of a dead
+//! host cost one question.
+//!
+//! Invariants: names are asked as they are, never with a search list; at most [`ADDRESSES_MAX`] addresses of a name
+//! are kept; a slow zone does not hold back the others.
+
+mod lookup;
+mod system;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use nephila_core::spider::{Outcome, Settings};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+pub use lookup::ADDRESSES_MAX;
+
+/// Names kept. When there are more, those that have expired go first, then any.
+const NAMES_MAX: usize = 200_000;
+/// Lookups that may be quick, at the same time.
+const QUICK_LOOKUPS_MAX: usize = 512;
+/// A lookup that takes longer than this is slow, and gives its place to others. So this is also the longest that a
+/// burst of slow zones holds back a quick one.
+const QUICK_TIME: Duration = Duration::from_millis(100);
+/// Slow lookups at the same time. One more ends as a time-out and is asked again later.
+const SLOW_LOOKUPS_MAX: usize = 2_048;
+/// First pause after a failure of the zone; it doubles up to [`FAILURE_PAUSE_MAX`].
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
+const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A failure that is our own (resolver away, no handles, no ports) is asked again soon.
+const OWN_FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// Bounds for how long "does not exist" is believed.
+const NEGATIVE_TTL_MIN: Duration = Duration::from_secs(1);
+const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
+
+/// What a name leads to.
+pub type Answer = Result<Arc<[IpAddr]>, Outcome>;
+
+/// Resolves names. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Resolver(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: lookup::Client,
+    fixed: HashMap<String, Arc<[IpAddr]>>,
+    names: Mutex<HashMap<Arc<str>, Entry>>,
+    quick: Semaphore,
+    slow: AtomicUsize,
+    ttl_min: Duration,
+    ttl_max: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Asking(watch::Receiver<Option<Answer>>),
+    Known { answer: Answer, until: Instant },
+}
+
+/// The settings name something that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSettings(String);
+
+impl Resolver {
+    /// A resolver with these settings; system files are read where the settings leave a choice open.
+    pub fn new(settings: &Settings) -> Result<Self, BadSettings> {
+        let servers = match settings.dns_servers.as_slice() {
+            [] => system::name_servers(),
+            servers => servers.to_vec(),
+        };
+        let mut fixed = system::hosts();
+        for line in &settings.dns_fixed {
+            let parsed =
+                line.split_once('=').and_then(|(name, address)| Some((name, address.trim().parse().ok()?)));
+            let Some((name, address)) = parsed else {
+                return Err(BadSettings(format!("spider.dns_fixed: {line:?} is not `name=address`")));
+            };
+            fixed.insert(fold(name.trim()).into_owned(), Arc::from([address]));
+        }
+        Ok(Resolver(Arc::new(Inner {
+            client: lookup::Client::new(servers, settings),
+            fixed,
+            names: Mutex::default(),
+            quick: Semaphore::new(QUICK_LOOKUPS_MAX),
+            slow: AtomicUsize::new(0),
+            ttl_min: settings.dns_ttl_min,
+            ttl_max: settings.dns_ttl_max,
+        })))
+    }
+
+    /// The addresses of a name. The second value says whether they come from an earlier lookup.
+    pub async fn resolve(&self, name: &str) -> (Answer, bool) {
+        let name = fold(name);
+        if let Some(addresses) = self.0.fixed.get(&*name) {
+            return (Ok(addresses.clone()), false);
+        }
+        let (mut asking, joined) = match self.ask(&name) {
+            Asked::Known(answer) => return (answer, true),
+            Asked::Under(asking, joined) => (asking, joined),
+        };
+        let answer = match asking.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone().expect("waited for it"),
+            // The lookup died with its runtime.
+            Err(_) => Err(Outcome::Cancelled),
+        };
+        (answer, joined)
+    }
+
+    /// Forgets a name whose addresses did not work, so that the next question is asked anew.
+    pub fn forget(&self, name: &str) {
+        let mut names = self.names();
+        let name = fold(name);
+        if names.get(&*name).is_some_and(|entry| matches!(entry.state, State::Known { .. })) {
+            names.remove(&*name);
+        }
+    }
+
+    /// Moves an address that did not answer behind the others of its name, for as long as the answer is kept.
+    pub fn demote(&self, name: &str, dead: IpAddr) {
+        let mut names = self.names();
+        let Some(Entry { state: State::Known { answer: Ok(addresses), .. }, .. }) =
+            names.get_mut(&*fold(name))
+        else {
+            return;
+        };
+        if addresses.len() > 1 && addresses.last() != Some(&dead) {
+            let (mut order, last): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| **address != dead);
+            order.extend(last);
+            *addresses = order.into();
+        }
+    }
+
+    fn ask(&self, name: &str) -> Asked {
+        let mut names = self.names();
+        let now = Instant::now();
+        let mut failures = 0;
+        match names.get(name) {
+            Some(Entry { state: State::Known { answer, until }, .. }) if *until > now => {
+                return Asked::Known(answer.clone());
+            }
+            Some(Entry { state: State::Asking(asking), .. }) => return Asked::Under(asking.clone(), true),
+            Some(expired) => failures = expired.failures,
+            None if names.len() >= NAMES_MAX => make_room(&mut names, now),
+            None => {}
+        }
+        let (tell, asking) = watch::channel(None);
+        let name: Arc<str> = name.into();
+        names.insert(name.clone(), Entry { state: State::Asking(asking.clone()), failures });
+        drop(names);
+        let inner = self.clone();
+        // A task of its own: whoever asked first may be cancelled, the others still wait.
+        tokio::spawn(async move {
+            let found = inner.look_up(&name).await;
+            let answer = inner.keep(name, found, failures);
+            tell.send_replace(Some(answer));
+        });
+        Asked::Under(asking, false)
+    }
+
+    async fn look_up(&self, name: &str) -> lookup::Found {
+        let quick = self.0.quick.acquire().await.expect("never closed");
+        let mut lookup = std::pin::pin!(self.0.client.look_up(name));
+        if let Ok(found) = tokio::time::timeout(QUICK_TIME, &mut lookup).await {
+            return found;
+        }
+        drop(quick);
+        if self.0.slow.fetch_add(1, Ordering::Relaxed) >= SLOW_LOOKUPS_MAX {
+            self.0.slow.fetch_sub(1, Ordering::Relaxed);
+            return lookup::Found::failed(Outcome::DnsTimeout);
+        }
+        let found = lookup.await;
+        self.0.slow.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+
+    fn keep(&self, name: Arc<str>, found: lookup::Found, failures: u32) -> Answer {
+        let (keep, failures) = match &found.answer {
+            Ok(_) => (found.ttl.clamp(self.0.ttl_min, self.0.ttl_max), 0),
+            Err(Outcome::DnsNxdomain | Outcome::DnsNodata) => {
+                (found.ttl.clamp(NEGATIVE_TTL_MIN, NEGATIVE_TTL_MAX), 0)
+            }
+            Err(Outcome::DnsUnreachable | Outcome::LocalFiles | Outcome::LocalPorts | Outcome::Cancelled) => {
+                (OWN_FAILURE_PAUSE, failures)
+            }
+            Err(_) => {
+                let pause = FAILURE_PAUSE.saturating_mul(1 << failures.min(10)).min(FAILURE_PAUSE_MAX);
+                (pause, failures + 1)
+            }
+        };
+        let answer = found.answer;
+        let state = State::Known { answer: answer.clone(), until: Instant::now() + keep };
+        self.names().insert(name, Entry { state, failures });
+        answer
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<Arc<str>, Entry>> {
+        self.0.names.lock().expect("nobody panics while holding the names")
+    }
+}
+
+enum Asked {
+    Known(Answer),
+    Under(watch::Receiver<Option<Answer>>, bool),
+}
+
+/// One spelling per name: lower case, without the dot that says it is absolute (it always is).
+fn fold(name: &str) -> Cow<'_, str> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
+}
+
+/// Called when the table is full: what has expired goes; if that is nothing, an eighth of the known goes.
+fn make_room(names: &mut HashMap<Arc<str>, Entry>, now: Instant) {
+    names.retain(|_, entry| !matches!(&entry.state, State::Known { until, .. } if *until <= now));
+    if names.len() >= NAMES_MAX {
+        let mut nth = 0usize;
+        names.retain(|_, entry| {
+            nth += 1;
+            matches!(entry.state, State::Asking(_)) || !nth.is_multiple_of(8)
+        });
+    }
+}

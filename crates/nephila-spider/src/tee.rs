@@ -1,0 +1,201 @@
+//! A socket with a witness: what the server says in its head, and what we said in ours, byte for byte.
+//!
+//! The HTTP library gives parsed fields; the archive wants the bytes. So every connection runs through a [`Tee`],
+//! which shows what is read to a [`HeadScan`] (which also holds the limits that the library lacks) and keeps what is
+//! written until the request is out. Between two requests on a kept connection the witness is told to start anew.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, ready};
+
+use nephila_core::spider::head::{HeadFault, HeadLimits, HeadScan};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// One read takes at most this much, so that the library's adaptive buffer stays small on fast endless bodies.
+const READ_BYTES_MAX: usize = 32 * 1024;
+/// A request head longer than this is not kept whole; ours are a few hundred bytes.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// HTTP/2: bytes of frames that may come without the answer moving on.
+const FRAMES_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What was seen on a connection since the last request began.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) scan: HeadScan,
+    pub(crate) fault: Option<HeadFault>,
+    pub(crate) request: Vec<u8>,
+    /// The kind of the last error of the socket, which the HTTP library may hide.
+    pub(crate) error: Option<io::ErrorKind>,
+    pub(crate) eof: bool,
+    /// HTTP/2 only: bytes that may still be read before the answer moves on. A flood of frames uses it up.
+    pub(crate) frames_left: Option<u64>,
+}
+
+/// The witness of one connection, shared between the socket and the fetch.
+#[derive(Clone, Debug)]
+pub(crate) struct Witness(Arc<Mutex<Seen>>);
+
+impl Witness {
+    pub(crate) fn new(limits: HeadLimits) -> Self {
+        let scan = HeadScan::new(limits);
+        Witness(Arc::new(Mutex::new(Seen {
+            scan,
+            fault: None,
+            request: Vec::new(),
+            error: None,
+            eof: false,
+            frames_left: None,
+        })))
+    }
+
+    /// What was seen so far.
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().expect("nobody panics while holding the witness")
+    }
+
+    /// The connection speaks HTTP/2: there is no head to follow, but frames are counted.
+    pub(crate) fn count_frames(&self) {
+        self.seen().frames_left = Some(FRAMES_BYTES_MAX);
+    }
+
+    /// The answer moved on by this many bytes of body.
+    pub(crate) fn frames_earned(&self, bytes: usize) {
+        if let Some(left) = &mut self.seen().frames_left {
+            *left = (*left + 2 * bytes as u64).min(FRAMES_BYTES_MAX);
+        }
+    }
+
+    /// A new request begins.
+    pub(crate) fn restart(&self) {
+        let mut seen = self.seen();
+        seen.scan.reset();
+        seen.request.clear();
+        seen.fault = None;
+        if seen.frames_left.is_some() {
+            seen.frames_left = Some(FRAMES_BYTES_MAX);
+        }
+    }
+}
+
+/// The socket itself.
+#[derive(Debug)]
+pub(crate) struct Tee<S> {
+    inner: S,
+    witness: Witness,
+}
+
+impl<S> Tee<S> {
+    pub(crate) fn new(inner: S, witness: Witness) -> Self {
+        Tee { inner, witness }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tee<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut part = buf.take(READ_BYTES_MAX);
+        let result = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut part));
+        let read = part.filled().len();
+        let mut seen = self.witness.seen();
+        if let Err(error) = result {
+            seen.error = Some(error.kind());
+            return Poll::Ready(Err(error));
+        }
+        if read == 0 {
+            seen.eof = true;
+            return Poll::Ready(Ok(()));
+        }
+        let fed = match &mut seen.frames_left {
+            None => seen.scan.feed(part.filled()),
+            Some(left) => match left.checked_sub(read as u64) {
+                Some(rest) => {
+                    *left = rest;
+                    Ok(())
+                }
+                None => Err(HeadFault::TooLarge),
+            },
+        };
+        if let Err(fault) = fed {
+            seen.fault = Some(fault);
+            return Poll::Ready(Err(io::Error::other("more bytes than an answer needs")));
+        }
+        drop(seen);
+        advance(buf, read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Tells `buf` about bytes that were read into its unfilled part through a smaller view of it.
+#[allow(unsafe_code, reason = "ReadBuf has no safe way to say that a sub-buffer was filled")]
+fn advance(buf: &mut ReadBuf<'_>, read: usize) {
+    // SAFETY: `read` bytes at the start of the unfilled part were just initialised by the inner read, through
+    // `buf.take`, whose own bookkeeping counted them as filled.
+    unsafe { buf.assume_init(read) };
+    buf.advance(read);
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tee<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, data));
+        let mut seen = self.witness.seen();
+        match &written {
+            Ok(n) => keep(&mut seen.request, &data[..*n]),
+            Err(error) => seen.error = Some(error.kind()),
+        }
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+fn keep(request: &mut Vec<u8>, data: &[u8]) {
+    let room = REQUEST_BYTES_MAX.saturating_sub(request.len());
+    request.extend_from_slice(&data[..data.len().min(room)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_sides_are_witnessed_and_nothing_is_changed() {
+        let (ours, mut theirs) = tokio::io::duplex(256);
+        let limits = HeadLimits { bytes_max: 1_000, fields_max: 10, informational_max: 3 };
+        let witness = Witness::new(limits);
+        let mut tee = Tee::new(ours, witness.clone());
+        tee.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        theirs.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await.unwrap();
+        drop(theirs);
+        let mut all = Vec::new();
+        tee.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"HTTP/1.1 200 OK\r\n\r\nhello");
+        let seen = witness.seen();
+        assert_eq!(seen.request, b"GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(seen.scan.head(), b"HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!(seen.scan.bytes_after(), 5);
+        assert!(seen.eof);
+    }
+
+    #[tokio::test]
+    async fn a_head_over_its_limit_ends_the_reading() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        let witness = Witness::new(HeadLimits { bytes_max: 100, fields_max: 10, informational_max: 3 });
+        let mut tee = Tee::new(ours, witness.clone());
+        theirs.write_all(&[b'x'; 200]).await.unwrap();
+        assert!(tee.read_to_end(&mut Vec::new()).await.is_err());
+        assert_eq!(witness.seen().fault, Some(HeadFault::TooLarge));
+    }
+}

@@ -1,0 +1,327 @@
+//! The archive: takes exchanges, acknowledges each once its records are safe on disk.
+//!
+//! An [`Exchange`] waits in a bounded queue, is digested and compressed by one of a few threads, and reaches the one
+//! writer, which appends its records to the open WARC file. Whatever arrives within the commit interval shares one
+//! sync of the disk; only then is each acknowledged with a [`Receipt`]. A full or old file is closed: it loses the
+//! ending `.open`, and its CDXJ index appears beside it. [`Archive::close`] merges all indexes into one.
+//!
+//! Folders: `DIR/archive/NAME.warc.gz`, `DIR/archive/NAME.cdxj`, `DIR/indexes/index.cdxj`.
+//!
+//! Invariants: an acknowledged record survives every crash, once. What was not acknowledged may be there or not, but
+//! never in part: torn records are cut when the archive is opened. After a failed write or sync nothing that it
+//! touched is acknowledged, and the archive goes on with a new file as soon as the disk lets it.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
+
+use nephila_core::store::{Digest, Exchange};
+use tokio::sync::{mpsc, oneshot};
+
+mod compress;
+mod memory;
+mod recover;
+mod settings;
+mod writer;
+
+pub use memory::LastCapture;
+pub use nephila_core::store::record::WarcInfo;
+pub use recover::Recovered;
+pub use settings::{Compression, Dedup, ENDINGS, Settings};
+
+use crate::disk::{Disk, RealDisk};
+use compress::{Ready, Worker};
+use memory::Memory;
+use writer::Writer;
+
+/// Exchanges waiting to be compressed. When as many wait, [`Archive::append`] waits as well.
+pub const QUEUE_EXCHANGES_MAX: usize = 64;
+/// Exchanges compressed and waiting for the writer.
+pub const READY_EXCHANGES_MAX: usize = 64;
+/// Threads that compress; one when the machine has one core.
+pub const COMPRESS_THREADS_MAX: usize = 2;
+
+/// A handle to the archive; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Archive(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Mutex<Option<mpsc::Sender<Job>>>,
+    memory: Arc<Mutex<Memory>>,
+    folder: PathBuf,
+    recovered: Recovered,
+    summary: Mutex<Option<oneshot::Receiver<Result<Summary, Error>>>>,
+}
+
+type Reply = oneshot::Sender<Result<Receipt, Error>>;
+
+#[derive(Debug)]
+struct Job {
+    exchange: Exchange,
+    reply: Reply,
+}
+
+/// Proof that an exchange is in the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Name of the WARC file it will be in when that is closed; until then the name has `.open` after it.
+    pub file: Arc<str>,
+    /// Where the record with the answer begins.
+    pub offset: u64,
+    /// Bytes it takes, compressed.
+    pub length: u64,
+    /// What it became.
+    pub kind: Kind,
+    /// Digest of the payload; for a revisit, of the payload it refers to.
+    pub payload_digest: Digest,
+    /// Digest of the record's block.
+    pub block_digest: Digest,
+}
+
+/// What an exchange became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Head and body are stored.
+    Response,
+    /// The payload was there already; only the head is stored.
+    Revisit,
+    /// The server said 304; nothing but that is stored.
+    NotModified,
+}
+
+/// What an archive that was closed wrote since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// WARC files closed.
+    pub files: u64,
+    /// Records, of all types.
+    pub records: u64,
+    /// Exchanges stored as responses.
+    pub responses: u64,
+    /// Exchanges stored as revisits, 304 included.
+    pub revisits: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Lines of the merged index.
+    pub index_lines: u64,
+}
+
+/// Why the archive did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No space left: the exchange is not stored. Free some and append it again; the archive goes on by itself.
+    #[error("disk full at {path}: nothing was stored, free space and append again", path = .path.display())]
+    Full {
+        /// The file that was being written.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A write failed: the exchange is not stored and what was written of it is cut. Append it again.
+    #[error("writing {path} failed: nothing was stored, append again", path = .path.display())]
+    Write {
+        /// The file that was being written.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A sync failed: the exchange must be taken as lost. Append it again; it goes to a new file. A disk that fails
+    /// twice is better replaced.
+    #[error("syncing {path} failed: nothing since the last sync is stored, append again", path = .path.display())]
+    Sync {
+        /// The file that was being synced.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The body could not be read, or was shorter than it said. Only this exchange is concerned: fetch it again.
+    #[error("reading the body failed")]
+    Body(#[source] Arc<io::Error>),
+    /// The archive is closed, or its threads are gone: open it again.
+    #[error("the archive is closed")]
+    Closed,
+    /// Another process writes to this archive: do not retry.
+    #[error("{path} is in use by another process", path = .path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The archive could not be opened or closed. Nothing acknowledged is lost: open it again when the cause is gone.
+    #[error("{action} {path} failed", path = .path.display())]
+    Disk {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+}
+
+impl Error {
+    /// Does the same append make sense again, later?
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Error::Full { .. } | Error::Write { .. } | Error::Sync { .. })
+    }
+
+    fn disk(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Error::Disk { action, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// The same for somebody else: one failed sync fails everybody who waited for it.
+    fn again(&self) -> Self {
+        match self {
+            Error::Full { path, source } => Error::Full { path: path.clone(), source: source.clone() },
+            Error::Write { path, source } => Error::Write { path: path.clone(), source: source.clone() },
+            Error::Sync { path, source } => Error::Sync { path: path.clone(), source: source.clone() },
+            Error::Body(source) => Error::Body(source.clone()),
+            Error::Closed => Error::Closed,
+            Error::Locked { path } => Error::Locked { path: path.clone() },
+            Error::Disk { action, path, source } => {
+                Error::Disk { action, path: path.clone(), source: source.clone() }
+            }
+        }
+    }
+}
+
+impl Archive {
+    /// Opens the archive in a crawl's folder, making it if there is none, and mends what a crash left. Reads the
+    /// files that were open and all indexes, so it may take seconds: not for a thread that has other work.
+    pub fn open(dir: &Path, settings: Settings, info: WarcInfo) -> Result<Self, Error> {
+        Self::open_on(Arc::new(RealDisk), dir, settings, info)
+    }
+
+    /// The same on another disk, for tests.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        settings: Settings,
+        info: WarcInfo,
+    ) -> Result<Self, Error> {
+        let folder = dir.join("archive");
+        let indexes = dir.join("indexes");
+        for path in [&folder, &indexes] {
+            disk.create_dir(path).map_err(|e| Error::disk("making", path, e))?;
+        }
+        let lock = lock(&folder)?;
+        let recovered = recover::recover(&*disk, &folder, &indexes)?;
+        let mut memory = Memory::new();
+        recover::learn(&folder, &mut memory).map_err(|e| Error::disk("reading", &folder, e))?;
+        let memory = Arc::new(Mutex::new(memory));
+        let settings = Arc::new(settings);
+
+        let (queue, jobs) = mpsc::channel(QUEUE_EXCHANGES_MAX);
+        let jobs = Arc::new(Mutex::new(jobs));
+        let (ready, inbox) = threads::sync_channel(READY_EXCHANGES_MAX);
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        for number in 0..cores.min(COMPRESS_THREADS_MAX) {
+            let (jobs, ready) = (jobs.clone(), ready.clone());
+            let (settings, memory) = (settings.clone(), memory.clone());
+            spawn(&format!("compress-{number}"), move || compress_all(&jobs, &ready, &settings, &memory))
+                .map_err(|e| Error::disk("starting threads for", &folder, e))?;
+        }
+        drop(ready);
+        let (done, summary) = oneshot::channel();
+        let writer = Writer::new(disk, folder.clone(), indexes, settings, info, memory.clone())
+            .map_err(|e| Error::disk("opening", &folder, e))?;
+        spawn("archive-writer", move || {
+            let result = writer.run(&inbox);
+            // Held until nothing is written any more.
+            drop(lock);
+            let _ = done.send(result);
+        })
+        .map_err(|e| Error::disk("starting threads for", &folder, e))?;
+        Ok(Archive(Arc::new(Inner {
+            queue: Mutex::new(Some(queue)),
+            memory,
+            folder,
+            recovered,
+            summary: Mutex::new(Some(summary)),
+        })))
+    }
+
+    /// What opening found and mended.
+    pub fn recovered(&self) -> &Recovered {
+        &self.0.recovered
+    }
+
+    /// Stores an exchange; waits while the queue is full, and then until the records are durable.
+    pub async fn append(&self, exchange: Exchange) -> Result<Receipt, Error> {
+        let queue = guard(&self.0.queue).clone().ok_or(Error::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        queue.send(Job { exchange, reply }).await.map_err(|_| Error::Closed)?;
+        drop(queue);
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// The last good capture of a URL, for a conditional request. May read one record's head from disk.
+    pub fn last_capture(&self, url: &str) -> Option<LastCapture> {
+        let url = nephila_core::store::record::target_uri(url);
+        let (mut last, place) = guard(&self.0.memory).last(&url)?;
+        if let Some(place) = place {
+            let found = memory::validators(&self.0.folder, &place);
+            last.etag = found.etag;
+            last.last_modified = found.last_modified;
+        }
+        Some(last)
+    }
+
+    /// Stores what was appended so far, closes the file, sorts and merges the indexes. Later appends are refused.
+    pub async fn close(&self) -> Result<Summary, Error> {
+        drop(guard(&self.0.queue).take());
+        let summary = guard(&self.0.summary).take().ok_or(Error::Closed)?;
+        summary.await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+fn compress_all(
+    jobs: &Mutex<mpsc::Receiver<Job>>,
+    ready: &threads::SyncSender<(Ready, Reply)>,
+    settings: &Settings,
+    memory: &Mutex<Memory>,
+) {
+    let Ok(mut worker) = Worker::new(settings, memory) else { return };
+    loop {
+        let Some(Job { exchange, reply }) = guard(jobs).blocking_recv() else { return };
+        match worker.work(exchange) {
+            Ok(made) => {
+                // The writer is gone: the reply is dropped, which says so.
+                if ready.send((made, reply)).is_err() {
+                    return;
+                }
+            }
+            Err(error) => drop(reply.send(Err(Error::Body(Arc::new(error))))),
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(run).map(drop)
+}
+
+fn lock(folder: &Path) -> Result<File, Error> {
+    let path = folder.join(".lock");
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| Error::disk("opening", &path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path }),
+        Err(TryLockError::Error(error)) => Err(Error::disk("locking", &path, error)),
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A thread that died holding it leaves plain maps and options, which are whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

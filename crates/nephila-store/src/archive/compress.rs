@@ -1,0 +1,342 @@
+//! From an exchange to compressed records: digests, the choice between response and revisit, compression.
+//!
+//! This is most of the archive's work, so it runs on threads of its own, each with its own compressor and buffers.
+//! A body too large for memory is only digested here; the writer compresses it while it writes.
+
+use std::io::{self, Read, Write};
+use std::sync::{Mutex, PoisonError};
+
+use nephila_core::store::cdxj;
+use nephila_core::store::digest::Hasher;
+use nephila_core::store::record::{self, Kind};
+use nephila_core::store::{Digest, Exchange, Payload, head, redact};
+use uuid::Uuid;
+
+use super::memory::{Memory, Remembered, Validators};
+use super::settings::{Compression, Dedup, Settings};
+
+/// Bodies above this are streamed instead of held.
+pub(super) const HELD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Records of one exchange, ready to be written.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// To be compressed by the writer, before `bytes`.
+    pub(super) large: Option<Large>,
+    /// Compressed records: the answer first (unless it is `large`), then request and metadata.
+    pub(super) bytes: Vec<u8>,
+    /// Compressed length of the answer within `bytes`.
+    pub(super) answer_len: u64,
+    /// Beginning of the index line.
+    pub(super) line: String,
+    pub(super) truncated: Option<&'static str>,
+    pub(super) kind: super::Kind,
+    pub(super) payload_digest: Digest,
+    pub(super) block_digest: Digest,
+    pub(super) remembered: Remembered,
+    /// Records in all.
+    pub(super) records: u64,
+}
+
+/// An answer that is compressed while it is written.
+#[derive(Debug)]
+pub(super) struct Large {
+    /// WARC head and HTTP head.
+    pub(super) head: Vec<u8>,
+    pub(super) body: Box<dyn Payload>,
+}
+
+impl Large {
+    /// Writes the record as one member.
+    pub(super) fn write(&self, compression: Compression, out: &mut dyn Write) -> io::Result<()> {
+        match compression {
+            Compression::Gzip { level } => {
+                let level = flate2::Compression::new(u32::from(level.min(9)));
+                let mut encoder = flate2::write::GzEncoder::new(out, level);
+                self.copy(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            Compression::Zstd { level } => {
+                let mut encoder = zstd::stream::write::Encoder::new(out, i32::from(level))?;
+                encoder.include_checksum(true)?;
+                self.copy(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            Compression::None => self.copy(out),
+        }
+    }
+
+    fn copy(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.head)?;
+        let mut body = self.body.reader()?.take(self.body.len());
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut left = self.body.len();
+        while left > 0 {
+            let n = body.read(&mut piece)?;
+            if n == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the body is shorter than it said"));
+            }
+            out.write_all(&piece[..n])?;
+            left -= n as u64;
+        }
+        out.write_all(record::END)
+    }
+}
+
+/// Compresses for one thread.
+pub(super) struct Worker<'a> {
+    settings: &'a Settings,
+    memory: &'a Mutex<Memory>,
+    packer: Packer,
+    /// A body read from a file.
+    body: Vec<u8>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(settings: &'a Settings, memory: &'a Mutex<Memory>) -> io::Result<Self> {
+        Ok(Worker { settings, memory, packer: Packer::new(settings.compression)?, body: Vec::new() })
+    }
+
+    /// Makes the records of an exchange. Fails only if the body cannot be read.
+    pub(super) fn work(&mut self, mut exchange: Exchange) -> io::Result<Ready> {
+        let len = exchange.body.len();
+        let is_large = len > HELD_BYTES_MAX;
+        // Taken out so that the exchange stays free to be read beside it.
+        let body = std::mem::replace(&mut exchange.body, Box::new(bytes::Bytes::new()));
+        let mut spare = std::mem::take(&mut self.body);
+        let held: Option<&[u8]> = if is_large {
+            None
+        } else if let Some(bytes) = body.in_memory() {
+            Some(bytes)
+        } else {
+            spare.clear();
+            body.reader()?.take(len).read_to_end(&mut spare)?;
+            if spare.len() as u64 != len {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the body is shorter than it said"));
+            }
+            Some(&spare)
+        };
+        let start = match held {
+            Some(bytes) => bytes[..bytes.len().min(8)].to_vec(),
+            None => {
+                let mut start = Vec::with_capacity(8);
+                body.reader()?.take(8).read_to_end(&mut start)?;
+                start
+            }
+        };
+        let http = head::response(&exchange.response_head, len, &start);
+        let (payload, whole_block) = match held {
+            Some(bytes) => (Digest::of(&[bytes]), None),
+            None => {
+                let (payload, block) = digest_stream(&http.bytes, &*body)?;
+                (payload, Some(block))
+            }
+        };
+        let (kind, payload) = self.decide(&exchange, &http, len, payload);
+        let mut ready = self.answer(&exchange, &http, &kind, payload, held, (len, whole_block))?;
+        if is_large && kind == Kind::Response {
+            let large = ready.large.as_mut().expect("made for a large response");
+            large.body = body;
+        }
+        self.body = spare;
+        Ok(ready)
+    }
+
+    /// Only durable payloads are known here: the same one twice at the same moment is stored twice, which costs
+    /// bytes, where referring to a record that may yet fail would cost the page.
+    fn decide(&self, exchange: &Exchange, http: &head::Stored, len: u64, payload: Digest) -> (Kind, Digest) {
+        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if exchange.truncated.is_some() {
+            return (Kind::Response, payload);
+        }
+        if http.status == 304
+            && len == 0
+            && let Some((origin, digest)) = memory().not_modified(&record::target_uri(&exchange.url))
+        {
+            return (Kind::NotModified(origin), digest);
+        }
+        if self.settings.dedup == Dedup::Payload
+            && len >= self.settings.dedup_bytes_min.max(1)
+            && let Some(origin) = memory().payload(&payload)
+        {
+            return (Kind::Revisit(origin), payload);
+        }
+        (Kind::Response, payload)
+    }
+
+    fn answer(
+        &mut self,
+        exchange: &Exchange,
+        http: &head::Stored,
+        kind: &Kind,
+        payload: Digest,
+        held: Option<&[u8]>,
+        (len, whole_block): (u64, Option<Digest>),
+    ) -> io::Result<Ready> {
+        let id = new_id();
+        let block: [&[u8]; 2] = match kind {
+            Kind::Response => [&http.bytes, held.unwrap_or_default()],
+            Kind::Revisit(_) => [&http.bytes, b""],
+            Kind::NotModified(_) => [b"", b""],
+        };
+        let streams = *kind == Kind::Response && held.is_none();
+        let block_digest = match whole_block {
+            Some(digest) if streams => digest,
+            _ => Digest::of(&block),
+        };
+        let body_len = if streams { len } else { block[1].len() as u64 };
+        let block_len = block[0].len() as u64 + body_len;
+        let warc = record::answer(exchange, kind, &id, Some(&payload), &block_digest, block_len);
+        let mut out = Vec::with_capacity(block[1].len() / 2 + 2048);
+        let mut records = 1;
+        let large = if streams {
+            Some(Large { head: [warc.as_slice(), block[0]].concat(), body: Box::new(bytes::Bytes::new()) })
+        } else {
+            self.packer.pack(&[&warc, block[0], block[1], record::END], &mut out)?;
+            None
+        };
+        let answer_len = out.len() as u64;
+        if self.settings.request_records && !exchange.request_head.is_empty() {
+            let block = redact::request(&exchange.request_head, &self.settings.secret_headers);
+            let digest = Digest::of(&[&block]);
+            let warc = record::request(exchange, &new_id(), &id, &digest, block.len() as u64);
+            self.packer.pack(&[&warc, &block, record::END], &mut out)?;
+            records += 1;
+        }
+        if self.settings.metadata_records {
+            let block = record::metadata_block(exchange);
+            let digest = Digest::of(&[&block]);
+            let warc = record::metadata(exchange, &new_id(), &id, &digest, block.len() as u64);
+            self.packer.pack(&[&warc, &block, record::END], &mut out)?;
+            records += 1;
+        }
+        let (mime, status) = match kind {
+            Kind::Response => (http.content_type.as_deref().map(cdxj::mime), Some(status(http))),
+            Kind::Revisit(_) => (Some("warc/revisit".into()), Some(status(http))),
+            Kind::NotModified(_) => (Some("warc/revisit".into()), None),
+        };
+        let url = record::target_uri(&exchange.url);
+        let capture = cdxj::Capture {
+            url: url.clone(),
+            digits14: exchange.started.digits14(),
+            mime,
+            status,
+            digest: Some(payload.to_string()),
+            truncated: None,
+        };
+        let whole = exchange.truncated.is_none();
+        Ok(Ready {
+            large,
+            bytes: out,
+            answer_len,
+            line: capture.begin(),
+            truncated: exchange.truncated.map(|reason| reason.as_str()),
+            kind: match kind {
+                Kind::Response => super::Kind::Response,
+                Kind::Revisit(_) => super::Kind::Revisit,
+                Kind::NotModified(_) => super::Kind::NotModified,
+            },
+            payload_digest: payload,
+            block_digest,
+            remembered: Remembered {
+                url,
+                digits14: capture.digits14.parse().unwrap_or_default(),
+                digest: payload,
+                holds_payload: whole && *kind == Kind::Response,
+                is_good: whole && http.status == 200,
+                is_revisit: *kind != Kind::Response,
+                validators: Validators { etag: http.etag.clone(), last_modified: http.last_modified.clone() },
+            },
+            records,
+        })
+    }
+}
+
+fn status(http: &head::Stored) -> String {
+    format!("{:03}", http.status)
+}
+
+fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)> {
+    let (mut payload, mut block) = (Hasher::default(), Hasher::default());
+    block.update(http);
+    let mut reader = body.reader()?.take(body.len());
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut seen = 0;
+    loop {
+        match reader.read(&mut piece)? {
+            0 => break,
+            n => {
+                payload.update(&piece[..n]);
+                block.update(&piece[..n]);
+                seen += n as u64;
+            }
+        }
+    }
+    if seen != body.len() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the body is shorter than it said"));
+    }
+    Ok((payload.finish(), block.finish()))
+}
+
+pub(super) fn new_id() -> String {
+    Uuid::new_v4().urn().to_string()
+}
+
+/// Compresses records held in memory, each as a member of its own.
+pub(super) struct Packer {
+    engine: Engine,
+    plain: Vec<u8>,
+}
+
+enum Engine {
+    Gzip(libdeflater::Compressor),
+    Zstd(zstd::bulk::Compressor<'static>),
+    None,
+}
+
+impl Packer {
+    pub(super) fn new(compression: Compression) -> io::Result<Self> {
+        let engine = match compression {
+            Compression::Gzip { level } => {
+                let level = libdeflater::CompressionLvl::new(i32::from(level))
+                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "no such gzip level"))?;
+                Engine::Gzip(libdeflater::Compressor::new(level))
+            }
+            Compression::Zstd { level } => {
+                let mut compressor = zstd::bulk::Compressor::new(i32::from(level))?;
+                compressor.include_checksum(true)?;
+                Engine::Zstd(compressor)
+            }
+            Compression::None => Engine::None,
+        };
+        Ok(Packer { engine, plain: Vec::new() })
+    }
+
+    /// Appends these pieces as one member.
+    pub(super) fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
+        if matches!(self.engine, Engine::None) {
+            parts.iter().for_each(|part| out.extend_from_slice(part));
+            return Ok(());
+        }
+        self.plain.clear();
+        parts.iter().for_each(|part| self.plain.extend_from_slice(part));
+        let start = out.len();
+        match &mut self.engine {
+            Engine::Gzip(compressor) => {
+                out.resize(start + compressor.gzip_compress_bound(self.plain.len()), 0);
+                let written = compressor
+                    .gzip_compress(&self.plain, &mut out[start..])
+                    .map_err(|_| io::Error::other("gzip: the output did not fit its bound"))?;
+                out.truncate(start + written);
+            }
+            Engine::Zstd(compressor) => {
+                out.resize(start + zstd::zstd_safe::compress_bound(self.plain.len()), 0);
+                let written = compressor.compress_to_buffer(&self.plain, &mut out[start..])?;
+                out.truncate(start + written);
+            }
+            Engine::None => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,387 @@
+//! The one thread that writes: appends, commits in groups, rolls.
+//!
+//! A **segment** is the file being written. Records go to it as they come; a commit syncs it once and acknowledges
+//! everybody who waited. A segment whose write could not be undone or whose sync failed is **abandoned**: cut back
+//! to what was committed if that works, left with its ending `.open`, and mended like after a crash when the archive
+//! is closed or opened again. The next record begins a new segment.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nephila_core::store::record::{self, WarcInfo};
+use nephila_core::store::roll::{self, Limits};
+use nephila_core::store::{Digest, cdxj};
+use nephila_core::time::Timestamp;
+
+use super::compress::{Packer, Ready, new_id};
+use super::memory::{Memory, Remembered};
+use super::recover;
+use super::settings::Settings;
+use super::{Error, Kind, Receipt, Reply, Summary, guard};
+use crate::disk::{Disk, DiskFile, Sink};
+use crate::index::{self, Sorter};
+
+/// Exchanges that share a sync at most.
+const COMMIT_EXCHANGES_MAX: usize = 256;
+/// Bytes written before a sync at most, so that a sync stays short.
+const COMMIT_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Names tried for a new file before giving up; more than one only if the clock went back.
+const NAMES_MAX: u32 = 100;
+/// Abandoned files remembered; more are found when the archive is opened again.
+const ABANDONED_MAX: usize = 1_000;
+/// How long the writer sleeps at most when there is nothing to do and no file open.
+const IDLE: Duration = Duration::from_secs(3600);
+
+pub(super) struct Writer {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    indexes: PathBuf,
+    settings: Arc<Settings>,
+    limits: Limits,
+    info: WarcInfo,
+    memory: Arc<Mutex<Memory>>,
+    packer: Packer,
+    serial: u32,
+    segment: Option<Segment>,
+    abandoned: Vec<PathBuf>,
+    waiting: Vec<Waiting>,
+    summary: Summary,
+}
+
+#[derive(Debug)]
+struct Segment {
+    file: Box<dyn DiskFile>,
+    /// Its name when closed.
+    name: Arc<str>,
+    path: PathBuf,
+    written: u64,
+    committed: u64,
+    opened: Instant,
+    /// Is the file's name durable?
+    is_named: bool,
+    /// `None` once a line could not be kept: the index is then made from the file.
+    lines: Option<Sorter>,
+}
+
+/// Written, not yet committed.
+struct Waiting {
+    reply: Reply,
+    receipt: Receipt,
+    line: String,
+    remembered: Remembered,
+    records: u64,
+}
+
+impl Writer {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        folder: PathBuf,
+        indexes: PathBuf,
+        settings: Arc<Settings>,
+        info: WarcInfo,
+        memory: Arc<Mutex<Memory>>,
+    ) -> io::Result<Self> {
+        Ok(Writer {
+            disk,
+            folder,
+            indexes,
+            limits: Limits { bytes_max: settings.bytes_max, age_max: settings.age_max },
+            packer: Packer::new(settings.compression)?,
+            settings,
+            info,
+            memory,
+            serial: 0,
+            segment: None,
+            abandoned: Vec::new(),
+            waiting: Vec::new(),
+            summary: Summary::default(),
+        })
+    }
+
+    /// Writes what comes until nobody is left who could send, then closes.
+    pub(super) fn run(mut self, inbox: &Receiver<(Ready, Reply)>) -> Result<Summary, Error> {
+        loop {
+            let idle = match &self.segment {
+                Some(segment) => self.limits.age_max.saturating_sub(segment.opened.elapsed()),
+                None => IDLE,
+            };
+            match inbox.recv_timeout(idle) {
+                Ok((ready, reply)) => self.gather(inbox, ready, reply),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.close(),
+            }
+            self.roll();
+        }
+    }
+
+    /// Writes one exchange and all that follow it within the commit interval, then commits.
+    fn gather(&mut self, inbox: &Receiver<(Ready, Reply)>, ready: Ready, reply: Reply) {
+        let until = Instant::now() + self.settings.commit_interval;
+        self.write(ready, reply);
+        while self.waiting.len() < COMMIT_EXCHANGES_MAX && self.uncommitted() < COMMIT_BYTES_MAX {
+            match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((ready, reply)) => self.write(ready, reply),
+                Err(_) => break,
+            }
+        }
+        self.commit();
+    }
+
+    fn uncommitted(&self) -> u64 {
+        self.segment.as_ref().map_or(0, |segment| segment.written - segment.committed)
+    }
+
+    fn write(&mut self, ready: Ready, reply: Reply) {
+        if self.segment.is_none() {
+            match self.begin() {
+                Ok(segment) => self.segment = Some(segment),
+                Err(error) => return drop(reply.send(Err(error))),
+            }
+        }
+        let segment = self.segment.as_mut().expect("begun above");
+        match segment.write(&ready, &self.settings) {
+            Ok((offset, length)) => {
+                let listed = self.settings.compression.format().index_length(length);
+                let place = cdxj::Place { length: listed, offset, filename: &segment.name };
+                self.waiting.push(Waiting {
+                    reply,
+                    line: cdxj::finish(ready.line, &place, ready.truncated),
+                    receipt: Receipt {
+                        file: segment.name.clone(),
+                        offset,
+                        length,
+                        kind: ready.kind,
+                        payload_digest: ready.payload_digest,
+                        block_digest: ready.block_digest,
+                    },
+                    remembered: ready.remembered,
+                    records: ready.records,
+                });
+            }
+            Err((error, Undone::Yes)) => drop(reply.send(Err(error))),
+            Err((error, Undone::No)) => {
+                self.abandon(&error);
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Makes everything written durable and acknowledges it.
+    fn commit(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let segment = self.segment.as_mut().expect("somebody waits for it");
+        let synced = segment.file.sync().and_then(|()| {
+            // Without its name a file is lost however often it was synced.
+            if segment.is_named { Ok(()) } else { self.disk.sync_dir(&self.folder) }
+        });
+        if let Err(source) = synced {
+            let error = Error::Sync { path: segment.path.clone(), source: Arc::new(source) };
+            return self.abandon(&error);
+        }
+        segment.is_named = true;
+        self.summary.bytes += segment.written - segment.committed;
+        segment.committed = segment.written;
+        let mut memory = guard(&self.memory);
+        for waiting in self.waiting.drain(..) {
+            let Receipt { file, offset, length, kind, .. } = &waiting.receipt;
+            memory.remember(file, *offset, *length, waiting.remembered);
+            if let Some(lines) = &mut segment.lines
+                && lines.push(&*self.disk, waiting.line).is_err()
+            {
+                segment.lines = None;
+            }
+            self.summary.records += waiting.records;
+            match kind {
+                Kind::Response => self.summary.responses += 1,
+                Kind::Revisit | Kind::NotModified => self.summary.revisits += 1,
+            }
+            let _ = waiting.reply.send(Ok(waiting.receipt));
+        }
+    }
+
+    /// Gives the segment up: nothing since the last commit counts.
+    fn abandon(&mut self, error: &Error) {
+        for waiting in self.waiting.drain(..) {
+            let _ = waiting.reply.send(Err(error.again()));
+        }
+        if let Some(segment) = self.segment.take() {
+            // If this fails the tail is cut when the file is mended.
+            let _ = segment.file.truncate(segment.committed);
+            if let Some(lines) = segment.lines {
+                lines.discard(&*self.disk);
+            }
+            self.set_aside(segment.path);
+        }
+    }
+
+    fn begin(&mut self) -> Result<Segment, Error> {
+        for _ in 0..NAMES_MAX {
+            let now = now();
+            let stem = roll::name(&self.settings.prefix, now, self.serial, &self.settings.node);
+            self.serial = self.serial.wrapping_add(1) % 100_000;
+            let name = format!("{stem}{}", self.settings.compression.ending());
+            let path = self.folder.join(format!("{name}{}", roll::OPEN));
+            if self.folder.join(&name).exists() {
+                continue;
+            }
+            let file = match self.disk.create(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(write_error(path, error)),
+            };
+            let block = self.info.block();
+            let head = record::warcinfo(&new_id(), now, &name, &Digest::of(&[&block]), block.len() as u64);
+            let mut bytes = Vec::new();
+            let written = self
+                .packer
+                .pack(&[&head, &block, record::END], &mut bytes)
+                .and_then(|()| file.write_at(0, &bytes));
+            if let Err(error) = written {
+                if self.disk.remove(&path).is_err() {
+                    self.set_aside(path.clone());
+                }
+                return Err(write_error(path, error));
+            }
+            self.summary.records += 1;
+            return Ok(Segment {
+                file,
+                name: name.into(),
+                lines: Some(Sorter::new(self.folder.join(format!("{stem}.cdxj")))),
+                path,
+                written: bytes.len() as u64,
+                committed: 0,
+                opened: Instant::now(),
+                is_named: false,
+            });
+        }
+        let error = io::Error::new(io::ErrorKind::AlreadyExists, "every name is taken");
+        Err(write_error(self.folder.clone(), error))
+    }
+
+    fn roll(&mut self) {
+        let is_full = |segment: &Segment| self.limits.is_full(segment.committed, segment.opened.elapsed());
+        if self.segment.as_ref().is_some_and(is_full) {
+            self.finish_segment();
+            // What cannot be mended yet is tried again at the next roll.
+            let _ = self.mend_abandoned();
+        }
+    }
+
+    fn set_aside(&mut self, path: PathBuf) {
+        if self.abandoned.len() < ABANDONED_MAX {
+            self.abandoned.push(path);
+        }
+    }
+
+    /// Mends abandoned files; keeps those that cannot be mended now, and returns the first reason.
+    fn mend_abandoned(&mut self) -> Result<(), Error> {
+        let mut first = Ok(());
+        for path in std::mem::take(&mut self.abandoned) {
+            match recover::mend(&*self.disk, &self.folder, &path) {
+                Ok(mended) => self.summary.files += u64::from(mended.kept),
+                Err(error) => {
+                    self.abandoned.push(path);
+                    first = first.and(Err(error));
+                }
+            }
+        }
+        first
+    }
+
+    /// Gives the segment its final name and its index. What goes wrong is tried again when the archive is closed.
+    fn finish_segment(&mut self) {
+        let Some(segment) = self.segment.take() else { return };
+        if segment.committed == 0 {
+            // Nothing in it was ever acknowledged.
+            if self.disk.remove(&segment.path).is_err() {
+                self.set_aside(segment.path);
+            }
+            return;
+        }
+        let Some(lines) = segment.lines else {
+            self.set_aside(segment.path);
+            return;
+        };
+        let closed = self.folder.join(&*segment.name);
+        let result = lines
+            .finish(&*self.disk)
+            .and_then(|()| self.disk.rename(&segment.path, &closed))
+            .and_then(|()| self.disk.sync_dir(&self.folder));
+        match result {
+            Ok(()) => self.summary.files += 1,
+            // Renamed but not durably so: opening the archive finds the file under either name.
+            Err(_) if closed.exists() => self.summary.files += 1,
+            Err(_) => self.set_aside(segment.path),
+        }
+    }
+
+    fn close(mut self) -> Result<Summary, Error> {
+        self.commit();
+        self.finish_segment();
+        self.mend_abandoned()?;
+        let target = self.indexes.join("index.cdxj");
+        let merge = || {
+            let sources = recover::cdxj_files(&self.folder)?;
+            let lines = index::merge(&*self.disk, &sources, &target)?;
+            self.disk.sync_dir(&self.indexes)?;
+            self.disk.sync_dir(&self.folder)?;
+            Ok(lines)
+        };
+        self.summary.index_lines = merge().map_err(|e| Error::disk("merging into", &target, e))?;
+        Ok(self.summary)
+    }
+}
+
+/// Is the segment as it was before the failed write?
+enum Undone {
+    Yes,
+    No,
+}
+
+impl Segment {
+    /// Appends the records of one exchange; returns where the answer is.
+    fn write(&mut self, ready: &Ready, settings: &Settings) -> Result<(u64, u64), (Error, Undone)> {
+        let offset = self.written;
+        let mut at = offset;
+        let result = match &ready.large {
+            None => Ok(ready.answer_len),
+            Some(large) => {
+                let mut sink = Sink::new(&*self.file, offset);
+                large.write(settings.compression, &mut sink).and_then(|()| sink.finish()).map(|end| {
+                    at = end;
+                    end - offset
+                })
+            }
+        }
+        .and_then(|length| self.file.write_at(at, &ready.bytes).map(|()| length));
+        match result {
+            Ok(length) => {
+                self.written = at + ready.bytes.len() as u64;
+                Ok((offset, length))
+            }
+            Err(error) => {
+                let undone = if self.file.truncate(offset).is_ok() { Undone::Yes } else { Undone::No };
+                Err((write_error(self.path.clone(), error), undone))
+            }
+        }
+    }
+}
+
+fn write_error(path: PathBuf, error: io::Error) -> Error {
+    let source = Arc::new(error);
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path, source },
+        io::ErrorKind::UnexpectedEof => Error::Body(source),
+        _ => Error::Write { path, source },
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,110 @@
+//! The kinds of findings and their names.
+
+use std::fmt;
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// What is wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant,)+];
+
+            /// The name for scripts; it does not change.
+            pub const fn name(self) -> &'static str {
+                match self { $(Kind::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Kind::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The file still has the ending `.open`: it is being written, or a crash left it.
+    FileOpen = "file-open",
+    /// The bytes here begin no record of the file's kind.
+    NotWarc = "not-warc",
+    /// The file ends inside this record.
+    TornRecord = "torn-record",
+    /// The record's compressed bytes or its head make no sense.
+    DamagedRecord = "damaged-record",
+    /// A gzip member or a Zstandard frame holds more than one record.
+    SharedMember = "shared-member",
+    /// The block does not end where `Content-Length` says, with two line ends after it.
+    Separator = "separator",
+    /// The version is not WARC/1.0 or WARC/1.1.
+    Version = "version",
+    /// A line of the record's head is no field, or does not end with CRLF.
+    HeaderLine = "header-line",
+    /// `WARC-Type` is missing or unknown.
+    Type = "type",
+    /// There is no `WARC-Record-ID`.
+    RecordIdMissing = "record-id-missing",
+    /// `WARC-Record-ID` is not a URI in angle brackets.
+    RecordIdForm = "record-id-form",
+    /// Another record has the same `WARC-Record-ID`.
+    RecordIdRepeated = "record-id-repeated",
+    /// `WARC-Date` is missing, or not as `2026-11-14T22:58:09Z`.
+    Date = "date",
+    /// `WARC-Target-URI` is missing where it is needed.
+    TargetMissing = "target-missing",
+    /// `WARC-Target-URI` is in brackets, has blanks, or is no URI.
+    TargetForm = "target-form",
+    /// There is a block but no `Content-Type`, or one that does not fit the type.
+    ContentType = "content-type",
+    /// `WARC-Truncated` has a reason that WARC does not know.
+    Truncated = "truncated-reason",
+    /// A digest cannot be read.
+    DigestForm = "digest-form",
+    /// `WARC-Block-Digest` is not that of the block.
+    BlockDigest = "block-digest",
+    /// `WARC-Payload-Digest` is not that of the stored body.
+    PayloadDigest = "payload-digest",
+    /// The HTTP status line is not `HTTP/1.1 200 OK` in form; pywb answers 503 to others.
+    StatusLine = "status-line",
+    /// The HTTP head has no end, or lines that are no fields.
+    HttpHead = "http-head",
+    /// `Transfer-Encoding` is kept over a body without that framing.
+    TransferEncoding = "transfer-encoding",
+    /// The body is stored with its chunk framing; readers disagree about the digest of such a body.
+    ChunkFraming = "chunk-framing",
+    /// `Content-Encoding` names a coding that the body does not have.
+    ContentEncoding = "content-encoding",
+    /// The HTTP `Content-Length` is not the length of the stored body.
+    ContentLength = "content-length",
+    /// A revisit has no `WARC-Profile`, or an unknown one.
+    RevisitProfile = "revisit-profile",
+    /// A revisit does not say what it refers to (`WARC-Refers-To-Target-URI`, `WARC-Refers-To-Date`).
+    RevisitTarget = "revisit-target",
+    /// A revisit has no `WARC-Payload-Digest`.
+    RevisitDigest = "revisit-digest",
+    /// A revisit with status 304 has a block; pywb shows a blank page for it.
+    RevisitBlock = "revisit-block",
+    /// A revisit's block has more than a head.
+    RevisitBody = "revisit-body",
+    /// A request holds a secret that should have been redacted.
+    Secret = "secret",
+    /// A line of the index cannot be read.
+    IndexForm = "index-form",
+    /// The index is not sorted by bytes.
+    IndexOrder = "index-order",
+    /// A record is not in the index.
+    IndexMissing = "index-missing",
+    /// The index has a line that no record stands for.
+    IndexExtra = "index-extra",
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

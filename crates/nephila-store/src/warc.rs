@@ -1,0 +1,447 @@
+//! Reads WARC files: gzip with a member per record, Zstandard with a frame per record, or plain.
+//!
+//! [`Reader`] goes through any stream and hands each record's head and block to a [`Visitor`], so that a body of any
+//! size passes in bounded memory. [`read_at`] fetches one record of a file. Foreign bytes never panic and never make
+//! us hold more than the [`Limits`] say; what is wrong with a record is reported ([`Record`], [`Error`]), and the
+//! caller decides what it means.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::path::Path;
+
+mod header;
+pub mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use header::Header;
+
+/// What a reader holds at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a record's own head.
+    pub head_bytes_max: usize,
+    /// Bytes of a record, uncompressed. A member that goes on after it is damaged, whatever it says.
+    pub record_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { head_bytes_max: 64 * 1024, record_bytes_max: 16 * 1024 * 1024 * 1024 }
+    }
+}
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// gzip, a member per record.
+    Gzip,
+    /// Zstandard, a frame per record.
+    Zstd,
+    /// Not at all.
+    Plain,
+}
+
+impl Format {
+    /// What the first bytes say; `None` if they are none of ours.
+    pub fn sniff(start: &[u8]) -> Option<Self> {
+        if start.starts_with(&[0x1f, 0x8b]) {
+            Some(Format::Gzip)
+        } else if start.starts_with(&ZSTD_MAGIC) || is_skippable(start) {
+            Some(Format::Zstd)
+        } else if start.starts_with(b"WARC/") {
+            Some(Format::Plain)
+        } else {
+            None
+        }
+    }
+}
+
+impl Format {
+    /// The length of a record as indexes have it: that of its member, but in a plain file without the two line ends
+    /// after it, because `cdxj-indexer` counts so.
+    pub fn index_length(self, length: u64) -> u64 {
+        match self {
+            Format::Gzip | Format::Zstd => length,
+            Format::Plain => length.saturating_sub(4),
+        }
+    }
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+fn is_skippable(start: &[u8]) -> bool {
+    start.len() >= 4 && start[0] & 0xf0 == 0x50 && start[1..4] == [0x2a, 0x4d, 0x18]
+}
+
+/// A record that could be read to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Bytes it takes in the file.
+    pub length: u64,
+    /// Its head.
+    pub header: Header,
+    /// Bytes of its block that were there; fewer than its `Content-Length` if it ends too early.
+    pub block_len: u64,
+    /// Did the block end where its `Content-Length` says, with two line ends after it?
+    pub separator: bool,
+    /// Was there something after the record in the same member? Then it is not alone there.
+    pub shares_member: bool,
+}
+
+/// Why a record could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The stream does not begin as any WARC file does here.
+    #[error("no record begins at {offset}")]
+    NotWarc {
+        /// Where.
+        offset: u64,
+    },
+    /// The stream ends inside the record: a torn tail.
+    #[error("the record at {offset} is torn")]
+    Torn {
+        /// Where the record begins.
+        offset: u64,
+    },
+    /// The compressed bytes or the head do not make sense.
+    #[error("the record at {offset} is damaged: {why}")]
+    Damaged {
+        /// Where the record begins.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The stream could not be read.
+    #[error("reading failed")]
+    Io(#[source] io::Error),
+}
+
+/// Sees a record pass.
+pub trait Visitor {
+    /// Its head.
+    fn header(&mut self, header: &Header);
+    /// The next bytes of its block.
+    fn block(&mut self, bytes: &[u8]);
+}
+
+/// Sees nothing.
+impl Visitor for () {
+    fn header(&mut self, _: &Header) {}
+    fn block(&mut self, _: &[u8]) {}
+}
+
+/// Goes through the records of a stream.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: Input<R>,
+    format: Option<Format>,
+    limits: Limits,
+}
+
+impl<R: Read> Reader<R> {
+    /// From the start of a stream.
+    pub fn new(input: R) -> Self {
+        Reader::with_limits(input, 0, Limits::default())
+    }
+
+    /// From a stream that begins at this place of a file.
+    pub fn with_limits(input: R, offset: u64, limits: Limits) -> Self {
+        Reader { input: Input::new(input, offset), format: None, limits }
+    }
+
+    /// How the stream is compressed, once a record was read.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// Takes only records compressed like this: after damage, the rest of a file cannot be of another kind.
+    pub(crate) fn expect(&mut self, format: Option<Format>) {
+        self.format = format;
+    }
+
+    /// Where the next record begins.
+    pub fn offset(&self) -> u64 {
+        self.input.offset
+    }
+
+    /// The next record; `None` at the end. After an error the place is inside the damaged record.
+    pub fn read(&mut self, visitor: &mut dyn Visitor) -> Result<Option<Record>, Error> {
+        let offset = self.input.offset;
+        let start = self.input.peek(MAGIC_BYTES).map_err(Error::Io)?;
+        if start.is_empty() {
+            return Ok(None);
+        }
+        let format = match (self.format, Format::sniff(start)) {
+            (None, Some(format)) => format,
+            (Some(known), Some(format)) if known == format => format,
+            // The first bytes of a member may be all there is of it.
+            _ if start.len() < MAGIC_BYTES => return Err(Error::Torn { offset }),
+            _ => return Err(Error::NotWarc { offset }),
+        };
+        self.format = Some(format);
+        let limits = self.limits;
+        let parsed = match format {
+            Format::Gzip => {
+                let mut member = flate2::bufread::GzDecoder::new(&mut self.input);
+                parse(&mut member, &limits, visitor, true)
+            }
+            Format::Zstd => {
+                if self.skip_frames().map_err(|error| classify(error, offset))? {
+                    return self.read(visitor);
+                }
+                let mut frame = zstd::stream::read::Decoder::with_buffer(&mut self.input)
+                    .map_err(Error::Io)?
+                    .single_frame();
+                frame.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(Error::Io)?;
+                parse(&mut frame, &limits, visitor, true)
+            }
+            Format::Plain => parse(&mut self.input, &limits, visitor, false),
+        };
+        let parsed = parsed.map_err(|error| classify(error, offset))?;
+        Ok(Some(Record {
+            offset,
+            length: self.input.offset - offset,
+            header: parsed.header,
+            block_len: parsed.block_len,
+            separator: parsed.separator,
+            shares_member: parsed.shares_member,
+        }))
+    }
+
+    /// Steps over frames that carry no records (a dictionary, usually). Says whether there was one.
+    fn skip_frames(&mut self) -> io::Result<bool> {
+        if !is_skippable(self.input.peek(MAGIC_BYTES)?) {
+            return Ok(false);
+        }
+        let mut head = [0; 8];
+        self.input.read_exact(&mut head)?;
+        let size = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        if io::copy(&mut Read::take(&mut self.input, size), &mut io::sink())? < size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(true)
+    }
+}
+
+/// Reads one record of a file, at a place that an index named, with a block of at most `block_bytes_max` bytes.
+pub fn read_at(
+    path: &Path,
+    offset: u64,
+    length: u64,
+    block_bytes_max: u64,
+) -> Result<(Record, Vec<u8>), Error> {
+    let mut file = File::open(path).map_err(Error::Io)?;
+    file.seek(SeekFrom::Start(offset)).map_err(Error::Io)?;
+    let limits = Limits { record_bytes_max: block_bytes_max.saturating_add(64 * 1024), ..Limits::default() };
+    let mut reader = Reader::with_limits(file.take(length), offset, limits);
+    let mut block = Collect(Vec::new());
+    let record = reader.read(&mut block)?.ok_or(Error::NotWarc { offset })?;
+    Ok((record, block.0))
+}
+
+/// Reads whatever these bytes are, to the end or the first error. For the fuzzer: it must neither panic nor hang.
+pub fn fuzz_read(bytes: &[u8]) -> usize {
+    let limits = Limits { head_bytes_max: 4 * 1024, record_bytes_max: 1024 * 1024 };
+    let mut reader = Reader::with_limits(bytes, 0, limits);
+    let mut records = 0;
+    while let Ok(Some(record)) = reader.read(&mut ()) {
+        assert!(record.length > 0, "a record takes bytes, so this ends");
+        let _ = record.header.get("WARC-Type");
+        records += 1;
+    }
+    records
+}
+
+/// Keeps a block.
+#[derive(Debug, Default)]
+pub struct Collect(pub Vec<u8>);
+
+impl Visitor for Collect {
+    fn header(&mut self, _: &Header) {}
+
+    fn block(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes that tell how a record is compressed: `WARC/`.
+const MAGIC_BYTES: usize = 5;
+/// 8 MiB of window, what the Zstandard format asks every reader to support.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+struct Parsed {
+    header: Header,
+    block_len: u64,
+    separator: bool,
+    shares_member: bool,
+}
+
+/// Reads one record from its uncompressed bytes. With `alone` the stream holds nothing but the record, and is read
+/// to its end, which also checks its checksum.
+fn parse(
+    input: &mut dyn Read,
+    limits: &Limits,
+    visitor: &mut dyn Visitor,
+    alone: bool,
+) -> io::Result<Parsed> {
+    let mut input = Bounded { inner: input, left: limits.record_bytes_max };
+    // Byte by byte is slow through a decoder, and a plain stream must not be read too far: so a member is read in
+    // pieces and its remainder kept, a plain stream line by line.
+    let mut buffer = vec![0; if alone { 8 * 1024 } else { 1 }];
+    let mut head = Vec::with_capacity(1024);
+    let end = loop {
+        let n = input.read(&mut buffer)?;
+        if n == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ends inside a head"));
+        }
+        let seen = head.len().saturating_sub(3);
+        head.extend_from_slice(&buffer[..n]);
+        if let Some(end) = header::end(&head, seen) {
+            break end;
+        }
+        if head.len() > limits.head_bytes_max {
+            return Err(invalid("its head is too long"));
+        }
+    };
+    if end > limits.head_bytes_max {
+        return Err(invalid("its head is too long"));
+    }
+    let header = Header::parse(&head[..end]).map_err(invalid)?;
+    visitor.header(&header);
+    let wanted = header.content_length().ok_or_else(|| invalid("it has no usable Content-Length"))?;
+    let mut pending = &head[end..];
+    let mut piece = vec![0; if alone { 32 * 1024 } else { 16 * 1024 }];
+    let mut block_len = 0;
+    while block_len < wanted {
+        let left = usize::try_from(wanted - block_len).unwrap_or(usize::MAX);
+        if !pending.is_empty() {
+            let (now, later) = pending.split_at(left.min(pending.len()));
+            visitor.block(now);
+            block_len += now.len() as u64;
+            pending = later;
+            continue;
+        }
+        let room = left.min(piece.len());
+        let n = input.read(&mut piece[..room])?;
+        if n == 0 {
+            break;
+        }
+        visitor.block(&piece[..n]);
+        block_len += n as u64;
+    }
+    if block_len < wanted && !alone {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ends inside a block"));
+    }
+    let mut tail = pending[..pending.len().min(5)].to_vec();
+    let mut shares_member = pending.len() > 4;
+    let wanted_tail = if alone { 5 } else { 4 };
+    while tail.len() < wanted_tail {
+        let room = wanted_tail - tail.len();
+        match input.read(&mut piece[..room])? {
+            0 => break,
+            n => tail.extend_from_slice(&piece[..n]),
+        }
+    }
+    if alone {
+        shares_member |= tail.len() > 4;
+        while input.read(&mut piece)? > 0 {}
+    } else if tail.len() < 4 && b"\r\n\r\n".starts_with(&tail) {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ends inside a separator"));
+    }
+    let separator = block_len == wanted && tail.starts_with(b"\r\n\r\n");
+    Ok(Parsed { header, block_len, separator, shares_member })
+}
+
+fn invalid(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn classify(error: io::Error, offset: u64) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::Torn { offset },
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+            // The zstd binding reports an incomplete frame as "other".
+            if error.to_string().contains("incomplete frame") {
+                Error::Torn { offset }
+            } else {
+                Error::Damaged { offset, why: error.to_string() }
+            }
+        }
+        _ => Error::Io(error),
+    }
+}
+
+/// A buffered stream that knows where it is and can look ahead, also over the end of its buffer.
+#[derive(Debug)]
+struct Input<R> {
+    inner: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    offset: u64,
+}
+
+impl<R: Read> Input<R> {
+    fn new(inner: R, offset: u64) -> Self {
+        Input { inner, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset }
+    }
+
+    /// At least this many of the next bytes, fewer only at the end of the stream.
+    fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
+        debug_assert!(wanted <= BUFFER_BYTES, "more than fits");
+        if self.end - self.start < wanted {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        while self.end - self.start < wanted {
+            match self.inner.read(&mut self.buffer[self.end..]) {
+                Ok(0) => break,
+                Ok(n) => self.end += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+}
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let n = available.len().min(out.len());
+        out[..n].copy_from_slice(&available[..n]);
+        self.consume(n);
+        Ok(n)
+    }
+}
+
+impl<R: Read> BufRead for Input<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.peek(1)
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.start += n;
+        self.offset += n as u64;
+    }
+}
+
+/// Fails instead of giving more than it may.
+struct Bounded<'a> {
+    inner: &'a mut dyn Read,
+    left: u64,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(out)?;
+        self.left = self.left.checked_sub(n as u64).ok_or_else(|| invalid("it is larger than allowed"))?;
+        Ok(n)
+    }
+}

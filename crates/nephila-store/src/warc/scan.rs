@@ -1,0 +1,201 @@
+//! Reads a whole file and says which of its records are whole: the base of recovery and of rebuilt indexes.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use nephila_core::store::digest::Hasher;
+use nephila_core::store::{Digest, cdxj, head};
+
+use super::{Error, Format, Header, Limits, Reader, Record, Visitor};
+
+/// Bytes searched for the next record after damage; more than one commit may have written.
+const SEARCH_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// Bytes of an HTTP head kept for the index.
+const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub struct Scanned {
+    /// Its whole records, in order.
+    pub records: Vec<Whole>,
+    /// Its length.
+    pub file_len: u64,
+    /// How it is compressed, if it holds anything.
+    pub format: Option<Format>,
+}
+
+/// A whole record: readable to its end, alone in its member, and what its digest says.
+#[derive(Debug)]
+pub struct Whole {
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes it takes.
+    pub length: u64,
+    /// Is it a warcinfo?
+    pub is_warcinfo: bool,
+    /// For the index, if it belongs there.
+    pub capture: Option<cdxj::Capture>,
+}
+
+impl Scanned {
+    /// Bytes of whole records.
+    pub fn good_bytes(&self) -> u64 {
+        self.records.iter().map(|record| record.length).sum()
+    }
+
+    /// Is there something else between them?
+    pub fn has_gap(&self) -> bool {
+        let mut at = 0;
+        self.records.iter().any(|record| {
+            let gap = record.offset != at;
+            at = record.offset + record.length;
+            gap
+        })
+    }
+}
+
+/// Reads a file. Fails only if it cannot be read at all; damage is what it reports.
+pub fn scan(path: &Path) -> io::Result<Scanned> {
+    let mut file = File::open(path)?;
+    let mut scanned = Scanned { records: Vec::new(), file_len: file.metadata()?.len(), format: None };
+    let mut from = 0;
+    let mut damage_at = None;
+    while from < scanned.file_len {
+        file.seek(SeekFrom::Start(from))?;
+        let mut reader = Reader::with_limits(&file, from, Limits::default());
+        reader.expect(scanned.format);
+        let stopped = loop {
+            let mut view = View::default();
+            let at = reader.offset();
+            match reader.read(&mut view) {
+                Ok(None) => {
+                    scanned.format = reader.format();
+                    return Ok(scanned);
+                }
+                Ok(Some(record)) if view.is_whole(&record) => {
+                    damage_at = None;
+                    scanned.records.push(view.into_whole(record));
+                }
+                Ok(Some(_)) | Err(Error::NotWarc { .. } | Error::Torn { .. } | Error::Damaged { .. }) => {
+                    break at;
+                }
+                Err(Error::Io(error)) => return Err(error),
+            }
+        };
+        scanned.format = scanned.format.or(reader.format());
+        let begin = *damage_at.get_or_insert(stopped);
+        match find_next(&mut file, stopped + 1, begin + SEARCH_BYTES_MAX, scanned.format)? {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    Ok(scanned)
+}
+
+/// Where the next record might begin.
+pub(crate) fn find_next(
+    file: &mut File,
+    from: u64,
+    until: u64,
+    format: Option<Format>,
+) -> io::Result<Option<u64>> {
+    let magic: &[u8] = match format {
+        Some(Format::Gzip) => &[0x1f, 0x8b, 0x08],
+        Some(Format::Zstd) => &super::ZSTD_MAGIC,
+        Some(Format::Plain) => b"WARC/1.",
+        None => return Ok(None),
+    };
+    file.seek(SeekFrom::Start(from))?;
+    let mut window = Vec::new();
+    let mut at = from;
+    let mut piece = vec![0; PIECE_BYTES];
+    while at < until {
+        let n = file.read(&mut piece)?;
+        if n == 0 {
+            break;
+        }
+        window.extend_from_slice(&piece[..n]);
+        if let Some(found) = memchr::memmem::find(&window, magic) {
+            return Ok(Some(at + found as u64));
+        }
+        // What may be the beginning of it stays.
+        let done = window.len().saturating_sub(magic.len() - 1);
+        window.drain(..done);
+        at += done as u64;
+    }
+    Ok(None)
+}
+
+/// Digests a block and keeps the HTTP head in it.
+#[derive(Default)]
+struct View {
+    hasher: Hasher,
+    http: Vec<u8>,
+    http_done: bool,
+    is_http: bool,
+}
+
+impl Visitor for View {
+    fn header(&mut self, header: &Header) {
+        self.is_http = matches!(header.get("WARC-Type"), Some("response" | "revisit"));
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        if self.is_http && !self.http_done {
+            self.http.extend_from_slice(bytes);
+            if let Some(end) = head::end(&self.http) {
+                self.http.truncate(end);
+                self.http_done = true;
+            } else if self.http.len() > HTTP_HEAD_BYTES_MAX {
+                self.http_done = true;
+            }
+        }
+    }
+}
+
+impl View {
+    fn is_whole(&self, record: &Record) -> bool {
+        let digest = record.header.get("WARC-Block-Digest").and_then(Digest::parse);
+        record.separator
+            && !record.shares_member
+            && digest.is_none_or(|digest| digest == self.hasher.clone().finish())
+    }
+
+    fn into_whole(self, record: Record) -> Whole {
+        Whole {
+            offset: record.offset,
+            length: record.length,
+            is_warcinfo: record.header.get("WARC-Type") == Some("warcinfo"),
+            capture: capture(&record.header, &self.http),
+        }
+    }
+}
+
+/// What an index says about a record; `None` for those it leaves out.
+pub fn capture(header: &Header, http: &[u8]) -> Option<cdxj::Capture> {
+    let content_type = header.get("Content-Type");
+    let is_fields = content_type == Some("application/warc-fields");
+    let (status, mime) = match header.get("WARC-Type")? {
+        "response" => {
+            let (status, content_type) = head::summary(http).unzip();
+            (status, content_type.flatten().as_deref().map(cdxj::mime))
+        }
+        "revisit" => (head::summary(http).map(|(status, _)| status), Some("warc/revisit".into())),
+        "resource" | "metadata" if !is_fields => (None, content_type.map(cdxj::mime)),
+        _ => return None,
+    };
+    let digits14: String = header
+        .get("WARC-Date")?
+        .chars()
+        .filter(char::is_ascii_digit)
+        .chain("00000000000000".chars())
+        .take(14)
+        .collect();
+    let url = header.get("WARC-Target-URI")?.trim_matches(['<', '>']).to_owned();
+    let digest = header.get("WARC-Payload-Digest").map(str::to_owned);
+    let truncated = header.get("WARC-Truncated").map(str::to_owned);
+    Some(cdxj::Capture { url, digits14, mime, status, digest, truncated })
+}

@@ -1,0 +1,158 @@
+//! Robots: nobody asks for what the robots.txt in force closes.
+//!
+//! In force for a crawler is the last robots.txt the host gave it before the request began: what it was told, not
+//! what the file says by now. It must have asked at all, and not too long ago (RFC 9309, 2.4 says 24 hours).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::{Fault, Report, host_key, is_robots, url};
+use crate::journal::{Log, Request};
+use crate::model::World;
+use crate::rules::Rules;
+
+/// The rules a robots.txt request was answered with; `None` for hosts that are not judged.
+pub type RulesOf<'a> = Box<dyn Fn(&Request) -> Option<Rules> + 'a>;
+
+/// Judges by what robots.txt said at the time it was asked for.
+pub struct Robots<'a> {
+    /// A robots.txt may be used this long, in real time of the journal.
+    pub age_max: Duration,
+    /// What the robots.txt of a request allows, given the request it was answered to; `None` for hosts not judged.
+    pub rules_of: RulesOf<'a>,
+}
+
+impl<'a> Robots<'a> {
+    /// By the robots.txt files of a web, for the crawler with this product token.
+    pub fn of_world(world: &'a World, agent: &'a str) -> Robots<'a> {
+        Robots {
+            age_max: Duration::from_secs(24 * 3600),
+            rules_of: Box::new(move |request| {
+                let host = world.host_of(&request.host)?;
+                Some(world.robots_rules(host, agent, request.virtual_s))
+            }),
+        }
+    }
+
+    /// Judges a journal.
+    pub fn check(&self, log: &Log) -> Report {
+        let mut report = Report::new(log);
+        // Per host, the robots.txt answers by when they ended.
+        let mut read: HashMap<String, Vec<(u64, Rules)>> = HashMap::new();
+        for request in
+            log.requests.iter().filter(|request| request.path == "/robots.txt" && request.is_complete)
+        {
+            if let Some(rules) = (self.rules_of)(request) {
+                read.entry(host_key(request)).or_default().push((request.end_us, rules));
+            }
+        }
+        read.values_mut().for_each(|answers| answers.sort_by_key(|(end, _)| *end));
+        let age_max = self.age_max.as_micros() as u64;
+        for request in log.requests.iter().filter(|request| !is_robots(request)) {
+            if (self.rules_of)(request).is_none() {
+                continue;
+            }
+            report.judged += 1;
+            let answers = read.get(&host_key(request)).map_or(&[][..], Vec::as_slice);
+            let before = answers.partition_point(|(end, _)| *end <= request.start_us);
+            let Some((end, rules)) = before.checked_sub(1).map(|last| &answers[last]) else {
+                report.add(request.start_us, url(request), Fault::RobotsUnread);
+                continue;
+            };
+            let age = request.start_us - end;
+            if age > age_max {
+                report.add(request.start_us, url(request), Fault::RobotsStale(age));
+            }
+            if !rules.allows(&request.path) {
+                report.add(request.start_us, url(request), Fault::Disallowed);
+            }
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::journal::Event;
+
+    /// Closes `/private/` from virtual second 10 on, on every host but `free.test`.
+    fn judge() -> Robots<'static> {
+        Robots {
+            age_max: Duration::from_micros(1000),
+            rules_of: Box::new(|request| {
+                let text = match request.virtual_s {
+                    0..10 => "User-agent: *\nDisallow:\n",
+                    _ => "User-agent: *\nDisallow: /private/\n",
+                };
+                (*request.host != *"free.test").then(|| Rules::parse(text, "nephila"))
+            }),
+        }
+    }
+
+    fn at(virtual_s: u64, request: Request) -> Request {
+        Request { virtual_s, ..request }
+    }
+
+    fn faults(requests: Vec<Request>) -> Vec<Fault> {
+        let report = judge().check(&Log::new(requests.into_iter().map(Event::Request), 0));
+        report.violations.into_iter().map(|violation| violation.fault).collect()
+    }
+
+    #[test]
+    fn a_crawler_that_asks_first_and_obeys_is_clean() {
+        let requests = [
+            at(10, sample("a.test", "/robots.txt", 1, 0, 10)),
+            at(10, sample("a.test", "/p/1", 1, 20, 30)),
+            at(10, sample("free.test", "/private/1", 2, 20, 30)),
+        ];
+        let report = judge().check(&Log::new(requests.map(Event::Request), 0));
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.judged, 1);
+    }
+
+    #[test]
+    fn a_closed_path_is_caught() {
+        let robots = at(10, sample("a.test", "/robots.txt", 1, 0, 10));
+        let page = at(10, sample("a.test", "/private/1", 1, 20, 30));
+        assert_eq!(faults(vec![robots, page]), [Fault::Disallowed]);
+    }
+
+    #[test]
+    fn a_page_before_the_answer_of_robots_txt_is_caught() {
+        let robots = sample("a.test", "/robots.txt", 1, 0, 10);
+        let page = sample("a.test", "/p/1", 2, 5, 30);
+        assert_eq!(faults(vec![robots, page]), [Fault::RobotsUnread]);
+        assert_eq!(faults(vec![sample("a.test", "/p/1", 1, 5, 30)]), [Fault::RobotsUnread]);
+    }
+
+    #[test]
+    fn robots_txt_of_another_scheme_or_host_does_not_count() {
+        let robots = Request { tls: true, ..sample("a.test", "/robots.txt", 1, 0, 10) };
+        assert_eq!(faults(vec![robots, sample("a.test", "/p/1", 1, 20, 30)]), [Fault::RobotsUnread]);
+        let robots = sample("b.test", "/robots.txt", 1, 0, 10);
+        assert_eq!(faults(vec![robots, sample("a.test", "/p/1", 1, 20, 30)]), [Fault::RobotsUnread]);
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_off_does_not_count() {
+        let robots = Request { is_complete: false, ..sample("a.test", "/robots.txt", 1, 0, 10) };
+        assert_eq!(faults(vec![robots, sample("a.test", "/p/1", 1, 20, 30)]), [Fault::RobotsUnread]);
+    }
+
+    #[test]
+    fn a_robots_txt_kept_too_long_is_caught() {
+        let robots = sample("a.test", "/robots.txt", 1, 0, 10);
+        assert_eq!(faults(vec![robots, sample("a.test", "/p/1", 1, 1011, 1012)]), [Fault::RobotsStale(1001)]);
+    }
+
+    #[test]
+    fn what_the_crawler_was_told_last_is_in_force() {
+        let told = |virtual_s, from| at(virtual_s, sample("a.test", "/robots.txt", 1, from, from + 10));
+        let private = |from| at(99, sample("a.test", "/private/1", 1, from, from + 5));
+        // Told that all is open: the later change does not concern it until it asks again.
+        assert_eq!(faults(vec![told(0, 0), private(20)]), []);
+        assert_eq!(faults(vec![told(0, 0), private(20), told(10, 50), private(70)]), [Fault::Disallowed]);
+    }
+}

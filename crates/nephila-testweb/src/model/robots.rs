@@ -1,0 +1,169 @@
+//! robots.txt: which variant a host has and what it says at a virtual time.
+//!
+//! What always holds: host 0 allows everything, and [`World::robots_rules`] is what a crawler that follows
+//! RFC 9309 would make of [`World::robots_answer`].
+
+use super::draw::{Tag, unit};
+use super::{Place, What, World};
+use crate::rules::Rules;
+
+/// What a host does with robots.txt.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RobotsKind {
+    /// Allows everything.
+    Open,
+    /// Closes `/private/`.
+    Private,
+    /// Closes everything.
+    Closed,
+    /// Closes `/private/` and asks for a delay.
+    Delay,
+    /// 404.
+    Missing,
+    /// 503.
+    Broken,
+    /// Redirects to `/robots-real.txt`, which closes `/private/`.
+    Redirecting,
+    /// Opens and closes `/private/` in turn.
+    Changing,
+    /// Has a group for the crawler of the settings and closes everything to others.
+    Named,
+    /// Uses `*` and `$`.
+    Patterns,
+}
+
+/// What `/robots.txt` answers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RobotsAnswer {
+    /// The status.
+    pub status: u16,
+    /// The body, empty for errors and redirects.
+    pub body: String,
+    /// Where a redirect leads.
+    pub location: Option<String>,
+}
+
+impl World {
+    /// Which variant a host has.
+    pub fn robots_kind(&self, host: u32) -> RobotsKind {
+        if host == 0 {
+            return RobotsKind::Open;
+        }
+        let shares = &self.settings.robots;
+        let mut left = unit(self.draw(Tag::Robots, host, 0));
+        let kinds = [
+            (shares.private, RobotsKind::Private),
+            (shares.closed, RobotsKind::Closed),
+            (shares.delay, RobotsKind::Delay),
+            (shares.missing, RobotsKind::Missing),
+            (shares.broken, RobotsKind::Broken),
+            (shares.redirecting, RobotsKind::Redirecting),
+            (shares.changing, RobotsKind::Changing),
+            (shares.named, RobotsKind::Named),
+            (shares.patterns, RobotsKind::Patterns),
+        ];
+        for (share, kind) in kinds {
+            if left < share {
+                return kind;
+            }
+            left -= share;
+        }
+        RobotsKind::Open
+    }
+
+    /// What `/robots.txt` of a host answers at a virtual time.
+    pub fn robots_answer(&self, host: u32, now: u64) -> RobotsAnswer {
+        let error = |status| RobotsAnswer { status, body: String::new(), location: None };
+        match self.robots_kind(host) {
+            RobotsKind::Missing => error(404),
+            RobotsKind::Broken => error(503),
+            RobotsKind::Redirecting => {
+                let location = self.path(Place { host, what: What::RobotsReal });
+                RobotsAnswer { status: 301, body: String::new(), location: Some(location) }
+            }
+            _ => RobotsAnswer { status: 200, body: self.robots_text(host, now), location: None },
+        }
+    }
+
+    /// The text of the robots.txt of a host, wherever it lies; empty when it has none.
+    pub fn robots_text(&self, host: u32, now: u64) -> String {
+        let mut text = String::from("# robots.txt of a synthetic host\n");
+        match self.robots_kind(host) {
+            RobotsKind::Missing | RobotsKind::Broken => return String::new(),
+            RobotsKind::Open => text.push_str("User-agent: *\nDisallow:\n"),
+            RobotsKind::Private | RobotsKind::Redirecting => {
+                text.push_str("User-agent: *\nDisallow: /private/\n");
+            }
+            RobotsKind::Closed => text.push_str("User-agent: *\nDisallow: /\n"),
+            RobotsKind::Delay => {
+                let delay = self.settings.crawl_delay.as_secs_f64();
+                text.push_str(&format!("User-agent: *\nCrawl-delay: {delay}\nDisallow: /private/\n"));
+            }
+            RobotsKind::Changing => {
+                let period = self.settings.robots_period.as_secs().max(1);
+                let turn = now.saturating_sub(self.settings.time_start) / period;
+                let closed = if turn.is_multiple_of(2) { "" } else { " /private/" };
+                text.push_str(&format!("# version {turn}\nUser-agent: *\nDisallow:{closed}\n"));
+            }
+            RobotsKind::Named => {
+                let agent = &self.settings.agent;
+                text.push_str(&format!(
+                    "User-agent: *\nDisallow: /\n\nUser-agent: {agent}\nDisallow: /private/\n"
+                ));
+            }
+            RobotsKind::Patterns => {
+                text.push_str(
+                    "User-agent: *\nDisallow: /*7$\nDisallow: /private/\nAllow: /p/*77$\nAllow: /private/1\n",
+                );
+            }
+        }
+        if self.has_sitemap(host) {
+            text.push_str("\nSitemap: ");
+            self.push_url(&mut text, Place { host, what: What::Sitemaps });
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What a crawler with this product token may do on a host, by the robots.txt of a virtual time.
+    pub fn robots_rules(&self, host: u32, agent: &str, now: u64) -> Rules {
+        match self.robots_kind(host) {
+            RobotsKind::Missing => Rules::allow_all(),
+            RobotsKind::Broken => Rules::deny_all(),
+            _ => Rules::parse(&self.robots_text(host, now), agent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    /// Whether the crawler `nephila` may fetch a path of the first host with this kind of robots.txt.
+    fn allows(kind: RobotsKind, agent: &str, path: &str, days: u64) -> bool {
+        let world = World::new(Settings { hosts: 2000, ..Settings::mixed() }, 80, 443);
+        let host = (0..2000).find(|host| world.robots_kind(*host) == kind).unwrap();
+        world.robots_rules(host, agent, world.settings().time_start + days * 86_400).allows(path)
+    }
+
+    #[test]
+    fn every_variant_says_what_its_name_says() {
+        use RobotsKind::*;
+        for kind in [Open, Missing, Changing] {
+            assert!(allows(kind, "nephila", "/private/5", 0), "{kind:?}");
+        }
+        for kind in [Private, Delay, Redirecting, Named, Patterns] {
+            assert!(allows(kind, "nephila", "/p/5", 0), "{kind:?}");
+            assert!(!allows(kind, "nephila", "/private/5", 0), "{kind:?}");
+        }
+        for kind in [Closed, Broken] {
+            assert!(!allows(kind, "nephila", "/p/5", 0), "{kind:?}");
+        }
+        assert!(!allows(Named, "other", "/p/5", 0));
+        assert!(!allows(Changing, "nephila", "/private/5", 1));
+        assert!(!allows(Patterns, "nephila", "/p/7", 0));
+        assert!(allows(Patterns, "nephila", "/p/77", 0));
+        assert!(allows(Patterns, "nephila", "/private/12", 0));
+    }
+}

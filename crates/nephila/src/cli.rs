@@ -1,0 +1,189 @@
+//! What can be asked on the command line. Flags are what was *said*; `settings` turns them into what is *meant*.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A web crawler: fetches whatever the server does, keeps it as standard WARC.
+#[derive(Debug, Parser)]
+#[command(name = "nephila", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Fetch URLs and say how each of them ended.
+    ///
+    /// One JSON line per URL, or a readable line on a terminal. robots.txt is obeyed, each host is asked by one
+    /// connection at a time with a rest in between, private addresses are refused unless the settings open them.
+    ///
+    /// Exit code: 0 every URL ended well, 1 some did not, 2 wrong flags or settings, 3 disk full, 5 input unreadable,
+    /// 11 stopped by a signal, 12 too many failures, 13 stopped by a second signal.
+    Fetch(Box<FetchArgs>),
+    /// Check WARC files and their indexes strictly, also for what other tools do not notice.
+    ///
+    /// Exit code: 0 clean, 1 defects found, 2 trouble.
+    Verify(VerifyArgs),
+    /// Print all settings with their meaning and defaults, as a file that can be used.
+    Settings(SettingsArgs),
+}
+
+/// Flags that every command with settings has.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Common {
+    /// The settings file [default: $NEPHILA_CONFIG, ./nephila.toml, ~/.config/nephila/nephila.toml, /etc/nephila/nephila.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Set one setting, such as `spider.total_timeout=30s`; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Flags of `nephila fetch`.
+#[derive(Args, Clone, Debug)]
+pub struct FetchArgs {
+    /// URLs; `-` reads them from standard input, one per line
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// A file of URLs, one per line; `-` is standard input
+    #[arg(short = 'i', long = "seeds", value_name = "FILE")]
+    pub seeds: Vec<PathBuf>,
+    /// Write what was fetched into this folder: archive/*.warc.gz and indexes/index.cdxj
+    #[arg(long, value_name = "DIR")]
+    pub warc: Option<PathBuf>,
+    /// Ask for the head only. Nothing goes into an archive: a head proves nothing about its page
+    #[arg(long)]
+    pub head: bool,
+    /// A field to send, `Name: value`, to the origins named on the command line and to no other
+    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    pub headers: Vec<String>,
+    /// Use this address for a host, as `host:port:address` or `host:address`, instead of asking the resolver
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = parse_resolve)]
+    pub resolve: Vec<(String, IpAddr)>,
+    /// Fetches at the same time
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub concurrency: u32,
+    /// Connections to one host at the same time [default: frontier.host_parallel_max]
+    #[arg(long, value_name = "N")]
+    pub host_concurrency: Option<usize>,
+    /// Rest of a host between two fetches, such as `2s` [default: frontier.host_delay]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub delay: Option<std::time::Duration>,
+    /// Follow redirects, each hop as a fetch of its own
+    #[arg(short = 'L', long)]
+    pub follow: bool,
+    /// How far redirects may lead
+    #[arg(long, value_name = "SCOPE", default_value = "any")]
+    pub follow_scope: FollowScope,
+    /// Keep cookies for this run; without it none are sent
+    #[arg(long)]
+    pub cookies: bool,
+    /// Ask again only for what has changed since the last capture in the folder of `--warc`
+    #[arg(long, requires = "warc")]
+    pub conditional: bool,
+    /// Do not ask for robots.txt. Recorded in every archive file
+    #[arg(long)]
+    pub ignore_robots: bool,
+    /// Print the SHA-1 of each body. What is archived has one anyway; else it costs a third of a small fetch's CPU
+    #[arg(long)]
+    pub digest: bool,
+    /// Stop after this many URLs that did not end well
+    #[arg(long, value_name = "N")]
+    pub errors_max: Option<u64>,
+    /// Who we are: the whole User-Agent field
+    #[arg(short = 'U', long, value_name = "TEXT")]
+    pub user_agent: Option<String>,
+    /// Who to reach about this crawl: a URL or a mail address. Needed for public sites
+    #[arg(long, value_name = "URL|MAIL")]
+    pub contact: Option<String>,
+    /// Print JSON lines also on a terminal
+    #[arg(long)]
+    pub json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Where settings come from
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// How far redirects may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FollowScope {
+    /// The host of the URL.
+    Host,
+    /// The registered domain of the URL.
+    Domain,
+    /// Anywhere.
+    Any,
+}
+
+/// Flags of `nephila verify`.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyArgs {
+    /// WARC files, CDXJ files, or folders of them
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Print one JSON line per defect
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `nephila settings`.
+#[derive(Args, Clone, Debug)]
+pub struct SettingsArgs {
+    /// Print what is meant after file, environment and flags, instead of the defaults
+    #[arg(long)]
+    pub effective: bool,
+    /// Where settings come from
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `host:port:address` as curl writes it; the port is not needed and not used.
+fn parse_resolve(text: &str) -> Result<(String, IpAddr), String> {
+    let wrong = || format!("{text:?} is not host:port:address");
+    let (host, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let address = match rest.parse() {
+        Ok(address) => address,
+        Err(_) => {
+            let (port, address) = rest.split_once(':').ok_or_else(wrong)?;
+            port.parse::<u16>().map_err(|_| wrong())?;
+            address.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| wrong())?
+        }
+    };
+    Ok((host.to_owned(), address))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_host_may_be_given_an_address() {
+        for (text, address) in [
+            ("a.test:80:127.0.0.1", "127.0.0.1"),
+            ("a.test:127.0.0.1", "127.0.0.1"),
+            ("a.test:443:[::1]", "::1"),
+            ("a.test:::1", "::1"),
+        ] {
+            assert_eq!(
+                parse_resolve(text).unwrap(),
+                ("a.test".to_owned(), address.parse().unwrap()),
+                "{text}"
+            );
+        }
+        assert!(parse_resolve("a.test").is_err());
+        assert!(parse_resolve("a.test:x:127.0.0.1").is_err());
+    }
+}

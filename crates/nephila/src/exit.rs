@@ -1,0 +1,49 @@
+//! Exit codes. The numbers are Browsertrix' where the meaning is the same, so that schedulers need not relearn them.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything was done, and well.
+    Done = 0,
+    /// Something failed: a URL did not end well, a file has a defect, or the program could not go on.
+    Failed = 1,
+    /// Wrong flags or settings. Trying again will not help.
+    Usage = 2,
+    /// The disk is full.
+    DiskFull = 3,
+    /// The input cannot be read.
+    Input = 5,
+    /// Stopped by a signal; what was open was finished.
+    Stopped = 11,
+    /// More failures than `--errors-max`.
+    TooManyFailures = 12,
+    /// Stopped by a second signal; what was open was dropped, what was acknowledged is safe.
+    StoppedHard = 13,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exit::Done => "done",
+            Exit::Failed => "failed",
+            Exit::Usage => "wrong flags or settings",
+            Exit::DiskFull => "disk full",
+            Exit::Input => "input unreadable",
+            Exit::Stopped => "stopped",
+            Exit::TooManyFailures => "too many failures",
+            Exit::StoppedHard => "stopped hard",
+        })
+    }
+}
+
+impl std::error::Error for Exit {}

@@ -1,0 +1,126 @@
+//! robots.txt for `nephila fetch`: asked once per origin and run, before the first URL of that origin.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nephila_core::robots::{self, Answer, Policy, REDIRECTS_MAX, Robots, in_force};
+use nephila_core::spider::Outcome;
+use nephila_core::store::Truncation;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::{Fetched, Keep, Request};
+use tokio::sync::OnceCell;
+
+use super::run::Runner;
+
+/// Origins kept. Forgetting one means asking it again, never ignoring it.
+const ORIGINS_MAX: usize = 100_000;
+
+/// The rest that the site asks for, or why the URL may not be fetched.
+pub(super) type Verdict = Result<Option<Duration>, (Outcome, String)>;
+
+/// What is in force at one origin.
+enum Rules {
+    AllowAll,
+    DisallowAll,
+    These(Box<Robots>),
+}
+
+/// Why an origin has no rules. Nothing of this is kept.
+enum NoRules {
+    /// The host was never asked: no such name, no connection, not allowed. That is the reason for its URLs too.
+    Unreached(Outcome, String),
+    /// The command cannot go on.
+    Failed(anyhow::Error),
+}
+
+/// The rules of all origins of a run.
+pub(super) struct RobotsCache {
+    agent: String,
+    bytes_max: usize,
+    origins: Mutex<HashMap<String, Arc<OnceCell<Rules>>>>,
+}
+
+impl RobotsCache {
+    pub(super) fn new(agent: &str, bytes_max: u64) -> Self {
+        RobotsCache {
+            agent: agent.to_owned(),
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            origins: Mutex::default(),
+        }
+    }
+
+    /// Whether `url` may be asked, and how long its host wants to rest. The first to ask waits for robots.txt, the
+    /// others wait for the first.
+    pub(super) async fn verdict(&self, url: &CrawlUrl, runner: &Runner) -> anyhow::Result<Verdict> {
+        let cell = self.cell(url.origin());
+        let rules = match cell.get_or_try_init(|| self.ask(url, runner)).await {
+            Ok(rules) => rules,
+            Err(NoRules::Unreached(outcome, detail)) => return Ok(Err((outcome, detail))),
+            Err(NoRules::Failed(error)) => return Err(error),
+        };
+        Ok(match rules {
+            Rules::AllowAll => Ok(None),
+            Rules::DisallowAll => Err((
+                Outcome::RobotsUnreachable,
+                "robots.txt cannot be read, so nothing may be fetched".into(),
+            )),
+            Rules::These(robots) => {
+                let verdict = robots.verdict(url.path_and_query());
+                if verdict.allowed {
+                    return Ok(Ok(robots.crawl_delay()));
+                }
+                let rule =
+                    verdict.rule.map_or_else(String::new, |(line, text)| format!(": {text} (line {line})"));
+                Err((Outcome::RobotsDenied, format!("robots.txt forbids it{rule}")))
+            }
+        })
+    }
+
+    /// Asks for robots.txt and follows its redirects, as many as RFC 9309 allows.
+    async fn ask(&self, url: &CrawlUrl, runner: &Runner) -> Result<Rules, NoRules> {
+        let Ok(mut at) = url.join("/robots.txt") else { return Ok(Rules::DisallowAll) };
+        for _ in 0..=REDIRECTS_MAX {
+            let keep = Keep { decoded: true, ..Keep::default() };
+            let request = Request { keep, ..Request::get(at.clone()) };
+            let fetched = runner.fetch_politely(&request, Duration::ZERO).await.map_err(NoRules::Failed)?;
+            match &fetched.redirect {
+                Some(target) => at = target.clone(),
+                None if fetched.requests == 0 && at.origin() == url.origin() => {
+                    return Err(NoRules::Unreached(fetched.outcome, fetched.detail));
+                }
+                None => return Ok(self.rules(&fetched)),
+            }
+        }
+        Ok(self.rules_of(Answer::RedirectLimit, &[]))
+    }
+
+    fn rules(&self, fetched: &Fetched) -> Rules {
+        let body = fetched.decoded.as_deref().unwrap_or_default();
+        let answer = match fetched.status {
+            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
+            Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
+                Answer::Unreachable
+            }
+            Some(status) => Answer::Status(status),
+            None => Answer::Unreachable,
+        };
+        self.rules_of(answer, &body[..body.len().min(self.bytes_max)])
+    }
+
+    fn rules_of(&self, answer: Answer, body: &[u8]) -> Rules {
+        match in_force(answer, false, Duration::ZERO, &robots::Settings::default()) {
+            Policy::Rules => Rules::These(Box::new(Robots::parse(body, &self.agent))),
+            Policy::AllowAll => Rules::AllowAll,
+            Policy::DisallowAll | Policy::LastRules => Rules::DisallowAll,
+        }
+    }
+
+    fn cell(&self, origin: String) -> Arc<OnceCell<Rules>> {
+        let mut origins = self.origins.lock().expect("nobody panics holding it");
+        if origins.len() >= ORIGINS_MAX {
+            origins.retain(|_, cell| Arc::strong_count(cell) > 1);
+        }
+        origins.entry(origin).or_default().clone()
+    }
+}

@@ -1,0 +1,384 @@
+//! One URL on its way: robots, politeness, spider, archive, and then perhaps the next hop.
+//!
+//! A hop is a fetch of its own: its host is asked politely, its robots.txt is obeyed, its address is checked, and its
+//! capture and its line are handed to the worker. Fields and credentials that were given for one origin never go to
+//! another.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Context;
+use data_encoding::BASE64;
+use http::header::{
+    AUTHORIZATION, COOKIE, FROM, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, SET_COOKIE,
+};
+use nephila_core::spider::address::AddressFilter;
+use nephila_core::spider::answer::validator;
+use nephila_core::spider::cookie::Jar;
+use nephila_core::spider::{Action, Outcome};
+use nephila_core::store::Exchange;
+use nephila_core::time::Timestamp;
+use nephila_core::url::{CrawlUrl, Host, UrlId};
+use nephila_spider::{Fetched, Keep, Request, Spider};
+use nephila_store::archive::Archive;
+
+use super::gate::Gates;
+use super::robots::RobotsCache;
+use crate::cli::{FetchArgs, FollowScope};
+use crate::exit::Exit;
+use crate::settings::{Politeness, Settings, usage};
+use crate::wire;
+
+/// When we ourselves are short of something (handles, ports, a resolver), a fetch waits and tries again, this often.
+const PAUSES_MAX: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Redirect targets remembered, so that each is fetched once however many URLs lead to it.
+const TARGETS_MAX: usize = 10_000_000;
+
+/// Carries URLs through all stages.
+pub(super) struct Runner {
+    spider: Spider,
+    archive: Option<Archive>,
+    robots: Option<RobotsCache>,
+    hosts: Gates<String>,
+    slots: Gates<IpAddr>,
+    politeness: Politeness,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    from: Option<HeaderValue>,
+    jar: Option<Mutex<Jar>>,
+    targets: Mutex<HashSet<UrlId>>,
+    follow: Option<FollowScope>,
+    redirects_max: u32,
+    head_only: bool,
+    conditional: bool,
+    digest: bool,
+    /// Without a contact only what is not public, or what the operator opened, may be asked.
+    anonymous: Option<Anonymous>,
+}
+
+/// What may be asked by somebody who does not say who they are.
+struct Anonymous {
+    public: AddressFilter,
+    opened: Vec<ipnet::IpNet>,
+}
+
+/// A URL and what lies behind it.
+pub(super) struct Chain {
+    next: Option<CrawlUrl>,
+    bad: Option<(String, Outcome, String)>,
+    /// The origin that the given fields belong to.
+    origin: String,
+    passed: Vec<String>,
+    via: Option<String>,
+    cookie_tried: bool,
+}
+
+/// One hop, ended.
+pub(super) struct Done {
+    pub(super) url: String,
+    pub(super) via: Option<String>,
+    pub(super) fetched: Fetched,
+    /// What to archive.
+    pub(super) exchange: Option<Exchange>,
+}
+
+impl Runner {
+    pub(super) fn new(
+        args: &FetchArgs,
+        settings: &Settings,
+        archive: Option<Archive>,
+    ) -> anyhow::Result<Self> {
+        let from = match settings.identity.from.as_str() {
+            "" => None,
+            from => Some(
+                HeaderValue::from_str(from)
+                    .map_err(|_| usage(anyhow::anyhow!("identity.from {from:?} cannot be sent")))?,
+            ),
+        };
+        Ok(Runner {
+            spider: wire::spider(settings)?,
+            archive,
+            robots: settings
+                .robots
+                .obey
+                .then(|| RobotsCache::new(&settings.identity.agent, settings.robots.bytes_max)),
+            hosts: Gates::new(settings.frontier.host_parallel_max),
+            slots: Gates::new(settings.frontier.slot_parallel_max),
+            politeness: settings.frontier.clone(),
+            fields: args.headers.iter().map(|field| parse_field(field)).collect::<anyhow::Result<_>>()?,
+            from,
+            jar: args.cookies.then(|| Mutex::new(Jar::default())),
+            targets: Mutex::default(),
+            follow: args.follow.then_some(args.follow_scope),
+            redirects_max: settings.spider.redirects_max,
+            head_only: args.head,
+            conditional: args.conditional,
+            digest: args.digest,
+            anonymous: settings.identity.contact.is_empty().then(|| Anonymous {
+                public: AddressFilter::new(Vec::new(), Vec::new()),
+                opened: settings.spider.allow_addresses.clone(),
+            }),
+        })
+    }
+
+    /// A URL as it was given.
+    pub(super) fn start(&self, text: &str) -> Chain {
+        let mut chain = Chain {
+            next: None,
+            bad: None,
+            origin: String::new(),
+            passed: Vec::new(),
+            via: None,
+            cookie_tried: false,
+        };
+        match CrawlUrl::parse(text) {
+            Ok(url) => {
+                chain.origin = url.origin();
+                if self.follow.is_some() {
+                    // A redirect that leads to a URL of the list need not fetch it again.
+                    self.is_new(&url);
+                }
+                chain.next = Some(url);
+            }
+            Err(error) => chain.bad = Some((text.to_owned(), error.outcome(), error.to_string())),
+        }
+        chain
+    }
+
+    /// Fetches the next hop of a chain.
+    pub(super) async fn next(&self, chain: &mut Chain) -> anyhow::Result<Option<Done>> {
+        if let Some((url, outcome, detail)) = chain.bad.take() {
+            let fetched = Fetched::not_sent(outcome, detail);
+            return Ok(Some(Done { url, via: chain.via.clone(), fetched, exchange: None }));
+        }
+        let Some(url) = chain.next.take() else { return Ok(None) };
+        let mut fetched = self.fetch(&url, chain).await?;
+        let mut exchange = fetched.exchange.take();
+        let target = fetched.redirect.clone();
+        if let (Some(_), Some(target)) = (self.follow, target) {
+            self.decide(&url, target, chain, &mut fetched);
+        }
+        let via = chain.via.take();
+        if let Some(exchange) = &mut exchange {
+            // The chain may have judged the redirect anew.
+            for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
+                *value = fetched.outcome.name().to_owned();
+            }
+            exchange.notes.extend(via.clone().map(|via| ("via", via)));
+        }
+        if self.follow.is_some() {
+            chain.via = Some(url.as_str().to_owned());
+        }
+        Ok(Some(Done { url: url.as_str().to_owned(), via, fetched, exchange }))
+    }
+
+    /// What to do with a redirect that is to be followed.
+    fn decide(&self, url: &CrawlUrl, target: CrawlUrl, chain: &mut Chain, fetched: &mut Fetched) {
+        chain.passed.push(url.key().to_owned());
+        if target.key() == url.key() && fetched.fields.contains_key(SET_COOKIE) {
+            if self.jar.is_some() && !chain.cookie_tried {
+                chain.cookie_tried = true;
+                chain.next = Some(target);
+            } else {
+                fetched.outcome = Outcome::CookieWall;
+            }
+        } else if chain.passed.iter().any(|key| key == target.key()) {
+            fetched.outcome = Outcome::RedirectLoop;
+        } else if chain.passed.len() > self.redirects_max as usize {
+            fetched.outcome = Outcome::RedirectLimit;
+            fetched.detail = format!("more than {} redirects", self.redirects_max);
+        } else if !self.in_scope(url, &target) {
+            let detail = "the redirect leaves the scope of --follow-scope".to_owned();
+            chain.bad = Some((target.as_str().to_owned(), Outcome::OutOfScope, detail));
+        } else if self.is_new(&target) {
+            chain.next = Some(target);
+        }
+    }
+
+    fn in_scope(&self, url: &CrawlUrl, target: &CrawlUrl) -> bool {
+        match self.follow {
+            Some(FollowScope::Host) => url.host_str() == target.host_str(),
+            Some(FollowScope::Domain) => {
+                url.host_str() == target.host_str()
+                    || url
+                        .registrable_domain()
+                        .is_some_and(|domain| target.registrable_domain() == Some(domain))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether this target has not been fetched in this run.
+    fn is_new(&self, target: &CrawlUrl) -> bool {
+        let mut targets = self.targets.lock().expect("nobody panics holding it");
+        if targets.len() >= TARGETS_MAX {
+            targets.clear();
+        }
+        targets.insert(target.id())
+    }
+
+    /// Fetches one URL, if robots.txt allows it.
+    async fn fetch(&self, url: &CrawlUrl, chain: &Chain) -> anyhow::Result<Fetched> {
+        let mut crawl_delay = Duration::ZERO;
+        if let Some(robots) = &self.robots {
+            // Before the host's gate is taken: robots.txt passes it by itself, and so do the hosts it redirects to.
+            match robots.verdict(url, self).await? {
+                Ok(Some(delay)) if delay > self.politeness.crawl_delay_max => {
+                    let detail = format!("robots.txt asks for {} s between two fetches", delay.as_secs());
+                    return Ok(Fetched::not_sent(Outcome::RobotsDenied, detail));
+                }
+                Ok(delay) => crawl_delay = delay.unwrap_or_default(),
+                Err((outcome, detail)) => return Ok(Fetched::not_sent(outcome, detail)),
+            }
+        }
+        let request = Request {
+            url: url.clone(),
+            head_only: self.head_only,
+            fields: self.fields_for(url, chain),
+            keep: Keep {
+                // A head alone proves nothing about the page, so it is no capture of it.
+                exchange: self.archive.is_some() && !self.head_only,
+                decoded: false,
+                sha1: self.digest && self.archive.is_none(),
+            },
+        };
+        let fetched = self.fetch_politely(&request, crawl_delay).await?;
+        self.remember_cookies(url, &fetched);
+        Ok(fetched)
+    }
+
+    /// Fetches when host and address may be asked, and waits out what is our own shortage.
+    pub(super) async fn fetch_politely(
+        &self,
+        request: &Request,
+        crawl_delay: Duration,
+    ) -> anyhow::Result<Fetched> {
+        let url = &request.url;
+        let address = match url.host() {
+            Host::Ip(address) => Some(address),
+            Host::Name(name) => self
+                .spider
+                .resolver()
+                .resolve(name)
+                .await
+                .0
+                .ok()
+                .and_then(|addresses| addresses.first().copied()),
+        };
+        self.introduce(url, address)?;
+        let mut host = self.hosts.pass(url.authority(), self.politeness.host_delay.max(crawl_delay)).await;
+        let _slot = match address {
+            Some(address) => Some(self.slots.pass(&slot_of(address), self.politeness.slot_delay).await),
+            None => None,
+        };
+        let mut fetched = self.spider.fetch(request.clone()).await;
+        let mut pause = PAUSE;
+        for _ in 0..PAUSES_MAX {
+            if fetched.outcome.action() != Action::Pause {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            fetched = self.spider.fetch(request.clone()).await;
+        }
+        // The first address of a name may be dead. The one that answered in its place is the one that rests.
+        if let Some(used) = fetched.address.map(|used| slot_of(used.ip()))
+            && address.map(slot_of) != Some(used)
+        {
+            self.slots.rest(&used, self.politeness.slot_delay);
+        }
+        if let Some(wait) = fetched.retry_after.filter(|_| fetched.outcome.action() == Action::BackOffHost) {
+            host.rest_at_least(wait);
+        }
+        if fetched.outcome == Outcome::Challenged {
+            host.rest_at_least(self.politeness.challenge_delay);
+        }
+        Ok(fetched)
+    }
+
+    /// A public site may know who asks. Without a contact only what the operator opened is asked.
+    fn introduce(&self, url: &CrawlUrl, address: Option<IpAddr>) -> anyhow::Result<()> {
+        let (Some(anonymous), Some(address)) = (&self.anonymous, address) else { return Ok(()) };
+        let is_public = anonymous.public.check(address).is_ok();
+        if !is_public || anonymous.opened.iter().any(|range| range.contains(&address)) {
+            return Ok(());
+        }
+        let wanted = "a public site wants to know who asks: add --contact URL (or identity.contact = \"URL\" in nephila.toml)";
+        Err(usage(anyhow::anyhow!("{}: {wanted}", url.as_str())))
+    }
+
+    /// What is sent to this URL and would not be sent to another.
+    fn fields_for(&self, url: &CrawlUrl, chain: &Chain) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = Vec::new();
+        fields.extend(self.from.clone().map(|from| (FROM, from)));
+        if !self.fields.is_empty() && url.origin() == chain.origin {
+            fields.extend(self.fields.iter().cloned());
+        }
+        if let Some((user, password)) = url.credentials() {
+            let token = BASE64.encode(format!("{user}:{password}").as_bytes());
+            if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {token}")) {
+                value.set_sensitive(true);
+                fields.push((AUTHORIZATION, value));
+            }
+        }
+        if let Some(jar) = &self.jar {
+            let cookies = jar.lock().expect("nobody panics holding it").field(url, now());
+            fields
+                .extend(cookies.and_then(|cookies| Some((COOKIE, HeaderValue::from_bytes(&cookies).ok()?))));
+        }
+        if self.conditional
+            && let Some(last) = self.archive.as_ref().and_then(|archive| archive.last_capture(url.as_str()))
+        {
+            let mut add = |name, value: Option<String>| {
+                fields.extend(value.and_then(|value| Some((name, validator(&value)?))));
+            };
+            add(IF_NONE_MATCH, last.etag);
+            add(IF_MODIFIED_SINCE, last.last_modified);
+        }
+        fields
+    }
+
+    fn remember_cookies(&self, url: &CrawlUrl, fetched: &Fetched) {
+        let Some(jar) = &self.jar else { return };
+        let mut jar = jar.lock().expect("nobody panics holding it");
+        for cookie in fetched.fields.get_all(SET_COOKIE) {
+            // A cookie that is refused is a cookie we do not send; the page itself is none the worse.
+            let _ = jar.handle_set_cookie(url, cookie.as_bytes(), now());
+        }
+    }
+}
+
+/// What counts as one machine: an IPv4 address, or an IPv6 network of 64 bits.
+fn slot_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+fn now() -> Timestamp {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(since.as_millis() as u64)
+}
+
+fn parse_field(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+    let parse = || {
+        let (name, value) = text.split_once(':').context("there is no colon")?;
+        Ok::<_, anyhow::Error>((name.trim().parse()?, value.trim().parse()?))
+    };
+    parse().map_err(|error| usage(anyhow::anyhow!("-H {text:?}: {error}")))
+}
+
+/// The archive could not take it: nothing more can be promised.
+pub(super) fn archive_failed(error: nephila_store::archive::Error) -> anyhow::Error {
+    let exit = if matches!(error, nephila_store::archive::Error::Full { .. }) {
+        Exit::DiskFull
+    } else {
+        Exit::Failed
+    };
+    anyhow::Error::new(exit).context(format!("archive: {error}"))
+}

@@ -1,0 +1,59 @@
+//! The settings file with its comments, made from the defaults and from the doc comments of the fields.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+
+use super::Settings;
+
+/// Section, source, struct: where the doc comments of each section stand.
+const SECTIONS: &[(&str, &str, &str)] = &[
+    ("identity", include_str!("../settings.rs"), "Identity"),
+    ("frontier", include_str!("../settings.rs"), "Politeness"),
+    ("robots", include_str!("../settings.rs"), "Robots"),
+    ("spider", include_str!("../../../nephila-core/src/spider/settings.rs"), "Settings"),
+    ("store", include_str!("../../../nephila-store/src/archive/settings.rs"), "Settings"),
+];
+
+/// The whole file.
+pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
+    let table = toml::Table::try_from(settings).context("settings as TOML")?;
+    let mut page = String::from(
+        "# nephila.toml: every setting with its meaning. An environment variable such as\n\
+         # NEPHILA_SPIDER__TOTAL_TIMEOUT=30s or a flag such as --set spider.total_timeout=30s wins over this file.\n\
+         # Times: \"250ms\", \"2s\", \"15m\", \"24h\". Unknown keys are an error.\n",
+    );
+    for (section, source, name) in SECTIONS {
+        writeln!(page, "\n[{section}]")?;
+        let values = table.get(*section).and_then(toml::Value::as_table).context("a section is a table")?;
+        for (field, docs) in
+            fields(source, name).with_context(|| format!("{name} in the sources of [{section}]"))?
+        {
+            for line in docs {
+                writeln!(page, "# {line}")?;
+            }
+            match values.get(&field) {
+                Some(value) => writeln!(page, "{field} = {value}\n")?,
+                None => writeln!(page, "# {field} = \"\"\n")?,
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// The fields of a struct in order, each with the lines of its doc comment.
+fn fields(source: &str, name: &str) -> Option<Vec<(String, Vec<String>)>> {
+    let body = source.split_once(&format!("pub struct {name} {{"))?.1;
+    let mut fields = Vec::new();
+    let mut docs = Vec::new();
+    for line in body.lines().map(str::trim) {
+        if line == "}" {
+            return Some(fields);
+        } else if let Some(doc) = line.strip_prefix("///") {
+            docs.push(doc.trim().to_owned());
+        } else if let Some((field, _)) = line.strip_prefix("pub ").and_then(|rest| rest.split_once(':')) {
+            fields.push((field.to_owned(), std::mem::take(&mut docs)));
+        }
+    }
+    None
+}

@@ -1,0 +1,72 @@
+//! `nephila verify`: our own strict check of archives.
+
+use std::io::Write;
+
+use nephila_store::verify::{Finding, verify_path};
+use serde::Serialize;
+
+use crate::cli::VerifyArgs;
+use crate::exit::Exit;
+use crate::settings::usage;
+
+/// A defect as a JSON line.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: String,
+    offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a str>,
+    defect: &'static str,
+    message: &'a str,
+}
+
+/// Runs the check and prints what it found.
+pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    let (mut files, mut records, mut bytes, mut found) = (0, 0, 0, 0);
+    for path in &args.paths {
+        let report =
+            verify_path(path).map_err(|error| usage(anyhow::anyhow!("{}: {error}", path.display())))?;
+        files += report.files;
+        records += report.records;
+        bytes += report.bytes;
+        found += report.findings_total;
+        for finding in &report.findings {
+            print(&mut out, finding, args.json)?;
+        }
+        let unlisted = report.findings_total - report.findings.len() as u64;
+        if unlisted > 0 {
+            eprintln!("nephila: {}: {unlisted} more defects are not listed", path.display());
+        }
+    }
+    if !args.json {
+        let defects = match found {
+            0 => "no defect".to_owned(),
+            1 => "1 defect".to_owned(),
+            many => format!("{many} defects"),
+        };
+        writeln!(out, "{files} files, {records} records, {bytes} bytes: {defects}")?;
+    }
+    Ok(if found == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn print(out: &mut impl Write, finding: &Finding, json: bool) -> anyhow::Result<()> {
+    let Finding { file, offset, record, kind, message } = finding;
+    if json {
+        let file = file.display().to_string();
+        serde_json::to_writer(
+            &mut *out,
+            &Line { file, offset: *offset, record: record.as_deref(), defect: kind.name(), message },
+        )?;
+        writeln!(out)?;
+    } else {
+        writeln!(
+            out,
+            "{}:{offset}: {}: {}",
+            file.display(),
+            kind.name(),
+            nephila_core::text::shown(message)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,405 @@
+//! `cargo xtask bench`: what `nephila fetch` reaches of what can be reached, as ratios within one run.
+//!
+//! The synthetic web serves pages of 20 KB in the mean, on one host, on one host over TLS, and on many hosts. The
+//! limit is a bare loop over the same list with as many connections (`crates/nephila/examples/bare_loop.rs`); with an
+//! archive the limit is the bare loop plus one bare compression of each body. All runs of a case follow each other in
+//! every repetition, back and forth, so that whatever else the machine does meets all of them; a ratio is the median
+//! over the repetitions. Politeness is off and there is no robots.txt: what is measured is our own cost.
+//!
+//! Server and client share the machine, so pages/s also hold the cost of the server; CPU per 1,000 pages does not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::programs::{self, Programs, Server, Usage};
+
+/// Connections of every run.
+const CONNECTIONS: u32 = 64;
+/// The address of all hosts.
+const ADDRESS: &str = "127.77.0.1";
+/// One run may take this long.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+/// `nephila fetch` without an archive reaches at least this share of the bare loop.
+const FETCH_SHARE_MIN: f64 = 0.80;
+/// With an archive, of the bare loop that compresses.
+const WARC_SHARE_MIN: f64 = 0.65;
+/// With `--short` the goals are lowered to this share of themselves: such runs are too short for more.
+const SHORT_FACTOR: f64 = 0.6;
+const SHORT_PAGES: u32 = 4_000;
+
+/// How much to measure.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Pages of every run.
+    #[arg(long, default_value_t = 20_000)]
+    pages: u32,
+    /// How often each run is repeated.
+    #[arg(long, default_value_t = 3)]
+    repetitions: usize,
+    /// Small and quick, with lowered goals, for CI.
+    #[arg(long)]
+    short: bool,
+    /// Only the cases whose name contains this: `one host`, `one host, TLS`, `many hosts`.
+    #[arg(long)]
+    only: Option<String>,
+    /// Hosts of the case with many.
+    #[arg(long, default_value_t = 10_000)]
+    hosts: u32,
+    /// Where archives are written while they are measured; a temporary folder if not given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Do not fail when a goal is missed.
+    #[arg(long)]
+    report_only: bool,
+}
+
+/// Runs it.
+pub fn run(mut args: Args) -> Result<()> {
+    if args.short {
+        args.pages = args.pages.min(SHORT_PAGES);
+        args.repetitions = 1;
+        println!("short: {} pages once; goals lowered to {SHORT_FACTOR} of themselves", args.pages);
+    }
+    ensure!(args.repetitions > 0 && args.pages > 0, "nothing to measure");
+    let temporary = tempfile::tempdir().context("make a temporary folder")?;
+    let bench = Bench {
+        testweb: Programs::build(&["-p", "nephila-testweb", "--bin", "testweb"])?.path("testweb")?.into(),
+        nephila: Programs::build(&["-p", "nephila", "--bin", "nephila"])?.path("nephila")?.into(),
+        bare: Programs::build(&["-p", "nephila", "--example", "bare_loop"])?.path("bare_loop")?.into(),
+        folder: args.dir.clone().unwrap_or_else(|| temporary.path().to_owned()),
+    };
+    let factor = if args.short { SHORT_FACTOR } else { 1.0 };
+    let mut figures = Vec::new();
+    let mut missed = Vec::new();
+    for case in CASES {
+        let wanted = args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
+        if !wanted || args.short && !case.in_short {
+            continue;
+        }
+        let results = bench.measure(case, &args)?;
+        print_table(case, &results, &args);
+        print_stages(&results, args.pages);
+        for (name, base, goal) in GOALS {
+            let Some(share) = share(&results, name, base) else { continue };
+            figures.push(format!("{}: {name} {share:.2} of {base}", case.name));
+            if case.has_goals && share < goal * factor {
+                missed.push(format!(
+                    "{}: {name} is {share:.2} of {base}, {:.2} wanted",
+                    case.name,
+                    goal * factor
+                ));
+            }
+        }
+    }
+    println!("bench: {} pages x {}: {}", args.pages, args.repetitions, figures.join("; "));
+    if !args.report_only {
+        ensure!(missed.is_empty(), "{}", missed.join("; "));
+    }
+    Ok(())
+}
+
+/// A web and the runs measured on it.
+struct Case {
+    name: &'static str,
+    many_hosts: bool,
+    https: bool,
+    in_short: bool,
+    has_goals: bool,
+    runs: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "one host",
+        many_hosts: false,
+        https: false,
+        in_short: true,
+        has_goals: true,
+        runs: &[
+            BARE,
+            FETCH,
+            "fetch --digest",
+            "bare + gzip",
+            WARC_GZIP,
+            "bare + zstd",
+            WARC_ZSTD,
+            "warc none",
+            "warc gzip, dedup off",
+        ],
+    },
+    Case {
+        name: "one host, TLS",
+        many_hosts: false,
+        https: true,
+        in_short: false,
+        has_goals: true,
+        runs: &[BARE, FETCH, "bare + gzip", WARC_GZIP],
+    },
+    Case {
+        name: "many hosts",
+        many_hosts: true,
+        https: false,
+        in_short: false,
+        // The bare loop asks no name server, so this is a comparison, not a limit.
+        has_goals: false,
+        runs: &[BARE, FETCH, "bare + gzip", WARC_GZIP],
+    },
+];
+
+const BARE: &str = "bare";
+const FETCH: &str = "fetch";
+const WARC_GZIP: &str = "warc gzip";
+const WARC_ZSTD: &str = "warc zstd";
+
+/// What is compared with what, and the share it must reach.
+const GOALS: [(&str, &str, f64); 3] = [
+    (FETCH, BARE, FETCH_SHARE_MIN),
+    (WARC_GZIP, "bare + gzip", WARC_SHARE_MIN),
+    (WARC_ZSTD, "bare + zstd", WARC_SHARE_MIN),
+];
+
+/// One measured run.
+#[derive(Clone, Copy)]
+struct Measured {
+    usage: Usage,
+    /// CPU the server used for it.
+    server_cpu: Duration,
+    /// Bytes left on disk.
+    disk_bytes: u64,
+}
+
+type Results = BTreeMap<&'static str, Vec<Measured>>;
+
+struct Bench {
+    testweb: PathBuf,
+    nephila: PathBuf,
+    bare: PathBuf,
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn measure(&self, case: &'static Case, args: &Args) -> Result<Results> {
+        let hosts = if case.many_hosts { args.hosts.min(args.pages) } else { 1 };
+        let mut web: Vec<String> = Vec::new();
+        for (flag, value) in [
+            ("--hosts", hosts.to_string()),
+            ("--pages", args.pages.to_string()),
+            ("--page-bytes", "20000".into()),
+            ("--addresses", "1".into()),
+            ("--https-share", if case.https { "1" } else { "0" }.into()),
+        ] {
+            web.extend([flag.to_owned(), value]);
+        }
+        let server = Server::start(Command::new(&self.testweb).args(["serve", "--no-journal"]).args(&web))?;
+        let ports = [
+            "--http-port".to_owned(),
+            server.port("http_port")?.to_string(),
+            "--https-port".to_owned(),
+            server.port("https_port")?.to_string(),
+        ];
+        let list = self.folder.join("urls.txt");
+        let listed = Command::new(&self.testweb).arg("list").args(&web).args(&ports).output()?;
+        ensure!(listed.status.success(), "testweb list failed: {}", String::from_utf8_lossy(&listed.stderr));
+        let text = String::from_utf8(listed.stdout)?;
+        // Every host has a page, so there may be more than asked for.
+        let text: String = text.lines().take(args.pages as usize).flat_map(|line| [line, "\n"]).collect();
+        std::fs::write(&list, text)?;
+
+        let mut results = Results::new();
+        // Once before measuring: pages and names that the server makes at first sight are made.
+        self.run(BARE, &server, &list)?;
+        for repetition in 0..args.repetitions {
+            let mut runs = case.runs.to_vec();
+            if repetition % 2 == 1 {
+                runs.reverse();
+            }
+            for name in runs {
+                let measured =
+                    self.run(name, &server, &list).with_context(|| format!("{}: {name}", case.name))?;
+                results.entry(name).or_default().push(measured);
+            }
+        }
+        Ok(results)
+    }
+
+    fn run(&self, name: &str, server: &Server, list: &Path) -> Result<Measured> {
+        let out = self.folder.join("crawl");
+        if out.exists() {
+            std::fs::remove_dir_all(&out)?;
+        }
+        let mut command = match name.strip_prefix("bare") {
+            Some(compress) => {
+                let mut command = Command::new(&self.bare);
+                command.arg(list).args(["--address", ADDRESS, "--ca", server.text("ca")?]);
+                command.args(["--connections", &CONNECTIONS.to_string()]);
+                if let Some(kind) = compress.strip_prefix(" + ") {
+                    command.args(["--compress", kind]);
+                }
+                command
+            }
+            None => self.fetch(name, server, list, &out)?,
+        };
+        let before = cpu_of(server)?;
+        let usage = programs::measure(&mut command, RUN_LIMIT)?;
+        let server_cpu = cpu_of(server)?.saturating_sub(before);
+        Ok(Measured { usage, server_cpu, disk_bytes: bytes_in(&out)? })
+    }
+
+    fn fetch(&self, name: &str, server: &Server, list: &Path, out: &Path) -> Result<Command> {
+        let mut command = Command::new(&self.nephila);
+        let many = CONNECTIONS.to_string();
+        command.args(["fetch", "--json", "--ignore-robots", "--delay", "0s", "--concurrency", &many]);
+        command.args(["--host-concurrency", &many, "-i"]).arg(list).args(["--config", "/dev/null"]);
+        for set in [
+            format!("frontier.slot_parallel_max={many}"),
+            format!("spider.dns_servers=[\"{}\"]", server.text("dns")?),
+            format!("spider.ca_file={}", server.text("ca")?),
+            format!("spider.ports=[{}, {}]", server.port("http_port")?, server.port("https_port")?),
+            "spider.allow_addresses=[\"127.0.0.0/8\"]".to_owned(),
+            // As the bare loop does.
+            "spider.http_versions=[\"http/1.1\"]".to_owned(),
+            "spider.accept_encoding=".to_owned(),
+        ] {
+            command.args(["--set", &set]);
+        }
+        if let Some(kind) = name.strip_prefix("warc ") {
+            command.arg("--warc").arg(out);
+            let kind = kind.split(',').next().unwrap_or(kind);
+            command.args(["--set", &format!("store.compression={kind}")]);
+            if name.ends_with("dedup off") {
+                command.args(["--set", "store.dedup=off"]);
+            }
+        }
+        if let Some(flag) = name.strip_prefix("fetch ") {
+            command.arg(flag);
+        }
+        Ok(command)
+    }
+}
+
+/// The median over repetitions of `name` against `base`, by pages/s.
+fn share(results: &Results, name: &str, base: &str) -> Option<f64> {
+    let (name, base) = (results.get(name)?, results.get(base)?);
+    let wall = |measured: &Measured| measured.usage.wall.as_secs_f64();
+    Some(median(name.iter().zip(base).map(|(name, base)| wall(base) / wall(name)).collect()))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn median_of(list: &[Measured], value: impl Fn(&Measured) -> f64) -> f64 {
+    median(list.iter().map(value).collect())
+}
+
+/// CPU seconds per 1,000 pages.
+fn cpu_per_1000(list: &[Measured], pages: u32) -> f64 {
+    median_of(list, |measured| measured.usage.cpu.as_secs_f64()) * 1_000.0 / f64::from(pages)
+}
+
+fn print_table(case: &Case, results: &Results, args: &Args) {
+    println!("\n{}, {} pages, medians of {}", case.name, args.pages, args.repetitions);
+    println!(
+        "{:<22} {:>8} {:>6} {:>12} {:>12} {:>8} {:>10}",
+        "run", "pages/s", "ratio", "CPU s/1000", "server CPU", "peak MB", "disk B/page"
+    );
+    for name in case.runs {
+        let Some(list) = results.get(name) else { continue };
+        let pages = f64::from(args.pages);
+        let base = GOALS.iter().find(|(goal, ..)| goal == name).map_or(BARE, |(_, base, _)| base);
+        println!(
+            "{name:<22} {:>8.0} {:>6.2} {:>12.4} {:>12.4} {:>8.0} {:>10.0}",
+            median_of(list, |measured| pages / measured.usage.wall.as_secs_f64()),
+            share(results, name, base).unwrap_or_default(),
+            cpu_per_1000(list, args.pages),
+            median_of(list, |measured| measured.server_cpu.as_secs_f64()) * 1_000.0 / pages,
+            median_of(list, |measured| measured.usage.memory_kb as f64 / 1024.0),
+            median_of(list, |measured| measured.disk_bytes as f64 / pages),
+        );
+    }
+}
+
+/// Stages whose cost is the difference between two runs.
+const STAGES: &[(&str, &str, &str)] = &[
+    ("all that is not the bare loop", FETCH, BARE),
+    ("a digest of each body", "fetch --digest", FETCH),
+    ("the archive without compression", "warc none", FETCH),
+    ("gzip in the archive", WARC_GZIP, "warc none"),
+    ("gzip bare", "bare + gzip", BARE),
+    ("zstd in the archive", WARC_ZSTD, "warc none"),
+    ("zstd bare", "bare + zstd", BARE),
+    ("looking for known payloads", WARC_GZIP, "warc gzip, dedup off"),
+];
+
+fn print_stages(results: &Results, pages: u32) {
+    println!("CPU by stage, as differences of the above, microseconds per page:");
+    for (stage, with, without) in STAGES {
+        let (Some(with), Some(without)) = (results.get(with), results.get(without)) else { continue };
+        let microseconds = (cpu_per_1000(with, pages) - cpu_per_1000(without, pages)) * 1_000.0;
+        println!("{microseconds:>8.1}  {stage}");
+    }
+}
+
+/// CPU time a server has used so far.
+fn cpu_of(server: &Server) -> Result<Duration> {
+    let id = server.ready["pid"].as_u64().context("no pid in the ready line")?;
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok());
+    // Fields 14 and 15 of proc(5), counted from the third, which follows the name in brackets.
+    let (user, system) = ticks(11).zip(ticks(12)).context("/proc/PID/stat is shorter than it should be")?;
+    Ok(Duration::from_millis((user + system) * MILLISECONDS_PER_TICK))
+}
+
+/// Linux counts in hundredths of a second towards programs.
+const MILLISECONDS_PER_TICK: u64 = 10;
+
+fn bytes_in(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        for entry in entries {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                sum += metadata.len();
+            }
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(millis: &[u64]) -> Vec<Measured> {
+        let usage = |wall| Usage { wall: Duration::from_millis(wall), cpu: Duration::ZERO, memory_kb: 0 };
+        let measured =
+            |wall: &u64| Measured { usage: usage(*wall), server_cpu: Duration::ZERO, disk_bytes: 0 };
+        millis.iter().map(measured).collect()
+    }
+
+    #[test]
+    fn a_ratio_compares_neighbours_and_takes_the_middle() {
+        // The second pair met a busy machine; both of it did.
+        let results = Results::from([(BARE, took(&[80, 800, 90])), (FETCH, took(&[100, 1_000, 200]))]);
+        assert!((share(&results, FETCH, BARE).unwrap() - 0.8).abs() < 1e-9);
+        assert_eq!(share(&results, WARC_GZIP, BARE), None);
+    }
+
+    #[test]
+    fn every_goal_and_stage_names_runs_that_are_made() {
+        let made = |name: &str| CASES.iter().any(|case| case.runs.contains(&name));
+        assert!(GOALS.iter().all(|(name, base, _)| made(name) && made(base)));
+        assert!(STAGES.iter().all(|(_, with, without)| made(with) && made(without)));
+    }
+}

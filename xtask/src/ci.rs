@@ -1,0 +1,219 @@
+//! `cargo xtask ci`: exactly what CI runs, on any machine.
+//!
+//! Every step has a heading and a time. A failing step does not stop the ones after it, so one run shows everything
+//! that is wrong; the command fails if any of them did. The last line is the count of tests.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::{deny, docs, fuzz, hostile, junit, shell};
+
+/// Options of `ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only the steps whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// One call of cargo, a cold build included.
+const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let mut steps = Steps { only: args.only, done: Vec::new() };
+    let mut counts = Counts::default();
+    let mut summary = None;
+    let report = junit::path_of("ci");
+
+    steps.run("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt --all`"));
+    steps.run("lints", || {
+        let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+        cargo(&args, "the warnings above are errors in CI")
+    });
+    steps.run("tests", || {
+        let _ = std::fs::remove_file(&report);
+        let mut command = shell::cargo(&[
+            "nextest",
+            "run",
+            "--workspace",
+            "--locked",
+            "--profile",
+            "ci",
+            "--no-tests=pass",
+        ]);
+        let (status, text) = shell::tee(&mut command, CARGO_LIMIT)?;
+        summary =
+            text.lines().rev().find(|line| line.trim_start().starts_with("Summary [")).map(str::to_owned);
+        match &summary {
+            Some(line) => counts.add(&Counts::of_nextest(line)),
+            None => bail!("the tests were not run ({status}): see above, most likely they do not compile"),
+        }
+        ensure!(status.success(), "tests fail; run one again with `cargo nextest run NAME`");
+        Ok(())
+    });
+    steps.run("doc tests", || {
+        let (status, text) =
+            shell::tee(&mut shell::cargo(&["test", "--workspace", "--doc", "--locked"]), CARGO_LIMIT)?;
+        text.lines().for_each(|line| counts.add(&Counts::of_libtest(line)));
+        ensure!(status.success(), "examples in the docs fail; run them with `cargo test --doc`");
+        Ok(())
+    });
+    steps.run("docs", || {
+        let mut command =
+            shell::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"]);
+        shell::run(command.env("RUSTDOCFLAGS", "-D warnings"), CARGO_LIMIT)
+    });
+    steps.run("generated docs", || docs::run(docs::Args { check: true }));
+    steps.run("dependencies", || deny::run(deny::Args::default()));
+    steps.run("hostile", || hostile::run(hostile::Args::of_report(report.clone())));
+    steps.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
+    steps.run("crash, short", || xtask(&["crash", "--kills", "25"]));
+    steps.run("interop, short", || xtask(&["interop"]));
+    steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
+
+    let verdict = steps.verdict();
+    if let Some(line) = summary {
+        println!("{}", line.trim());
+    }
+    println!("{}", counts.line());
+    verdict
+}
+
+fn cargo(args: &[&str], hint: &str) -> Result<()> {
+    shell::run(&mut shell::cargo(args), CARGO_LIMIT).map_err(|error| error.context(hint.to_owned()))
+}
+
+/// The short form of a long command: ourselves, with small sizes.
+fn xtask(args: &[&str]) -> Result<()> {
+    shell::run(Command::new(std::env::current_exe()?).args(args).current_dir(shell::root()), CARGO_LIMIT)
+}
+
+/// The steps that ran: name, time, and what went wrong.
+struct Steps {
+    only: Option<String>,
+    done: Vec<(&'static str, Duration, Option<String>)>,
+}
+
+impl Steps {
+    fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
+        if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            return;
+        }
+        println!("\n==> {name}");
+        let begun = Instant::now();
+        let error = step().err().map(|error| format!("{error:#}"));
+        let took = begun.elapsed();
+        match &error {
+            None => println!("==> {name}: ok, {:.1} s", took.as_secs_f64()),
+            Some(error) => println!("==> {name}: FAILED, {:.1} s: {error}", took.as_secs_f64()),
+        }
+        self.done.push((name, took, error));
+    }
+
+    /// Lists all steps with their times; an error if one of them failed.
+    fn verdict(&self) -> Result<()> {
+        println!("\n==> all steps");
+        for (name, took, error) in &self.done {
+            println!(
+                "{:>8.1} s  {:<6}  {name}",
+                took.as_secs_f64(),
+                if error.is_some() { "FAILED" } else { "ok" }
+            );
+        }
+        let total: Duration = self.done.iter().map(|(_, took, _)| *took).sum();
+        println!("{:>8.1} s  in all", total.as_secs_f64());
+        let failed: Vec<&str> =
+            self.done.iter().filter(|(_, _, e)| e.is_some()).map(|(name, _, _)| *name).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        for (name, _, error) in &self.done {
+            if let Some(error) = error {
+                println!("\nFAILED {name}: {error}");
+            }
+        }
+        bail!("CI failed in: {}. Run one step again with `cargo xtask ci --only NAME`.", failed.join("; "))
+    }
+}
+
+/// How many tests ended how.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Counts {
+    /// From nextest's closing line: `Summary [ 1.2s] 9 tests run: 7 passed (1 slow), 1 failed, 1 timed out, 2 skipped`.
+    fn of_nextest(line: &str) -> Counts {
+        let (_, parts) = line.split_once(':').unwrap_or(("", ""));
+        Counts {
+            passed: before(parts, "passed"),
+            failed: before(parts, "failed") + before(parts, "timed out") + before(parts, "exec failed"),
+            skipped: before(parts, "skipped"),
+        }
+    }
+
+    /// From a closing line of libtest: `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    fn of_libtest(line: &str) -> Counts {
+        let Some(parts) = line.strip_prefix("test result: ") else { return Counts::default() };
+        Counts {
+            passed: before(parts, "passed"),
+            failed: before(parts, "failed"),
+            skipped: before(parts, "ignored"),
+        }
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    fn line(&self) -> String {
+        format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// The number directly before `word` in a list such as `7 passed (1 slow), 1 failed`.
+fn before(parts: &str, word: &str) -> u64 {
+    let number = |part: &str| {
+        let (number, rest) = part.trim().split_once(' ')?;
+        let rest = rest.trim_start();
+        let is_word = rest.strip_prefix(word).is_some_and(|r| !r.starts_with(|c: char| c.is_alphanumeric()));
+        if is_word { number.parse().ok() } else { None }
+    };
+    parts.split([',', ';', '.']).find_map(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_lines_of_both_runners_are_read() {
+        let line =
+            "     Summary [   1.218s] 12 tests run: 8 passed (1 slow), 3 failed, 1 timed out, 2 skipped";
+        assert_eq!(Counts::of_nextest(line), Counts { passed: 8, failed: 4, skipped: 2 });
+        let line = "Summary [   0.005s] 1 test run: 1 passed, 0 skipped";
+        assert_eq!(Counts::of_nextest(line), Counts { passed: 1, failed: 0, skipped: 0 });
+        let line =
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        assert_eq!(Counts::of_libtest(line), Counts { passed: 3, failed: 0, skipped: 1 });
+        assert_eq!(Counts::of_libtest("3 passed in some other text"), Counts::default());
+    }
+
+    #[test]
+    fn a_failing_step_fails_the_whole_and_the_later_ones_still_run() {
+        let mut steps = Steps { only: None, done: Vec::new() };
+        steps.run("one", || bail!("it broke"));
+        steps.run("two", || Ok(()));
+        assert_eq!(steps.done.len(), 2);
+        let error = steps.verdict().unwrap_err().to_string();
+        assert!(error.contains("one") && !error.contains("two"), "{error}");
+    }
+}

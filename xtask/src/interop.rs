@@ -1,0 +1,183 @@
+//! `cargo xtask interop`: do public tools read what we wrote?
+//!
+//! Makes two virtual environments with pinned tools from PyPI (once, in a cache folder outside the clone) and, unless
+//! folders are given, four archives: two of a sample program with every kind of capture, one that `nephila fetch`
+//! makes of the good test web, one that it makes of the hostile one. Then runs `xtask/interop/interop.py` on them:
+//! warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use crate::programs::{Programs, Server};
+
+/// Tools that live together.
+const ARCHIVE_TOOLS: &[&str] = &["warcio==1.8.1", "cdxj-indexer==1.5.0", "pywb==2.10.0", "fastwarc==1.1.0"];
+/// Tools that do not get along with those.
+const OTHER_TOOLS: &[&str] = &["warcat==2.2.5"];
+/// Written into an environment when it is whole; half-made ones are made again.
+const STAMP: &str = "nephila-tools.txt";
+
+/// What to check.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Crawl folders, each with `archive` and `indexes` in it; a sample archive is made if there are none.
+    dirs: Vec<PathBuf>,
+    /// Where the virtual environments are kept.
+    #[arg(long, env = "NEPHILA_CACHE")]
+    cache: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let cache = args.cache.map_or_else(default_cache, Ok)?;
+    let archive_tools = environment(&cache.join("archive-tools"), ARCHIVE_TOOLS)?;
+    let other_tools = environment(&cache.join("other-tools"), OTHER_TOOLS)?;
+    let temporary = tempfile::tempdir()?;
+    let mut dirs = args.dirs;
+    if dirs.is_empty() {
+        for compression in ["gzip", "none"] {
+            let dir = temporary.path().join(format!("sample-{compression}"));
+            let made = cargo()
+                .args(["run", "--quiet", "-p", "nephila-store", "--example", "sample_archive", "--"])
+                .args([dir.as_os_str(), compression.as_ref()])
+                .status()?;
+            ensure!(made.success(), "the sample archive could not be made");
+            dirs.push(dir);
+        }
+        dirs.extend(fetched_archives(temporary.path())?);
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/interop.py");
+    let status = Command::new(archive_tools.join("bin/python"))
+        .arg(script)
+        .args([&archive_tools, &other_tools])
+        .args(&dirs)
+        .status()
+        .context("running the check")?;
+    ensure!(
+        status.success(),
+        "a public tool does not read what we wrote: see the lines that begin with FAIL"
+    );
+    Ok(())
+}
+
+/// Archives as a user makes them: the real command against the good and the hostile web.
+fn fetched_archives(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    let programs = Programs::build(&["-p", "nephila", "-p", "nephila-testweb", "--bins"])?;
+    let (nephila, testweb) = (programs.path("nephila")?, programs.path("testweb")?);
+    let web = ["--mixed", "--hosts", "12", "--pages", "240", "--https-share", "0.4"];
+    let ca = folder.join("good-ca.pem");
+    let good_web = Server::start(Command::new(testweb).arg("serve").args(web).arg("--ca").arg(&ca))?;
+    let listed = Command::new(testweb).arg("list").args(web).output()?;
+    ensure!(listed.status.success(), "testweb list failed");
+    let (http, https) = (good_web.port("http_port")?, good_web.port("https_port")?);
+    let urls = folder.join("good-urls.txt");
+    std::fs::write(&urls, with_ports(&String::from_utf8(listed.stdout)?, http, https))?;
+    let good = folder.join("good");
+    // The second time everything is known: revisit records.
+    for conditional in [false, true] {
+        fetch(nephila, &good_web, &[http, https], &ca, &urls, &good, conditional)?;
+    }
+
+    let hostile_web = Server::start(Command::new(testweb).args(["hostile", "--folder"]).arg(folder))?;
+    let ports =
+        [hostile_web.port("http_port")?, hostile_web.port("https_port")?, hostile_web.port("other_port")?];
+    let hostile = folder.join("hostile");
+    let (ca, urls) = (folder.join("ca.pem"), folder.join("urls.txt"));
+    fetch(nephila, &hostile_web, &ports, &ca, &urls, &hostile, false)?;
+    Ok([good, hostile])
+}
+
+/// Writes the ports of the running web into URLs that have none.
+fn with_ports(urls: &str, http: u16, https: u16) -> String {
+    let place = |url: &str| {
+        let (scheme, rest) = url.split_once("://")?;
+        let at = rest.find('/').unwrap_or(rest.len());
+        let port = if scheme == "https" { https } else { http };
+        Some(format!("{scheme}://{}:{port}{}\n", &rest[..at], &rest[at..]))
+    };
+    urls.lines().filter_map(place).collect()
+}
+
+fn fetch(
+    nephila: &Path,
+    web: &Server,
+    ports: &[u16],
+    ca: &Path,
+    urls: &Path,
+    archive: &Path,
+    conditional: bool,
+) -> anyhow::Result<()> {
+    let mut command = Command::new(nephila);
+    command.args([
+        "fetch",
+        "--quiet",
+        "--ignore-robots",
+        "--delay",
+        "0s",
+        "--host-concurrency",
+        "8",
+        "-c",
+        "64",
+        "-i",
+    ]);
+    command.arg(urls).arg("--warc").arg(archive);
+    if conditional {
+        command.arg("--conditional");
+    }
+    for set in [
+        format!("spider.dns_servers=[\"{}\"]", web.text("dns")?),
+        format!("spider.ports={ports:?}"),
+        format!("spider.ca_file=\"{}\"", ca.display()),
+        "spider.allow_addresses=[\"127.0.0.0/8\", \"::1/128\"]".into(),
+        "spider.body_bytes_max=200000".into(),
+        "spider.connect_timeout=2s".into(),
+        "spider.tls_timeout=2s".into(),
+        "spider.head_timeout=2s".into(),
+        "spider.body_idle_timeout=2s".into(),
+        "spider.total_timeout=6s".into(),
+    ] {
+        command.args(["--set", &set]);
+    }
+    let status = command.stdin(Stdio::null()).status().context("running nephila fetch")?;
+    // 1: some URLs did not end well, which is what they are there for.
+    ensure!(matches!(status.code(), Some(0 | 1)), "nephila fetch ended with {status}");
+    Ok(())
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn default_cache() -> anyhow::Result<PathBuf> {
+    if let Some(cache) = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(cache).join("nephila"));
+    }
+    let home = std::env::var_os("HOME").context("no HOME: say where with --cache")?;
+    Ok(PathBuf::from(home).join(".cache/nephila"))
+}
+
+/// Makes a virtual environment unless it is there with just these packages.
+fn environment(path: &Path, packages: &[&str]) -> anyhow::Result<PathBuf> {
+    let stamp = path.join(STAMP);
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(path.to_owned());
+    }
+    eprintln!("installing {} into {}", packages.join(", "), path.display());
+    std::fs::create_dir_all(path)?;
+    let made = Command::new("python3").args(["-m", "venv", "--clear"]).arg(path).status();
+    ensure!(
+        made.context("python3 is needed")?.success(),
+        "python3 -m venv failed; is python3-venv installed?"
+    );
+    let installed = Command::new(path.join("bin/python"))
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(packages)
+        .stdout(Stdio::null())
+        .status()?;
+    ensure!(installed.success(), "pip could not install {}", packages.join(", "));
+    std::fs::write(stamp, wanted)?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,86 @@
+//! `cargo xtask`: our automation, one file per command.
+//!
+//! `ci` is exactly what CI runs and calls the short forms of the long commands. Every command prints one line of
+//! figures at its end, and ends with an error that says what to do next when something is wrong.
+
+// A program has no outside: `pub` in its modules means what `pub(crate)` does.
+#![allow(unreachable_pub)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod ci;
+mod crash;
+mod deny;
+mod docs;
+mod floors;
+mod fuzz;
+mod hostile;
+mod interop;
+mod junit;
+mod programs;
+mod shell;
+mod soak;
+#[cfg(test)]
+mod tidy;
+mod webspeed;
+
+/// Automation of the Nephila workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything CI checks: format, lints, tests, docs, dependencies, and short forms of the long commands.
+    Ci(ci::Args),
+    /// The hostile web: runs the tests of the catalogue and says which case passed, failed or has no test.
+    Hostile(hostile::Args),
+    /// Fuzzes our parsers of foreign bytes and prints executions per second.
+    Fuzz(fuzz::Args),
+    /// Kills a writer of the archive again and again and checks that nothing acknowledged is lost.
+    Crash(crash::Args),
+    /// Reads our archives with the public tools and compares.
+    Interop(interop::Args),
+    /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
+    Soak(soak::Args),
+    /// Measures `nephila fetch` against a bare loop, with and without an archive, as ratios.
+    Bench(bench::Args),
+    /// Measures the test web against wrk, so that no figure of ours is limited by it unnoticed.
+    WebSpeed(webspeed::Args),
+    /// Writes the generated pages under docs/, or compares them.
+    Docs(docs::Args),
+    /// Licences, bans, version floors and, when the database can be had, advisories.
+    Deny(deny::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // People read this: the chain of reasons, without a backtrace even when one is asked for.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Ci(args) => ci::run(args),
+        Command::Hostile(args) => hostile::run(args),
+        Command::Fuzz(args) => fuzz::run(args),
+        Command::Crash(args) => crash::run(args),
+        Command::Interop(args) => interop::run(args),
+        Command::Soak(args) => soak::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::WebSpeed(args) => webspeed::run(args),
+        Command::Docs(args) => docs::run(args),
+        Command::Deny(args) => deny::run(args),
+    }
+}

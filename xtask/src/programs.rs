@@ -1,0 +1,164 @@
+//! Programs of the workspace that the measuring commands run: built as released, started, measured, and ended.
+//!
+//! Invariant: no program outlives the value that stands for it.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::shell;
+
+/// How often a waiting parent looks whether the program has ended. It adds at most this to a measured time.
+const WAIT_STEP: Duration = Duration::from_millis(1);
+
+/// Programs by name.
+pub(crate) struct Programs(HashMap<String, PathBuf>);
+
+impl Programs {
+    /// Builds what these arguments of `cargo build` name, with `--release`.
+    pub(crate) fn build(args: &[&str]) -> Result<Self> {
+        let mut command = shell::cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);
+        let output = command.args(args).stderr(Stdio::inherit()).output().context("run cargo")?;
+        ensure!(output.status.success(), "`cargo build --release {}` failed", args.join(" "));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let built = text.lines().filter_map(|line| {
+            let message: Value = serde_json::from_str(line).ok()?;
+            Some((message["target"]["name"].as_str()?.to_owned(), message["executable"].as_str()?.into()))
+        });
+        Ok(Programs(built.collect()))
+    }
+
+    /// Where a program is.
+    pub(crate) fn path(&self, name: &str) -> Result<&Path> {
+        self.0.get(name).map(PathBuf::as_path).with_context(|| format!("cargo did not build {name}"))
+    }
+}
+
+/// A server that says in one JSON line where it is, and ends when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// What it said.
+    pub(crate) ready: Value,
+}
+
+impl Server {
+    /// Starts it and waits for its line.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {}", command.get_program().to_string_lossy()))?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped above");
+        let mut server = Server { child, ready: Value::Null };
+        BufReader::new(stdout).read_line(&mut line).context("read the ready line")?;
+        server.ready = serde_json::from_str(&line).context("understand the ready line")?;
+        Ok(server)
+    }
+
+    /// A port it named.
+    pub(crate) fn port(&self, name: &str) -> Result<u16> {
+        self.ready[name]
+            .as_u64()
+            .and_then(|port| port.try_into().ok())
+            .with_context(|| format!("no {name} in the ready line"))
+    }
+
+    /// A text it named.
+    pub(crate) fn text(&self, name: &str) -> Result<&str> {
+        self.ready[name].as_str().with_context(|| format!("no {name} in the ready line"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// What a program used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Usage {
+    /// From start to end.
+    pub(crate) wall: Duration,
+    /// User and system time.
+    pub(crate) cpu: Duration,
+    /// Peak of resident memory, in kB.
+    pub(crate) memory_kb: u64,
+}
+
+/// Runs a program to its end and measures it. Its standard output goes nowhere.
+pub(crate) fn measure(command: &mut Command, limit: Duration) -> Result<Usage> {
+    let began = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("start {}", command.get_program().to_string_lossy()))?;
+    loop {
+        if let Some((status, cpu, memory_kb)) = ended(&child)? {
+            let wall = began.elapsed();
+            ensure!(status.success(), "{command:?} failed: {status}");
+            return Ok(Usage { wall, cpu, memory_kb });
+        }
+        if began.elapsed() >= limit {
+            let mut child = child;
+            child.kill()?;
+            child.wait()?;
+            bail!("{command:?} did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(WAIT_STEP);
+    }
+}
+
+/// Collects a child that has ended, with what it used. The standard library waits without asking for that.
+#[allow(unsafe_code, reason = "the standard library has no wait4")]
+fn ended(child: &Child) -> Result<Option<(ExitStatus, Duration, u64)>> {
+    let id = libc::pid_t::try_from(child.id()).context("a process id")?;
+    let mut status = 0;
+    // SAFETY: all fields of rusage are numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers lead to values that live through the call; the id is of a child of ours that nobody else
+    // waits for.
+    let collected = unsafe { libc::wait4(id, &mut status, libc::WNOHANG, &mut usage) };
+    if collected == 0 {
+        return Ok(None);
+    }
+    ensure!(collected == id, "wait for a program: {}", std::io::Error::last_os_error());
+    let time =
+        |t: libc::timeval| Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec.unsigned_abs() as u32 * 1_000);
+    let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+    Ok(Some((ExitStatus::from_raw(status), cpu, usage.ru_maxrss.unsigned_abs())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_measured() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.05"]);
+        let usage = measure(&mut command, Duration::from_secs(30)).unwrap();
+        assert!(usage.wall >= Duration::from_millis(50), "{usage:?}");
+        assert!(usage.cpu > Duration::ZERO && usage.cpu <= usage.wall * 2, "{usage:?}");
+        assert!(usage.memory_kb > 100, "{usage:?}");
+    }
+
+    #[test]
+    fn a_program_that_fails_or_does_not_end_is_an_error() {
+        assert!(measure(&mut Command::new("false"), Duration::from_secs(30)).is_err());
+        let begun = Instant::now();
+        assert!(measure(Command::new("sleep").arg("60"), Duration::from_millis(50)).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,230 @@
+//! Tidy: which package may depend on which. Arrows never turn back, and the crates of the outside worlds do not know
+//! each other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::expect_none;
+use crate::shell;
+
+/// What each package of ours may depend on among ours: in its code, and in its tests besides.
+const ALLOWED: [(&str, &[&str], &[&str]); 6] = [
+    ("nephila-core", &[], &[]),
+    ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
+    ("nephila-store", &["nephila-core"], &[]),
+    ("nephila-testweb", &[], &[]),
+    ("nephila", &["nephila-core", "nephila-spider", "nephila-store"], &["nephila-testweb"]),
+    ("xtask", &["nephila-core"], &[]),
+];
+
+/// What the core may name in its manifest. Each of these computes; none opens, connects, waits or draws lots by
+/// itself. `jiff` can read the clock and the zone files: the core calls neither, and `purity.rs` looks for the clock.
+const CORE_DIRECT: [&str; 17] = [
+    "bytes",
+    "chardetng",
+    "data-encoding",
+    "encoding_rs",
+    "http",
+    "httparse",
+    "humantime-serde",
+    "ipnet",
+    "jiff",
+    "memchr",
+    "psl",
+    "serde",
+    "serde_json",
+    "sha1",
+    "thiserror",
+    "url",
+    "xxhash-rust",
+];
+
+/// What must not be anywhere below the core: sockets, files, clocks, threads, chance, C libraries of the system.
+const WORLDS: [&str; 24] = [
+    "async-std",
+    "aws-lc-rs",
+    "chrono",
+    "crossbeam-channel",
+    "fastrand",
+    "getrandom",
+    "h2",
+    "hickory-proto",
+    "hickory-resolver",
+    "hyper",
+    "hyper-util",
+    "libc",
+    "mio",
+    "native-tls",
+    "polling",
+    "rand",
+    "rayon",
+    "reqwest",
+    "rustix",
+    "rustls",
+    "socket2",
+    "tempfile",
+    "tokio",
+    "zstd",
+];
+
+/// Exceptions, by who asks for what: on some targets `cpufeatures` asks libc what the processor can do.
+const EXCEPTIONS: [(&str, &str); 1] = [("cpufeatures", "libc")];
+
+/// The part of `cargo metadata` that the checks look at.
+#[derive(Default)]
+struct Graph {
+    /// Members of the workspace, with their direct dependencies by kind.
+    members: BTreeMap<String, Needs>,
+    /// Every package's normal dependencies, as resolved, by id.
+    below: BTreeMap<String, Vec<String>>,
+    /// The name of each id.
+    names: BTreeMap<String, String>,
+}
+
+#[derive(Default)]
+struct Needs {
+    id: String,
+    normal: BTreeSet<String>,
+    dev: BTreeSet<String>,
+}
+
+fn graph(metadata: &serde_json::Value) -> Graph {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let members: BTreeSet<String> = list(&metadata["workspace_members"]).iter().map(text).collect();
+    let mut graph = Graph::default();
+    for package in list(&metadata["packages"]) {
+        let id = text(&package["id"]);
+        graph.names.insert(id.clone(), text(&package["name"]));
+        if members.contains(&id) {
+            let mut needs = Needs { id, ..Default::default() };
+            for dependency in list(&package["dependencies"]) {
+                let set = if dependency["kind"] == "dev" { &mut needs.dev } else { &mut needs.normal };
+                set.insert(text(&dependency["name"]));
+            }
+            graph.members.insert(text(&package["name"]), needs);
+        }
+    }
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let is_normal = |dep: &serde_json::Value| list(&dep["dep_kinds"]).iter().any(|k| k["kind"].is_null());
+        let deps = list(&node["deps"]);
+        let below = deps.iter().filter(|dep| is_normal(dep)).map(|dep| text(&dep["pkg"])).collect();
+        graph.below.insert(text(&node["id"]), below);
+    }
+    graph
+}
+
+fn direction_complaints(graph: &Graph) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, needs) in &graph.members {
+        let Some((_, normal, dev)) = ALLOWED.iter().find(|(member, ..)| member == name) else {
+            found.push(format!("{name} is new: say in xtask/src/tidy/direction.rs what it may depend on"));
+            continue;
+        };
+        let is_ours = |other: &&String| graph.members.contains_key(*other);
+        for other in needs.normal.iter().filter(is_ours).filter(|o| !normal.contains(&o.as_str())) {
+            found.push(format!("{name} depends on {other}: the arrows do not go that way"));
+        }
+        // A package that names itself turns on a feature of its own for its tests.
+        let may_test_with = |o: &str| normal.contains(&o) || dev.contains(&o) || o == name;
+        for other in needs.dev.iter().filter(is_ours).filter(|o| !may_test_with(o)) {
+            found.push(format!("the tests of {name} depend on {other}: the arrows do not go that way"));
+        }
+    }
+    found
+}
+
+fn core_complaints(graph: &Graph) -> Vec<String> {
+    let Some(core) = graph.members.get("nephila-core") else {
+        return vec!["nephila-core is gone".to_owned()];
+    };
+    let mut found = Vec::new();
+    for name in core.normal.iter().filter(|name| !CORE_DIRECT.contains(&name.as_str())) {
+        found.push(format!(
+            "nephila-core depends on {name}: if it only computes, add it to CORE_DIRECT with care"
+        ));
+    }
+    let mut seen = BTreeSet::from([core.id.clone()]);
+    let mut queue = VecDeque::from([core.id.clone()]);
+    while let Some(id) = queue.pop_front() {
+        for next in graph.below.get(&id).into_iter().flatten() {
+            let (name, by) = (&graph.names[next], &graph.names[&id]);
+            if EXCEPTIONS.contains(&(by.as_str(), name.as_str())) {
+                continue;
+            }
+            if seen.insert(next.clone()) {
+                queue.push_back(next.clone());
+                if WORLDS.contains(&name.as_str()) {
+                    found.push(format!("nephila-core reaches {name} through {by}: the core only decides"));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn real() -> Graph {
+    let mut command = shell::cargo(&["metadata", "--format-version", "1", "--locked"]);
+    let text = shell::output(&mut command, Duration::from_secs(120)).expect("cargo metadata works");
+    graph(&serde_json::from_str(&text).expect("cargo metadata writes JSON"))
+}
+
+#[test]
+fn arrows_never_turn_back() {
+    let graph = real();
+    assert!(graph.members.len() >= ALLOWED.len(), "members went missing");
+    expect_none(direction_complaints(&graph));
+}
+
+#[test]
+fn nothing_below_the_core_touches_the_world() {
+    let graph = real();
+    let core = &graph.below[&graph.members["nephila-core"].id];
+    assert!(core.len() >= 5, "the resolved graph was not read: {core:?}");
+    expect_none(core_complaints(&graph));
+}
+
+/// A small workspace: `(name, normal, dev)` of the members; every other name is a foreign package.
+fn planted(members: &[(&str, &[&str], &[&str])], foreign: &[(&str, &[&str])]) -> Graph {
+    let mut graph = Graph::default();
+    let owned = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<BTreeSet<_>>();
+    for (name, normal, dev) in members {
+        let needs = Needs { id: name.to_string(), normal: owned(normal), dev: owned(dev) };
+        graph.members.insert(name.to_string(), needs);
+    }
+    let all = members.iter().map(|(name, normal, _)| (*name, *normal)).chain(foreign.iter().copied());
+    for (name, below) in all {
+        graph.below.insert(name.to_string(), below.iter().map(|n| n.to_string()).collect());
+        for name in below.iter().chain([&name]) {
+            graph.names.insert(name.to_string(), name.to_string());
+        }
+    }
+    graph
+}
+
+#[test]
+fn a_planted_arrow_back_is_found() {
+    let complaints = direction_complaints(&planted(
+        &[
+            ("nephila-core", &["nephila-store"], &[]),
+            ("nephila-spider", &["nephila-core", "nephila-store"], &["nephila-testweb"]),
+            ("nephila-store", &["nephila-core"], &["nephila"]),
+            ("nephila-testweb", &["nephila-core"], &[]),
+            ("nephila", &["nephila-core"], &[]),
+            ("nephila-new", &[], &[]),
+        ],
+        &[],
+    ));
+    assert_eq!(complaints.len(), 5, "{complaints:?}");
+    assert!(complaints.iter().any(|c| c.starts_with("nephila-spider depends on nephila-store")));
+    assert!(complaints.iter().any(|c| c.starts_with("nephila-core depends on nephila-store")));
+}
+
+#[test]
+fn a_planted_socket_far_below_the_core_is_found() {
+    let graph = planted(&[("nephila-core", &["url"], &[])], &[("url", &["quick"]), ("quick", &["tokio"])]);
+    let complaints = core_complaints(&graph);
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert!(complaints[0].contains("tokio through quick"), "{complaints:?}");
+    assert_eq!(core_complaints(&planted(&[("nephila-core", &["left-pad"], &[])], &[])).len(), 1);
+}
