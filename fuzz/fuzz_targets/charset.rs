@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     if field.is_none() {
         assert_ne!(decision.source, Source::Transport, "nobody said so");
     }
-    if limit == u8::MAX {
+    if limit == u8::MAX && body.len() % 64 == 63 {
         check_horizon(field, body);
     }
 

@@ -72,7 +72,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     steps.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
     steps.run("crash, short", || xtask(&["crash", "--kills", "25"]));
     steps.run("interop, short", || xtask(&["interop"]));
+    steps.run("soak, short", || xtask(&["soak", "--fetches", "6000", "--concurrency", "600"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
+    steps.run("bench, short", || xtask(&["bench", "--short"]));
 
     let verdict = steps.verdict();
     if let Some(line) = summary {

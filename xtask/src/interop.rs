@@ -16,6 +16,22 @@ use crate::programs::{Programs, Server};
 const ARCHIVE_TOOLS: &[&str] = &["warcio==1.8.1", "cdxj-indexer==1.5.0", "pywb==2.10.0", "fastwarc==1.1.0"];
 /// Tools that do not get along with those.
 const OTHER_TOOLS: &[&str] = &["warcat==2.2.5"];
+/// Hostile cases that are no test of an archive: names and addresses leave no records, and what unfolds to a gigabyte
+/// kills the tools that read it, which unfold without a limit. The last three are URLs that pywb takes for one and the
+/// same, or for a redirect to itself, which it does not replay.
+const LEFT_OUT: &[&str] = &[
+    "//dns-",
+    ".dns-",
+    "//ssr-",
+    ".ssr-",
+    "//cmp-01.",
+    "//cmp-02.",
+    "//cmp-03.",
+    "trap.test",
+    "//url-18.",
+    "//red-12.",
+    "red-13.",
+];
 /// Written into an environment when it is whole; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -84,7 +100,14 @@ fn fetched_archives(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let ports =
         [hostile_web.port("http_port")?, hostile_web.port("https_port")?, hostile_web.port("other_port")?];
     let hostile = folder.join("hostile");
-    let (ca, urls) = (folder.join("ca.pem"), folder.join("urls.txt"));
+    let (ca, urls) = (folder.join("ca.pem"), folder.join("hostile-urls.txt"));
+    let all = std::fs::read_to_string(folder.join("urls.txt"))?;
+    let is_left_out = |url: &str| {
+        // pywb answers 400 for a redirect that leads to itself, so that no browser goes in circles.
+        url.ends_with("/self") || LEFT_OUT.iter().any(|case| url.contains(case))
+    };
+    let archived: Vec<&str> = all.lines().filter(|url| !is_left_out(url)).collect();
+    std::fs::write(&urls, archived.join("\n"))?;
     fetch(nephila, &hostile_web, &ports, &ca, &urls, &hostile, false)?;
     Ok([good, hostile])
 }

@@ -91,7 +91,20 @@ impl Spool {
             Some(file) => Kept::File(file),
             None => Kept::Memory(std::mem::take(&mut self.held).freeze()),
         };
-        Body { kept, len: self.len, taken: std::mem::take(&mut self.taken), budget: self.budget.clone() }
+        let taken = std::mem::take(&mut self.taken);
+        Body(Arc::new(Held { kept, len: self.len, taken, budget: self.budget.clone() }))
+    }
+}
+
+/// A decoder writes into it like into a file.
+impl Write for Spool {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.push(piece)?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -101,9 +114,12 @@ impl Drop for Spool {
     }
 }
 
-/// A body that has arrived.
+/// A body that has arrived. Clones share its bytes.
+#[derive(Clone, Debug)]
+pub struct Body(Arc<Held>);
+
 #[derive(Debug)]
-pub struct Body {
+struct Held {
     kept: Kept,
     len: u64,
     taken: usize,
@@ -117,36 +133,38 @@ enum Kept {
 }
 
 impl Body {
-    /// The whole body, if it is in memory.
-    pub(crate) fn bytes(&self) -> Option<Bytes> {
-        match &self.kept {
-            Kept::Memory(bytes) => Some(bytes.clone()),
-            Kept::File(_) => None,
+    /// The first `max` bytes, in memory. An error is our own disk's.
+    pub fn start(&self, max: usize) -> io::Result<Bytes> {
+        if let Kept::Memory(bytes) = &self.0.kept {
+            return Ok(bytes.slice(..bytes.len().min(max)));
         }
+        let mut start = Vec::new();
+        self.reader()?.take(max as u64).read_to_end(&mut start)?;
+        Ok(start.into())
     }
 }
 
 impl Payload for Body {
     fn len(&self) -> u64 {
-        self.len
+        self.0.len
     }
 
     fn in_memory(&self) -> Option<&[u8]> {
-        match &self.kept {
+        match &self.0.kept {
             Kept::Memory(bytes) => Some(bytes),
             Kept::File(_) => None,
         }
     }
 
     fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>> {
-        Ok(match &self.kept {
+        Ok(match &self.0.kept {
             Kept::Memory(bytes) => Box::new(&bytes[..]),
             Kept::File(file) => Box::new(FileReader { file, at: 0 }),
         })
     }
 }
 
-impl Drop for Body {
+impl Drop for Held {
     fn drop(&mut self) {
         self.budget.give_back(self.taken);
     }

@@ -29,8 +29,10 @@ pub enum Note {
     Damaged,
     /// The body is not coded as it says; it was given as it is.
     Plain,
-    /// The output reached its limit, or the stream wants a larger window than it gets.
+    /// The output reached its limit.
     Limit,
+    /// The stream wants a larger window than it gets.
+    Window,
     /// The field names codings that nobody knows (`none`, `utf-8`); they were ignored and the body was given as it is.
     Unknown,
 }
@@ -44,6 +46,7 @@ impl Note {
             Note::Damaged => "damaged",
             Note::Plain => "plain",
             Note::Limit => "limit",
+            Note::Window => "window",
             Note::Unknown => "unknown",
         }
     }
@@ -208,7 +211,7 @@ fn copy(
                 }
                 let note = match error.kind() {
                     io::ErrorKind::UnexpectedEof => Note::Cut,
-                    _ if wants_larger_window(&error) => Note::Limit,
+                    _ if wants_larger_window(&error) => Note::Window,
                     _ => Note::Damaged,
                 };
                 return Ok(Decoded { bytes, note });

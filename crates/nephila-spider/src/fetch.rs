@@ -73,6 +73,8 @@ pub struct Request {
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// What to bring back beside the outcome.
     pub keep: Keep,
+    /// A size limit below that of the settings, for the body as received and as decoded: robots.txt has one.
+    pub body_bytes_max: Option<u64>,
 }
 
 /// What a fetch brings back beside its outcome.
@@ -80,7 +82,7 @@ pub struct Request {
 pub struct Keep {
     /// Head and body as received, for the archive.
     pub exchange: bool,
-    /// The decoded body, in memory.
+    /// The decoded body.
     pub decoded: bool,
     /// The SHA-1 of the body as received.
     pub sha1: bool,
@@ -89,7 +91,7 @@ pub struct Keep {
 impl Request {
     /// A plain GET that keeps nothing.
     pub fn get(url: CrawlUrl) -> Self {
-        Request { url, head_only: false, fields: Vec::new(), keep: Keep::default() }
+        Request { url, head_only: false, fields: Vec::new(), keep: Keep::default(), body_bytes_max: None }
     }
 
     fn asked(&self) -> Asked {

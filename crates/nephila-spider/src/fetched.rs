@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use nephila_core::spider::Outcome;
 use nephila_core::store::{Exchange, Truncation};
 use nephila_core::url::CrawlUrl;
 
+use crate::body::Body;
 use crate::decode;
 use crate::tls::TlsInfo;
 
@@ -54,7 +54,7 @@ pub struct Fetched {
     /// What to archive, if it was asked for and there is an answer.
     pub exchange: Option<Exchange>,
     /// The decoded body, if it was asked for.
-    pub decoded: Option<Bytes>,
+    pub decoded: Option<Body>,
 }
 
 impl Fetched {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
@@ -63,7 +62,9 @@ pub(crate) async fn receive(
     }
     let keep_body = request.keep.exchange || request.keep.decoded || coded;
     let began = Instant::now();
-    let read = read_body(inner, incoming, &connection.witness, deadline, keep_body, request.keep.sha1).await;
+    let limits = Limits::of(request, &inner.settings);
+    let digest = request.keep.sha1;
+    let read = read_body(inner, incoming, &connection.witness, deadline, limits, keep_body, digest).await;
     fetched.timings.body = Some(began.elapsed());
     fetched.body_bytes = read.bytes;
     fetched.decoded_bytes = read.bytes;
@@ -101,7 +102,7 @@ pub(crate) async fn receive(
             body
         }
         (Ok(codings), Some(body)) if coded && read.bytes > 0 && !asked.head_only => {
-            let (body, done) = undo(inner, codings, body, deadline, request.keep.decoded).await;
+            let (body, done) = undo(inner, codings, body, deadline, limits, request.keep.decoded).await;
             match done {
                 Some((decoded, bytes)) => {
                     fetched.decoded_bytes = decoded.bytes;
@@ -110,12 +111,12 @@ pub(crate) async fn receive(
                     }
                     fetched.decoded = bytes;
                     match decoded.note {
-                        Note::Limit => {
+                        Note::Limit | Note::Window if is_page(fetched.outcome) => {
                             fetched.outcome = Outcome::DecodeLimit;
-                            fetched.detail = if decoded.bytes < inner.settings.decoded_bytes_max {
+                            fetched.detail = if decoded.note == Note::Window {
                                 "the coding wants a larger window than it gets".into()
                             } else {
-                                format!("more than {} bytes after decoding", inner.settings.decoded_bytes_max)
+                                format!("more than {} bytes after decoding", limits.decoded)
                             };
                         }
                         // The framing was kept, but somebody before it lost the rest: half a page is no whole one.
@@ -130,7 +131,7 @@ pub(crate) async fn receive(
         }
         (_, body) => {
             if request.keep.decoded {
-                fetched.decoded = body.as_ref().and_then(in_memory);
+                fetched.decoded.clone_from(&body);
             }
             body
         }
@@ -165,7 +166,28 @@ pub(crate) async fn receive(
 
 /// Whether the body is what was asked for. Of a redirect or a 404 the status matters, not how its body ended.
 fn is_page(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Fetched | Outcome::MultipleChoices)
+    matches!(
+        outcome,
+        Outcome::Fetched
+            | Outcome::MultipleChoices
+            | Outcome::CutLength
+            | Outcome::CutTime
+            | Outcome::CutDisconnect
+    )
+}
+
+/// How large a body may be.
+#[derive(Clone, Copy)]
+struct Limits {
+    raw: u64,
+    decoded: u64,
+}
+
+impl Limits {
+    fn of(request: &Request, settings: &Settings) -> Self {
+        let own = request.body_bytes_max.unwrap_or(u64::MAX);
+        Limits { raw: settings.body_bytes_max.min(own), decoded: settings.decoded_bytes_max.min(own) }
+    }
 }
 
 /// What came of a body.
@@ -186,6 +208,7 @@ async fn read_body(
     mut incoming: Incoming,
     witness: &Witness,
     deadline: Instant,
+    limits: Limits,
     keep: bool,
     digest: bool,
 ) -> Read {
@@ -240,7 +263,7 @@ async fn read_body(
         };
         let Ok(mut data) = frame.into_data() else { continue };
         witness.frames_earned(data.len());
-        let room = settings.body_bytes_max - read.bytes;
+        let room = limits.raw - read.bytes;
         let over = data.len() as u64 > room;
         if over {
             data.truncate(room as usize);
@@ -255,12 +278,7 @@ async fn read_body(
             break;
         }
         if over {
-            cut(
-                &mut read,
-                Truncation::Length,
-                Outcome::CutLength,
-                format!("more than {} bytes", settings.body_bytes_max),
-            );
+            cut(&mut read, Truncation::Length, Outcome::CutLength, format!("more than {} bytes", limits.raw));
             break;
         }
         let now = Instant::now();
@@ -313,36 +331,29 @@ async fn undo(
     codings: Codings,
     body: Body,
     deadline: Instant,
+    limits: Limits,
     keep: bool,
-) -> (Option<Body>, Option<(decode::Decoded, Option<Bytes>)>) {
+) -> (Option<Body>, Option<(decode::Decoded, Option<Body>)>) {
     let Ok(Ok(permit)) = timeout_at(deadline, inner.decoders.clone().acquire_owned()).await else {
         return (Some(body), None);
     };
-    let limit = inner.settings.decoded_bytes_max;
+    let budget = inner.budget.clone();
     let task = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let mut kept = Vec::new();
-        let decoded = if keep {
-            decode::decode(&codings, || body.reader(), limit, &mut kept)
-        } else {
-            decode::decode(&codings, || body.reader(), limit, &mut std::io::sink())
+        let mut kept = keep.then(|| Spool::new(budget, None));
+        let mut nowhere = std::io::sink();
+        let sink: &mut dyn std::io::Write = match &mut kept {
+            Some(kept) => kept,
+            None => &mut nowhere,
         };
-        (body, decoded.ok().map(|decoded| (decoded, keep.then(|| kept.into()))))
+        let decoded = decode::decode(&codings, || body.reader(), limits.decoded, sink);
+        (body, decoded.ok().map(|decoded| (decoded, kept.map(Spool::finish))))
     });
     match task.await {
         Ok((body, done)) => (Some(body), done),
         // The runtime is going down.
         Err(_) => (None, None),
     }
-}
-
-fn in_memory(body: &Body) -> Option<Bytes> {
-    if let Some(bytes) = body.bytes() {
-        return Some(bytes);
-    }
-    let mut all = Vec::with_capacity(body.len() as usize);
-    std::io::Read::read_to_end(&mut body.reader().ok()?, &mut all).ok()?;
-    Some(all.into())
 }
 
 fn content_length(fields: &http::HeaderMap) -> Option<u64> {

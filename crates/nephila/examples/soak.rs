@@ -7,7 +7,7 @@
 //!
 //! First every URL is fetched once, which opens what is opened once (sessions, names, threads). The level after that
 //! is where open files and tasks must come back to. Then two rounds alike; the second must not end with more memory
-//! than the first. Everything a fetch may bring back is kept until it has ended, as an archive would.
+//! than the first. Heads and bodies are kept until a fetch has ended, as `nephila fetch --warc` does.
 //!
 //! What must hold: every fetch ends within its total deadline and one second; files and tasks come back to their
 //! level once idle connections have gone; memory stays under its limit at its peak and does not grow by rounds.
@@ -63,6 +63,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    nephila::memory::return_freed_soon();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime starts");
     match runtime.block_on(soak(Args::parse())) {
         Ok(()) => ExitCode::SUCCESS,
@@ -247,7 +248,7 @@ impl Soak {
 
     async fn fetch(&self, url: CrawlUrl) {
         let name = url.as_str().to_owned();
-        let keep = Keep { exchange: true, decoded: true, sha1: true };
+        let keep = Keep { exchange: true, decoded: false, sha1: true };
         let request = Request { keep, ..Request::get(url) };
         let limit = self.settings.total_timeout + GRACE;
         let began = Instant::now();

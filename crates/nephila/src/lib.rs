@@ -8,6 +8,7 @@ use std::process::ExitCode;
 pub mod cli;
 pub mod exit;
 pub mod fetch;
+pub mod memory;
 pub mod settings;
 mod verify;
 mod wire;

@@ -9,5 +9,6 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    nephila::memory::return_freed_soon();
     nephila::run(nephila::cli::Cli::parse())
 }

@@ -82,10 +82,14 @@ impl HeadScan {
                 None => (bytes, false),
             };
             bytes = &bytes[piece.len()..];
-            self.spent += piece.len();
-            if self.spent > self.limits.bytes_max {
+            let room = self.limits.bytes_max - self.spent;
+            if piece.len() > room {
+                // Up to the limit in every case, so that what is kept does not depend on how the bytes arrived.
+                self.head.extend_from_slice(&piece[..room]);
+                self.spent = self.limits.bytes_max;
                 return Err(HeadFault::TooLarge);
             }
+            self.spent += piece.len();
             self.head.extend_from_slice(piece);
             if ends_line {
                 self.end_line()?;

@@ -196,7 +196,12 @@ fn status_line(line: &[u8]) -> (u16, Vec<u8>) {
     let after = memchr(b' ', line).map_or(&[][..], |at| line[at..].trim_ascii_start());
     let digits = after.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     let status = after[..digits].iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
-    (status, after[digits..].trim_ascii().to_vec())
+    let mut reason = after[digits..].trim_ascii().to_vec();
+    if !reason.is_ascii() && std::str::from_utf8(&reason).is_ok() {
+        // Readers take the line for UTF-8 and write it as Latin-1: pywb answers 500 where that cannot be done.
+        reason.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+    }
+    (status, reason)
 }
 
 fn is_content_type(name: &[u8]) -> bool {

@@ -106,9 +106,14 @@ pub(crate) fn body(fetched: &Fetched) -> Vec<u8> {
 
 /// The body after its content codings were undone, as text.
 pub(crate) fn text(fetched: &Fetched) -> String {
-    let decoded = fetched
+    String::from_utf8_lossy(&decoded(fetched)).into_owned()
+}
+
+/// The body after its content codings were undone.
+pub(crate) fn decoded(fetched: &Fetched) -> Vec<u8> {
+    let body = fetched
         .decoded
         .as_ref()
         .unwrap_or_else(|| panic!("nothing decoded: {} {}", fetched.outcome, fetched.detail));
-    String::from_utf8_lossy(decoded).into_owned()
+    body.start(usize::MAX).unwrap().to_vec()
 }

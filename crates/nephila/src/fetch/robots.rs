@@ -82,7 +82,8 @@ impl RobotsCache {
         let Ok(mut at) = url.join("/robots.txt") else { return Ok(Rules::DisallowAll) };
         for _ in 0..=REDIRECTS_MAX {
             let keep = Keep { decoded: true, ..Keep::default() };
-            let request = Request { keep, ..Request::get(at.clone()) };
+            let limit = Some(self.bytes_max as u64);
+            let request = Request { keep, body_bytes_max: limit, ..Request::get(at.clone()) };
             let fetched = runner.fetch_politely(&request, Duration::ZERO).await.map_err(NoRules::Failed)?;
             match &fetched.redirect {
                 Some(target) => at = target.clone(),
@@ -96,16 +97,18 @@ impl RobotsCache {
     }
 
     fn rules(&self, fetched: &Fetched) -> Rules {
-        let body = fetched.decoded.as_deref().unwrap_or_default();
+        let body = fetched.decoded.as_ref().map(|body| body.start(self.bytes_max));
         let answer = match fetched.status {
             // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
             Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
                 Answer::Unreachable
             }
+            // Our own disk lost it: as little to go by as no answer at all.
+            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
             Some(status) => Answer::Status(status),
             None => Answer::Unreachable,
         };
-        self.rules_of(answer, &body[..body.len().min(self.bytes_max)])
+        self.rules_of(answer, &body.and_then(Result::ok).unwrap_or_default())
     }
 
     fn rules_of(&self, answer: Answer, body: &[u8]) -> Rules {

@@ -244,6 +244,7 @@ impl Runner {
                 decoded: false,
                 sha1: self.digest && self.archive.is_none(),
             },
+            body_bytes_max: None,
         };
         let fetched = self.fetch_politely(&request, crawl_delay).await?;
         self.remember_cookies(url, &fetched);
