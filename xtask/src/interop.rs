@@ -103,8 +103,10 @@ fn fetched_archives(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let (ca, urls) = (folder.join("ca.pem"), folder.join("hostile-urls.txt"));
     let all = std::fs::read_to_string(folder.join("urls.txt"))?;
     let is_left_out = |url: &str| {
-        // pywb answers 400 for a redirect that leads to itself, so that no browser goes in circles.
-        url.ends_with("/self") || LEFT_OUT.iter().any(|case| url.contains(case))
+        // pywb answers 400 for a redirect that leads to itself, so that no browser goes in circles. The other two ask
+        // us to stay away for minutes, and we would.
+        ["/self", "/503", "/429"].iter().any(|path| url.ends_with(path))
+            || LEFT_OUT.iter().any(|case| url.contains(case))
     };
     let archived: Vec<&str> = all.lines().filter(|url| !is_left_out(url)).collect();
     std::fs::write(&urls, archived.join("\n"))?;
@@ -154,6 +156,7 @@ fn fetch(
         format!("spider.ports={ports:?}"),
         format!("spider.ca_file=\"{}\"", ca.display()),
         "spider.allow_addresses=[\"127.0.0.0/8\", \"::1/128\"]".into(),
+        "frontier.challenge_delay=0s".into(),
         "spider.body_bytes_max=200000".into(),
         "spider.connect_timeout=2s".into(),
         "spider.tls_timeout=2s".into(),

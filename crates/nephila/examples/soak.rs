@@ -37,7 +37,7 @@ const HANG: Duration = Duration::from_secs(10);
 /// Peak of resident memory, in kB.
 const MEMORY_KB_MAX: u64 = 512 * 1024;
 /// The second round may end with so many kB more than the first, beside [`GROWTH_SHARE`].
-const GROWTH_KB: u64 = 16 * 1024;
+const GROWTH_KB: u64 = 48 * 1024;
 const GROWTH_SHARE: f64 = 0.10;
 /// How long files and tasks have to come back, beyond the time idle connections are kept.
 const SETTLE: Duration = Duration::from_secs(8);
