@@ -28,7 +28,7 @@ const FETCH_SHARE_MIN: f64 = 0.80;
 /// With an archive, of the bare loop that compresses.
 const WARC_SHARE_MIN: f64 = 0.65;
 /// With `--short` the goals are lowered to this share of themselves: such runs are too short for more.
-const SHORT_FACTOR: f64 = 0.6;
+const SHORT_FACTOR: f64 = 0.4;
 const SHORT_PAGES: u32 = 4_000;
 
 /// How much to measure.

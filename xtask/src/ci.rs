@@ -75,8 +75,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
     steps.run("crash, short", || xtask(&["crash", "--kills", "25"]));
     steps.run("interop, short", || xtask(&["interop"]));
     steps.run("soak, short", || xtask(&["soak", "--fetches", "6000", "--concurrency", "600"]));
+    steps.run("state crash, short", || {
+        xtask(&["state", "crash", "--groups", "60", "--stride", "5", "--kills", "10"])
+    });
+    steps.run("state replay, short", || xtask(&["state", "replay", "--entries", "50000"]));
+    steps.run("state snapshot, short", || xtask(&["state", "snapshot", "--urls", "100000"]));
+    steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
     steps.run("bench, short", || xtask(&["bench", "--short"]));
+    // Figures of a short run on a busy machine prove nothing; that it runs does.
+    steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
 
     let verdict = steps.verdict();
     if let Some(line) = summary {

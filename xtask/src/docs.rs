@@ -22,7 +22,10 @@ const BINARY_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let mut pages = vec![("outcomes.md", nephila_core::spider::outcome::docs_page())];
+    let mut pages = vec![
+        ("outcomes.md", nephila_core::spider::outcome::docs_page()),
+        ("robots.md", nephila_core::robots::docs_page()),
+    ];
     match settings_page()? {
         Some(page) => pages.push(("configuration.md", page)),
         None => println!("`nephila settings` does not exist: docs/configuration.md is left alone"),

@@ -16,13 +16,16 @@ mod crash;
 mod deny;
 mod docs;
 mod floors;
+mod frontier_bench;
 mod fuzz;
 mod hostile;
 mod interop;
 mod junit;
 mod programs;
 mod shell;
+mod sim;
 mod soak;
+mod state;
 #[cfg(test)]
 mod tidy;
 mod webspeed;
@@ -49,14 +52,34 @@ enum Command {
     Interop(interop::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
-    /// Measures `nephila fetch` against a bare loop, with and without an archive, as ratios.
-    Bench(bench::Args),
+    /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
+    State(state::Args),
+    /// The frontier in worlds made from seeds, with faults and checkers; and bugs planted to test the checkers.
+    Sim(sim::Args),
+    /// Measures `nephila fetch` against a bare loop, with and without an archive, as ratios; or, named, another part.
+    Bench(Box<BenchArgs>),
     /// Measures the test web against wrk, so that no figure of ours is limited by it unnoticed.
     WebSpeed(webspeed::Args),
     /// Writes the generated pages under docs/, or compares them.
     Docs(docs::Args),
     /// Licences, bans, version floors and, when the database can be had, advisories.
     Deny(deny::Args),
+}
+
+/// What `bench` measures: fetching, unless another part is named.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct BenchArgs {
+    #[command(subcommand)]
+    part: Option<BenchPart>,
+    #[command(flatten)]
+    fetch: bench::Args,
+}
+
+#[derive(Subcommand)]
+enum BenchPart {
+    /// The frontier: offers, tickets, memory and disk at scale, a hot host, an explosion, and breadth.
+    Frontier(frontier_bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -78,7 +101,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(args) => crash::run(args),
         Command::Interop(args) => interop::run(args),
         Command::Soak(args) => soak::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => sim::run(args),
+        Command::State(args) => state::run(args),
+        Command::Bench(args) => match args.part {
+            Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
+            None => bench::run(args.fetch),
+        },
         Command::WebSpeed(args) => webspeed::run(args),
         Command::Docs(args) => docs::run(args),
         Command::Deny(args) => deny::run(args),

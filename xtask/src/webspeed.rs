@@ -2,7 +2,7 @@
 //!
 //! `wrk` asks the web for many different pages and a bare hyper server for one fixed page of the same size, in turn
 //! and in the same run, so that whatever else the machine does meets both. The figure is the median of the ratios of
-//! neighbouring runs; below [`RATIO_MIN`] the command fails.
+//! neighbouring runs; below [`RATIO_MIN`] the command fails. Runs of a second or two only show that the command works.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,11 @@ use anyhow::{Context, bail, ensure};
 
 /// The web answers at least this share of what the bare server does.
 const RATIO_MIN: f64 = 0.60;
+/// Runs shorter than this many seconds prove that the command works, not how quick the web is: on a machine that does
+/// something else beside, they are judged by [`RATIO_MIN_SHORT`].
+const SECONDS_JUDGED: u32 = 3;
+/// What even a short run on a busy machine reaches.
+const RATIO_MIN_SHORT: f64 = 0.20;
 /// Pairs of runs.
 const REPETITIONS: usize = 3;
 /// Pages asked for in turn, so that no cache on either side answers.
@@ -77,13 +82,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
+    let wanted = if args.seconds < SECONDS_JUDGED { RATIO_MIN_SHORT } else { RATIO_MIN };
     println!(
-        "web-speed: median ratio {median:.3} of {REPETITIONS} pairs at {size} bytes, at least {RATIO_MIN:.2}"
+        "web-speed: median ratio {median:.3} of {REPETITIONS} pairs at {size} bytes, at least {wanted:.2}"
     );
-    ensure!(
-        median >= RATIO_MIN,
-        "the web is too slow: {median:.3} of the bare server, {RATIO_MIN:.2} wanted"
-    );
+    ensure!(median >= wanted, "the web is too slow: {median:.3} of the bare server, {wanted:.2} wanted");
     Ok(())
 }
 

@@ -3,10 +3,17 @@
 // Tests read golden files and measure time; what they test does neither (see clippy.toml).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod codec;
+pub mod entry;
+pub mod fold;
+pub mod frontier;
 pub mod handler;
 pub mod intake;
+pub mod job;
+pub mod planted;
 pub mod robots;
 pub mod spider;
+pub mod state;
 pub mod store;
 pub mod text;
 pub mod time;

@@ -58,6 +58,46 @@ impl Timestamp {
     }
 }
 
+/// Whole seconds since the beginning of 2020, UTC: what is kept for each of 10^12 URLs. Lasts until 2156.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seconds(pub u32);
+
+impl Seconds {
+    /// 2020-01-01T00:00:00Z in seconds since 1970.
+    const EPOCH: u64 = 1_577_836_800;
+
+    /// This many seconds later, at most the end of time.
+    pub fn plus(self, after: std::time::Duration) -> Seconds {
+        // Rounded up: what may not happen before a moment does not happen in its second.
+        let secs = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        Seconds(self.0.saturating_add(u32::try_from(secs).unwrap_or(u32::MAX)))
+    }
+}
+
+impl From<Timestamp> for Seconds {
+    fn from(time: Timestamp) -> Seconds {
+        let secs = (time.0 / 1_000).saturating_sub(Self::EPOCH);
+        Seconds(u32::try_from(secs).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<Seconds> for Timestamp {
+    fn from(seconds: Seconds) -> Timestamp {
+        Timestamp::from_secs(Seconds::EPOCH + u64::from(seconds.0))
+    }
+}
+
+/// The two clocks at one moment. Rests and deadlines go by `mono`, which only moves forward, whatever is done to the
+/// machine's clock; what is written down carries `wall`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that never jumps, from any beginning; it has no meaning outside the process.
+    pub mono: u64,
+    /// The time of day.
+    pub wall: Timestamp,
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.warc_date())

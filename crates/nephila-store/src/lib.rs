@@ -7,5 +7,8 @@
 pub mod archive;
 pub mod disk;
 pub mod index;
+pub mod journal;
+pub mod runs;
+pub mod state;
 pub mod verify;
 pub mod warc;

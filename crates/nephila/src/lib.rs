@@ -6,12 +6,14 @@
 use std::process::ExitCode;
 
 pub mod cli;
+pub mod clock;
 pub mod exit;
 pub mod fetch;
 pub mod memory;
 pub mod settings;
 mod verify;
 mod wire;
+pub mod worker;
 
 use cli::{Cli, Command};
 use exit::Exit;

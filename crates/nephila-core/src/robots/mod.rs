@@ -7,19 +7,21 @@
 //! What always holds: parsing never fails; no more than [`ROBOTS_BYTES_MAX`] bytes are read and half a line at that
 //! limit is dropped; a verdict takes time linear in rules and path, whatever the wildcards; `/robots.txt` is allowed.
 
+mod docs;
 mod pattern;
-mod policy;
+pub mod policy;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use pattern::{Facts, Pattern};
+use pattern::{NormalPath, Pattern};
 
+pub use docs::docs_page;
 pub use policy::{
     Answer, CRAWL_DELAY_MAX, Denied, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, Rest,
-    Settings, in_force, refetch_after, rest_in_force,
+    Settings, UNREACHABLE_MAX, in_force, refetch_after, rest_in_force,
 };
 
 /// How much of a file is read: 500 KiB, the least RFC 9309, 2.5 asks for. It bounds the rules as well: no line that
@@ -91,26 +93,46 @@ impl Robots {
     /// Reads a file for the crawler with this product token. A version behind the token (`nephila/1.0`) is ignored, in
     /// the argument as in the file.
     pub fn parse(bytes: &[u8], agent: &str) -> Self {
-        let cut = bytes.len() > ROBOTS_BYTES_MAX;
-        let bytes = if cut { whole_lines(&bytes[..ROBOTS_BYTES_MAX]) } else { bytes };
+        if bytes.len() <= ROBOTS_BYTES_MAX {
+            return Robots::read(&as_utf8(bytes), agent);
+        }
+        let (start, after) = bytes.split_at(ROBOTS_BYTES_MAX);
+        let text = as_utf8(start);
+        // A line whose end comes right behind the limit is whole. (In UTF-16 one byte does not tell.)
+        let is_whole = matches!(text, Cow::Borrowed(_)) && matches!(after.first(), Some(b'\r' | b'\n'));
+        let robots = Robots::read(if is_whole { &text } else { whole_lines(&text) }, agent);
+        Robots { cut: true, ..robots }
+    }
+
+    /// Reads what there is of a file that is known to go on: somebody stopped reading before [`Robots::parse`] could
+    /// see how long it is. Its last line counts only if it ended.
+    pub fn parse_start(bytes: &[u8], agent: &str) -> Self {
+        let start = &bytes[..bytes.len().min(ROBOTS_BYTES_MAX)];
+        Robots { cut: true, ..Robots::read(whole_lines(&as_utf8(start)), agent) }
+    }
+
+    fn read(text: &[u8], agent: &str) -> Self {
         let mut reader = Reader { agent: product_token(agent.as_bytes()), ..Reader::default() };
-        for (index, line) in lines(&as_utf8(bytes)).enumerate() {
+        for (index, line) in lines(text).enumerate() {
             reader.handle_line(index + 1, line);
         }
-        let mut robots = reader.finish();
-        robots.cut = cut;
-        robots
+        reader.finish()
     }
 
     /// May this path be fetched? It must be the one that is sent: [`crate::url::CrawlUrl::path_and_query`].
     pub fn verdict(&self, path_and_query: &str) -> Verdict<'_> {
+        self.verdict_with_work(path_and_query, |_| ())
+    }
+
+    /// The verdict, telling `work` what it took.
+    fn verdict_with_work(&self, path_and_query: &str, mut work: impl FnMut(usize)) -> Verdict<'_> {
         let path = path_and_query.split('#').next().unwrap_or_default();
         if path.split('?').next() == Some("/robots.txt") {
             return Verdict { allowed: true, rule: None };
         }
-        let path = pattern::normal_path(path);
-        let facts = Facts::of(&path);
-        match self.rules.iter().find(|rule| rule.pattern.matches(&path, &facts)) {
+        work(path.len());
+        let path = NormalPath::of(path);
+        match self.rules.iter().find(|rule| rule.pattern.matches(&path, &mut work)) {
             Some(rule) => Verdict { allowed: rule.allow, rule: Some((rule.line, &rule.text)) },
             None => Verdict { allowed: true, rule: None },
         }

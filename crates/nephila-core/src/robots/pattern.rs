@@ -4,28 +4,66 @@
 //! may not stand in a URI encoded, hex in upper case, reserved characters as they were written. A literal `*` or `$` is
 //! always encoded in it, so a `*` that is left is a wildcard.
 //!
-//! What always holds: matching never goes back, so it is linear in the path.
+//! The RFC's table asks for one thing more: `?u=https://h` and `?u=https%3A%2F%2Fh` are the same. Behind the question
+//! mark the delimiters of a URI delimit nothing, so there is a second form with them decoded there. A rule matches if it
+//! does in either form; so one that forbids `%2F` as written goes on doing so.
+//!
+//! What always holds: matching never goes back. In each form it passes over every byte of path and pattern once at most.
 
+use crate::planted::{self, Bug};
 use crate::url::percent;
 
 /// How many pairs of a pattern are looked up before it is tried.
 const PAIRS_MAX: usize = 8;
 
-/// What occurs in a path: which bytes, and which pairs of neighbours. A rule that needs another is passed over without
-/// being tried, which keeps ten thousand rules with wildcards cheap.
-pub(super) struct Facts {
+/// What separates the parts of a URI, and separates nothing behind the question mark (RFC 3986, 3.4). `#` is not among
+/// them: it never stands there by itself.
+const DELIMITERS: &[u8] = b":/?@[]";
+
+/// A path and query, ready to be compared with many rules.
+pub(super) struct NormalPath {
+    text: Vec<u8>,
+    /// With the delimiters in the query decoded, if that is a difference.
+    plain_query: Option<Vec<u8>>,
+    facts: Facts,
+}
+
+impl NormalPath {
+    pub(super) fn of(path: &str) -> Self {
+        let path = if path.is_empty() { "/" } else { path };
+        let text = match planted::is(Bug::RobotsRawPath) {
+            true => path.as_bytes().to_vec(),
+            false => normal(path.as_bytes(), false),
+        };
+        let plain_query = with_plain_query(&text);
+        let mut facts = Facts::of(&text);
+        if let Some(text) = &plain_query {
+            facts.add(text);
+        }
+        NormalPath { text, plain_query, facts }
+    }
+}
+
+/// What occurs in a path, in either form: which bytes, and which pairs of neighbours. A rule that needs another is
+/// passed over without being tried, which keeps ten thousand rules with wildcards cheap.
+struct Facts {
     bytes: Bytes,
     /// One bit for each pair.
     pairs: Vec<u64>,
 }
 
 impl Facts {
-    pub(super) fn of(path: &[u8]) -> Self {
-        let mut pairs = vec![0; 1 << 10];
+    fn of(path: &[u8]) -> Self {
+        let mut facts = Facts { bytes: Bytes::default(), pairs: vec![0; 1 << 10] };
+        facts.add(path);
+        facts
+    }
+
+    fn add(&mut self, path: &[u8]) {
+        self.bytes.add(path);
         for pair in pairs_of(path) {
-            pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
+            self.pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
         }
-        Facts { bytes: Bytes::of(path), pairs }
     }
 
     fn has_pair(&self, pair: u16) -> bool {
@@ -42,12 +80,21 @@ fn pairs_of(text: &[u8]) -> impl Iterator<Item = u16> {
 struct Bytes([u64; 4]);
 
 impl Bytes {
-    fn of(text: &[u8]) -> Self {
-        let mut set = [0; 4];
+    fn add(&mut self, text: &[u8]) {
         for byte in text {
-            set[usize::from(byte >> 6)] |= 1 << (byte & 63);
+            self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
         }
-        Bytes(set)
+    }
+
+    /// The bytes that a pattern cannot do without.
+    fn of_literals(pattern: &[u8]) -> Self {
+        let mut bytes = Bytes::default();
+        pattern.split(|b| *b == b'*').for_each(|piece| bytes.add(piece));
+        bytes
+    }
+
+    fn and(self, other: Bytes) -> Self {
+        Bytes(std::array::from_fn(|n| self.0[n] & other.0[n]))
     }
 
     fn contains(&self, other: &Bytes) -> bool {
@@ -62,7 +109,9 @@ pub(super) struct Pattern {
     text: Box<[u8]>,
     /// Ends with `$`: the path must end there too.
     anchored: bool,
-    /// Bytes and some of the pairs that every path has that matches.
+    /// With the delimiters behind its question mark decoded, if that is a difference.
+    plain_query: Option<Box<[u8]>>,
+    /// Bytes and some of the pairs that every path has that matches, in either form.
     needs: Bytes,
     pairs: Box<[u16]>,
 }
@@ -78,9 +127,14 @@ impl Pattern {
             None => (value, false),
         };
         let text = normal(body, true).into_boxed_slice();
-        let literals: Vec<u8> = text.iter().copied().filter(|b| *b != b'*').collect();
-        let pairs = text.split(|b| *b == b'*').flat_map(pairs_of).take(PAIRS_MAX).collect();
-        Some(Pattern { needs: Bytes::of(&literals), pairs, text, anchored })
+        let plain_query = with_plain_query(&text).map(Vec::into_boxed_slice);
+        let mut needs = Bytes::of_literals(&text);
+        let mut pairs: Vec<u16> = pairs_of_literals(&text).take(PAIRS_MAX).collect();
+        if let Some(other) = &plain_query {
+            needs = needs.and(Bytes::of_literals(other));
+            pairs.retain(|pair| pairs_of_literals(other).any(|p| p == *pair));
+        }
+        Some(Pattern { needs, pairs: pairs.into(), text, anchored, plain_query })
     }
 
     /// The octets that count for "the most specific rule wins".
@@ -88,32 +142,52 @@ impl Pattern {
         self.text.len() + usize::from(self.anchored)
     }
 
-    /// Does a path in normal form match? `facts` are the path's.
-    pub(super) fn matches(&self, path: &[u8], facts: &Facts) -> bool {
-        if !facts.bytes.contains(&self.needs) || !self.pairs.iter().all(|pair| facts.has_pair(*pair)) {
+    /// Does a path match? `work` is told how many bytes each step passed over, so that a test can add them up.
+    pub(super) fn matches(&self, path: &NormalPath, mut work: impl FnMut(usize)) -> bool {
+        work(1);
+        if !path.facts.bytes.contains(&self.needs)
+            || !self.pairs.iter().all(|pair| path.facts.has_pair(*pair))
+        {
             return false;
         }
-        let mut pieces = self.text.split(|b| *b == b'*');
+        if self.fits(&self.text, &path.text, &mut work) {
+            return true;
+        }
+        if self.plain_query.is_none() && path.plain_query.is_none() {
+            return false;
+        }
+        let text = self.plain_query.as_deref().unwrap_or(&self.text);
+        self.fits(text, path.plain_query.as_deref().unwrap_or(&path.text), &mut work)
+    }
+
+    fn fits(&self, text: &[u8], path: &[u8], work: &mut impl FnMut(usize)) -> bool {
+        let mut pieces = text.split(|b| *b == b'*');
         let first = pieces.next().unwrap_or_default();
+        work(first.len());
         let Some(mut rest) = path.strip_prefix(first) else { return false };
         let Some(last) = pieces.next_back() else {
             // No wildcard.
             return !self.anchored || rest.is_empty();
         };
-        // Each piece is taken where it first fits: a later place could only leave less for those that follow.
+        // Each piece is taken where it first fits: a later place could only leave less for those that follow. The
+        // search itself is linear in what it passes over and what it looks for, whatever they hold.
+        let mut find = |rest: &[u8], piece: &[u8]| {
+            let found = memchr::memmem::find(rest, piece);
+            work(1 + piece.len() + found.unwrap_or(rest.len()));
+            found
+        };
         for piece in pieces {
-            match memchr::memmem::find(rest, piece) {
+            match find(rest, piece) {
                 Some(at) => rest = &rest[at + piece.len()..],
                 None => return false,
             }
         }
-        if self.anchored { rest.ends_with(last) } else { memchr::memmem::find(rest, last).is_some() }
+        if self.anchored { rest.ends_with(last) } else { find(rest, last).is_some() }
     }
 }
 
-/// A path and query in normal form.
-pub(super) fn normal_path(path: &str) -> Vec<u8> {
-    if path.is_empty() { b"/".to_vec() } else { normal(path.as_bytes(), false) }
+fn pairs_of_literals(pattern: &[u8]) -> impl Iterator<Item = u16> {
+    pattern.split(|b| *b == b'*').flat_map(pairs_of)
 }
 
 fn normal(text: &[u8], wildcards: bool) -> Vec<u8> {
@@ -132,4 +206,21 @@ fn normal(text: &[u8], wildcards: bool) -> Vec<u8> {
         }
     }
     out
+}
+
+/// The text with the [`DELIMITERS`] behind its first question mark decoded; None if there are none to decode.
+fn with_plain_query(normal: &[u8]) -> Option<Vec<u8>> {
+    let query = memchr::memchr(b'?', normal)? + 1;
+    let delimiter = |at| percent::triplet(normal, at).filter(|byte| DELIMITERS.contains(byte));
+    let first = memchr::memchr_iter(b'%', &normal[query..])
+        .map(|at| query + at)
+        .find(|at| delimiter(*at).is_some())?;
+    let mut out = normal[..first].to_vec();
+    let mut at = first;
+    while at < normal.len() {
+        let decoded = delimiter(at);
+        out.push(decoded.unwrap_or(normal[at]));
+        at += if decoded.is_some() { 3 } else { 1 };
+    }
+    Some(out)
 }

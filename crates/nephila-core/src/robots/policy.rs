@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::planted::{self, Bug};
+
 /// How many redirects are followed to a robots.txt (RFC 9309, 2.3.1.2).
 pub const REDIRECTS_MAX: usize = 5;
 
@@ -20,7 +22,7 @@ pub const REFETCH_AFTER_MIN: Duration = Duration::from_secs(10 * 60);
 pub const CRAWL_DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// After this time without an answer the operator's rule decides (RFC 9309, 2.3.1.4).
-const UNREACHABLE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+pub const UNREACHABLE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// What the operator chose where the RFC leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +84,9 @@ pub fn in_force(answer: Answer, last_good: bool, unreachable_for: Duration, sett
         Answer::Status(304) if last_good => Policy::LastRules,
         Answer::Status(401 | 403) if settings.denied == Denied::Disallow => Policy::DisallowAll,
         // 429 asks us to wait; it does not say that there are no rules.
-        Answer::Status(300..=428 | 430..=499) | Answer::RedirectLimit => Policy::AllowAll,
+        // A 304 without a copy says as little as no answer.
+        Answer::Status(300..=303 | 305..=428 | 430..=499) | Answer::RedirectLimit => Policy::AllowAll,
+        Answer::Status(500..) if planted::is(Bug::RobotsErrorAllows) => Policy::AllowAll,
         Answer::Status(_) | Answer::Unreachable => {
             if last_good {
                 Policy::LastRules

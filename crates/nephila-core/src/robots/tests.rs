@@ -1,6 +1,11 @@
-//! Cases from RFC 9309 and Google's documentation, the catalogue, and a second matcher to disagree with.
+//! What single rows of the catalogue ask for, by name. Beside it: the table of cases, the comparison with a second
+//! reader, what is in force after each answer, and how much work a verdict is.
 
-use std::time::Instant;
+mod cases;
+mod policy;
+mod random;
+mod second;
+mod work;
 
 use proptest::prelude::*;
 
@@ -315,43 +320,6 @@ fn rob_08_the_limit_is_500_kib_and_the_line_it_cuts_is_dropped() {
 }
 
 #[test]
-fn rob_23_hostile_patterns_and_many_rules_take_linear_time() {
-    // Each bound is far above what a linear matcher needs in an unoptimised build, far below what a backtracking one
-    // takes in any.
-    let hostile = format!("User-agent: *\nDisallow: /{}b$\nDisallow: /*?*&*=*a*b*c*d", "*a".repeat(40));
-    let path = format!("/{}", "a".repeat(2_000));
-    let robots = robots(&hostile);
-    let start = Instant::now();
-    for _ in 0..100 {
-        assert!(robots.verdict(&path).allowed);
-    }
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-
-    let mut many = String::from("User-agent: *\n");
-    for n in 0..10_000 {
-        many.push_str(&format!("Disallow: /*x{n}*y\n"));
-    }
-    let robots = Robots::parse(many.as_bytes(), "nephila");
-    assert_eq!(robots.rule_count(), 10_000);
-    for path in [format!("/{}", "some/path-x/".repeat(8)), format!("/{}", "0123456789xy".repeat(170))] {
-        let start = Instant::now();
-        for _ in 0..20 {
-            assert!(robots.verdict(&path).allowed);
-        }
-        let each = start.elapsed() / 20;
-        // 1 ms is the promise of an optimised build.
-        assert!(each < Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 1 }), "{each:?}");
-    }
-
-    // 400,000 rules: the limit on bytes is the limit on rules.
-    let flood =
-        "User-agent: *\n".to_owned() + &(0..400_000).map(|n| format!("Disallow: /{n}\n")).collect::<String>();
-    let robots = Robots::parse(flood.as_bytes(), "nephila");
-    assert!(robots.rule_count() <= ROBOTS_BYTES_MAX / 8 && robots.rule_count() > 20_000);
-    assert!(!robots.verdict("/77").allowed);
-}
-
-#[test]
 fn robots_txt_itself_is_always_allowed() {
     check(
         "Disallow: /",
@@ -421,85 +389,7 @@ fn words_about_use_are_kept_and_change_nothing() {
     assert_eq!((robots.sitemaps().len(), robots.notes().len()), (SITEMAPS_MAX, NOTES_MAX));
 }
 
-#[test]
-fn what_is_in_force_after_each_answer() {
-    let settings = Settings::default();
-    let now = |answer, good| in_force(answer, good, Duration::ZERO, &settings);
-    for status in [200, 204, 299] {
-        assert_eq!(now(Answer::Status(status), true), Policy::Rules);
-    }
-    for status in [400, 401, 403, 404, 410, 418, 451, 499, 300, 302] {
-        assert_eq!(now(Answer::Status(status), true), Policy::AllowAll, "{status}");
-    }
-    for answer in [
-        Answer::Status(500),
-        Answer::Status(503),
-        Answer::Status(429),
-        Answer::Status(99),
-        Answer::Status(999),
-        Answer::Unreachable,
-    ] {
-        assert_eq!(now(answer, false), Policy::DisallowAll, "{answer:?}");
-        // The last good copy stays in force; it is neither dropped nor taken for allow-all.
-        assert_eq!(now(answer, true), Policy::LastRules, "{answer:?}");
-    }
-    assert_eq!(now(Answer::Status(304), true), Policy::LastRules);
-    assert_eq!(now(Answer::RedirectLimit, false), Policy::AllowAll);
-    let strict = Settings { denied: Denied::Disallow, unreachable_then_allow: true };
-    for status in [401, 403] {
-        assert_eq!(in_force(Answer::Status(status), true, Duration::ZERO, &strict), Policy::DisallowAll);
-    }
-    let days = |n: u64| Duration::from_secs(n * 24 * 3_600);
-    assert_eq!(in_force(Answer::Unreachable, false, days(29), &strict), Policy::DisallowAll);
-    assert_eq!(in_force(Answer::Unreachable, false, days(30), &strict), Policy::AllowAll);
-    assert_eq!(in_force(Answer::Unreachable, false, days(300), &settings), Policy::DisallowAll);
-}
-
-#[test]
-fn a_copy_is_used_ten_minutes_at_least_and_a_day_at_most() {
-    let seconds = |n| Some(Duration::from_secs(n));
-    assert_eq!(refetch_after(seconds(60)), REFETCH_AFTER_MIN);
-    assert_eq!(refetch_after(seconds(0)), REFETCH_AFTER_MIN);
-    assert_eq!(refetch_after(seconds(3_600)), Duration::from_secs(3_600));
-    assert_eq!(refetch_after(seconds(31_536_000)), REFETCH_AFTER_MAX);
-    assert_eq!(refetch_after(None), REFETCH_AFTER_MAX);
-}
-
-/// A second matcher: tries every way, knows nothing of normal forms. For ASCII without `%`.
-fn naive(pattern: &[u8], path: &[u8]) -> bool {
-    match (pattern.first(), path.first()) {
-        (None, _) => true,
-        (Some(b'$'), None) if pattern.len() == 1 => true,
-        (Some(b'*'), _) => (0..=path.len()).any(|skip| naive(&pattern[1..], &path[skip..])),
-        (Some(p), Some(c)) => p == c && naive(&pattern[1..], &path[1..]),
-        (Some(_), None) => false,
-    }
-}
-
-fn naive_allowed(rules: &[(bool, String)], path: &str) -> bool {
-    let matching =
-        rules.iter().filter(|(_, pattern)| !pattern.is_empty() && naive(pattern.as_bytes(), path.as_bytes()));
-    matching.max_by_key(|(allow, pattern)| (pattern.len(), *allow)).is_none_or(|(allow, _)| *allow)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
-
-    #[test]
-    fn the_second_matcher_always_agrees(
-        rules in prop::collection::vec((any::<bool>(), "[/*][ab/*.]{0,6}\\$?"), 0..6),
-        paths in prop::collection::vec("/[ab/.]{0,8}", 1..6),
-    ) {
-        let mut file = String::from("User-agent: *\n");
-        for (allow, pattern) in &rules {
-            file.push_str(&format!("{}: {pattern}\n", if *allow { "Allow" } else { "Disallow" }));
-        }
-        let robots = Robots::parse(file.as_bytes(), "nephila");
-        for path in &paths {
-            prop_assert_eq!(robots.verdict(path).allowed, naive_allowed(&rules, path), "{} under\n{}", path, file);
-        }
-    }
-
     #[test]
     fn any_file_is_read_and_any_path_judged(
         pieces in prop::collection::vec(prop_oneof![

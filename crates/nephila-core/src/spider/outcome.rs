@@ -311,6 +311,16 @@ impl Outcome {
         }
     }
 
+    /// As it is stored: its line in the table. New outcomes are therefore added at the end of the table.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// From what was stored.
+    pub fn by_code(code: u8) -> Option<Outcome> {
+        Outcome::ALL.get(usize::from(code)).copied()
+    }
+
     /// The outcome with this name.
     pub fn by_name(name: &str) -> Option<Outcome> {
         Outcome::ALL.iter().copied().find(|o| o.name() == name)
@@ -359,6 +369,18 @@ mod tests {
             assert_eq!(Outcome::by_name(outcome.name()), Some(*outcome));
             assert!(outcome.meaning().trim().ends_with('.'), "{outcome} has no sentence");
         }
+    }
+
+    // Records of years ago hold these numbers. A line may be added at the end of the table, never inside it.
+    #[test]
+    fn codes_never_change() {
+        let names: Vec<_> = Outcome::ALL.iter().map(|o| o.name()).collect();
+        let golden = include_str!("outcome_codes.txt");
+        for (code, name) in golden.lines().enumerate() {
+            assert_eq!(names.get(code), Some(&name), "code {code}");
+            assert_eq!(Outcome::by_code(code as u8).map(Outcome::code), Some(code as u8));
+        }
+        assert_eq!(names.len(), golden.lines().count(), "add the new outcome to outcome_codes.txt");
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl RobotsCache {
                 None => return Ok(self.rules(&fetched)),
             }
         }
-        Ok(self.rules_of(Answer::RedirectLimit, &[]))
+        Ok(self.rules_of(Answer::RedirectLimit, &[], false))
     }
 
     fn rules(&self, fetched: &Fetched) -> Rules {
@@ -108,11 +108,14 @@ impl RobotsCache {
             Some(status) => Answer::Status(status),
             None => Answer::Unreachable,
         };
-        self.rules_of(answer, &body.and_then(Result::ok).unwrap_or_default())
+        let goes_on = fetched.truncated == Some(Truncation::Length);
+        self.rules_of(answer, &body.and_then(Result::ok).unwrap_or_default(), goes_on)
     }
 
-    fn rules_of(&self, answer: Answer, body: &[u8]) -> Rules {
+    fn rules_of(&self, answer: Answer, body: &[u8], goes_on: bool) -> Rules {
         match in_force(answer, false, Duration::ZERO, &robots::Settings::default()) {
+            // A file that goes on behind the limit: its last line may be half of one.
+            Policy::Rules if goes_on => Rules::These(Box::new(Robots::parse_start(body, &self.agent))),
             Policy::Rules => Rules::These(Box::new(Robots::parse(body, &self.agent))),
             Policy::AllowAll => Rules::AllowAll,
             Policy::DisallowAll | Policy::LastRules => Rules::DisallowAll,

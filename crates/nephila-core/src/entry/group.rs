@@ -1,0 +1,110 @@
+//! Groups of entries as bytes, chained.
+//!
+//! `NG` · version · sequence · epoch · chain before (8 bytes) · entries · hash of all that (8 bytes). The hash is the
+//! chain up to this group: it covers the one before, which covers the one before that. It guards against accidents, not
+//! against an enemy who can write to the log.
+
+use super::Entry;
+use super::bytes::{get_entry, put_entry};
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::planted::{self, Bug};
+use crate::state::Position;
+
+/// What is committed at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// How often the partition has changed hands.
+    pub epoch: u64,
+    /// What became true, in this order.
+    pub entries: Vec<Entry>,
+}
+
+/// Why a group does not follow what was folded before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    /// It is not a group, or a damaged one.
+    #[error("a damaged group of entries: {0}")]
+    Damaged(#[from] Damaged),
+    /// It was folded before: skip it.
+    #[error("group {sequence} was folded before")]
+    Old {
+        /// Its number.
+        sequence: u64,
+    },
+    /// Groups before it are missing: stop.
+    #[error("group {found} follows group {expected}: entries are missing")]
+    Gap {
+        /// The number that should come.
+        expected: u64,
+        /// The number that came.
+        found: u64,
+    },
+    /// It has the right number but follows other groups than those folded: the log was rolled back. Stop.
+    #[error("group {sequence} does not follow what was folded: the log has another history")]
+    Forked {
+        /// Its number.
+        sequence: u64,
+    },
+}
+
+const MAGIC: &[u8; 2] = b"NG";
+const VERSION: u8 = 1;
+
+/// Writes a group behind a position; returns its bytes and the position behind it.
+pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
+    let mut out = Vec::with_capacity(1024);
+    out.extend(MAGIC);
+    out.push(VERSION);
+    put_u64(&mut out, behind.sequence + 1);
+    put_u64(&mut out, group.epoch);
+    out.extend(behind.chain.to_be_bytes());
+    put_u64(&mut out, group.entries.len() as u64);
+    for entry in &group.entries {
+        put_entry(&mut out, entry);
+    }
+    let chain = xxhash_rust::xxh3::xxh3_64(&out);
+    out.extend(chain.to_be_bytes());
+    (out, Position { sequence: behind.sequence + 1, chain })
+}
+
+/// Reads a group that should follow this position; returns it and the position behind it.
+pub fn open(bytes: &[u8], behind: Position) -> Result<(Group, Position), ChainError> {
+    let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a group"))?;
+    let (body, hash) = bytes.split_at(len);
+    let chain = xxhash_rust::xxh3::xxh3_64(body);
+    if hash != chain.to_be_bytes() {
+        return Err(Damaged("hash of a group").into());
+    }
+    let mut reader = Reader::new(body);
+    if reader.take(2, "mark of a group")? != MAGIC || reader.u8("version of a group")? != VERSION {
+        return Err(Damaged("version of a group").into());
+    }
+    let sequence = reader.u64("number of a group")?;
+    let epoch = reader.u64("epoch of a group")?;
+    let before = reader.fixed_u64("chain of a group")?;
+    if planted::is(Bug::ReplayTwice) && sequence <= behind.sequence {
+        let count = reader.u64("number of entries")?;
+        let entries = (0..count).map(|_| get_entry(&mut reader)).collect::<Result<_, _>>()?;
+        return Ok((Group { epoch, entries }, behind));
+    }
+    if sequence <= behind.sequence {
+        return Err(ChainError::Old { sequence });
+    }
+    if sequence > behind.sequence + 1 {
+        return Err(ChainError::Gap { expected: behind.sequence + 1, found: sequence });
+    }
+    if before != behind.chain {
+        return Err(ChainError::Forked { sequence });
+    }
+    let count = reader.u64("number of entries")?;
+    // An entry takes at least one byte, so a wrong count cannot make us allocate much.
+    let mut entries =
+        Vec::with_capacity(usize::try_from(count).unwrap_or(usize::MAX).min(reader.rest().len()).min(1024));
+    for _ in 0..count {
+        entries.push(get_entry(&mut reader)?);
+    }
+    if !reader.is_empty() {
+        return Err(Damaged("end of a group").into());
+    }
+    Ok((Group { epoch, entries }, Position { sequence, chain }))
+}

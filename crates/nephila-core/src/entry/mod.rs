@@ -1,0 +1,192 @@
+//! What is written into a partition's log: everything that became true, and nothing that has to be asked again.
+//!
+//! Entries come in **groups**: what the owner commits at once. A group names the epoch of its owner and the group before
+//! it, by number and by hash, so a gap, a rollback or a second writer is noticed by whoever folds it. The owner decides
+//! first and writes the decision down (this URL is new and parked, that one is to be asked for again at this time); the
+//! fold only carries it out.
+
+mod bytes;
+mod group;
+#[cfg(test)]
+mod tests;
+
+use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::frontier::refusal::Refusal;
+use crate::job::{Job, JobId};
+use crate::spider::outcome::Outcome;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::state::record::RobotsRecord;
+use crate::time::{Seconds, Timestamp};
+
+pub use group::{ChainError, Group, open, seal};
+
+/// One thing that became true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// New URLs, by host.
+    Found(Found),
+    /// A fetch ended.
+    Ended(Box<Ended>),
+    /// A host's robots.txt was asked for.
+    Robots(Box<RobotsRead>),
+    /// An operator's word about a host.
+    Host(HostChange),
+    /// An operator's word about a domain.
+    Domain(DomainChange),
+    /// A job is new or has changed.
+    Job(Box<Job>),
+    /// A job is gone.
+    JobRemoved(JobId),
+    /// An inbox was read up to here.
+    Inbox {
+        /// Its name.
+        name: Box<str>,
+        /// How far.
+        position: u64,
+    },
+    /// The partition holds only these prefixes from here on; the others went elsewhere.
+    Split(Prefixes),
+}
+
+/// New URLs, found in the same second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// When.
+    pub at: Seconds,
+    /// Where, sorted by key.
+    pub hosts: Vec<FoundHost>,
+}
+
+/// New URLs of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundHost {
+    /// The host.
+    pub key: HostKey,
+    /// Its origin, if it is new itself.
+    pub origin: Option<Box<str>>,
+    /// Was its usual key taken by another host?
+    pub displaced: bool,
+    /// The URLs.
+    pub urls: Vec<FoundUrl>,
+}
+
+/// One new URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundUrl {
+    /// The last part of its key.
+    pub path: u64,
+    /// Path and query.
+    pub text: Box<str>,
+    /// Who wants it.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// 0 is the most urgent.
+    pub priority: u8,
+    /// How often a stream named it.
+    pub hits: u32,
+    /// What was decided.
+    pub admission: Admission,
+}
+
+/// What was decided about a new URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Into the queue, at this place.
+    Queue(QueueKey),
+    /// Into the queue, behind all others.
+    Park(QueueKey),
+    /// Kept as a key alone.
+    ParkBare,
+    /// It was kept as a key alone, and is now let in at this place.
+    Unpark(QueueKey),
+    /// It is known and waiting, and is wanted sooner: this is its new place.
+    Raise(QueueKey),
+    /// Not to be asked for.
+    Refuse(Refusal),
+}
+
+/// A fetch that ended, or a URL that was turned away just before one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The URL.
+    pub key: UrlKey,
+    /// Path and query.
+    pub text: Box<str>,
+    /// Which fetch it was. The same one reported again changes nothing.
+    pub fetch: u64,
+    /// When.
+    pub at: Seconds,
+    /// How.
+    pub outcome: Outcome,
+    /// The status, 0 if there was none.
+    pub status: u16,
+    /// 64 bits of the payload's digest, 0 if there was none.
+    pub digest: u64,
+    /// The shape of the URL and that of its folder, 0 if they are not watched.
+    pub shapes: [u64; 2],
+    /// So many equal pages close a shape.
+    pub alike_max: u16,
+    /// `ETag`.
+    pub etag: Box<str>,
+    /// `Last-Modified`.
+    pub last_modified: Box<str>,
+    /// Where it was taken from.
+    pub from: Origin,
+    /// When it is to be asked for again, if ever.
+    pub next: Option<Seconds>,
+    /// How often it was tried again since the last success.
+    pub retries: u8,
+    /// Everything in the host's queue up to here has ended.
+    pub floor: QueueKey,
+    /// Everything planned for the host up to here has ended.
+    pub later_floor: LaterKey,
+    /// The host rests until then, on the time of day; 0 if only as usual.
+    pub rest_until: Timestamp,
+    /// Fetches in a row that failed on the host's account, this one included.
+    pub failures: u8,
+}
+
+/// Where a URL was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The queue.
+    Queue,
+    /// The queue, where it was parked.
+    Parked,
+    /// The plans for later.
+    Later,
+}
+
+/// A host's robots.txt was asked for, and this is what is now in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RobotsRead {
+    /// The host.
+    pub host: HostKey,
+    /// What is in force.
+    pub record: RobotsRecord,
+    /// The bytes, if new ones are in force.
+    pub body: Option<Box<[u8]>>,
+    /// The host rests until then, on the time of day; 0 if only as usual.
+    pub rest_until: Timestamp,
+    /// Fetches in a row that failed on the host's account.
+    pub failures: u8,
+}
+
+/// An operator's word about a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostChange {
+    /// Nobody may fetch from it; the text says why and who said so.
+    Stop(HostKey, Box<str>),
+    /// They may again.
+    Resume(HostKey),
+    /// Its rest, in milliseconds; 0 for the usual one.
+    Delay(HostKey, u32),
+}
+
+/// An operator's word about a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DomainChange {
+    /// How many URLs are let in; none for what the rule says.
+    Budget(DomainKey, Option<u64>),
+}

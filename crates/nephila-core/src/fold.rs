@@ -1,0 +1,321 @@
+//! The fold: carries out what the entries of a log say.
+//!
+//! It never decides: the owner of the partition did, and wrote it down. So the same entries always give the same state,
+//! on another machine, years later, from the beginning or from a snapshot in the middle.
+//!
+//! What always holds: a group is folded whole or not at all; a fetch that is reported twice counts once; entries of an
+//! owner that has been replaced change nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::entry::{
+    Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, Origin, RobotsRead,
+};
+use crate::frontier::key::{DomainKey, HostKey, UrlKey};
+use crate::job::JobId;
+use crate::planted::{self, Bug};
+use crate::spider::outcome::{Class, Outcome};
+use crate::state::queue::LaterKey;
+use crate::state::record::{DomainRecord, HostRecord, LastFetch, UrlRecord, UrlState};
+use crate::state::{Changes, Meta, Planned, Position, Queued, State, StateError};
+use crate::time::Seconds;
+
+/// Folds a group into a state that stands just before it.
+pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -> Result<(), StateError> {
+    let mut folding = Folding::begin(state, group)?;
+    // An owner that was replaced may still have written; whoever replaced it does not believe it.
+    let epoch = state.meta().epoch;
+    if group.epoch >= epoch {
+        if group.epoch > epoch {
+            folding.meta().epoch = group.epoch;
+        }
+        for entry in &group.entries {
+            folding.entry(entry);
+        }
+    }
+    let changes = folding.finish();
+    state.apply(changes, behind)
+}
+
+/// A group on its way into the state: what it touches, read once, and what changes.
+struct Folding {
+    changes: Changes,
+    hosts: BTreeMap<HostKey, HostRecord>,
+    domains: BTreeMap<DomainKey, DomainRecord>,
+    urls: BTreeMap<UrlKey, UrlRecord>,
+    /// The small things, if the group may change them: there may be many.
+    meta: Option<Meta>,
+    meta_changed: bool,
+}
+
+impl Folding {
+    /// Reads what the group touches, sorted, in as few batches as there are kinds.
+    fn begin<S: State + ?Sized>(state: &mut S, group: &Group) -> Result<Folding, StateError> {
+        let (mut hosts, mut domains, mut urls) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut changes_meta = group.epoch != state.meta().epoch;
+        for entry in &group.entries {
+            match entry {
+                Entry::Found(found) => {
+                    for host in &found.hosts {
+                        domains.insert(host.key.domain);
+                        changes_meta |= host.displaced;
+                        hosts.insert(host.key);
+                        let raised = |url: &&FoundUrl| matches!(url.admission, Admission::Raise(_));
+                        let raised = host.urls.iter().filter(raised);
+                        urls.extend(raised.map(|url| UrlKey { host: host.key, path: url.path }));
+                    }
+                }
+                Entry::Ended(ended) => {
+                    hosts.insert(ended.key.host);
+                    domains.insert(ended.key.host.domain);
+                    urls.insert(ended.key);
+                }
+                Entry::Robots(read) => _ = hosts.insert(read.host),
+                Entry::Host(
+                    HostChange::Stop(host, _) | HostChange::Resume(host) | HostChange::Delay(host, _),
+                ) => {
+                    hosts.insert(*host);
+                }
+                Entry::Domain(DomainChange::Budget(domain, _)) => _ = domains.insert(*domain),
+                Entry::Job(_) | Entry::JobRemoved(_) | Entry::Inbox { .. } | Entry::Split(_) => {
+                    changes_meta = true
+                }
+            }
+        }
+        let hosts = Vec::from_iter(hosts);
+        let mut host_records = Vec::with_capacity(hosts.len());
+        state.hosts(&hosts, &mut host_records)?;
+        let domains = Vec::from_iter(domains);
+        let mut domain_records = Vec::with_capacity(domains.len());
+        state.domains(&domains, &mut domain_records)?;
+        let urls = Vec::from_iter(urls);
+        let mut url_records = Vec::with_capacity(urls.len());
+        state.urls(&urls, &mut url_records)?;
+        Ok(Folding {
+            changes: Changes::default(),
+            hosts: pairs(hosts, host_records),
+            domains: pairs(domains, domain_records),
+            urls: pairs(urls, url_records),
+            meta: changes_meta.then(|| state.meta().clone()),
+            meta_changed: false,
+        })
+    }
+
+    fn finish(self) -> Changes {
+        let mut changes = self.changes;
+        changes.hosts = self.hosts;
+        changes.domains = self.domains;
+        changes.meta = self.meta.filter(|_| self.meta_changed);
+        changes
+    }
+
+    fn meta(&mut self) -> &mut Meta {
+        self.meta_changed = true;
+        self.meta.as_mut().expect("read at the beginning, because the group may change it")
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Found(found) => self.found(found),
+            Entry::Ended(ended) => self.ended(ended),
+            Entry::Robots(read) => self.robots(read),
+            Entry::Host(change) => self.host(change),
+            Entry::Domain(DomainChange::Budget(domain, budget)) => {
+                self.domains.entry(*domain).or_default().budget = *budget;
+            }
+            Entry::Job(job) => {
+                self.meta().jobs.insert(job.id.0, (**job).clone());
+            }
+            Entry::JobRemoved(job) => {
+                self.meta().jobs.remove(&job.0);
+            }
+            Entry::Inbox { name, position } => {
+                self.meta().inboxes.insert(name.clone(), *position);
+            }
+            Entry::Split(prefixes) => {
+                self.meta().prefixes = Some(*prefixes);
+            }
+        }
+    }
+
+    fn found(&mut self, found: &Found) {
+        for of_host in &found.hosts {
+            let key = of_host.key;
+            if let Some(origin) = of_host.origin.as_ref().filter(|_| of_host.displaced) {
+                self.meta().displaced.insert((key.domain, origin.clone()), key.host);
+            }
+            let domain = self.domains.entry(key.domain).or_default();
+            if domain.found == Seconds(0) {
+                // New, or an operator spoke of it before it was found.
+                domain.found = found.at;
+            }
+            if let Some(origin) = &of_host.origin {
+                // An operator may have spoken of it before it was found; that stays.
+                let host = self.hosts.entry(key).or_default();
+                (host.origin, host.found) = (origin.clone(), found.at);
+                domain.hosts = domain.hosts.saturating_add(1);
+            }
+            // URLs of a host that was itself refused have no host.
+            let mut nobody = HostRecord::default();
+            let host = self.hosts.get_mut(&key).unwrap_or(&mut nobody);
+            for url in &of_host.urls {
+                let state = match url.admission {
+                    Admission::Queue(_) => {
+                        host.waiting += 1;
+                        domain.admitted += 1;
+                        UrlState::Waiting
+                    }
+                    Admission::Unpark(_) => {
+                        host.waiting += 1;
+                        domain.admitted += 1;
+                        domain.bare = domain.bare.saturating_sub(1);
+                        UrlState::Waiting
+                    }
+                    Admission::Park(_) => {
+                        host.parked += 1;
+                        domain.parked += 1;
+                        UrlState::Parked
+                    }
+                    Admission::ParkBare => {
+                        domain.bare += 1;
+                        UrlState::ParkedBare
+                    }
+                    Admission::Raise(_) => UrlState::Waiting,
+                    Admission::Refuse(refusal) => UrlState::Refused(refusal),
+                };
+                let url_key = UrlKey { host: key, path: url.path };
+                let mut record = match (url.admission, self.urls.get(&url_key)) {
+                    (Admission::Raise(_), Some(known)) => {
+                        let mut known = known.clone();
+                        known.priority = url.priority;
+                        known.hits = known.hits.saturating_add(url.hits);
+                        known
+                    }
+                    // A key alone is all that is kept.
+                    (Admission::ParkBare, _) => UrlRecord::new(state, JobId(0), 0, 0, Seconds(0)),
+                    _ => {
+                        let mut record = UrlRecord::new(state, url.job, url.depth, url.priority, found.at);
+                        record.hits = url.hits;
+                        record
+                    }
+                };
+                match url.admission {
+                    Admission::Queue(place)
+                    | Admission::Park(place)
+                    | Admission::Unpark(place)
+                    | Admission::Raise(place) => {
+                        self.changes.queued.push((key, Queued { place, text: url.text.clone() }));
+                    }
+                    // What is refused has no other place for its text, and people will ask for the list.
+                    Admission::Refuse(_) => record.text = Some(url.text.clone()),
+                    Admission::ParkBare => {}
+                }
+                if self.urls.contains_key(&url_key) {
+                    self.urls.insert(url_key, record.clone());
+                }
+                self.changes.urls.push((url_key, record));
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: &Ended) {
+        let at = ended.at;
+        let mut record = match self.urls.remove(&ended.key) {
+            Some(record) => record,
+            None => UrlRecord::new(UrlState::Waiting, JobId(0), 0, 0, at),
+        };
+        // The same report again, after its first answer was lost on the way.
+        let again = record.last.as_ref().is_some_and(|last| last.fetch == ended.fetch);
+        if again && !planted::is(Bug::FoldTwice) {
+            self.urls.insert(ended.key, record);
+            return;
+        }
+        let host = self.hosts.entry(ended.key.host).or_default();
+        let domain = self.domains.entry(ended.key.host.domain).or_insert_with(|| DomainRecord::new(at));
+        match ended.from {
+            Origin::Queue => host.waiting = host.waiting.saturating_sub(1),
+            Origin::Later => host.later = host.later.saturating_sub(1),
+            Origin::Parked => {
+                host.parked = host.parked.saturating_sub(1);
+                domain.parked = domain.parked.saturating_sub(1);
+                domain.admitted += 1;
+            }
+        }
+        record.retries = ended.retries;
+        record.state = ended.next.map_or(UrlState::Ended, UrlState::Later);
+        if let Some(due) = ended.next {
+            host.later_next = if host.later == 0 { due } else { host.later_next.min(due) };
+            host.later += 1;
+            let place = LaterKey { due, path: ended.key.path };
+            self.changes.planned.push((ended.key.host, Planned { place, text: ended.text.clone() }));
+        }
+        record.last = Some(Box::new(last_fetch(record.last.take(), ended)));
+        record.text = Some(ended.text.clone());
+        host.ended += 1;
+        host.floor = host.floor.max(ended.floor);
+        if host.later_floor < ended.later_floor {
+            host.later_floor = ended.later_floor;
+            // Nothing planned is earlier than what has ended.
+            host.later_next = host.later_next.max(ended.later_floor.due);
+        }
+        host.rest_until = host.rest_until.max(ended.rest_until);
+        host.failures = ended.failures;
+        for shape in ended.shapes.into_iter().filter(|shape| *shape != 0) {
+            host.alike.note(shape, ended.digest, ended.alike_max);
+        }
+        self.urls.insert(ended.key, record.clone());
+        self.changes.urls.push((ended.key, record));
+    }
+
+    fn robots(&mut self, read: &RobotsRead) {
+        let host = self.hosts.entry(read.host).or_default();
+        host.robots = read.record;
+        host.rest_until = host.rest_until.max(read.rest_until);
+        host.failures = read.failures;
+        if let Some(body) = &read.body {
+            self.changes.robots.push((read.host, body.clone()));
+        }
+    }
+
+    fn host(&mut self, change: &HostChange) {
+        match change {
+            HostChange::Stop(host, why) => self.hosts.entry(*host).or_default().stopped = why.clone(),
+            HostChange::Resume(host) => self.hosts.entry(*host).or_default().stopped = Box::default(),
+            HostChange::Delay(host, delay) => self.hosts.entry(*host).or_default().delay = *delay,
+        }
+    }
+}
+
+/// What is remembered of a fetch, given what was remembered of the one before. An answer without a body of its own says
+/// nothing new about the page: what is known of it stays, so that the next request can still be conditional.
+fn last_fetch(old: Option<Box<LastFetch>>, ended: &Ended) -> LastFetch {
+    let is_page = ended.outcome.class() == Class::Ok && ended.outcome != Outcome::NotModified;
+    let mut last = LastFetch {
+        fetch: ended.fetch,
+        at: ended.at,
+        outcome: ended.outcome,
+        status: ended.status,
+        digest: ended.digest,
+        changes: 1,
+        etag: ended.etag.clone(),
+        last_modified: ended.last_modified.clone(),
+    };
+    let Some(old) = old else { return last };
+    if is_page {
+        last.changes = (old.changes << 1) | u16::from(old.digest != ended.digest);
+        return last;
+    }
+    last.changes = match ended.outcome {
+        Outcome::NotModified => old.changes << 1,
+        _ => old.changes,
+    };
+    (last.digest, last.etag, last.last_modified) = (old.digest, old.etag, old.last_modified);
+    last
+}
+
+fn pairs<K: Ord, V>(keys: Vec<K>, values: Vec<Option<V>>) -> BTreeMap<K, V> {
+    keys.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?))).collect()
+}

@@ -1,0 +1,166 @@
+//! Budgets: how many URLs of one registrable domain may wait to be fetched, and what happens to the others.
+//!
+//! A domain begins with `domain_urls` and earns `domain_urls_per_day` from the moment it was first found. A URL within
+//! the budget is queued. A URL beyond it is **parked**: it stays on disk and comes back when the budget has grown, so a
+//! trap or a giant costs disk, and neither memory nor other sites' turn. The first parked URLs keep their text; once
+//! there are `parked_text_max` of them, only the 9 bytes of a fingerprint are kept, which is enough to know the URL
+//! again when it is next found.
+//!
+//! What always holds: no URL is dropped, and a budget never shrinks while time goes on.
+
+use serde::{Deserialize, Serialize};
+
+/// How much of the crawl one domain may take. Section `[budget]` of the settings file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// URLs of one registrable domain that are queued from the start. Those beyond are parked, never dropped.
+    pub domain_urls: u64,
+    /// URLs by which the budget of a domain grows with each day since it was first found.
+    pub domain_urls_per_day: u64,
+    /// Parked URLs of one domain that keep their text. Of those beyond only a fingerprint is kept: they come back when
+    /// they are found again.
+    pub parked_text_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { domain_urls: 100_000, domain_urls_per_day: 10_000, parked_text_max: 100_000 }
+    }
+}
+
+impl Settings {
+    /// How many URLs of a domain may have been queued by now. Times are in seconds, of one clock. The operator's own
+    /// figure for the domain replaces base and growth together; 0 parks everything that is found from now on.
+    pub fn allowed(&self, first_found: u32, now: u32, own: Option<u64>) -> u64 {
+        if let Some(own) = own {
+            return own;
+        }
+        // A clock that went back earns nothing; it takes nothing either.
+        let age = u64::from(now.saturating_sub(first_found));
+        // In 128 bits, since a generous operator's figure times 136 years does not fit 64.
+        let earned = u128::from(age) * u128::from(self.domain_urls_per_day) / u128::from(DAY);
+        self.domain_urls.saturating_add(u64::try_from(earned).unwrap_or(u64::MAX))
+    }
+
+    /// When a domain that has queued `admitted` URLs may have one more, if time alone brings it.
+    pub fn grows_at(&self, first_found: u32, admitted: u64, own: Option<u64>) -> Option<u32> {
+        if own.is_some() || self.domain_urls_per_day == 0 {
+            return None;
+        }
+        let missing = u128::from(admitted) + 1 - u128::from(self.domain_urls.min(admitted));
+        let age = (missing * u128::from(DAY)).div_ceil(u128::from(self.domain_urls_per_day));
+        first_found.checked_add(u32::try_from(age).ok()?)
+    }
+}
+
+/// What happens to a new URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It waits for its turn.
+    Queue,
+    /// It is over the budget and waits on disk, with its text.
+    Park,
+    /// It is over the budget, and so are many others: its fingerprint alone is kept.
+    ParkBare,
+}
+
+impl Admission {
+    /// The name under which it is counted.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Admission::Queue => "queued",
+            Admission::Park => "parked",
+            Admission::ParkBare => "parked-bare",
+        }
+    }
+}
+
+/// What happens to a new URL of a domain that has queued `admitted` URLs so far, holds `parked_with_text` parked ones
+/// with their text, and is allowed `allowed` (see [`Settings::allowed`]).
+pub fn admit(admitted: u64, parked_with_text: u64, allowed: u64, settings: &Settings) -> Admission {
+    if admitted < allowed {
+        Admission::Queue
+    } else if parked_with_text < settings.parked_text_max {
+        Admission::Park
+    } else {
+        Admission::ParkBare
+    }
+}
+
+/// How many parked URLs of a domain may be queued now. They go before newly found ones, which are younger.
+pub fn room(admitted: u64, allowed: u64) -> u64 {
+    allowed.saturating_sub(admitted)
+}
+
+/// Seconds.
+const DAY: u64 = 24 * 3600;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMALL: Settings = Settings { domain_urls: 10, domain_urls_per_day: 24, parked_text_max: 3 };
+
+    #[test]
+    fn trp_01_trp_02_trp_09_a_maze_is_parked_beyond_its_budget_and_nothing_is_dropped() {
+        let (mut queued, mut parked, mut bare) = (0, 0, 0);
+        for _ in 0..1_000 {
+            match admit(queued, parked, SMALL.allowed(0, 0, None), &SMALL) {
+                Admission::Queue => queued += 1,
+                Admission::Park => parked += 1,
+                Admission::ParkBare => bare += 1,
+            }
+        }
+        assert_eq!((queued, parked, bare), (10, 3, 987));
+    }
+
+    #[test]
+    fn a_budget_grows_with_every_hour() {
+        for (now, allowed) in [(100, 10), (100 + 3_599, 10), (100 + 3_600, 11), (100 + 86_400, 34)] {
+            assert_eq!(SMALL.allowed(100, now, None), allowed, "{now}");
+        }
+        assert_eq!(room(10, SMALL.allowed(100, 100 + 7_200, None)), 2);
+        assert_eq!(room(10, 3), 0);
+    }
+
+    #[test]
+    fn the_moment_of_the_next_one_is_known() {
+        for admitted in 10..40 {
+            let at = SMALL.grows_at(100, admitted, None).unwrap();
+            assert!(SMALL.allowed(100, at, None) > admitted && SMALL.allowed(100, at - 1, None) <= admitted);
+        }
+        assert_eq!(SMALL.grows_at(100, 10, Some(10)), None, "an operator's figure does not grow");
+        assert_eq!(Settings { domain_urls_per_day: 0, ..SMALL }.grows_at(100, 10, None), None);
+        assert_eq!(SMALL.grows_at(100, u64::MAX, None), None, "not in our time");
+    }
+
+    #[test]
+    fn a_clock_that_went_back_takes_nothing() {
+        assert_eq!(SMALL.allowed(5_000, 10, None), 10);
+    }
+
+    #[test]
+    fn the_operator_has_the_last_word() {
+        assert_eq!(SMALL.allowed(0, u32::MAX, Some(7)), 7);
+        assert_eq!(admit(0, 0, SMALL.allowed(0, 0, Some(0)), &SMALL), Admission::Park);
+    }
+
+    #[test]
+    fn settings_with_a_slip_are_refused() {
+        assert!(serde_json::from_str::<Settings>(r#"{"domain_url": 5}"#).is_err());
+        assert_eq!(serde_json::from_str::<Settings>("{}").unwrap(), Settings::default());
+    }
+
+    proptest! {
+        #[test]
+        fn a_budget_never_shrinks_while_time_goes_on(first: u32, a: u32, b: u32, base: u64, day: u64) {
+            let settings = Settings { domain_urls: base, domain_urls_per_day: day, parked_text_max: 0 };
+            let (early, late) = (a.min(b), a.max(b));
+            prop_assert!(settings.allowed(first, early, None) <= settings.allowed(first, late, None));
+            prop_assert!(settings.allowed(first, early, None) >= base);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Why a URL is where it is: the same rules that decide, asked without deciding.
+
+use std::fmt;
+
+use super::Frontier;
+use super::key::UrlKey;
+use super::refusal::Refusal;
+use super::slot::SlotKey;
+use super::workbench::RobotsPhase;
+use crate::robots::Robots;
+use crate::spider::outcome::Outcome;
+use crate::state::record::{HostRecord, RobotsPolicy, UrlRecord, UrlState};
+use crate::state::{State, StateError};
+use crate::time::{Now, Timestamp};
+use crate::url::CrawlUrl;
+
+/// Where a URL stands, and what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Its key.
+    pub key: UrlKey,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What holds its host back right now, the strongest reason first.
+    pub held_by: Vec<Hold>,
+    /// What is remembered of it.
+    pub record: Option<UrlRecord>,
+    /// What is remembered of its host.
+    pub host: Option<HostRecord>,
+}
+
+/// Where a URL stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It was never let in.
+    Unknown,
+    /// It waits in its host's queue.
+    Waiting,
+    /// It is at hand and will be among the next of its host.
+    AtHand,
+    /// It is being fetched.
+    Fetching,
+    /// It is beyond its domain's budget.
+    Parked {
+        /// URLs that are let in by now.
+        allowed: u64,
+        /// URLs that were let in.
+        admitted: u64,
+    },
+    /// It will be asked for at this time.
+    Planned(Timestamp),
+    /// It was asked for, and this is how that ended.
+    Ended(Outcome),
+    /// It is not asked for.
+    Refused(Refusal),
+}
+
+/// What holds a host back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// An operator, for this reason.
+    Stopped(Box<str>),
+    /// Its robots.txt forbids the URL, by this line.
+    Robots {
+        /// The line's number.
+        line: usize,
+        /// The line.
+        rule: Box<str>,
+    },
+    /// Its robots.txt has to be asked for first.
+    RobotsUnknown,
+    /// Its robots.txt cannot be reached.
+    RobotsUnreachable,
+    /// It asked for a rest, or failed, until this time.
+    Resting(Timestamp),
+    /// It rests between fetches, for so many milliseconds.
+    Delay(u64),
+    /// Its address serves others as well, and rests.
+    Slot(SlotKey),
+    /// Its name has no address.
+    NoAddress(Outcome),
+    /// It has not come to the workbench yet.
+    NotActive,
+}
+
+impl<S: State> Frontier<S> {
+    /// Explains a URL. Reads, decides nothing, changes nothing.
+    pub fn explain(&mut self, url: &CrawlUrl, now: Now) -> Result<Explanation, StateError> {
+        let mut key = UrlKey::of(url, &self.secret);
+        let Some(partition) = self.partition_of(&key.host) else {
+            return Ok(Explanation {
+                key,
+                standing: Standing::Unknown,
+                held_by: vec![],
+                record: None,
+                host: None,
+            });
+        };
+        let state = &mut self.partitions[partition].state;
+        if let Some(&host) = state.meta().displaced.get(&(key.host.domain, url.origin().into())) {
+            key.host.host = host;
+        }
+        let record = state.url(&key)?;
+        let host = state.host(&key.host)?;
+        let domain = state.domain(key.host.domain)?.unwrap_or_default();
+        let robots = match host.as_ref().map(|host| host.robots.policy) {
+            Some(RobotsPolicy::Rules) => {
+                state.robots(&key.host)?.map(|body| Robots::parse(&body, &self.config.agent))
+            }
+            _ => None,
+        };
+        let allowed = self.config.rules.budget.allowed(
+            domain.found.0,
+            crate::time::Seconds::from(now.wall).0,
+            domain.budget,
+        );
+        let parked = Standing::Parked { allowed, admitted: domain.admitted };
+        let index = self.bench.index(&key.host);
+        let standing = match record.as_ref().map(|record| record.state) {
+            None => Standing::Unknown,
+            Some(UrlState::Waiting | UrlState::Parked | UrlState::Later(_))
+                if index.is_some_and(|index| self.bench.is_fetching(index, key.path)) =>
+            {
+                Standing::Fetching
+            }
+            Some(UrlState::Waiting) if index.is_some_and(|index| self.bench.holds(index, key.path)) => {
+                Standing::AtHand
+            }
+            Some(UrlState::Waiting) => Standing::Waiting,
+            Some(UrlState::Parked | UrlState::ParkedBare) => parked,
+            Some(UrlState::Later(due)) => Standing::Planned(due.into()),
+            Some(UrlState::Ended) => {
+                let last = record.as_ref().and_then(|record| record.last.as_ref());
+                Standing::Ended(last.map_or(Outcome::Cancelled, |last| last.outcome))
+            }
+            Some(UrlState::Refused(refusal)) => Standing::Refused(refusal),
+        };
+        let mut held_by = Vec::new();
+        if let Some(host) = &host {
+            if !host.stopped.is_empty() {
+                held_by.push(Hold::Stopped(host.stopped.clone()));
+            }
+            let verdict = robots.as_ref().map(|robots| robots.verdict(url.path_and_query()));
+            match (host.robots.policy, verdict) {
+                (_, Some(verdict)) if !verdict.allowed => {
+                    let (line, rule) = verdict.rule.unwrap_or((0, ""));
+                    held_by.push(Hold::Robots { line, rule: rule.into() });
+                }
+                (RobotsPolicy::Unknown, _) => held_by.push(Hold::RobotsUnknown),
+                (RobotsPolicy::DisallowAll, _) => held_by.push(Hold::RobotsUnreachable),
+                _ => {}
+            }
+            if host.rest_until > now.wall {
+                held_by.push(Hold::Resting(host.rest_until));
+            }
+        }
+        match index {
+            None => held_by.push(Hold::NotActive),
+            Some(index) => {
+                let active = self.bench.host(index);
+                if let Some(outcome) = active.no_address {
+                    held_by.push(Hold::NoAddress(outcome));
+                }
+                if active.robots == RobotsPhase::Asked && !held_by.contains(&Hold::RobotsUnknown) {
+                    held_by.push(Hold::RobotsUnknown);
+                }
+                let (host_wait, slot_wait) = self.bench.waits(index, now.mono);
+                if host_wait > 0 {
+                    held_by.push(Hold::Delay(host_wait));
+                }
+                if let Some(slot) = self.bench.slot_of(index).filter(|_| slot_wait > host_wait) {
+                    held_by.push(Hold::Slot(slot));
+                }
+            }
+        }
+        Ok(Explanation { key, standing, held_by, record, host })
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Standing::Unknown => f.write_str("not known: nobody has offered it, or it was out of scope"),
+            Standing::Waiting => f.write_str("waiting in the queue of its host"),
+            Standing::AtHand => f.write_str("at hand: among the next of its host"),
+            Standing::Fetching => f.write_str("being fetched"),
+            Standing::Parked { allowed, admitted } => {
+                write!(f, "parked: its domain may have {allowed} URLs and has {admitted}")
+            }
+            Standing::Planned(due) => write!(f, "to be asked for at {due}"),
+            Standing::Ended(outcome) => write!(f, "ended: {outcome}"),
+            Standing::Refused(refusal) => {
+                write!(f, "refused: {}: {}", refusal.name(), refusal.meaning().trim())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hold::Stopped(why) => write!(f, "the host is stopped: {why}"),
+            Hold::Robots { line, rule } => write!(f, "robots.txt forbids it, line {line}: {rule}"),
+            Hold::RobotsUnknown => f.write_str("robots.txt has to be read first"),
+            Hold::RobotsUnreachable => f.write_str("robots.txt cannot be reached, so nothing may be fetched"),
+            Hold::Resting(until) => write!(f, "the host rests until {until}"),
+            Hold::Delay(ms) => write!(f, "the host rests between fetches for another {ms} ms"),
+            Hold::Slot(slot) => write!(f, "the address {slot} serves other hosts as well and rests"),
+            Hold::NoAddress(outcome) => write!(f, "the name has no address: {outcome}"),
+            Hold::NotActive => f.write_str("the host has not come to the workbench yet"),
+        }
+    }
+}

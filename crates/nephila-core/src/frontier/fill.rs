@@ -1,0 +1,433 @@
+//! From disk to the bench: hosts with work get a place, hosts with a place get URLs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::heads::Head;
+use super::key::{HostKey, UrlKey};
+use super::ticket::Place;
+use super::workbench::{HostIndex, RobotsPhase};
+use super::{FILLS_AT_ONCE, Frontier, SCAN_HOSTS, SCANS_AT_ONCE};
+use crate::job;
+use crate::planted::{self, Bug};
+use crate::robots::Robots;
+use crate::spider::outcome::Outcome;
+use crate::state::queue::QueueKey;
+use crate::state::record::{RobotsPolicy, UrlRecord, UrlState};
+use crate::state::{Planned, Queued, State, StateError};
+use crate::time::{Now, Seconds};
+use crate::url::CrawlUrl;
+
+/// Memory of a URL at hand beside its text.
+const HEAD_BYTES: usize = 32;
+
+/// A URL that was read from a queue and not yet judged.
+struct Candidate {
+    place: Place,
+    text: Box<str>,
+    path: u64,
+}
+
+/// What may be fetched, and what is turned away and why.
+type Judged = (Vec<Head>, Vec<(Head, Outcome)>);
+
+impl<S: State> Frontier<S> {
+    /// Gives URLs to hosts that want some. Hosts of a partition whose group is on its way wait until it is folded.
+    pub(super) fn fill_hungry(&mut self, now: Now) -> Result<(), StateError> {
+        #[cfg(feature = "planted")]
+        planted::shuffle(&mut self.hungry);
+        for _ in 0..self.hungry.len().min(FILLS_AT_ONCE) {
+            let Some(index) = self.hungry.pop_front() else { break };
+            // It may have left, and another may have its number; that one stands here itself if it is hungry.
+            if !self.bench.is_here(index) || !self.bench.host(index).hungry {
+                continue;
+            }
+            let Some(partition) = self.partition_of(&self.bench.host(index).key) else { continue };
+            if self.partitions[partition].in_flight.is_some() {
+                self.hungry.push_back(index);
+                continue;
+            }
+            let host = self.bench.host_mut(index);
+            host.hungry = false;
+            if !host.heads.is_empty() || host.leaving {
+                continue;
+            }
+            // Others wait for a place, and this host had its turn.
+            if self.starved
+                && host.visited
+                && !self.bench.has_room()
+                && self.bench.host(index).tickets.is_empty()
+            {
+                self.bench.host_mut(index).leaving = true;
+                self.give_up_place(index, now);
+                continue;
+            }
+            self.fill(partition, index, now)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the next URLs of a host and puts those at hand that may be fetched.
+    fn fill(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<(), StateError> {
+        let host = self.bench.host(index);
+        let unreachable = host.no_address;
+        if unreachable.is_none() && !matches!(host.robots, RobotsPhase::Until(_)) {
+            // First its robots.txt: without it nothing can be judged. Its answer makes the host hungry again. It is not
+            // asked for unless there is something to judge: in the queue, or planned and due.
+            let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= now.wall.into());
+            let host = self.bench.host_mut(index);
+            host.more |= due;
+            let nothing = !host.more;
+            self.bench.wait(index);
+            if nothing {
+                self.look_again(index, now);
+            }
+            return Ok(());
+        }
+        self.stats.fills += 1;
+        let candidates = self.read(partition, index, now)?;
+        let (heads, denied) = self.judge(partition, index, candidates, unreachable, now)?;
+        let turned_away = denied.len();
+        if !heads.is_empty() || turned_away > 0 {
+            // Reading past what has ended, or is parked, is no turn yet: it would begin from the same place again.
+            self.bench.host_mut(index).visited = true;
+        }
+        self.bench.fill(index, &heads);
+        self.turn_away(partition, index, denied, now);
+        let host = self.bench.host(index);
+        if host.heads.is_empty() {
+            if host.more && (turned_away > 0 || unreachable.is_none()) {
+                // All of them were turned away or gone; there may be more behind them.
+                self.make_hungry(index);
+            } else {
+                self.look_again(index, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next URLs of a host, plans that are due first. Moves its cursors behind them.
+    fn read(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<Vec<Candidate>, StateError> {
+        self.read_parked_again(partition, index, now)?;
+        let max = self.config.frontier.visit_urls_max.max(1);
+        let wall = Seconds::from(now.wall);
+        let state = &mut self.partitions[partition].state;
+        let host = self.bench.host(index);
+        let (key, origin) = (host.key, host.origin.clone());
+        let (mut cursor, mut later_cursor, mut later_next) =
+            (host.cursor, host.later_cursor, host.later_next);
+        let mut candidates = Vec::new();
+        if later_next.is_some_and(|due| due <= wall) {
+            let mut planned = Vec::new();
+            state.planned(&key, later_cursor, max, &mut planned)?;
+            let all = planned.len() < max;
+            let not_due = planned.iter().position(|planned| planned.place.due > wall);
+            later_next = match not_due {
+                Some(first) => Some(planned[first].place.due),
+                None if all => None,
+                None => later_next,
+            };
+            planned.truncate(not_due.unwrap_or(usize::MAX));
+            for Planned { place, text } in planned {
+                later_cursor = place;
+                candidates.push(Candidate { place: Place::Later(place), text, path: 0 });
+            }
+        }
+        let mut more = true;
+        if candidates.len() < max {
+            let mut queued = Vec::new();
+            state.queued(&key, cursor, max - candidates.len(), &mut queued)?;
+            more = queued.len() >= max - candidates.len();
+            for Queued { place, text } in queued {
+                cursor = place;
+                candidates.push(Candidate { place: Place::Queue(place), text, path: 0 });
+            }
+        }
+        candidates.retain_mut(|candidate| match CrawlUrl::parse(&[&*origin, &*candidate.text].concat()) {
+            Ok(url) => {
+                candidate.path = UrlKey::path_of(url.key(), &self.secret);
+                true
+            }
+            Err(_) => false,
+        });
+        let host = self.bench.host_mut(index);
+        (host.cursor, host.later_cursor, host.later_next, host.more) =
+            (cursor, later_cursor, later_next, more);
+        if host.parked_from.is_none() {
+            host.room_next = None;
+        }
+        Ok(candidates)
+    }
+
+    /// Which of these may be fetched, and which are turned away, with the outcome that says why. A limit that is met on
+    /// the way moves the cursor back, so that the others are read again.
+    fn judge(
+        &mut self,
+        partition: usize,
+        index: HostIndex,
+        candidates: Vec<Candidate>,
+        unreachable: Option<Outcome>,
+        now: Now,
+    ) -> Result<Judged, StateError> {
+        let key = self.bench.host(index).key;
+        let records = self.records(partition, key, &candidates)?;
+        let state = &mut self.partitions[partition].state;
+        let record = state.host(&key)?.unwrap_or_default();
+        let robots = match record.robots.policy {
+            RobotsPolicy::Rules => {
+                Some(Robots::parse(&state.robots(&key)?.unwrap_or_default(), &self.config.agent))
+            }
+            _ => None,
+        };
+        if record.robots.policy == RobotsPolicy::DisallowAll && unreachable.is_none() {
+            // Its robots.txt cannot be read: it is asked for again before anything else.
+            if let Some(first) = candidates.iter().find_map(|candidate| candidate.place.queue()) {
+                self.stop_reading_at(index, first, true);
+            }
+            if let Some(first) = candidates.iter().find_map(|candidate| candidate.place.later()) {
+                let host = self.bench.host_mut(index);
+                host.later_cursor = host.later_cursor.min(first.before());
+                host.later_next = Some(host.later_next.map_or(first.due, |next| next.min(first.due)));
+            }
+            self.bench.host_mut(index).robots = RobotsPhase::Wanted;
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let mut room = None;
+        let (mut heads, mut denied): (Vec<Head>, Vec<(Head, Outcome)>) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        for candidate in candidates {
+            let Candidate { mut place, text, path } = candidate;
+            let url = records.get(&path);
+            // Never handed out twice: not while it is at hand, being fetched, or ended and not yet folded.
+            let held = heads.iter().any(|head| head.path == path)
+                || denied.iter().any(|(head, _)| head.path == path)
+                || self.bench.holds(index, path)
+                || self.bench.host(index).unfolded.contains(&path);
+            if held {
+                continue;
+            }
+            match (url.map(|url| url.state), place) {
+                (Some(UrlState::Waiting) | None, Place::Queue(_)) => {}
+                (Some(UrlState::Later(due)), Place::Later(planned)) if due == planned.due => {}
+                (Some(UrlState::Parked), Place::Queue(at)) => {
+                    if room.is_none() {
+                        room = Some(self.room(partition, key, now)?);
+                    }
+                    let left = room.as_mut().expect("just asked");
+                    if *left == 0 {
+                        let next = self.room_next(partition, key)?;
+                        let host = self.bench.host_mut(index);
+                        host.room_next = next;
+                        host.parked_from = Some(host.parked_from.map_or(at, |from| from.min(at)));
+                        // What came in when the reading had come this far stands behind it; else only others that are
+                        // parked do.
+                        if record.waiting > 0 {
+                            continue;
+                        }
+                        self.stop_reading_at(index, at, false);
+                        break;
+                    }
+                    *left -= 1;
+                    place = Place::Parked(at);
+                }
+                _ => continue,
+            }
+            let job = url.map_or(job::JobId(0), |url| url.job);
+            let head = Head {
+                path,
+                place,
+                job,
+                depth: url.map_or(0, |url| url.depth),
+                retries: url.map_or(0, |url| url.retries),
+                text,
+            };
+            if let Some(outcome) = unreachable {
+                denied.push((head, outcome));
+                continue;
+            }
+            if self.is_held(partition, job) {
+                denied.push((head, Outcome::Cancelled));
+                continue;
+            }
+            if robots.as_ref().is_some_and(|robots| !robots.verdict(&head.text).allowed) {
+                denied.push((head, Outcome::RobotsDenied));
+                continue;
+            }
+            bytes += head.text.len() + HEAD_BYTES;
+            if bytes > self.config.frontier.visit_bytes_max && !heads.is_empty() {
+                // Plans are few and short; only the queue is cut.
+                if let Place::Queue(at) | Place::Parked(at) = head.place {
+                    self.stop_reading_at(index, at, true);
+                    break;
+                }
+            }
+            heads.push(head);
+        }
+        Ok((heads, denied))
+    }
+
+    /// Goes back to the parked URLs that were passed over, if there is room for them now.
+    fn read_parked_again(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<(), StateError> {
+        let host = self.bench.host(index);
+        let Some(from) = host.parked_from else { return Ok(()) };
+        if self.room(partition, host.key, now)? > 0 {
+            let host = self.bench.host_mut(index);
+            host.parked_from = None;
+            host.cursor = host.cursor.min(from.before());
+        }
+        Ok(())
+    }
+
+    /// The next reading begins with this place.
+    fn stop_reading_at(&mut self, index: HostIndex, place: QueueKey, more: bool) {
+        let host = self.bench.host_mut(index);
+        host.cursor = host.cursor.min(place.before());
+        host.more = more;
+    }
+
+    /// What is known of these URLs, by the last part of their keys.
+    fn records(
+        &mut self,
+        partition: usize,
+        host: HostKey,
+        candidates: &[Candidate],
+    ) -> Result<BTreeMap<u64, UrlRecord>, StateError> {
+        let mut keys: Vec<UrlKey> =
+            candidates.iter().map(|candidate| UrlKey { host, path: candidate.path }).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut found = Vec::with_capacity(keys.len());
+        self.partitions[partition].state.urls(&keys, &mut found)?;
+        Ok(keys.into_iter().zip(found).filter_map(|(key, record)| Some((key.path, record?))).collect())
+    }
+
+    /// How many parked URLs of a domain may be fetched now.
+    fn room(&mut self, partition: usize, host: HostKey, now: Now) -> Result<u64, StateError> {
+        let Some(domain) = self.partitions[partition].state.domain(host.domain)? else { return Ok(0) };
+        let allowed =
+            self.config.rules.budget.allowed(domain.found.0, Seconds::from(now.wall).0, domain.budget);
+        Ok(super::budget::room(domain.admitted, allowed))
+    }
+
+    /// When time alone lets in the next parked URL of a domain.
+    fn room_next(&mut self, partition: usize, host: HostKey) -> Result<Option<Seconds>, StateError> {
+        let Some(domain) = self.partitions[partition].state.domain(host.domain)? else { return Ok(None) };
+        let budget = &self.config.rules.budget;
+        Ok(budget.grows_at(domain.found.0, domain.admitted, domain.budget).map(Seconds))
+    }
+
+    /// Is the job of a URL held back?
+    fn is_held(&self, partition: usize, job: job::JobId) -> bool {
+        let jobs = &self.partitions[partition].state.meta().jobs;
+        jobs.get(&job.0).is_some_and(|job| job.state != job::State::Running)
+    }
+
+    /// New rules are in force for a host: what it has at hand is judged again.
+    pub(super) fn robots_in_force(
+        &mut self,
+        partition: usize,
+        index: HostIndex,
+        now: Now,
+    ) -> Result<(), StateError> {
+        let key = self.bench.host(index).key;
+        let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
+        self.bench.host_mut(index).robots = match record.robots.policy {
+            RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
+            RobotsPolicy::Rules | RobotsPolicy::AllowAll => RobotsPhase::Until(record.robots.expires),
+        };
+        self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
+        // They are read again and judged by the new rules.
+        if !planted::is(Bug::RobotsNotJudgedAgain) {
+            self.bench.drop_heads(index);
+        }
+        self.bench.host_mut(index).more = true;
+        self.make_hungry(index);
+        self.look_again(index, now);
+        Ok(())
+    }
+
+    /// Looks for hosts with work that are not on the bench. Gives true if one came.
+    pub(super) fn scan(&mut self, now: Now) -> Result<bool, StateError> {
+        for _ in 0..SCANS_AT_ONCE {
+            let count = self.partitions.len();
+            let wanted = |at: &usize| {
+                let partition = &self.partitions[*at];
+                partition.in_flight.is_none()
+                    && partition.scan_after.is_none_or(|after| after <= now.wall.into())
+            };
+            let next = (self.scan_partition..self.scan_partition + count).map(|at| at % count).find(wanted);
+            let (true, Some(at)) = (self.bench.has_room(), next) else { return Ok(false) };
+            self.scan_partition = at;
+            if self.scan_some(at, now)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at the next hosts of a partition.
+    fn scan_some(&mut self, at: usize, now: Now) -> Result<bool, StateError> {
+        let wall = Seconds::from(now.wall);
+        let partition = &mut self.partitions[at];
+        partition.scan_after = None;
+        let first = HostKey { domain: partition.prefixes.first_domain(), host: 0 };
+        if partition.scan_from == first {
+            (partition.scan_again, partition.scan_next) = (false, None);
+        }
+        let mut hosts = Vec::with_capacity(SCAN_HOSTS);
+        partition.state.hosts_from(partition.scan_from, SCAN_HOSTS, &mut hosts)?;
+        let last = partition.prefixes.last_domain();
+        let here = hosts.iter().take_while(|(key, _)| key.domain <= last).count();
+        hosts.truncate(here);
+        let mut resume = None;
+        let mut came = false;
+        for (key, record) in hosts {
+            resume = key.next();
+            if self.bench.index(&key).is_some() || !record.stopped.is_empty() {
+                continue;
+            }
+            let planned = self.partitions[at].plans_due(&key, &record);
+            let parked = match record.parked > 0 && record.waiting == 0 {
+                true if self.room(at, key, now)? > 0 => Some(Seconds(0)),
+                true => self.room_next(at, key)?,
+                false => None,
+            };
+            let waiting = (record.waiting > 0).then_some(Seconds(0));
+            let Some(due) = waiting.into_iter().chain(planned).chain(parked).min() else { continue };
+            let resting = self.bench.resting_until(&key).map_or(0, |until| until.saturating_sub(now.mono));
+            let rested = Seconds::from(record.rest_until).max(wall.plus(Duration::from_millis(resting)));
+            let due = due.max(rested);
+            if due > wall {
+                let partition = &mut self.partitions[at];
+                partition.scan_next = Some(partition.scan_next.map_or(due, |next| next.min(due)));
+            } else if !self.bench.has_room() {
+                self.starved = true;
+                self.partitions[at].scan_from = key;
+                return Ok(came);
+            } else if self.bench.has_room_for(key.domain) {
+                self.activate(key, &record, now);
+                came = true;
+            }
+        }
+        match resume {
+            Some(key) if here == SCAN_HOSTS => self.partitions[at].scan_from = key,
+            _ => self.scanned(at, first, now),
+        }
+        Ok(came)
+    }
+
+    /// A search has come to the end of a partition.
+    fn scanned(&mut self, at: usize, first: HostKey, now: Now) {
+        let partition = &mut self.partitions[at];
+        partition.scan_from = first;
+        if !partition.scan_again {
+            // A whole round: the next begins when something is due, or when something new comes in.
+            let next = partition.scan_next.take().unwrap_or(Seconds(u32::MAX));
+            partition.scan_after = Some(next.max(Seconds(Seconds::from(now.wall).0 + 1)));
+        }
+        self.scan_partition = at + 1;
+        if self.bench.has_room() && self.partitions.iter().all(|partition| partition.scan_after.is_some()) {
+            self.starved = false;
+        }
+    }
+}

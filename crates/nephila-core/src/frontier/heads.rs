@@ -1,0 +1,138 @@
+//! The URLs of a host that are at hand, packed into one piece of memory: a million hosts hold some.
+
+use super::ticket::Place;
+use crate::codec::{Reader, put_bytes, put_u64};
+use crate::job::JobId;
+use crate::state::queue::{LaterKey, QueueKey};
+
+/// A URL at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The last part of its key.
+    pub(crate) path: u64,
+    /// Where it was taken from.
+    pub(crate) place: Place,
+    pub(crate) job: JobId,
+    pub(crate) depth: u8,
+    pub(crate) retries: u8,
+    /// Path and query.
+    pub(crate) text: Box<str>,
+}
+
+/// The URLs of a host that are at hand, first to last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heads {
+    bytes: Box<[u8]>,
+    /// Where the first that is left begins.
+    at: u32,
+    left: u16,
+}
+
+impl Heads {
+    /// Packs these. At most 65,535 are taken, which settings stay far below.
+    pub(crate) fn pack(heads: &[Head]) -> Heads {
+        let mut out = Vec::with_capacity(heads.iter().map(|head| 32 + head.text.len()).sum());
+        let heads = &heads[..heads.len().min(usize::from(u16::MAX))];
+        for head in heads {
+            out.extend(head.path.to_be_bytes());
+            match head.place {
+                Place::Queue(place) => {
+                    out.push(0);
+                    out.extend(place.to_bytes());
+                }
+                Place::Parked(place) => {
+                    out.push(1);
+                    out.extend(place.to_bytes());
+                }
+                Place::Later(place) => {
+                    out.push(2);
+                    out.extend(place.to_bytes());
+                }
+            }
+            put_u64(&mut out, head.job.0.into());
+            out.extend([head.depth, head.retries]);
+            put_bytes(&mut out, head.text.as_bytes());
+        }
+        Heads { bytes: out.into_boxed_slice(), at: 0, left: heads.len() as u16 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.left.into()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the first.
+    pub(crate) fn pop(&mut self) -> Option<Head> {
+        self.left = self.left.checked_sub(1)?;
+        let mut reader = Reader::new(&self.bytes[self.at as usize..]);
+        let head = read(&mut reader).expect("we packed it ourselves");
+        self.at = (self.bytes.len() - reader.rest().len()) as u32;
+        if self.left == 0 {
+            *self = Heads::default();
+        }
+        Some(head)
+    }
+
+    /// All that are left, first to last.
+    pub(crate) fn all(&self) -> Vec<Head> {
+        let mut reader = Reader::new(&self.bytes[self.at as usize..]);
+        (0..self.left).map(|_| read(&mut reader).expect("we packed it ourselves")).collect()
+    }
+}
+
+fn read(reader: &mut Reader<'_>) -> Result<Head, crate::codec::Damaged> {
+    let path = reader.fixed_u64("key")?;
+    let place = match reader.u8("place")? {
+        0 => Place::Queue(QueueKey::from_bytes(reader.take(QueueKey::BYTES, "place")?)),
+        1 => Place::Parked(QueueKey::from_bytes(reader.take(QueueKey::BYTES, "place")?)),
+        _ => Place::Later(LaterKey::from_bytes(reader.take(LaterKey::BYTES, "place")?)),
+    };
+    Ok(Head {
+        path,
+        place,
+        job: JobId(reader.u32("job")?),
+        depth: reader.u8("depth")?,
+        retries: reader.u8("retries")?,
+        text: reader.text("text")?.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::Seconds;
+
+    proptest! {
+        #[test]
+        fn heads_come_out_as_they_went_in(urls in prop::collection::vec((any::<u64>(), 0..3u8, any::<u32>(), "[ -~]{0,40}"), 0..20)) {
+            let heads: Vec<Head> = urls.into_iter().map(|(path, kind, n, text)| Head {
+                path,
+                place: match kind {
+                    0 => Place::Queue(QueueKey { band: 3, age: Seconds(n), low: 9 }),
+                    1 => Place::Parked(QueueKey { band: 255, age: Seconds(n), low: 9 }),
+                    _ => Place::Later(LaterKey { due: Seconds(n), path }),
+                },
+                job: JobId(n), depth: n as u8, retries: 2, text: text.into(),
+            }).collect();
+            let mut packed = Heads::pack(&heads);
+            prop_assert_eq!(&packed.all(), &heads);
+            for (i, head) in heads.iter().enumerate() {
+                prop_assert_eq!(packed.len(), heads.len() - i);
+                let popped = packed.pop();
+                prop_assert_eq!(popped.as_ref(), Some(head));
+            }
+            prop_assert!(packed.is_empty() && packed.pop().is_none() && packed.bytes() == 0);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The 20 bytes by which the frontier knows a URL, and how they are shared out between partitions.
+//!
+//! A key is D (8 bytes, the registrable domain) · H (4, the host within it) · P (8, the whole URL), each the high bits
+//! of a keyed hash, highest byte first. Sorted by key, all URLs of a host stand together, and all hosts of a domain.
+//! The top 16 bits of D are the **prefix**: a partition is a run of prefixes, so it can be split without rehashing.
+//!
+//! The hash is keyed because pages choose their own URLs: without the secret nobody can make two that collide. H is
+//! only 32 bits wide; two hosts of one domain that share it are told apart by the owner of the domain (see `displaced`
+//! in [`crate::state::Meta`]).
+
+use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::planted::{self, Bug};
+use crate::url::CrawlUrl;
+
+/// How many prefixes there are, for ever.
+pub const PREFIXES: u32 = 1 << 16;
+
+/// The secret under which URLs are hashed: one for a crawl, and the same on all nodes of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 16]);
+
+impl Secret {
+    fn hash(&self, kind: u8, text: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(text);
+        // What is hashed cannot be mistaken for something of another kind.
+        hasher.write_u8(kind);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A registrable domain, or a host that has none, as 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DomainKey(pub u64);
+
+impl DomainKey {
+    /// The domain with this name.
+    pub fn of(name: &str, secret: &Secret) -> Self {
+        DomainKey(secret.hash(b'D', name.as_bytes()))
+    }
+
+    /// The part of the key that places it.
+    pub fn prefix(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}
+
+/// A host (scheme and authority) within its domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostKey {
+    /// Its domain.
+    pub domain: DomainKey,
+    /// 32 bits, unique in the domain.
+    pub host: u32,
+}
+
+/// A URL within its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UrlKey {
+    /// Its host.
+    pub host: HostKey,
+    /// The URL in 64 bits.
+    pub path: u64,
+}
+
+impl HostKey {
+    /// The width of a host's key.
+    pub const BYTES: usize = 12;
+    /// Before all others.
+    pub const MIN: HostKey = HostKey { domain: DomainKey(0), host: 0 };
+    /// Behind all others.
+    pub const MAX: HostKey = HostKey { domain: DomainKey(u64::MAX), host: u32::MAX };
+
+    /// The host with this origin (`https://a.example`) in this domain, unless it had to be displaced.
+    pub fn of(domain: DomainKey, origin: &str, secret: &Secret) -> Self {
+        HostKey { domain, host: (secret.hash(b'H', origin.as_bytes()) >> 32) as u32 }
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.domain.0.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.host.to_be_bytes());
+        bytes
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let (domain, host) = bytes.split_at(8);
+        HostKey {
+            domain: DomainKey(u64::from_be_bytes(domain.try_into().expect("eight bytes"))),
+            host: u32::from_be_bytes(host.try_into().expect("four bytes")),
+        }
+    }
+
+    /// The one behind it, if there is one.
+    pub fn next(self) -> Option<HostKey> {
+        match self.host.checked_add(1) {
+            Some(host) => Some(HostKey { host, ..self }),
+            None => Some(HostKey { domain: DomainKey(self.domain.0.checked_add(1)?), host: 0 }),
+        }
+    }
+}
+
+impl UrlKey {
+    /// The width of a URL's key.
+    pub const BYTES: usize = 20;
+
+    /// The key of a URL.
+    pub fn of(url: &CrawlUrl, secret: &Secret) -> Self {
+        let origin = url.origin();
+        let domain = url.registrable_domain().unwrap_or(url.host_str());
+        let host = HostKey::of(DomainKey::of(domain, secret), &origin, secret);
+        UrlKey { host, path: UrlKey::path_of(url.key(), secret) }
+    }
+
+    /// The last 64 bits, from what the page is known by.
+    pub fn path_of(key: &str, secret: &Secret) -> u64 {
+        let hash = secret.hash(b'P', key.as_bytes());
+        if planted::is(Bug::UrlHash32) { hash >> 32 } else { hash }
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..12].copy_from_slice(&self.host.to_bytes());
+        bytes[12..].copy_from_slice(&self.path.to_be_bytes());
+        bytes
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let (host, path) = bytes.split_at(HostKey::BYTES);
+        UrlKey {
+            host: HostKey::from_bytes(host.try_into().expect("twelve bytes")),
+            path: u64::from_be_bytes(path.try_into().expect("eight bytes")),
+        }
+    }
+}
+
+impl fmt::Display for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:08x}", self.domain.0, self.host)
+    }
+}
+
+impl fmt::Display for UrlKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:016x}", self.host, self.path)
+    }
+}
+
+/// A run of prefixes, both ends included: what one partition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct Prefixes {
+    /// The first.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+}
+
+impl Prefixes {
+    /// Everything.
+    pub const ALL: Prefixes = Prefixes { first: 0, last: u16::MAX };
+
+    /// The `index`th of `count` equal shares.
+    pub fn share(index: u32, count: u32) -> Prefixes {
+        assert!(index < count && count <= PREFIXES, "share {index} of {count}");
+        let edge = |i: u32| (u64::from(PREFIXES) * u64::from(i) / u64::from(count)) as u32;
+        Prefixes { first: edge(index) as u16, last: (edge(index + 1) - 1) as u16 }
+    }
+
+    /// Is the domain in here?
+    pub fn holds(self, domain: DomainKey) -> bool {
+        (self.first..=self.last).contains(&domain.prefix())
+    }
+
+    /// In two, the second beginning with this prefix; none if one of them would be empty.
+    pub fn split(self, at: u16) -> Option<(Prefixes, Prefixes)> {
+        (self.first < at && at <= self.last)
+            .then(|| (Prefixes { first: self.first, last: at - 1 }, Prefixes { first: at, last: self.last }))
+    }
+
+    /// The lowest domain key in here.
+    pub fn first_domain(self) -> DomainKey {
+        DomainKey(u64::from(self.first) << 48)
+    }
+
+    /// The highest domain key in here.
+    pub fn last_domain(self) -> DomainKey {
+        DomainKey((u64::from(self.last) << 48) | (u64::MAX >> 16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: Secret = Secret([7; 16]);
+
+    fn key(url: &str) -> UrlKey {
+        UrlKey::of(&CrawlUrl::parse(url).unwrap(), &SECRET)
+    }
+
+    #[test]
+    fn urls_of_a_host_and_hosts_of_a_domain_stand_together() {
+        let (a, b) = (key("https://www.example.co.uk/1"), key("https://www.example.co.uk/2"));
+        let c = key("https://api.example.co.uk/1");
+        let d = key("https://example.co.jp/1");
+        assert_eq!(a.host, b.host);
+        assert_ne!(a.path, b.path);
+        assert_eq!(a.host.domain, c.host.domain);
+        assert_ne!(a.host, c.host);
+        assert_ne!(a.host.domain, d.host.domain);
+    }
+
+    #[test]
+    fn scheme_and_port_make_another_host() {
+        let plain = key("http://example.com/");
+        assert_ne!(plain.host, key("https://example.com/").host);
+        assert_ne!(plain.host, key("http://example.com:8080/").host);
+        assert_eq!(plain.host, key("http://EXAMPLE.com:80/x").host);
+    }
+
+    #[test]
+    fn private_suffixes_are_domains_of_their_own() {
+        assert_ne!(key("http://a.blogspot.com/").host.domain, key("http://b.blogspot.com/").host.domain);
+    }
+
+    #[test]
+    fn bytes_sort_as_keys_do() {
+        let mut keys: Vec<UrlKey> =
+            (0..200).map(|i| key(&format!("http://h{}.d{}.test/{i}", i % 7, i % 5))).collect();
+        keys.sort();
+        let bytes: Vec<_> = keys.iter().map(|k| k.to_bytes()).collect();
+        assert!(bytes.is_sorted());
+        assert!(keys.iter().zip(&bytes).all(|(k, b)| UrlKey::from_bytes(b) == *k));
+    }
+
+    #[test]
+    fn another_secret_gives_other_keys() {
+        let url = CrawlUrl::parse("http://example.com/").unwrap();
+        assert_ne!(UrlKey::of(&url, &SECRET).host.domain, UrlKey::of(&url, &Secret([8; 16])).host.domain);
+    }
+
+    #[test]
+    fn shares_cover_every_prefix_once() {
+        for count in [1, 3, 16, 256, 65_536] {
+            let mut next = 0u32;
+            for index in 0..count {
+                let share = Prefixes::share(index, count);
+                assert_eq!(u32::from(share.first), next);
+                next = u32::from(share.last) + 1;
+            }
+            assert_eq!(next, PREFIXES);
+        }
+    }
+
+    #[test]
+    fn a_split_loses_no_prefix() {
+        let whole = Prefixes::share(2, 16);
+        let (low, high) = whole.split(whole.first + 100).unwrap();
+        assert_eq!((low.first, high.last), (whole.first, whole.last));
+        assert_eq!(low.last + 1, high.first);
+        assert!(whole.split(whole.first).is_none() && whole.split(whole.last.wrapping_add(1)).is_none());
+        assert!(low.holds(low.first_domain()) && low.holds(low.last_domain()));
+        assert!(!high.holds(low.last_domain()));
+    }
+
+    // The bytes outlive us: a key made today must be found in a table written years ago.
+    #[test]
+    fn golden_keys() {
+        assert_eq!(key("https://www.example.com/a?b=c").to_string(), GOLDEN);
+    }
+
+    const GOLDEN: &str = "647d3e6309e5a72b-65743469-b99aa83b340fb73e";
+}

@@ -1,0 +1,190 @@
+//! URLs that were offered and not yet looked at, and those offered lately.
+//!
+//! Offers are looked at in batches, sorted by key: that is what makes them cheap. Until then they lie in one piece of
+//! memory, an origin once for a run of links to it.
+
+use super::key::{DomainKey, UrlKey};
+use super::refusal::Refusal;
+use crate::job::JobId;
+
+/// A URL that somebody found.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// Its key.
+    pub key: UrlKey,
+    /// Scheme and authority.
+    pub origin: &'a str,
+    /// Path and query.
+    pub text: &'a str,
+    /// Who wants it.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// 0 is the most urgent: it is looked at even if it was offered a moment ago.
+    pub priority: u8,
+    /// How often a stream named it.
+    pub hits: u32,
+    /// The rule that turns it away, if there is one: it is remembered with the reason.
+    pub refusal: Option<Refusal>,
+}
+
+/// An offer in its buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffered {
+    pub(crate) key: UrlKey,
+    origin_at: u32,
+    text_at: u32,
+    origin_len: u16,
+    text_len: u16,
+    pub(crate) job: JobId,
+    pub(crate) hits: u32,
+    pub(crate) depth: u8,
+    pub(crate) priority: u8,
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// Offers not yet looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    bytes: Vec<u8>,
+    pub(crate) items: Vec<Buffered>,
+    origin: (u32, u16),
+}
+
+impl Offers {
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, offer: &Offer<'_>) {
+        let (at, len) = self.origin;
+        let before = &self.bytes[at as usize..at as usize + usize::from(len)];
+        if before != offer.origin.as_bytes() {
+            self.origin = (self.bytes.len() as u32, offer.origin.len() as u16);
+            self.bytes.extend_from_slice(offer.origin.as_bytes());
+        }
+        let text_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(offer.text.as_bytes());
+        self.items.push(Buffered {
+            key: offer.key,
+            origin_at: self.origin.0,
+            text_at,
+            origin_len: self.origin.1,
+            text_len: offer.text.len() as u16,
+            job: offer.job,
+            hits: offer.hits,
+            depth: offer.depth,
+            priority: offer.priority,
+            refusal: offer.refusal,
+        });
+    }
+
+    pub(crate) fn origin(&self, item: &Buffered) -> &str {
+        self.slice(item.origin_at, item.origin_len)
+    }
+
+    pub(crate) fn text(&self, item: &Buffered) -> &str {
+        self.slice(item.text_at, item.text_len)
+    }
+
+    fn slice(&self, at: u32, len: u16) -> &str {
+        let bytes = &self.bytes[at as usize..at as usize + usize::from(len)];
+        std::str::from_utf8(bytes).expect("it was copied from a text")
+    }
+
+    /// Sorts by key and joins those with the same: the most urgent and shallowest is kept, hits are summed.
+    pub(crate) fn group(&mut self) {
+        self.items.sort_unstable_by_key(|item| (item.key, item.priority, item.depth));
+        self.items.dedup_by(|next, kept| {
+            let same = next.key == kept.key;
+            if same {
+                kept.hits = kept.hits.saturating_add(next.hits);
+            }
+            same
+        });
+    }
+
+    /// Makes it empty, keeping its memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+        self.origin = (0, 0);
+    }
+}
+
+/// URLs offered lately. It forgets at will; what it remembers is right.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// The last URL whose key falls here: all its bits but the host's, which the last part holds as well.
+    places: Box<[(u64, u64)]>,
+}
+
+impl Recent {
+    /// For this many URLs, rounded up to a power of two.
+    pub(crate) fn new(max: usize) -> Recent {
+        Recent { places: vec![(0, 0); max.next_power_of_two()].into_boxed_slice() }
+    }
+
+    /// Was it offered lately? It is from now on.
+    pub(crate) fn note(&mut self, key: &UrlKey) -> bool {
+        let place = &mut self.places[key.path as usize & (self.places.len() - 1)];
+        let this = (key.path, key.host.domain.0);
+        std::mem::replace(place, this) == this
+    }
+
+    /// Everything of a domain may be offered again and will be looked at.
+    pub(crate) fn forget(&mut self, domain: DomainKey) {
+        self.places.iter_mut().filter(|place| place.1 == domain.0).for_each(|place| *place = (0, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::key::HostKey;
+
+    fn key(host: u32, path: u64) -> UrlKey {
+        UrlKey { host: HostKey { domain: DomainKey(5), host }, path }
+    }
+
+    fn offer(host: u32, path: u64, depth: u8, priority: u8, text: &'static str) -> Offer<'static> {
+        let origin = if host == 1 { "http://one.test" } else { "http://two.test" };
+        Offer { key: key(host, path), origin, text, job: JobId(1), depth, priority, hits: 2, refusal: None }
+    }
+
+    #[test]
+    fn equal_urls_are_grouped_and_their_hits_summed() {
+        let mut offers = Offers::default();
+        for offer in [
+            offer(2, 7, 3, 5, "/b"),
+            offer(1, 9, 1, 5, "/a"),
+            offer(2, 7, 4, 2, "/b"),
+            offer(2, 7, 1, 5, "/b"),
+        ] {
+            offers.push(&offer);
+        }
+        offers.group();
+        let seen: Vec<_> = offers
+            .items
+            .iter()
+            .map(|i| (offers.origin(i), offers.text(i), i.priority, i.depth, i.hits))
+            .collect();
+        assert_eq!(seen, [("http://one.test", "/a", 5, 1, 2), ("http://two.test", "/b", 2, 4, 6)]);
+        offers.clear();
+        assert!(offers.is_empty());
+    }
+
+    #[test]
+    fn what_was_offered_lately_is_known_until_another_takes_its_place() {
+        let mut recent = Recent::new(3);
+        assert!(!recent.note(&key(1, 1)) && recent.note(&key(1, 1)));
+        assert!(!recent.note(&key(1, 5)), "4 places: 5 falls where 1 was");
+        assert!(!recent.note(&key(1, 1)));
+        recent.forget(DomainKey(5));
+        assert!(!recent.note(&key(1, 1)));
+    }
+}

@@ -1,0 +1,474 @@
+//! One partition: its state, what was offered to it, and what is on its way into its log.
+//!
+//! Work goes round in a circle. What was offered is **sifted** against the state: what is known falls away, the rest is
+//! decided (queue, park, refuse). The decisions, together with the outcomes that came in meanwhile, become a group of
+//! entries; the owner commits it to the log, and only then is it **folded** into the state. One group is on its way at a
+//! time, and URLs are read from queues only when none is: so a URL can never be put where the reading has already passed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::budget;
+use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use super::offers::{Buffered, Offer, Offers};
+use super::refusal::Refusal;
+use super::trap;
+use super::workbench::Workbench;
+use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, seal};
+use crate::fold::fold;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::state::record::{DomainRecord, HostRecord, UrlState};
+use crate::state::{Position, State, StateError};
+use crate::time::{Now, Seconds};
+use crate::url::CrawlUrl;
+
+/// Offers of this priority are looked at even if the URL is known: it may be waiting further behind.
+pub const URGENT: u8 = 0;
+
+/// Domains with URLs parked as keys alone that are remembered, so that such a URL is let in when it is offered again.
+const BARE_DOMAINS_MAX: usize = 100_000;
+
+/// Hosts that have left whose next plan is remembered; others are looked at more often than they need.
+const SLEPT_MAX: usize = 100_000;
+
+/// The rules that a sift goes by.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Budgets of domains.
+    pub budget: budget::Settings,
+    /// Traps.
+    pub trap: trap::Settings,
+}
+
+/// A group on its way into the log.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) group: Group,
+    pub(crate) behind: Position,
+}
+
+/// One partition of the frontier.
+#[derive(Debug)]
+pub(crate) struct Partition<S> {
+    pub(crate) prefixes: Prefixes,
+    pub(crate) state: S,
+    pub(crate) offers: Offers,
+    /// Entries to be committed next, in this order.
+    pub(crate) pending: Vec<Entry>,
+    pub(crate) in_flight: Option<InFlight>,
+    pub(crate) epoch: u64,
+    /// Does the epoch stand in the log? Until it does, the next owner would take the same.
+    pub(crate) claimed: bool,
+    /// Where the search for hosts with work goes on.
+    pub(crate) scan_from: HostKey,
+    /// No search before this time (whole seconds on the time of day) unless something new came in.
+    pub(crate) scan_after: Option<Seconds>,
+    /// The earliest time that the current round has seen.
+    pub(crate) scan_next: Option<Seconds>,
+    /// Something came up that the current round may have passed already: another one follows it.
+    pub(crate) scan_again: bool,
+    /// When the next plan of a host that has left is due, where its record only knows that none is due before.
+    slept: BTreeMap<HostKey, Seconds>,
+    bare: BTreeSet<DomainKey>,
+    pub(crate) sifted: Sifted,
+}
+
+/// What sifting did, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sifted {
+    /// URLs looked at.
+    pub looked_at: u64,
+    /// Of these, known already.
+    pub known: u64,
+    /// Let into queues.
+    pub queued: u64,
+    /// Parked, with text or without.
+    pub parked: u64,
+    /// Refused.
+    pub refused: u64,
+}
+
+impl<S: State> Partition<S> {
+    pub(crate) fn new(prefixes: Prefixes, state: S) -> Self {
+        let epoch = state.meta().epoch + 1;
+        let claimed = state.position().sequence == 0;
+        Partition {
+            prefixes,
+            state,
+            offers: Offers::default(),
+            pending: Vec::new(),
+            in_flight: None,
+            epoch,
+            // Nothing was ever written, so nothing was ever given out.
+            claimed,
+            scan_from: HostKey { domain: prefixes.first_domain(), host: 0 },
+            scan_after: None,
+            scan_next: None,
+            scan_again: false,
+            slept: BTreeMap::new(),
+            bare: BTreeSet::new(),
+            sifted: Sifted::default(),
+        }
+    }
+
+    /// A host may have work that no search has seen: there will be one, from the beginning.
+    pub(crate) fn search(&mut self) {
+        self.scan_after = None;
+        self.scan_again = true;
+    }
+
+    /// A host left, and its next plan is due then.
+    pub(crate) fn sleeps(&mut self, host: HostKey, until: Seconds) {
+        if self.slept.len() < SLEPT_MAX {
+            self.slept.insert(host, until);
+        }
+    }
+
+    /// A host came back, or has another plan.
+    pub(crate) fn awakes(&mut self, host: &HostKey) {
+        self.slept.remove(host);
+    }
+
+    /// When the next plan of a host is due that is not on the bench.
+    pub(crate) fn plans_due(&self, host: &HostKey, record: &HostRecord) -> Option<Seconds> {
+        let slept = self.slept.get(host).copied().unwrap_or_default();
+        (record.later > 0).then_some(record.later_next.max(slept))
+    }
+
+    /// Takes an offer in, under the key by which its host is known here.
+    pub(crate) fn offer(&mut self, mut offer: Offer<'_>) {
+        let displaced = &self.state.meta().displaced;
+        if !displaced.is_empty() {
+            let origin = (offer.key.host.domain, Box::from(offer.origin));
+            if let Some(&host) = displaced.get(&origin) {
+                offer.key.host.host = host;
+            }
+        }
+        self.offers.push(&offer);
+    }
+
+    /// The next group for the log, if there is one to write and none on its way.
+    pub(crate) fn poll_group(
+        &mut self,
+        rules: &Rules,
+        bench: &Workbench,
+        now: Now,
+    ) -> Result<Option<Vec<u8>>, StateError> {
+        if self.in_flight.is_some() {
+            return Ok(None);
+        }
+        let mut entries = std::mem::take(&mut self.pending);
+        if !self.offers.is_empty() {
+            let found = self.sift(rules, bench, now)?;
+            if !found.hosts.is_empty() {
+                entries.push(Entry::Found(found));
+            }
+            self.offers.clear();
+        }
+        // The first group of an owner says that it is here, even if there is nothing else to say.
+        if entries.is_empty() && self.claimed {
+            return Ok(None);
+        }
+        for entry in &mut entries {
+            plan_ahead(entry, bench);
+        }
+        let group = Group { epoch: self.epoch, entries };
+        let (bytes, behind) = seal(&group, self.state.position());
+        self.in_flight = Some(InFlight { group, behind });
+        Ok(Some(bytes))
+    }
+
+    /// The group on its way is durable: what it says is now true.
+    pub(crate) fn committed(&mut self) -> Result<Group, StateError> {
+        let InFlight { group, behind } = self.in_flight.take().expect("a group is on its way");
+        fold(&mut self.state, &group, behind)?;
+        self.claimed = true;
+        Ok(group)
+    }
+
+    /// Sorts out what is new among the offers and decides about it.
+    fn sift(&mut self, rules: &Rules, bench: &Workbench, now: Now) -> Result<Found, StateError> {
+        self.place_displaced();
+        self.offers.group();
+        let items = std::mem::take(&mut self.offers.items);
+        let keys: Vec<UrlKey> = items.iter().map(|item| item.key).collect();
+        let mut known = vec![false; keys.len()];
+        self.state.known(&keys, &mut known)?;
+        self.sifted.looked_at += keys.len() as u64;
+        let again = self.offered_again(&items, &known)?;
+
+        let mut hosts: Vec<HostKey> = Vec::new();
+        let mut wanted: Vec<(usize, Option<Again>)> = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            let again = again.get(&i).copied();
+            if known[i] && again.is_none() {
+                self.sifted.known += 1;
+                continue;
+            }
+            wanted.push((i, again));
+            if hosts.last() != Some(&item.key.host) {
+                hosts.push(item.key.host);
+            }
+        }
+        let mut domains: Vec<DomainKey> = hosts.iter().map(|host| host.domain).collect();
+        domains.dedup();
+        let (mut host_records, mut domain_records) = (Vec::new(), Vec::new());
+        self.state.hosts(&hosts, &mut host_records)?;
+        self.state.domains(&domains, &mut domain_records)?;
+        let mut domains: BTreeMap<DomainKey, DomainRecord> = domains
+            .into_iter()
+            .zip(domain_records)
+            .map(|(key, record)| (key, record.unwrap_or_else(|| DomainRecord::new(now.wall.into()))))
+            .collect();
+
+        let mut found = Found { at: now.wall.into(), hosts: Vec::new() };
+        let mut records = hosts.into_iter().zip(host_records);
+        let mut rest = &wanted[..];
+        while let Some(&(first, _)) = rest.first() {
+            let (key, record) = records.next().expect("a record was asked for each host");
+            debug_assert_eq!(key, items[first].key.host);
+            let len = rest.iter().take_while(|(i, _)| items[*i].key.host == key).count();
+            let (of_host, others) = rest.split_at(len);
+            rest = others;
+            let domain = domains.get_mut(&key.domain).expect("asked for above");
+            let mut sift =
+                HostSift { offers: &self.offers, items: &items, rules, now, sifted: &mut self.sifted };
+            // Nearly always one origin; another one means that two hosts share 32 bits.
+            let origin = match &record {
+                Some(record) if !record.origin.is_empty() => &*record.origin,
+                _ => self.offers.origin(&items[of_host[0].0]),
+            };
+            let (own, foreign): (Vec<_>, Vec<_>) =
+                of_host.iter().copied().partition(|(i, _)| sift.offers.origin(&items[*i]) == origin);
+            let cursor = bench.index(&key).map(|index| bench.host(index).cursor);
+            found.hosts.extend(sift.of_host(key, record.as_ref(), cursor, domain, &own));
+            if !foreign.is_empty() {
+                let displaced = displace(&mut self.state, key, &items, &foreign, &mut sift, &found, domain)?;
+                found.hosts.extend(displaced);
+            }
+        }
+        found.hosts.sort_by_key(|host| host.key);
+        for (key, domain) in domains {
+            if domain.bare > 0 && self.bare.len() < BARE_DOMAINS_MAX {
+                self.bare.insert(key);
+            }
+        }
+        self.offers.items = items;
+        Ok(found)
+    }
+
+    /// Hosts that were displaced since their URLs were offered go by the key they have now.
+    fn place_displaced(&mut self) {
+        let displaced = &self.state.meta().displaced;
+        if displaced.is_empty() {
+            return;
+        }
+        let hosts: Vec<Option<u32>> = self
+            .offers
+            .items
+            .iter()
+            .map(|item| displaced.get(&(item.key.host.domain, self.offers.origin(item).into())).copied())
+            .collect();
+        for (item, host) in self.offers.items.iter_mut().zip(hosts) {
+            item.key.host.host = host.unwrap_or(item.key.host.host);
+        }
+    }
+
+    /// Known URLs that an offer changes: urgent ones further behind in the queue, and those kept as keys alone.
+    fn offered_again(
+        &mut self,
+        items: &[Buffered],
+        known: &[bool],
+    ) -> Result<BTreeMap<usize, Again>, StateError> {
+        let mut asked = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            if known[i] && (item.priority == URGENT || self.bare.contains(&item.key.host.domain)) {
+                asked.push(i);
+            }
+        }
+        let mut again = BTreeMap::new();
+        if asked.is_empty() {
+            return Ok(again);
+        }
+        let keys: Vec<UrlKey> = asked.iter().map(|&i| items[i].key).collect();
+        let mut records = Vec::with_capacity(keys.len());
+        self.state.urls(&keys, &mut records)?;
+        for (i, record) in asked.into_iter().zip(records) {
+            match record.map(|record| (record.state, record.priority)) {
+                Some((UrlState::ParkedBare, _)) => _ = again.insert(i, Again::Bare),
+                Some((UrlState::Waiting, priority)) if priority > items[i].priority => {
+                    again.insert(i, Again::Sooner);
+                }
+                _ => {}
+            }
+        }
+        Ok(again)
+    }
+}
+
+/// A plan that was made when an outcome came in goes where the reading of plans has not passed meanwhile.
+fn plan_ahead(entry: &mut Entry, bench: &Workbench) {
+    let Entry::Ended(ended) = entry else { return };
+    let (Some(due), Some(index)) = (ended.next, bench.index(&ended.key.host)) else { return };
+    let passed = bench.host(index).later_cursor;
+    if (LaterKey { due, path: ended.key.path }) <= passed {
+        ended.next = Some(Seconds(passed.due.0.saturating_add(1)));
+    }
+}
+
+/// What an offer of a known URL changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// It is kept as a key alone.
+    Bare,
+    /// It waits, and is wanted sooner.
+    Sooner,
+}
+
+/// Decides about the new URLs of one host after another.
+struct HostSift<'a> {
+    offers: &'a Offers,
+    items: &'a [Buffered],
+    rules: &'a Rules,
+    now: Now,
+    sifted: &'a mut Sifted,
+}
+
+impl HostSift<'_> {
+    /// Decides about the URLs of one host. `cursor` is how far its queue was read, if it is on the bench.
+    fn of_host(
+        &mut self,
+        key: HostKey,
+        record: Option<&HostRecord>,
+        cursor: Option<QueueKey>,
+        domain: &mut DomainRecord,
+        wanted: &[(usize, Option<Again>)],
+    ) -> Option<FoundHost> {
+        let &(first, _) = wanted.first()?;
+        let origin = self.offers.origin(&self.items[first]);
+        // An operator may have spoken of a host that nobody had found yet: it has a record, and no origin.
+        let unfound = record.is_none_or(|record| record.origin.is_empty());
+        let flood = match unfound {
+            false => None,
+            true => trap::host_verdict(domain.hosts, &self.rules.trap).map(Refusal::from),
+        };
+        let is_new = unfound && flood.is_none();
+        if is_new {
+            domain.hosts += 1;
+        }
+        let floor = record.map_or(QueueKey::MIN, |record| record.floor);
+        let passed = floor.max(cursor.unwrap_or(QueueKey::MIN));
+        let now = Seconds::from(self.now.wall);
+        let allowed = self.rules.budget.allowed(domain.found.0, now.0, domain.budget);
+        let mut urls = Vec::with_capacity(wanted.len());
+        for &(i, again) in wanted {
+            let item = &self.items[i];
+            let text = self.offers.text(item);
+            let refusal = item.refusal.or(flood).or_else(|| {
+                let alike = &record?.alike;
+                let closed = !alike.closed().is_empty()
+                    && CrawlUrl::parse(&[origin, text].concat()).is_ok_and(|url| alike.is_page_closed(&url));
+                closed.then_some(Refusal::TrapAlike)
+            });
+            // Nothing is put where the reading has passed already: what would belong there comes next instead.
+            let place = |natural: QueueKey| match natural > passed {
+                true => natural,
+                false => QueueKey {
+                    band: passed.band,
+                    age: Seconds(passed.age.0.saturating_add(1)),
+                    low: natural.low,
+                },
+            };
+            let queue = QueueKey::of(item.priority, item.depth, item.key.path, now);
+            let admission = match (refusal, again) {
+                (Some(_), Some(_)) => continue,
+                (Some(refusal), None) => {
+                    self.sifted.refused += 1;
+                    Admission::Refuse(refusal)
+                }
+                (None, Some(Again::Sooner)) => Admission::Raise(place(queue)),
+                (None, Some(Again::Bare)) if domain.admitted < allowed => {
+                    domain.admitted += 1;
+                    self.sifted.queued += 1;
+                    Admission::Unpark(place(queue))
+                }
+                (None, Some(Again::Bare)) => continue,
+                (None, None) => {
+                    match budget::admit(domain.admitted, domain.parked, allowed, &self.rules.budget) {
+                        budget::Admission::Queue => {
+                            domain.admitted += 1;
+                            self.sifted.queued += 1;
+                            Admission::Queue(place(queue))
+                        }
+                        budget::Admission::Park => {
+                            domain.parked += 1;
+                            self.sifted.parked += 1;
+                            Admission::Park(place(QueueKey::parked(
+                                item.priority,
+                                item.depth,
+                                item.key.path,
+                                now,
+                            )))
+                        }
+                        budget::Admission::ParkBare => {
+                            domain.bare += 1;
+                            self.sifted.parked += 1;
+                            Admission::ParkBare
+                        }
+                    }
+                }
+            };
+            // A key alone has no text: that is the point of it.
+            let text = if admission == Admission::ParkBare { "" } else { text };
+            urls.push(FoundUrl {
+                path: item.key.path,
+                text: text.into(),
+                job: item.job,
+                depth: item.depth,
+                priority: item.priority,
+                hits: item.hits,
+                admission,
+            });
+        }
+        if urls.is_empty() {
+            return None;
+        }
+        // Neighbours by text share most of it, which the log need not repeat.
+        urls.sort_by(|a, b| a.text.cmp(&b.text));
+        Some(FoundHost { key, origin: is_new.then(|| origin.into()), displaced: false, urls })
+    }
+}
+
+/// Finds other keys for hosts whose usual key belongs to another host of their domain.
+fn displace<S: State>(
+    state: &mut S,
+    taken: HostKey,
+    items: &[Buffered],
+    foreign: &[(usize, Option<Again>)],
+    sift: &mut HostSift<'_>,
+    found: &Found,
+    domain: &mut DomainRecord,
+) -> Result<Vec<FoundHost>, StateError> {
+    let mut by_origin: BTreeMap<&str, Vec<(usize, Option<Again>)>> = BTreeMap::new();
+    let offers = sift.offers;
+    for &(i, _) in foreign {
+        by_origin.entry(offers.origin(&items[i])).or_default().push((i, None));
+    }
+    let mut hosts: Vec<FoundHost> = Vec::new();
+    for wanted in by_origin.into_values() {
+        let mut key = taken;
+        loop {
+            key.host = key.host.wrapping_add(1);
+            let here = found.hosts.iter().chain(&hosts).any(|host| host.key == key);
+            // An offer under this key may be in the same batch, and would be decided after us: leave it its key.
+            let offered = items.binary_search_by_key(&key, |item| item.key.host).is_ok();
+            if !here && !offered && state.host(&key)?.is_none() {
+                break;
+            }
+        }
+        if let Some(mut host) = sift.of_host(key, None, None, domain, &wanted) {
+            host.displaced = true;
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}

@@ -1,0 +1,330 @@
+//! From the spider back into the log: what an outcome means for its URL and its host.
+
+use std::time::Duration;
+
+use super::Frontier;
+use super::heads::Head;
+use super::key::UrlKey;
+use super::retry::{self, UrlNext};
+use super::ticket::{Purpose, Report, TicketId};
+use super::trap::{folder, shape};
+use super::workbench::HostIndex;
+use crate::entry::{Ended, Entry, RobotsRead};
+use crate::planted::{self, Bug};
+use crate::robots::Robots;
+use crate::robots::policy::{self, Answer, Policy};
+use crate::spider::outcome::{Action, Class, Outcome};
+use crate::state::queue::LaterKey;
+use crate::state::record::{RobotsPolicy, RobotsRecord};
+use crate::state::{State, StateError};
+use crate::time::{Now, Seconds, Timestamp};
+use crate::url::CrawlUrl;
+
+/// A URL whose job is held back is looked at again after this time.
+const HELD_AGAIN: Duration = Duration::from_secs(600);
+
+/// What came of asking for a robots.txt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RobotsReport {
+    /// How it ended, all redirects followed.
+    pub answer: Answer,
+    /// The bytes, if there were any.
+    pub body: Box<[u8]>,
+    /// How long it may be kept, if the server said so.
+    pub max_age: Option<Duration>,
+    /// `Retry-After`, if there was one that could be read.
+    pub retry_after: Option<Duration>,
+    /// How long the server took.
+    pub took: Duration,
+}
+
+impl<S: State> Frontier<S> {
+    /// A page was fetched, or was not. A ticket that is not open any more changes nothing: gives false.
+    pub fn handle_report(&mut self, id: TicketId, report: &Report, now: Now) -> Result<bool, StateError> {
+        let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
+        let Some(open) = self.bench.close(id, took, now.mono) else {
+            self.stats.late += 1;
+            return Ok(false);
+        };
+        let Some(head) = open.head else {
+            // A page's report for a robots.txt: nothing can be said about it, so it counts as not reached.
+            self.robots_answered(open.host, unreachable(), now)?;
+            return Ok(true);
+        };
+        self.stats.ended += 1;
+        self.page_ended(open.host, head, id, report, now);
+        Ok(true)
+    }
+
+    /// A robots.txt was asked for. A ticket that is not open any more changes nothing: gives false.
+    pub fn handle_robots(
+        &mut self,
+        id: TicketId,
+        report: RobotsReport,
+        now: Now,
+    ) -> Result<bool, StateError> {
+        let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
+        let Some(open) = self.bench.close(id, took, now.mono) else {
+            self.stats.late += 1;
+            return Ok(false);
+        };
+        match open.head {
+            Some(head) => {
+                let report = Report::of(Outcome::Cancelled, 0, report.took);
+                self.page_ended(open.host, head, id, &report, now);
+            }
+            None => self.robots_answered(open.host, report, now)?,
+        }
+        Ok(true)
+    }
+
+    /// Nobody reported a ticket in time: its spider is taken for dead, and the URL is tried again.
+    pub(super) fn expire(&mut self, id: TicketId, now: Now) -> Result<(), StateError> {
+        let open = self.bench.ticket(id).map(|(open, _, _)| open.purpose);
+        match open {
+            Some(Purpose::Page) => {
+                let report = Report::of(Outcome::TotalTimeout, 0, self.config.frontier.ticket_timeout);
+                self.handle_report(id, &report, now)?;
+            }
+            Some(Purpose::Robots) => _ = self.handle_robots(id, unreachable(), now)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn page_ended(&mut self, index: HostIndex, head: Head, id: TicketId, report: &Report, now: Now) {
+        let host = self.bench.host(index);
+        let (host_key, origin) = (host.key, host.origin.clone());
+        let failures = host.failures;
+        let next = retry::next(
+            report.outcome,
+            head.retries,
+            failures,
+            report.retry_after,
+            head.path ^ id.0,
+            &self.config.retry,
+        );
+        let action = report.outcome.action();
+        let failures = match (report.outcome.class(), action) {
+            (Class::Retry, Action::BackOff | Action::BackOffHost) => failures.saturating_add(1),
+            (_, Action::BackOffHost) => failures.saturating_add(1),
+            (_, Action::Pause) => failures,
+            _ => 0,
+        };
+        let mut rest_until = next.host_rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        if planted::is(Bug::RestNotDurable) {
+            rest_until = Timestamp(0);
+        }
+        // Pages that are read are watched for traps, once each.
+        let watched = action == Action::Keep && report.digest != 0 && head.place.later().is_none();
+        let shapes = match watched.then(|| CrawlUrl::parse(&[&*origin, &*head.text].concat())) {
+            Some(Ok(url)) => [shape(&url), folder(&url)],
+            _ => [0, 0],
+        };
+        let host = self.bench.host_mut(index);
+        host.failures = failures;
+        host.unfolded.push(head.path);
+        let (floor, later_floor) = self.bench.floors(index);
+        let ended = Ended {
+            key: UrlKey { host: host_key, path: head.path },
+            fetch: id.0,
+            at: now.wall.into(),
+            outcome: report.outcome,
+            status: report.status,
+            digest: report.digest,
+            shapes,
+            alike_max: self.config.rules.trap.pages_alike_max,
+            etag: report.etag.clone(),
+            last_modified: report.last_modified.clone(),
+            from: head.place.origin(),
+            next: self.next_time(index, &head, next.url, now),
+            retries: next.retries,
+            floor,
+            later_floor,
+            rest_until,
+            failures,
+            text: head.text,
+        };
+        self.pend(host_key, Entry::Ended(Box::new(ended)));
+        if self.bench.host(index).heads.is_empty() {
+            if self.bench.host(index).more {
+                self.make_hungry(index);
+            }
+            self.look_again(index, now);
+        }
+    }
+
+    /// When a URL is to be asked for again: by the retry table, or else by its job's schedule.
+    fn next_time(&self, index: HostIndex, head: &Head, next: UrlNext, now: Now) -> Option<Seconds> {
+        let host = self.bench.host(index);
+        let after = match next {
+            UrlNext::Again { after } => after,
+            UrlNext::Never => return None,
+            UrlNext::Done | UrlNext::GiveUp => {
+                let partition = self.partition_of(&host.key)?;
+                let jobs = &self.partitions[partition].state.meta().jobs;
+                jobs.get(&head.job.0)?.schedule.interval()?
+            }
+        };
+        // Rounded up, so that nothing comes before its time.
+        let due = Seconds::from(Timestamp(now.wall.0 + 999)).plus(after);
+        // Never where the reading of plans has passed, even if the clock was set back.
+        let passed = LaterKey { due, path: head.path } <= host.later_cursor;
+        Some(if passed { Seconds(host.later_cursor.due.0.saturating_add(1)) } else { due })
+    }
+
+    fn pend(&mut self, host: super::key::HostKey, entry: Entry) {
+        let partition = self.partition_of(&host).expect("a host on the bench is of a partition here");
+        self.partitions[partition].pending.push(entry);
+    }
+
+    /// URLs that were read from a queue and may not be fetched end with the reason. Called when the others are on the
+    /// bench, so that the floors are right.
+    pub(super) fn turn_away(
+        &mut self,
+        partition: usize,
+        index: HostIndex,
+        denied: Vec<(Head, Outcome)>,
+        now: Now,
+    ) {
+        if denied.is_empty() {
+            return;
+        }
+        let host = self.bench.host(index);
+        let (host_key, failures) = (host.key, host.failures);
+        let rest = self.bench.ready_at(index).saturating_sub(now.mono);
+        let unreachable = host.no_address.is_some();
+        // A rest without an address is remembered: the name is not asked for again right after a restart.
+        let rest_until = if unreachable { Timestamp(now.wall.0 + rest) } else { Timestamp(0) };
+        let (floor, later_floor) = self.bench.floors(index);
+        for (head, outcome) in denied {
+            self.stats.turned_away += 1;
+            let next = retry::next(outcome, head.retries, failures, None, head.path, &self.config.retry);
+            let next_time = match outcome {
+                Outcome::Cancelled => Some(Seconds::from(now.wall).plus(HELD_AGAIN)),
+                _ => self.next_time(index, &head, next.url, now),
+            };
+            self.bench.host_mut(index).unfolded.push(head.path);
+            let ended = Ended {
+                key: UrlKey { host: host_key, path: head.path },
+                // No fetch took place; this is no ticket's number, and another one next time.
+                fetch: (1 << 63) | now.wall.0,
+                at: now.wall.into(),
+                outcome,
+                status: 0,
+                digest: 0,
+                shapes: [0, 0],
+                alike_max: 0,
+                etag: Box::default(),
+                last_modified: Box::default(),
+                from: head.place.origin(),
+                next: next_time,
+                retries: next.retries,
+                floor,
+                later_floor,
+                rest_until,
+                failures,
+                text: head.text,
+            };
+            self.partitions[partition].pending.push(Entry::Ended(Box::new(ended)));
+        }
+    }
+
+    /// The name of a host could not be resolved.
+    pub(super) fn no_address(
+        &mut self,
+        index: HostIndex,
+        outcome: Outcome,
+        now: Now,
+    ) -> Result<(), StateError> {
+        let host = self.bench.host_mut(index);
+        let key = host.key;
+        let next = retry::next(outcome, 0, host.failures, None, key.domain.0, &self.config.retry);
+        if outcome.action() != Action::Pause {
+            host.failures = host.failures.saturating_add(1);
+        }
+        let rest = next.host_rest.or(match next.url {
+            UrlNext::Again { after } => Some(after),
+            _ => None,
+        });
+        let rest = rest.unwrap_or(self.config.retry.back_off_other_first);
+        let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(super::REST_MAX);
+        self.bench.unresolved(index, outcome, now.mono + rest);
+        // What it has at hand is read again and ends with the reason.
+        self.bench.drop_heads(index);
+        self.bench.host_mut(index).more = true;
+        self.make_hungry(index);
+        Ok(())
+    }
+
+    fn robots_answered(
+        &mut self,
+        index: HostIndex,
+        report: RobotsReport,
+        now: Now,
+    ) -> Result<(), StateError> {
+        let host = self.bench.host(index);
+        let (key, failures) = (host.key, host.failures);
+        let partition = self.partition_of(&key).expect("a host on the bench is of a partition here");
+        let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
+        let old = record.robots;
+        let wall = Seconds::from(now.wall);
+        let last_good = old.policy == RobotsPolicy::Rules;
+        let since = match old.unreachable_since {
+            Seconds(0) => wall,
+            since => since,
+        };
+        let unreachable_for = Duration::from_secs(wall.0.saturating_sub(since.0).into());
+        let policy = policy::in_force(report.answer, last_good, unreachable_for, &self.config.robots);
+        let answered = !matches!(report.answer, Answer::Unreachable | Answer::Status(429 | 500..));
+        let mut body = None;
+        let mut new = RobotsRecord { fetched: wall, ..old };
+        new.policy = match policy {
+            Policy::Rules => {
+                let robots = Robots::parse(&report.body, &self.config.agent);
+                new.crawl_delay = match robots.crawl_delay() {
+                    Some(delay) => u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
+                    None => 0,
+                };
+                body = Some(report.body);
+                RobotsPolicy::Rules
+            }
+            Policy::LastRules => RobotsPolicy::Rules,
+            Policy::AllowAll => {
+                new.crawl_delay = 0;
+                RobotsPolicy::AllowAll
+            }
+            Policy::DisallowAll => RobotsPolicy::DisallowAll,
+        };
+        let (failures, rest) = if answered {
+            new.unreachable_since = Seconds(0);
+            new.expires = wall.plus(policy::refetch_after(report.max_age));
+            (0, None)
+        } else {
+            new.unreachable_since = since;
+            let salt = key.domain.0 ^ u64::from(key.host);
+            let outcome = Outcome::RobotsUnreachable;
+            let next = retry::next(outcome, 0, failures, report.retry_after, salt, &self.config.retry);
+            let rest = next.host_rest.unwrap_or(self.config.retry.back_off_other_first);
+            // Older rules are still good for as long again: first the host rests, then it is read by them.
+            new.expires = wall.plus(if policy == Policy::LastRules { rest * 2 } else { rest });
+            (failures.saturating_add(1), Some(rest))
+        };
+        let rest_until = rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        self.bench.host_mut(index).failures = failures;
+        let read = RobotsRead { host: key, record: new, body, rest_until, failures };
+        self.pend(key, Entry::Robots(Box::new(read)));
+        Ok(())
+    }
+}
+
+/// No answer at all.
+fn unreachable() -> RobotsReport {
+    RobotsReport {
+        answer: Answer::Unreachable,
+        body: Box::default(),
+        max_age: None,
+        retry_after: None,
+        took: Duration::ZERO,
+    }
+}

@@ -1,0 +1,138 @@
+//! A ticket: one permission to fetch one URL once.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::entry::Origin;
+use crate::frontier::key::UrlKey;
+use crate::job::JobId;
+use crate::spider::outcome::Outcome;
+use crate::state::queue::{LaterKey, QueueKey};
+
+/// Names a ticket: the epoch of whoever gave it out, and a number that grows. Also the id of the fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TicketId(pub u64);
+
+/// The bits of a ticket's id that count the tickets of an epoch.
+const SERIAL_BITS: u32 = 40;
+
+impl TicketId {
+    /// The first of an epoch.
+    pub fn first(epoch: u64) -> TicketId {
+        TicketId(epoch << SERIAL_BITS)
+    }
+
+    /// The one behind it.
+    pub fn next(self) -> TicketId {
+        TicketId(self.0 + 1)
+    }
+
+    /// The epoch it was given out in.
+    pub fn epoch(self) -> u64 {
+        self.0 >> SERIAL_BITS
+    }
+}
+
+/// What a ticket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The URL itself.
+    Page,
+    /// The host's robots.txt.
+    Robots,
+}
+
+/// One permission to fetch one URL once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Its name, to be given back with the report.
+    pub id: TicketId,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The URL.
+    pub key: UrlKey,
+    /// The URL as text.
+    pub url: String,
+    /// The address to dial, and no other: politeness counts by it.
+    pub address: IpAddr,
+    /// Who wants it.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// How often it was tried before.
+    pub retries: u8,
+    /// Report before then (milliseconds on the clock that only moves forward), or it is given out again.
+    pub deadline: u64,
+}
+
+/// How a fetch went, as the frontier needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The status, 0 if there was none.
+    pub status: u16,
+    /// How long the server took.
+    pub took: Duration,
+    /// `Retry-After`, if there was one that could be read.
+    pub retry_after: Option<Duration>,
+    /// 64 bits of the payload's digest, 0 if there was none.
+    pub digest: u64,
+    /// `ETag`.
+    pub etag: Box<str>,
+    /// `Last-Modified`.
+    pub last_modified: Box<str>,
+}
+
+impl Report {
+    /// A report with nothing but an outcome.
+    pub fn of(outcome: Outcome, status: u16, took: Duration) -> Report {
+        Report {
+            outcome,
+            status,
+            took,
+            retry_after: None,
+            digest: 0,
+            etag: Box::default(),
+            last_modified: Box::default(),
+        }
+    }
+}
+
+/// Where a URL at hand was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This place in the queue.
+    Queue(QueueKey),
+    /// This place in the queue, where it was parked.
+    Parked(QueueKey),
+    /// This place among the plans.
+    Later(LaterKey),
+}
+
+impl Place {
+    /// As an entry says it.
+    pub fn origin(self) -> Origin {
+        match self {
+            Place::Queue(_) => Origin::Queue,
+            Place::Parked(_) => Origin::Parked,
+            Place::Later(_) => Origin::Later,
+        }
+    }
+
+    /// The place in the queue, if it is one.
+    pub fn queue(self) -> Option<QueueKey> {
+        match self {
+            Place::Queue(place) | Place::Parked(place) => Some(place),
+            Place::Later(_) => None,
+        }
+    }
+
+    /// The place among the plans, if it is one.
+    pub fn later(self) -> Option<LaterKey> {
+        match self {
+            Place::Later(place) => Some(place),
+            Place::Queue(_) | Place::Parked(_) => None,
+        }
+    }
+}

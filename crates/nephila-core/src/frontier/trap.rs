@@ -1,0 +1,190 @@
+//! Traps: URLs and hosts that a site makes without end.
+//!
+//! A URL is judged before it is admitted, from its text alone ([`judge`]): too long, too deep, segments that repeat, too
+//! many parameters, dates far from today. What the text does not show, the pages do: when URLs of one **shape**
+//! ([`shape()`]) keep leading to pages that are equal, the shape is closed ([`Alike`]). A domain that grows host names
+//! without end takes no new ones ([`host_verdict`]).
+//!
+//! Session ids are no trap here: the rules for a URL's key may drop them ([`crate::url::KeyRules`]), and equal pages
+//! under ever new ids close their shape.
+//!
+//! What always holds: the same URL and settings give the same verdict, so a refusal can be explained at any time; the
+//! work is linear in the URL's length, but for sorting its segments and parameters.
+
+mod alike;
+mod dates;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+use crate::url::CrawlUrl;
+
+pub use alike::{Alike, CLOSED_MAX, DIGESTS_MAX, WATCHED_MAX};
+pub use shape::{folder, shape};
+
+/// What counts as a trap. Section `[trap]` of the settings file. 0 turns a rule off.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// A longer URL is a trap, in bytes. URLs above 8 KiB are refused in any case.
+    pub url_bytes_max: usize,
+    /// A path with more segments is a trap.
+    pub path_segments_max: usize,
+    /// One to three segments that repeat more often than this in a row are a trap: `/a/a/a/a`, `/a/b/a/b/a/b/a/b`.
+    pub path_repeats_max: usize,
+    /// One segment that stands more often than this in a path, in a row or not, is a trap. Numbers do not count.
+    pub segment_repeats_max: usize,
+    /// A query with more parameters is a trap.
+    pub params_max: usize,
+    /// One parameter that stands more often than this in a query is a trap.
+    pub param_repeats_max: usize,
+    /// A date this many years ahead is a trap: calendars have a link to the next month for ever.
+    pub years_ahead_max: u16,
+    /// A date this many years back is a trap. Archives reach far back; calendars reach further.
+    pub years_back_max: u16,
+    /// When equal pages outnumber different ones by this many under URLs of one shape, the shape is closed: its URLs
+    /// are parked and reported.
+    pub pages_alike_max: u16,
+    /// A registrable domain with this many hosts takes no new ones.
+    pub hosts_per_domain_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            url_bytes_max: 4096,
+            path_segments_max: 24,
+            path_repeats_max: 3,
+            segment_repeats_max: 5,
+            params_max: 32,
+            param_repeats_max: 16,
+            years_ahead_max: 10,
+            years_back_max: 250,
+            pages_alike_max: 20,
+            hosts_per_domain_max: 10_000,
+        }
+    }
+}
+
+macro_rules! traps {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
+        /// Why something is taken for a trap. The variants' docs are their meanings.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Trap {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Trap {
+            /// All of them.
+            pub const ALL: &'static [Trap] = &[$(Trap::$variant,)+];
+
+            /// The name under which it is recorded.
+            pub const fn name(self) -> &'static str {
+                match self { $(Trap::$variant => $name,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Trap::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+traps! {
+    /// Path segments repeat.
+    Repeat = "trap-repeat";
+    /// The path has more segments than `path_segments_max`.
+    Deep = "trap-deep";
+    /// The query has more parameters, or one of them more often, than the settings allow.
+    Params = "trap-params";
+    /// The URL is longer than `url_bytes_max`.
+    Long = "trap-long";
+    /// Pages under URLs of this shape are equal.
+    Alike = "trap-alike";
+    /// The domain has more host names than `hosts_per_domain_max`.
+    HostFlood = "trap-hosts";
+    /// The URL names a date far from today.
+    Dates = "trap-dates";
+}
+
+/// Judges a URL by its text. Dates are not looked at, since nobody said what day it is: see [`judge_at`].
+pub fn judge(url: &CrawlUrl, settings: &Settings) -> Option<Trap> {
+    // The most telling reason first: a path that repeats is often deep and long as well.
+    if repeats(url.path(), settings) {
+        return Some(Trap::Repeat);
+    }
+    if exceeds(segments(url.path()).count(), settings.path_segments_max) {
+        return Some(Trap::Deep);
+    }
+    if url.query().is_some_and(|query| too_many_params(query, settings)) {
+        return Some(Trap::Params);
+    }
+    exceeds(url.as_str().len(), settings.url_bytes_max).then_some(Trap::Long)
+}
+
+/// Like [`judge`], and looks at dates as well.
+pub fn judge_at(url: &CrawlUrl, settings: &Settings, now: Timestamp) -> Option<Trap> {
+    judge(url, settings).or_else(|| dates::is_far(url, settings, now).then_some(Trap::Dates))
+}
+
+/// Judges a host that is new in a domain which has this many already.
+pub fn host_verdict(known_hosts: u32, settings: &Settings) -> Option<Trap> {
+    let full = settings.hosts_per_domain_max > 0 && known_hosts >= settings.hosts_per_domain_max;
+    full.then_some(Trap::HostFlood)
+}
+
+fn exceeds(count: usize, max: usize) -> bool {
+    max > 0 && count > max
+}
+
+/// The segments of a path. What stands behind a final slash is none; what stands between two slashes is.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let any = !path.is_empty();
+    path.split('/').filter(move |_| any)
+}
+
+/// The parameters of a query, name and value together.
+fn params(query: &str) -> impl Iterator<Item = &str> {
+    query.split(['&', ';']).filter(|param| !param.is_empty())
+}
+
+fn param_name(param: &str) -> &str {
+    param.split_once('=').map_or(param, |(name, _)| name)
+}
+
+fn repeats(path: &str, settings: &Settings) -> bool {
+    let mut segments: Vec<&str> = segments(path).collect();
+    for cycle in 1..=CYCLE_MAX {
+        // How many segments in a row equal the one a cycle before.
+        let mut equal = 0;
+        for at in cycle..segments.len() {
+            equal = if segments[at] == segments[at - cycle] { equal + 1 } else { 0 };
+            if exceeds(equal / cycle + 1, settings.path_repeats_max) {
+                return true;
+            }
+        }
+    }
+    // Numbers stand often in a path for a good reason: map tiles, sharded ids.
+    segments.retain(|segment| !segment.bytes().all(|b| b.is_ascii_digit()));
+    exceeds(most_equal(&mut segments), settings.segment_repeats_max)
+}
+
+fn too_many_params(query: &str, settings: &Settings) -> bool {
+    let mut names: Vec<&str> = params(query).map(param_name).collect();
+    exceeds(names.len(), settings.params_max) || exceeds(most_equal(&mut names), settings.param_repeats_max)
+}
+
+/// How often the most frequent of them stands there.
+fn most_equal(texts: &mut [&str]) -> usize {
+    texts.sort_unstable();
+    texts.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0)
+}
+
+/// The longest run of segments whose repetition is looked for.
+const CYCLE_MAX: usize = 3;

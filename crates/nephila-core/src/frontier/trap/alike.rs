@@ -1,0 +1,308 @@
+//! Which shapes of a host's URLs keep leading to equal pages.
+//!
+//! Each page that was fetched is noted with its shape and the digest of its content. A shape that is watched remembers
+//! the digests it saw last and keeps a balance: a digest seen before adds one, a new one takes one away. At
+//! `pages_alike_max` the shape is closed and its URLs are parked. A site of ten thousand articles, some of them equal,
+//! stays far from that; a soft 404 or a session id in the path reaches it after a few dozen pages.
+//!
+//! What always holds: at most [`WATCHED_MAX`] shapes are watched and [`CLOSED_MAX`] closed, whatever the host sends; the
+//! bytes of [`Alike::encode`] depend on what was noted alone.
+
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::url::CrawlUrl;
+
+use super::{Settings, folder, shape};
+
+/// Shapes watched on one host.
+pub const WATCHED_MAX: usize = 16;
+
+/// Closed shapes remembered on one host. Beyond them the one closed first is open again, until it is noticed again.
+pub const CLOSED_MAX: usize = 32;
+
+/// Digests remembered of one shape, the latest ones.
+pub const DIGESTS_MAX: usize = 4;
+
+/// What a host's pages have shown. Part of the host's record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alike {
+    /// The one noted last stands last.
+    watched: Vec<Watched>,
+    /// The one closed last stands last.
+    closed: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Watched {
+    shape: u64,
+    /// Equal pages less different ones, never below 0.
+    balance: u16,
+    /// The one seen last stands last. 32 bits are enough to tell a few pages of one shape apart.
+    digests: Vec<u32>,
+}
+
+impl Alike {
+    /// Has nothing been noted? Most hosts need no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.watched.is_empty() && self.closed.is_empty()
+    }
+
+    /// Notes a page under its shape and under its top folder. Gives true if that closed one of them.
+    ///
+    /// Only the first capture of a URL counts: a page that is unchanged when it is visited again is a good page.
+    pub fn note_page(&mut self, url: &CrawlUrl, digest: u64, settings: &Settings) -> bool {
+        let by_shape = self.note(shape(url), digest, settings.pages_alike_max);
+        let by_folder = self.note(folder(url), digest, settings.pages_alike_max);
+        by_shape || by_folder
+    }
+
+    /// Whether URLs like this one are parked. A host's front page never is.
+    pub fn is_page_closed(&self, url: &CrawlUrl) -> bool {
+        !self.closed.is_empty()
+            && url.path_and_query() != "/"
+            && (self.is_closed(shape(url)) || self.is_closed(folder(url)))
+    }
+
+    /// Notes a page. Gives true if that closed its shape. A maximum of 0 turns the rule off.
+    pub fn note(&mut self, shape: u64, digest: u64, pages_alike_max: u16) -> bool {
+        if pages_alike_max == 0 || self.is_closed(shape) {
+            return false;
+        }
+        let mut watched = match self.watched.iter().position(|watched| watched.shape == shape) {
+            Some(at) => self.watched.remove(at),
+            None => {
+                self.make_room();
+                Watched { shape, balance: 0, digests: Vec::new() }
+            }
+        };
+        let digest = (digest ^ (digest >> 32)) as u32;
+        match watched.digests.iter().position(|seen| *seen == digest) {
+            Some(at) => {
+                watched.digests.remove(at);
+                watched.balance = watched.balance.saturating_add(1);
+            }
+            None => {
+                watched.balance = watched.balance.saturating_sub(1);
+                if watched.digests.len() == DIGESTS_MAX {
+                    watched.digests.remove(0);
+                }
+            }
+        }
+        watched.digests.push(digest);
+        if watched.balance < pages_alike_max {
+            self.watched.push(watched);
+            return false;
+        }
+        if self.closed.len() == CLOSED_MAX {
+            self.closed.remove(0);
+        }
+        self.closed.push(shape);
+        true
+    }
+
+    /// Whether URLs of this shape are parked.
+    pub fn is_closed(&self, shape: u64) -> bool {
+        self.closed.contains(&shape)
+    }
+
+    /// The closed shapes, the one closed first at the front.
+    pub fn closed(&self) -> &[u64] {
+        &self.closed
+    }
+
+    /// Forgets the longest-watched shape that nothing speaks against. On a site where every page has its own shape
+    /// most have a balance of 0, and these must not push out the one shape that repeats. A shape that is only
+    /// remembered for its balance fades: each time somebody else has to go, the oldest loses one.
+    fn make_room(&mut self) {
+        if self.watched.len() < WATCHED_MAX {
+            return;
+        }
+        let at = self.watched.iter().position(|watched| watched.balance == 0).unwrap_or(0);
+        self.watched.remove(at);
+        if let Some(oldest) = self.watched.first_mut() {
+            oldest.balance = oldest.balance.saturating_sub(1);
+        }
+    }
+
+    /// As it is stored.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_u64(&mut out, self.watched.len() as u64);
+        for watched in &self.watched {
+            out.extend(watched.shape.to_be_bytes());
+            put_u64(&mut out, watched.balance.into());
+            put_u64(&mut out, watched.digests.len() as u64);
+            watched.digests.iter().for_each(|digest| out.extend(digest.to_be_bytes()));
+        }
+        put_u64(&mut out, self.closed.len() as u64);
+        self.closed.iter().for_each(|shape| out.extend(shape.to_be_bytes()));
+        out
+    }
+
+    /// From what was stored. No bytes at all mean that nothing was noted.
+    pub fn decode(bytes: &[u8]) -> Result<Alike, Damaged> {
+        if bytes.is_empty() {
+            return Ok(Alike::default());
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.u8("version of alike")? != VERSION {
+            return Err(Damaged("version of alike"));
+        }
+        let mut alike = Alike::default();
+        for _ in 0..count(&mut reader, WATCHED_MAX)? {
+            let shape = reader.fixed_u64("watched shape")?;
+            let balance = reader.u64("balance")?.try_into().map_err(|_| Damaged("balance"))?;
+            let digests = (0..count(&mut reader, DIGESTS_MAX)?)
+                .map(|_| reader.fixed_u32("digest"))
+                .collect::<Result<_, _>>()?;
+            alike.watched.push(Watched { shape, balance, digests });
+        }
+        for _ in 0..count(&mut reader, CLOSED_MAX)? {
+            alike.closed.push(reader.fixed_u64("closed shape")?);
+        }
+        if reader.is_empty() { Ok(alike) } else { Err(Damaged("end of alike")) }
+    }
+}
+
+fn count(reader: &mut Reader<'_>, max: usize) -> Result<usize, Damaged> {
+    usize::try_from(reader.u64("count")?).ok().filter(|count| *count <= max).ok_or(Damaged("count"))
+}
+
+const VERSION: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: u16 = 5;
+
+    /// Which page, if any, closes its shape.
+    fn check(pages: &[(u64, u64)]) -> Option<usize> {
+        let mut alike = Alike::default();
+        pages.iter().position(|(shape, digest)| alike.note(*shape, *digest, MAX))
+    }
+
+    #[test]
+    fn trp_08_a_soft_404_closes_its_shape() {
+        assert_eq!(check(&[(1, 7); 20]), Some(5), "the first is new, five are equal to it");
+    }
+
+    #[test]
+    fn trp_06_a_few_pages_under_ever_new_session_ids_close_their_shape() {
+        let pages: Vec<_> = (0..40).map(|i| (1, i % 4)).collect();
+        assert_eq!(check(&pages), Some(8));
+    }
+
+    #[test]
+    fn a_site_where_every_third_article_is_sold_out_stays_open() {
+        let pages: Vec<_> = (0..3_000).map(|i| (1, if i % 3 == 0 { 7 } else { 1_000 + i })).collect();
+        assert_eq!(check(&pages), None);
+    }
+
+    #[test]
+    fn trp_12_pages_that_all_differ_never_close_anything() {
+        assert_eq!(check(&(0..3_000).map(|i| (i % 3, i)).collect::<Vec<_>>()), None);
+    }
+
+    #[test]
+    fn many_shapes_of_one_page_do_not_hide_the_one_that_repeats() {
+        // Between two bursts of equal pages come more shapes than are watched.
+        let others = WATCHED_MAX as u64 + 1;
+        let mut pages = Vec::new();
+        for i in 0..100 {
+            pages.extend([(1, 7); 4]);
+            pages.extend((0..others).map(|j| (1_000 + i * others + j, i * others + j)));
+        }
+        assert!(check(&pages).is_some());
+    }
+
+    #[test]
+    fn stale_balances_fade_and_make_room() {
+        let mut alike = Alike::default();
+        for shape in 0..WATCHED_MAX as u64 {
+            (0..3).for_each(|_| assert!(!alike.note(shape, 7, MAX)));
+        }
+        // Two shapes that come in turns would push each other out of the one place that is free.
+        let closed = (0..200).any(|i| alike.note(100 + i % 2, 7, MAX));
+        assert!(closed);
+    }
+
+    #[test]
+    fn a_closed_shape_stays_closed_and_is_not_watched() {
+        let mut alike = Alike::default();
+        assert!((0..=MAX).any(|_| alike.note(1, 7, MAX)));
+        assert!(alike.is_closed(1) && !alike.is_closed(2));
+        assert!(!alike.note(1, 8, MAX));
+        assert!(alike.watched.is_empty() && alike.closed() == [1]);
+    }
+
+    #[test]
+    fn trp_05_a_catch_all_route_closes_its_folder_whatever_the_depth() {
+        let settings = Settings { pages_alike_max: MAX, ..Settings::default() };
+        let url = |path: &str| CrawlUrl::parse(&format!("http://a.test{path}")).unwrap();
+        let mut alike = Alike::default();
+        let mut path = String::from("/shop");
+        for depth in 0..10 {
+            path.push_str(&format!("/item-{}", ["red", "blue", "green"][depth % 3]));
+            alike.note_page(&url(&path), 7, &settings);
+        }
+        assert!(alike.is_page_closed(&url("/shop/whatever?x=1")));
+        assert!(!alike.is_page_closed(&url("/about/us")) && !alike.is_page_closed(&url("/shop")));
+    }
+
+    #[test]
+    fn trp_08_a_site_that_is_one_page_everywhere_keeps_its_front_page() {
+        let settings = Settings { pages_alike_max: MAX, ..Settings::default() };
+        let url = |path: &str| CrawlUrl::parse(&format!("http://a.test{path}")).unwrap();
+        let mut alike = Alike::default();
+        for name in ["/", "/a", "/b", "/c", "/d", "/e", "/f"] {
+            alike.note_page(&url(name), 7, &settings);
+        }
+        assert!(alike.is_page_closed(&url("/g")) && !alike.is_page_closed(&url("/")));
+    }
+
+    #[test]
+    fn the_rule_can_be_turned_off() {
+        let mut alike = Alike::default();
+        assert!(!(0..1_000).any(|_| alike.note(1, 7, 0)) && alike.is_empty());
+    }
+
+    // The bytes outlive us.
+    #[test]
+    fn golden_bytes() {
+        let mut alike = Alike::default();
+        (0..2).for_each(|_| _ = alike.note(0x0102_0304_0506_0708, 0x0a0b_0c0d, 2));
+        (0..3).for_each(|_| _ = alike.note(0xff, 1, 2));
+        let bytes = [1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 10, 11, 12, 13, 1, 0, 0, 0, 0, 0, 0, 0, 255];
+        assert_eq!(alike.encode(), bytes);
+        assert_eq!(Alike::decode(&bytes), Ok(alike));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_stays_small(
+            pages in prop::collection::vec((0..60u64, 0..6u64), 0..800), max in 1..9u16,
+        ) {
+            let mut alike = Alike::default();
+            for (shape, digest) in pages {
+                alike.note(shape, digest, max);
+                prop_assert!(alike.watched.len() <= WATCHED_MAX && alike.closed.len() <= CLOSED_MAX);
+                prop_assert!(alike.watched.iter().all(|w| w.digests.len() <= DIGESTS_MAX && w.balance < max));
+            }
+            let bytes = alike.encode();
+            prop_assert!(bytes.len() <= 3 + WATCHED_MAX * (8 + 3 + 1 + 4 * DIGESTS_MAX) + CLOSED_MAX * 8);
+            prop_assert_eq!(Alike::decode(&bytes), Ok(alike));
+            for cut in 1..bytes.len() {
+                prop_assert!(Alike::decode(&bytes[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn foreign_bytes_are_an_answer_too(mut bytes: Vec<u8>) {
+            let _ = Alike::decode(&bytes);
+            bytes.insert(0, VERSION);
+            let _ = Alike::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,669 @@
+//! The workbench: hosts at hand, the addresses they are reached at, and who may be asked next.
+//!
+//! A host that is activated first learns its **slot** (its name is resolved), then gets URLs, and waits in its slot
+//! until it has rested. A slot stands in the timeline at the moment when it and the first of its hosts have both
+//! rested. Taking a ticket makes host and slot busy; giving it back makes both rest. A host that leaves the bench before it
+//! has rested is remembered until it has, so that forgetting it cannot make us rude.
+//!
+//! All times are milliseconds on a clock that only moves forward: setting the machine's clock changes no rest.
+//!
+//! What always holds: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
+//! another started or ended, on the host and on the slot.
+
+mod look;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::net::IpAddr;
+
+use super::heads::{Head, Heads};
+use super::key::{DomainKey, HostKey};
+use super::settings::Settings;
+use super::slot::SlotKey;
+use super::ticket::{Purpose, TicketId};
+use crate::planted::{self, Bug};
+use crate::spider::outcome::Outcome;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::time::{Now, Seconds};
+
+/// The number of a host on the bench; used again when the host has left.
+pub(crate) type HostIndex = u32;
+/// The number of a slot on the bench.
+type SlotIndex = u32;
+
+/// A host at hand.
+#[derive(Debug)]
+pub(crate) struct ActiveHost {
+    pub(crate) key: HostKey,
+    pub(crate) origin: Box<str>,
+    pub(crate) heads: Heads,
+    /// Tickets open on it.
+    pub(crate) tickets: Vec<TicketId>,
+    /// URLs that have ended and whose entries are not folded yet, by the last part of their keys.
+    pub(crate) unfolded: Vec<u64>,
+    /// Nobody may fetch from it, or others are waiting for its place: it leaves as soon as it may.
+    pub(crate) leaving: bool,
+    /// How far the queue was read.
+    pub(crate) cursor: QueueKey,
+    /// How far the plans were read.
+    pub(crate) later_cursor: LaterKey,
+    /// When the next plan is due, as far as known.
+    pub(crate) later_next: Option<Seconds>,
+    /// When its domain's budget lets in what is parked, if it was met.
+    pub(crate) room_next: Option<Seconds>,
+    /// The first parked URL that was passed over for want of room: its floor stays before it.
+    pub(crate) parked_from: Option<QueueKey>,
+    /// Is there anything to read in the queue?
+    pub(crate) more: bool,
+    /// Waiting for its turn to be filled?
+    pub(crate) hungry: bool,
+    /// Was it given URLs since it came?
+    pub(crate) visited: bool,
+    /// How its name failed to resolve, until it does.
+    pub(crate) no_address: Option<Outcome>,
+    /// What its robots.txt is worth; a ticket for it comes first when it has expired.
+    pub(crate) robots: RobotsPhase,
+    /// Fetches in a row that failed on its account.
+    pub(crate) failures: u8,
+    /// The rest that robots.txt or the operator ask for, in milliseconds.
+    pub(crate) rest_asked: u32,
+    /// The rest in force, in milliseconds.
+    rest: u32,
+    /// No start before this moment.
+    ready_at: u64,
+    /// The moment under which it waits in its slot.
+    waits_at: Option<u64>,
+    address: Option<IpAddr>,
+    slot: Option<SlotIndex>,
+    resolved_at: u64,
+    resolving: bool,
+    /// Does it stand in the list of those to resolve?
+    unresolved: bool,
+}
+
+/// What a host's robots.txt is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RobotsPhase {
+    /// It must be asked for before anything else.
+    Wanted,
+    /// A ticket for it is open, or its answer is on its way into the log.
+    Asked,
+    /// It is in force until then, on the time of day.
+    Until(Seconds),
+}
+
+#[derive(Debug)]
+struct Slot {
+    key: SlotKey,
+    open: u32,
+    free_at: u64,
+    /// Hosts by the moment they have rested; stale ones are dropped when they surface.
+    waiting: BinaryHeap<Reverse<(u64, HostIndex)>>,
+    /// Hosts that are here.
+    hosts: u32,
+    /// The moment under which it stands in the timeline.
+    stands_at: Option<u64>,
+}
+
+/// A ticket that was given out.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) host: HostIndex,
+    slot: SlotIndex,
+    pub(crate) purpose: Purpose,
+    /// The URL, if it is a page.
+    pub(crate) head: Option<Head>,
+    deadline: u64,
+}
+
+/// What the bench wants done next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Look up this host's name.
+    Resolve(HostIndex),
+    /// Start this ticket now.
+    Start(TicketId),
+}
+
+/// Hosts at hand and the addresses they are reached at.
+#[derive(Debug)]
+pub(crate) struct Workbench {
+    settings: Settings,
+    hosts: Vec<Option<ActiveHost>>,
+    hosts_free: Vec<HostIndex>,
+    by_key: BTreeMap<HostKey, HostIndex>,
+    by_domain: BTreeMap<DomainKey, u32>,
+    slots: Vec<Option<Slot>>,
+    slots_free: Vec<SlotIndex>,
+    by_slot: BTreeMap<SlotKey, SlotIndex>,
+    timeline: BTreeSet<(u64, SlotIndex)>,
+    unresolved: VecDeque<HostIndex>,
+    resolving: usize,
+    open: BTreeMap<TicketId, Open>,
+    deadlines: BTreeSet<(u64, TicketId)>,
+    next_ticket: TicketId,
+    /// Hosts that left before they had rested, and when they will have.
+    resting: BTreeMap<HostKey, u64>,
+    /// What we did before this moment nobody remembers: everything rests from here.
+    began: Option<u64>,
+}
+
+impl Workbench {
+    /// An empty one. `began` is when this process began, unless nothing was ever fetched before.
+    pub(crate) fn new(settings: Settings, epoch: u64, began: Option<u64>) -> Self {
+        Workbench {
+            settings,
+            hosts: Vec::new(),
+            hosts_free: Vec::new(),
+            by_key: BTreeMap::new(),
+            by_domain: BTreeMap::new(),
+            slots: Vec::new(),
+            slots_free: Vec::new(),
+            by_slot: BTreeMap::new(),
+            timeline: BTreeSet::new(),
+            unresolved: VecDeque::new(),
+            resolving: 0,
+            open: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            next_ticket: TicketId::first(epoch).next(),
+            resting: BTreeMap::new(),
+            began,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(crate) fn open_tickets(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.len() < self.settings.hosts_active_max
+    }
+
+    /// May another host of this domain come to the bench?
+    pub(crate) fn has_room_for(&self, domain: DomainKey) -> bool {
+        self.has_room() && !self.is_crowded(domain)
+    }
+
+    /// Has this domain as many hosts here as it may have?
+    pub(crate) fn is_crowded(&self, domain: DomainKey) -> bool {
+        let of_domain = self.by_domain.get(&domain).copied().unwrap_or(0);
+        of_domain as usize >= self.settings.domain_hosts_active_max
+    }
+
+    pub(crate) fn index(&self, key: &HostKey) -> Option<HostIndex> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(crate) fn host(&self, index: HostIndex) -> &ActiveHost {
+        self.hosts[index as usize].as_ref().expect("a host on the bench")
+    }
+
+    pub(crate) fn host_mut(&mut self, index: HostIndex) -> &mut ActiveHost {
+        self.hosts[index as usize].as_mut().expect("a host on the bench")
+    }
+
+    pub(crate) fn slot_of(&self, index: HostIndex) -> Option<SlotKey> {
+        let slot = self.host(index).slot?;
+        self.slots[slot as usize].as_ref().map(|slot| slot.key)
+    }
+
+    /// When a host may be asked next, if nothing else holds it back.
+    pub(crate) fn ready_at(&self, index: HostIndex) -> u64 {
+        let host = self.host(index);
+        let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        host.ready_at.max(slot.map_or(0, |slot| slot.free_at))
+    }
+
+    /// Brings a host to the bench. It rests as if it had just been asked, counted from when the process began.
+    pub(crate) fn activate(&mut self, mut host: ActiveHost, rest_until: u64) -> HostIndex {
+        debug_assert!(!self.by_key.contains_key(&host.key), "a host is activated once");
+        host.rest = self.rest_of(&host, 0);
+        host.ready_at = rest_until.max(self.resting.remove(&host.key).unwrap_or(0));
+        if let Some(began) = self.began {
+            host.ready_at = host.ready_at.max(began + u64::from(host.rest));
+        }
+        let key = host.key;
+        let index = match self.hosts_free.pop() {
+            Some(index) => {
+                self.hosts[index as usize] = Some(host);
+                index
+            }
+            None => {
+                grow(&mut self.hosts);
+                self.hosts.push(Some(host));
+                (self.hosts.len() - 1) as HostIndex
+            }
+        };
+        self.by_key.insert(key, index);
+        *self.by_domain.entry(key.domain).or_default() += 1;
+        self.unresolved.push_back(index);
+        index
+    }
+
+    /// A fresh host, to be given to [`Workbench::activate`].
+    pub(crate) fn fresh(key: HostKey, origin: Box<str>) -> ActiveHost {
+        ActiveHost {
+            key,
+            origin,
+            heads: Heads::default(),
+            tickets: Vec::new(),
+            unfolded: Vec::new(),
+            leaving: false,
+            cursor: QueueKey::MIN,
+            later_cursor: LaterKey::MIN,
+            later_next: None,
+            room_next: None,
+            parked_from: None,
+            more: true,
+            hungry: false,
+            visited: false,
+            no_address: None,
+            robots: RobotsPhase::Wanted,
+            failures: 0,
+            rest_asked: 0,
+            rest: 0,
+            ready_at: 0,
+            waits_at: None,
+            address: None,
+            slot: None,
+            resolved_at: 0,
+            resolving: false,
+            unresolved: true,
+        }
+    }
+
+    /// A host that is not here was given another rest. Nobody remembers when it was last asked, so it rests from now.
+    pub(crate) fn rest_elsewhere(&mut self, key: HostKey, rest: u32, mono: u64) {
+        let ready_at = self.resting.entry(key).or_default();
+        *ready_at = (*ready_at).max(mono + u64::from(rest));
+    }
+
+    /// How long a host that is not here still rests.
+    pub(crate) fn resting_until(&self, key: &HostKey) -> Option<u64> {
+        self.resting.get(key).copied()
+    }
+
+    /// May a host be let go? Not while something of it is on its way into the log.
+    pub(crate) fn may_leave(&self, index: HostIndex) -> bool {
+        let host = self.host(index);
+        host.tickets.is_empty()
+            && host.heads.is_empty()
+            && host.unfolded.is_empty()
+            && host.robots != RobotsPhase::Asked
+            && !host.resolving
+    }
+
+    /// Lets a host go.
+    pub(crate) fn leave(&mut self, index: HostIndex, mono: u64) {
+        debug_assert!(self.may_leave(index), "nothing of a host that leaves is under way");
+        let host = self.hosts[index as usize].take().expect("a host on the bench");
+        self.hosts_free.push(index);
+        self.by_key.remove(&host.key);
+        if host.ready_at > mono {
+            self.resting.insert(host.key, host.ready_at);
+        }
+        let of_domain = self.by_domain.get_mut(&host.key.domain).expect("counted when it came");
+        *of_domain -= 1;
+        if *of_domain == 0 {
+            self.by_domain.remove(&host.key.domain);
+        }
+        if let Some(slot) = host.slot {
+            self.leave_slot(slot, mono);
+        }
+    }
+
+    fn leave_slot(&mut self, index: SlotIndex, mono: u64) {
+        let slot = self.slots[index as usize].as_mut().expect("a slot with a host");
+        slot.hosts -= 1;
+        // A slot that has not rested is kept: another name of it may turn up at any moment.
+        let rested = slot.free_at <= mono || planted::is(Bug::SlotForgetsRest);
+        if slot.hosts == 0 && slot.open == 0 && rested {
+            self.forget_slot(index);
+        }
+    }
+
+    fn forget_slot(&mut self, index: SlotIndex) {
+        let slot = self.slots[index as usize].take().expect("a slot");
+        if let Some(at) = slot.stands_at {
+            self.timeline.remove(&(at, index));
+        }
+        self.by_slot.remove(&slot.key);
+        self.slots_free.push(index);
+    }
+
+    /// The addresses of a host are known; the first is used. Moving from one slot to another shortens no rest.
+    pub(crate) fn resolved(&mut self, index: HostIndex, address: IpAddr, mono: u64) {
+        let key = SlotKey::of(address);
+        let began = self.began;
+        let slot_rest = self.slot_rest();
+        let host = self.host_mut(index);
+        if std::mem::take(&mut host.resolving) {
+            self.resolving -= 1;
+        }
+        let host = self.host_mut(index);
+        host.resolved_at = mono;
+        host.no_address = None;
+        host.address = Some(address);
+        let old = host.slot;
+        if old.is_some_and(|old| self.slots[old as usize].as_ref().is_some_and(|slot| slot.key == key)) {
+            self.wait(index);
+            return;
+        }
+        let slot = match self.by_slot.get(&key) {
+            Some(&slot) => slot,
+            None => {
+                let free_at = began.map_or(0, |began| began + slot_rest);
+                let slot =
+                    Slot { key, open: 0, free_at, waiting: BinaryHeap::new(), hosts: 0, stands_at: None };
+                let slot_index = match self.slots_free.pop() {
+                    Some(free) => {
+                        self.slots[free as usize] = Some(slot);
+                        free
+                    }
+                    None => {
+                        grow(&mut self.slots);
+                        self.slots.push(Some(slot));
+                        (self.slots.len() - 1) as SlotIndex
+                    }
+                };
+                self.by_slot.insert(key, slot_index);
+                slot_index
+            }
+        };
+        self.slots[slot as usize].as_mut().expect("made above").hosts += 1;
+        let host = self.host_mut(index);
+        host.slot = Some(slot);
+        host.waits_at = None;
+        if let Some(old) = old {
+            self.leave_slot(old, mono);
+        }
+        self.wait(index);
+    }
+
+    /// The name of a host could not be resolved. It stays here without an address until it is asked to leave, or to
+    /// try again, at `again_at`.
+    pub(crate) fn unresolved(&mut self, index: HostIndex, outcome: Outcome, again_at: u64) {
+        let host = self.host_mut(index);
+        if std::mem::take(&mut host.resolving) {
+            self.resolving -= 1;
+        }
+        let host = self.host_mut(index);
+        host.ready_at = host.ready_at.max(again_at);
+        host.no_address = Some(outcome);
+        host.waits_at = None;
+    }
+
+    /// Is there a host with this number?
+    pub(crate) fn is_here(&self, index: HostIndex) -> bool {
+        self.hosts.get(index as usize).is_some_and(Option::is_some)
+    }
+
+    /// Forgets what a host has at hand; it is still in its queue.
+    pub(crate) fn drop_heads(&mut self, index: HostIndex) {
+        let (queue, later) = self.floors(index);
+        let host = self.host_mut(index);
+        let due = host.heads.all().into_iter().filter_map(|head| Some(head.place.later()?.due)).min();
+        host.later_next = host.later_next.into_iter().chain(due).min();
+        host.heads = Heads::default();
+        host.cursor = host.cursor.min(queue);
+        host.later_cursor = host.later_cursor.min(later);
+        host.waits_at = None;
+        self.wait(index);
+    }
+
+    /// Does the host have something that a ticket could be given out for?
+    fn has_something(&self, host: &ActiveHost) -> bool {
+        if host.leaving || host.no_address.is_some() {
+            return false;
+        }
+        match host.robots {
+            RobotsPhase::Wanted => {
+                host.tickets.is_empty() && (!host.heads.is_empty() || host.more || host.hungry)
+            }
+            RobotsPhase::Asked => false,
+            RobotsPhase::Until(_) => !host.heads.is_empty(),
+        }
+    }
+
+    /// Puts a host where it belongs: into its slot's list, at the moment it has rested.
+    pub(crate) fn wait(&mut self, index: HostIndex) {
+        let host = self.host(index);
+        let Some(slot) = host.slot else { return };
+        let free = host.tickets.len() < self.settings.host_connections as usize;
+        if !free || !self.has_something(host) || host.resolving {
+            self.host_mut(index).waits_at = None;
+            return;
+        }
+        let at = host.ready_at;
+        if host.waits_at == Some(at) {
+            return;
+        }
+        self.host_mut(index).waits_at = Some(at);
+        self.slots[slot as usize].as_mut().expect("its slot").waiting.push(Reverse((at, index)));
+        self.stand(slot);
+    }
+
+    /// Puts a slot where it belongs in the timeline.
+    fn stand(&mut self, index: SlotIndex) {
+        let slot = self.slots[index as usize].as_mut().expect("a slot");
+        // Drop what is stale on top, so that the first is one that really waits.
+        while let Some(&Reverse((at, host))) = slot.waiting.peek() {
+            let real = self.hosts[host as usize]
+                .as_ref()
+                .is_some_and(|host| host.slot == Some(index) && host.waits_at == Some(at));
+            if real {
+                break;
+            }
+            slot.waiting.pop();
+        }
+        let first = slot.waiting.peek().map(|Reverse((at, _))| *at);
+        let at = match first {
+            Some(at) if slot.open < self.settings.slot_connections => Some(at.max(slot.free_at)),
+            _ => None,
+        };
+        if at != slot.stands_at {
+            if let Some(old) = slot.stands_at {
+                self.timeline.remove(&(old, index));
+            }
+            slot.stands_at = at;
+            if let Some(at) = at {
+                self.timeline.insert((at, index));
+            }
+        }
+    }
+
+    /// What should be done now. Names are resolved even if nothing may be fetched yet.
+    pub(crate) fn poll(&mut self, now: Now, may_start: bool) -> Option<Want> {
+        loop {
+            while self.resolving < self.settings.resolves_open_max {
+                let Some(index) = self.unresolved.pop_front() else { break };
+                // It may have left since, and another may have taken its number; that one stands in the list itself.
+                let Some(host) = self.hosts[index as usize].as_mut() else { continue };
+                if !std::mem::take(&mut host.unresolved) || host.resolving {
+                    continue;
+                }
+                host.resolving = true;
+                host.waits_at = None;
+                self.resolving += 1;
+                return Some(Want::Resolve(index));
+            }
+            if !may_start || self.open.len() >= self.settings.tickets_open_max {
+                return None;
+            }
+            let &(at, slot) = self.timeline.first()?;
+            if at > rested_by(now) {
+                return None;
+            }
+            // If it gives none, its host has to be looked up again first.
+            if let Some(ticket) = self.start(slot, now) {
+                return Some(Want::Start(ticket));
+            }
+        }
+    }
+
+    /// Takes a ticket from a slot whose time has come.
+    fn start(&mut self, slot_index: SlotIndex, now: Now) -> Option<TicketId> {
+        let mono = now.mono;
+        let slot = self.slots[slot_index as usize].as_mut().expect("a slot in the timeline");
+        let Reverse((at, index)) = slot.waiting.pop().expect("a slot in the timeline has a host");
+        // It may have left, moved or lost what it waited with since the slot was put into the timeline.
+        let waits = |host: &&mut ActiveHost| host.slot == Some(slot_index) && host.waits_at == Some(at);
+        let Some(host) = self.hosts[index as usize].as_mut().filter(waits) else {
+            self.stand(slot_index);
+            return None;
+        };
+        host.waits_at = None;
+        // The address may have changed since; it is looked up again before the visit goes on.
+        let stale = self.settings.resolve_after.as_millis() as u64;
+        if mono.saturating_sub(host.resolved_at) >= stale {
+            self.want_resolve(index);
+            self.stand(slot_index);
+            return None;
+        }
+        if matches!(host.robots, RobotsPhase::Until(expires) if expires <= Seconds::from(now.wall)) {
+            host.robots = RobotsPhase::Wanted;
+            if !host.tickets.is_empty() {
+                // Its other tickets end first; then it comes here again.
+                self.stand(slot_index);
+                return None;
+            }
+        }
+        let (purpose, head) = match host.robots {
+            RobotsPhase::Wanted => {
+                host.robots = RobotsPhase::Asked;
+                (Purpose::Robots, None)
+            }
+            _ => (Purpose::Page, host.heads.pop()),
+        };
+        let id = self.next_ticket;
+        self.next_ticket = id.next();
+        host.tickets.push(id);
+        host.ready_at = host.ready_at.max(mono + u64::from(host.rest));
+        let slot = self.slots[slot_index as usize].as_mut().expect("its slot");
+        slot.open += 1;
+        slot.free_at = slot.free_at.max(mono + self.settings.slot_delay.as_millis() as u64);
+        let deadline = mono + self.settings.ticket_timeout.as_millis() as u64;
+        self.deadlines.insert((deadline, id));
+        self.open.insert(id, Open { host: index, slot: slot_index, purpose, head, deadline });
+        self.wait(index);
+        self.stand(slot_index);
+        Some(id)
+    }
+
+    /// A ticket that is open, its deadline and the address it is for.
+    pub(crate) fn ticket(&self, id: TicketId) -> Option<(&Open, u64, IpAddr)> {
+        let open = self.open.get(&id)?;
+        let address = self.host(open.host).address.expect("a host with a ticket has an address");
+        Some((open, open.deadline, address))
+    }
+
+    /// A ticket was given back, or taken back: host and slot rest from now. None if it is not open, which is what a
+    /// second or a late report finds.
+    pub(crate) fn close(&mut self, id: TicketId, took_ms: u64, mono: u64) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        self.deadlines.remove(&(open.deadline, id));
+        let host = self.hosts[open.host as usize].as_ref().expect("a host with a ticket stays");
+        let rest = self.rest_of(host, took_ms);
+        let slot_rest = self.slot_rest();
+        let host = self.host_mut(open.host);
+        host.tickets.retain(|ticket| *ticket != id);
+        host.rest = rest;
+        host.ready_at = host.ready_at.max(mono + u64::from(rest));
+        let slot = self.slots[open.slot as usize].as_mut().expect("a slot with a ticket stays");
+        slot.open -= 1;
+        slot.free_at = slot.free_at.max(mono + slot_rest);
+        let host = self.host_mut(open.host);
+        host.waits_at = None;
+        self.wait(open.host);
+        self.stand(open.slot);
+        Some(open)
+    }
+
+    /// A host rests at least until then, whatever else is known of it.
+    pub(crate) fn rest_until(&mut self, index: HostIndex, mono: u64) {
+        let host = self.host_mut(index);
+        if host.ready_at < mono {
+            host.ready_at = mono;
+            host.waits_at = None;
+            self.wait(index);
+        }
+    }
+
+    /// The rest asked for by a site or an operator has changed.
+    pub(crate) fn set_rest_asked(&mut self, index: HostIndex, asked: u32) {
+        self.host_mut(index).rest_asked = asked;
+        let rest = self.rest_of(self.host(index), 0);
+        let host = self.host_mut(index);
+        // What is already running was promised the longer of the two.
+        if rest > host.rest {
+            let more = rest - host.rest;
+            host.ready_at += u64::from(more);
+            host.waits_at = None;
+        }
+        host.rest = rest;
+        self.wait(index);
+    }
+
+    /// Gives a host URLs.
+    pub(crate) fn fill(&mut self, index: HostIndex, heads: &[Head]) {
+        let host = self.host_mut(index);
+        debug_assert!(host.heads.is_empty(), "a host is filled when it is empty");
+        host.heads = Heads::pack(heads);
+        host.hungry = false;
+        self.wait(index);
+    }
+
+    /// A ticket whose time has run out, if there is one.
+    pub(crate) fn poll_expired(&mut self, mono: u64) -> Option<TicketId> {
+        let &(deadline, id) = self.deadlines.first()?;
+        (deadline <= mono && !planted::is(Bug::TicketsNeverExpire)).then_some(id)
+    }
+
+    /// When something happens here by itself.
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        let start = match self.open.len() < self.settings.tickets_open_max {
+            true => self.timeline.first().map(|(at, _)| *at),
+            false => None,
+        };
+        let expiry = self.deadlines.first().map(|(at, _)| *at);
+        [start, expiry].into_iter().flatten().min()
+    }
+
+    /// Asks for a host's name to be looked up (again).
+    pub(crate) fn want_resolve(&mut self, index: HostIndex) {
+        let host = self.host_mut(index);
+        if !host.resolving && !std::mem::replace(&mut host.unresolved, true) {
+            self.unresolved.push_back(index);
+        }
+    }
+
+    /// Slots that nobody needs and that have rested are forgotten, and so are hosts that have. Called now and then.
+    pub(crate) fn forget_rested(&mut self, mono: u64) {
+        self.resting.retain(|_, ready_at| *ready_at > mono);
+        for index in 0..self.slots.len() {
+            let forget = self.slots[index]
+                .as_ref()
+                .is_some_and(|slot| slot.hosts == 0 && slot.open == 0 && slot.free_at <= mono);
+            if forget {
+                self.forget_slot(index as SlotIndex);
+            }
+        }
+    }
+}
+
+/// Makes room by an eighth: a list that doubles would leave half of a bench empty.
+fn grow<T>(list: &mut Vec<T>) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(4 + list.len() / 8);
+    }
+}
+
+/// The clock that rests go by.
+fn rested_by(now: Now) -> u64 {
+    // A machine whose clock was right when it began, and was set since.
+    if planted::is(Bug::RestByWallClock) { now.wall.0 % (1 << 40) } else { now.mono }
+}

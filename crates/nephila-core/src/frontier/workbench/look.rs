@@ -1,0 +1,90 @@
+//! The workbench, looked at: what a host holds, how far it has come, how long it rests.
+
+use super::super::ticket::{Place, TicketId};
+use super::{ActiveHost, HostIndex, Open, Slot, Workbench};
+use crate::planted::{self, Bug};
+use crate::state::queue::{LaterKey, QueueKey};
+
+impl Workbench {
+    /// The lowest places of a host that are neither ended nor behind its cursors: everything before them has ended.
+    pub(crate) fn floors(&self, index: HostIndex) -> (QueueKey, LaterKey) {
+        let host = self.host(index);
+        if planted::is(Bug::FloorTooFar) {
+            return (host.cursor, host.later_cursor);
+        }
+        let (mut queue, mut later) = (None::<QueueKey>, None::<LaterKey>);
+        let mut note = |place: Place| {
+            if let Some(place) = place.queue() {
+                queue = Some(queue.map_or(place, |lowest| lowest.min(place)));
+            }
+            if let Some(place) = place.later() {
+                later = Some(later.map_or(place, |lowest| lowest.min(place)));
+            }
+        };
+        host.heads.all().iter().for_each(|head| note(head.place));
+        host.parked_from.into_iter().for_each(|place| note(Place::Queue(place)));
+        let open = host.tickets.iter().filter_map(|ticket| self.open.get(ticket));
+        open.filter_map(|open| open.head.as_ref()).for_each(|head| note(head.place));
+        // The cursor itself may have gone back to before the first of them.
+        let queue = queue.map_or(host.cursor, |first| first.before().min(host.cursor));
+        (queue, later.map_or(host.later_cursor, |first| first.before().min(host.later_cursor)))
+    }
+
+    /// Is a URL of a host at hand or being fetched, by the last part of its key?
+    pub(crate) fn holds(&self, index: HostIndex, path: u64) -> bool {
+        let host = self.host(index);
+        let mut open = host.tickets.iter().filter_map(|ticket| self.open.get(ticket));
+        open.any(|open| open.head.as_ref().is_some_and(|head| head.path == path))
+            || host.heads.all().iter().any(|head| head.path == path)
+    }
+
+    /// Is a URL of a host being fetched?
+    pub(crate) fn is_fetching(&self, index: HostIndex, path: u64) -> bool {
+        let mut open = self.host(index).tickets.iter().filter_map(|ticket| self.open.get(ticket));
+        open.any(|open| open.head.as_ref().is_some_and(|head| head.path == path))
+    }
+
+    /// How long a host and its slot still rest, in milliseconds.
+    pub(crate) fn waits(&self, index: HostIndex, mono: u64) -> (u64, u64) {
+        let host = self.host(index);
+        let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        (host.ready_at.saturating_sub(mono), slot.map_or(0, |slot| slot.free_at.saturating_sub(mono)))
+    }
+
+    /// The rest in force after an answer that took so long.
+    pub(super) fn rest_of(&self, host: &ActiveHost, took_ms: u64) -> u32 {
+        let settings = &self.settings;
+        let own = settings.host_delay.as_millis() as u64;
+        let by_rate = match settings.host_per_second {
+            0 => 0,
+            rate => 1_000u64.div_ceil(rate.into()),
+        };
+        let by_time = took_ms.saturating_mul(settings.host_delay_factor.into());
+        let ours = own.max(by_rate).max(by_time.min(settings.host_delay_max.as_millis() as u64));
+        // What the site asks for is never cut.
+        u32::try_from(ours.max(host.rest_asked.into())).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn slot_rest(&self) -> u64 {
+        self.settings.slot_delay.as_millis() as u64
+    }
+
+    /// Every host on the bench, in the order of keys.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = HostIndex> + '_ {
+        self.by_key.values().copied()
+    }
+
+    /// The memory that hosts and slots take, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        let hosts = self.hosts.capacity() * size_of::<Option<ActiveHost>>();
+        let heads: usize =
+            self.hosts.iter().flatten().map(|host| host.heads.bytes() + host.origin.len()).sum();
+        let slots = self.slots.capacity() * size_of::<Option<Slot>>();
+        let waiting: usize = self.slots.iter().flatten().map(|slot| slot.waiting.capacity() * 16).sum();
+        let maps = self.by_key.len() * 40
+            + self.resting.len() * 32
+            + self.by_slot.len() * 48
+            + self.timeline.len() * 32;
+        hosts + heads + slots + waiting + maps + self.open.len() * size_of::<(TicketId, Open)>() * 2
+    }
+}

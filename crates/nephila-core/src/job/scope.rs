@@ -1,0 +1,367 @@
+//! Scope: which URLs a job wants, and which rule said so.
+//!
+//! [`Scope`] is what the operator wrote. [`Scope::resolve`] makes [`Rules`] of it once; these judge each URL that is
+//! found, at the place where it is found, so that rejects never travel. The rules are asked in this order, and the
+//! first that speaks decides:
+//!
+//! 1. `exclude` keeps a URL out, whoever names it.
+//! 2. A seed is in.
+//! 3. A URL deeper than `depth_max` is out.
+//! 4. What lies within the kind of scope around a seed is in.
+//! 5. `include` brings a URL in.
+//! 6. Where a seed redirects to is in, as long as it stays in the seed's registrable domain.
+//! 7. `extra_hops` lets so many links in a row lead out of all this.
+//! 8. Everything else is out.
+//!
+//! http and https are one site here: a scope that begins with http does not end when the site moves to https.
+//!
+//! What always holds: a verdict takes one search in a sorted map, however many seeds there are, and one pass over the
+//! URL for each pattern; the same rules and URL give the same verdict, so it can be explained at any time.
+
+mod index;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::url::{CrawlUrl, KeyRules, UrlError};
+
+use super::Pattern;
+use index::{Index, domain_of};
+
+/// Most seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
+pub const SEEDS_MAX: usize = 1_000_000;
+
+/// Most patterns of `include`, and most of `exclude`.
+pub const PATTERNS_MAX: usize = 1_000;
+
+/// Which URLs a job wants, as the operator says it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scope {
+    /// What around each seed is wanted: `page`, `prefix`, `host`, `domain` or `any`.
+    pub kind: Kind,
+    /// Where the job begins.
+    pub seeds: Vec<String>,
+    /// Patterns that bring a URL into scope: text that stands in it, `*` for anything, `^` and `$` for its ends.
+    pub include: Vec<String>,
+    /// Patterns that keep a URL out of scope. They win over everything else.
+    pub exclude: Vec<String>,
+    /// So many links in a row are followed out of scope.
+    pub extra_hops: u8,
+    /// Most links from a seed to a page. 0: the seeds alone; 255: however many.
+    pub depth_max: u8,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Scope {
+            kind: Kind::Prefix,
+            seeds: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            extra_hops: 0,
+            depth_max: 20,
+        }
+    }
+}
+
+/// What around a seed is wanted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The seed alone.
+    Page,
+    /// Everything in the seed's folder: its URL up to the last slash of the path.
+    #[default]
+    Prefix,
+    /// The seed's host and port.
+    Host,
+    /// The seed's registrable domain with all hosts in it. For an address or a name without a registrable domain, that
+    /// host alone.
+    Domain,
+    /// Everything.
+    Any,
+}
+
+impl Kind {
+    /// The kind as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Page => "page",
+            Kind::Prefix => "prefix",
+            Kind::Host => "host",
+            Kind::Domain => "domain",
+            Kind::Any => "any",
+        }
+    }
+}
+
+/// Why a scope cannot be resolved. The operator has to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScopeError {
+    /// A pattern that would match everything.
+    #[error("a pattern is empty")]
+    PatternEmpty,
+    /// A pattern longer than [`super::PATTERN_BYTES_MAX`].
+    #[error("a pattern is longer than {} bytes", super::PATTERN_BYTES_MAX)]
+    PatternTooLong,
+    /// More than [`PATTERNS_MAX`] patterns.
+    #[error("more than {PATTERNS_MAX} patterns")]
+    Patterns,
+    /// More than [`SEEDS_MAX`] seeds.
+    #[error("more than {SEEDS_MAX} seeds")]
+    Seeds,
+}
+
+/// A seed that is no URL we can fetch. The others stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSeed {
+    /// Which one, counted from 1.
+    pub number: u32,
+    /// What is wrong with it.
+    pub error: UrlError,
+}
+
+impl Scope {
+    /// Makes rules of it. The rules for keys are those under which the job's URLs are parsed.
+    pub fn resolve(&self, keys: &KeyRules) -> Result<Rules, ScopeError> {
+        let (include, exclude) = self.patterns()?;
+        let mut rules = Rules {
+            kind: self.kind,
+            index: Index::default(),
+            bad_seeds: Vec::new(),
+            include,
+            exclude,
+            extra_hops: self.extra_hops,
+            depth_max: self.depth_max,
+        };
+        for (number, seed) in (1..).zip(&self.seeds) {
+            match CrawlUrl::parse_with(seed.trim(), keys) {
+                Ok(seed) => rules.index.insert(self.kind, &seed, number),
+                Err(error) => rules.bad_seeds.push(BadSeed { number, error }),
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Whether it resolves. Seeds are counted, not read.
+    pub fn check(&self) -> Result<(), ScopeError> {
+        self.patterns().map(drop)
+    }
+
+    fn patterns(&self) -> Result<(Vec<Pattern>, Vec<Pattern>), ScopeError> {
+        if self.seeds.len() > SEEDS_MAX {
+            return Err(ScopeError::Seeds);
+        }
+        if self.include.len() > PATTERNS_MAX || self.exclude.len() > PATTERNS_MAX {
+            return Err(ScopeError::Patterns);
+        }
+        let parse = |texts: &[String]| -> Result<Vec<Pattern>, ScopeError> {
+            texts.iter().map(|text| Pattern::parse(text)).collect()
+        };
+        Ok((parse(&self.include)?, parse(&self.exclude)?))
+    }
+}
+
+/// How a URL was found, as far as its scope goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// By whom.
+    pub how: How<'a>,
+    /// Links from a seed to it; 255 stands for that many or more.
+    pub depth: u8,
+    /// Links in a row out of scope that led to the page it was found on: that page's own [`Decision::In`].
+    pub hops_out: u8,
+}
+
+/// By whom a URL was found.
+#[derive(Clone, Copy, Debug)]
+pub enum How<'a> {
+    /// The operator named it.
+    Seed,
+    /// A page, feed or sitemap, or a redirect from something that is no seed.
+    Link,
+    /// This seed redirects to it.
+    SeedRedirect(&'a CrawlUrl),
+}
+
+impl<'a> Found<'a> {
+    /// The operator named it.
+    pub const fn seed() -> Self {
+        Found { how: How::Seed, depth: 0, hops_out: 0 }
+    }
+
+    /// Found on a page. `depth` is the URL's own, `hops_out` the page's.
+    pub const fn link(depth: u8, hops_out: u8) -> Self {
+        Found { how: How::Link, depth, hops_out }
+    }
+
+    /// A seed redirects to it.
+    pub const fn seed_redirect(seed: &'a CrawlUrl, depth: u8) -> Self {
+        Found { how: How::SeedRedirect(seed), depth, hops_out: 0 }
+    }
+}
+
+/// Whether a URL is wanted, and which rule says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it is wanted.
+    pub decision: Decision,
+    /// The rule that decided.
+    pub rule: Rule,
+}
+
+impl Verdict {
+    /// Is it wanted?
+    pub fn is_in(&self) -> bool {
+        matches!(self.decision, Decision::In { .. })
+    }
+}
+
+/// Whether a URL is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Yes.
+    In {
+        /// How many links in a row out of scope led here; 0 for what is in scope itself. Kept with the URL.
+        hops_out: u8,
+    },
+    /// No.
+    Out,
+}
+
+/// The rule that decided. Patterns and seeds are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// This pattern of `exclude`.
+    Exclude(u32),
+    /// The URL is a seed.
+    Seed,
+    /// `depth_max`.
+    Depth,
+    /// It lies within the scope of this seed.
+    Within(u32),
+    /// The scope is `any`.
+    Any,
+    /// This pattern of `include`.
+    Include(u32),
+    /// A seed redirects to it.
+    SeedRedirect,
+    /// `extra_hops`.
+    ExtraHops,
+    /// It lies within the scope of no seed.
+    Outside,
+}
+
+impl Rule {
+    /// The name under which verdicts are counted.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Exclude(_) => "exclude",
+            Rule::Seed => "seed",
+            Rule::Depth => "depth",
+            Rule::Within(_) | Rule::Any | Rule::Outside => "scope",
+            Rule::Include(_) => "include",
+            Rule::SeedRedirect => "seed-redirect",
+            Rule::ExtraHops => "extra-hops",
+        }
+    }
+}
+
+/// A scope, resolved: what judges URLs.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    kind: Kind,
+    index: Index,
+    bad_seeds: Vec<BadSeed>,
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+    extra_hops: u8,
+    depth_max: u8,
+}
+
+impl Rules {
+    /// Judges a URL.
+    pub fn verdict(&self, url: &CrawlUrl, found: Found<'_>) -> Verdict {
+        let yes = |rule| Verdict { decision: Decision::In { hops_out: 0 }, rule };
+        let no = |rule| Verdict { decision: Decision::Out, rule };
+        let first = |patterns: &[Pattern]| {
+            (1u32..).zip(patterns).find(|(_, pattern)| pattern.matches(url.key())).map(|(number, _)| number)
+        };
+        if let Some(number) = first(&self.exclude) {
+            return no(Rule::Exclude(number));
+        }
+        if matches!(found.how, How::Seed) {
+            return yes(Rule::Seed);
+        }
+        if found.depth > self.depth_max {
+            return no(Rule::Depth);
+        }
+        if self.kind == Kind::Any {
+            return yes(Rule::Any);
+        }
+        if let Some(number) = self.index.find(self.kind, url) {
+            return yes(Rule::Within(number));
+        }
+        if let Some(number) = first(&self.include) {
+            return yes(Rule::Include(number));
+        }
+        if let How::SeedRedirect(seed) = found.how
+            && domain_of(seed) == domain_of(url)
+        {
+            return yes(Rule::SeedRedirect);
+        }
+        if found.hops_out < self.extra_hops {
+            let decision = Decision::In { hops_out: found.hops_out + 1 };
+            return Verdict { decision, rule: Rule::ExtraHops };
+        }
+        no(Rule::Outside)
+    }
+
+    /// Widens the scope to what lies around this URL, as if it were seed `number`. For a URL that a seed redirects to,
+    /// once [`Rules::verdict`] let it in: a site that moved to `www.` is wanted there too.
+    pub fn widen(&mut self, url: &CrawlUrl, number: u32) {
+        self.index.insert(self.kind, url, number);
+    }
+
+    /// The seeds that could not be read.
+    pub fn bad_seeds(&self) -> &[BadSeed] {
+        &self.bad_seeds
+    }
+
+    /// The rule in words, for `map` and `explain`: `exclude /cart`, `scope=prefix https://shop.example/`.
+    pub fn text(&self, rule: Rule) -> String {
+        let pattern = |patterns: &[Pattern], number: u32| {
+            let pattern = (number as usize).checked_sub(1).and_then(|at| patterns.get(at));
+            pattern.map_or_else(String::new, |pattern| pattern.as_str().to_owned())
+        };
+        match rule {
+            Rule::Exclude(number) => format!("exclude {}", pattern(&self.exclude, number)),
+            Rule::Include(number) => format!("include {}", pattern(&self.include, number)),
+            Rule::Seed => "seed".into(),
+            Rule::Depth => format!("depth_max {}", self.depth_max),
+            Rule::Within(_) | Rule::Any => format!("scope={}", self.kind.name()),
+            Rule::SeedRedirect => "a seed redirects to it".into(),
+            Rule::ExtraHops => format!("extra_hops {}", self.extra_hops),
+            Rule::Outside => match self.index.only() {
+                Some(only) => format!("scope={} {only}", self.kind.name()),
+                None => format!("scope={} of {} places", self.kind.name(), self.index.len()),
+            },
+        }
+    }
+
+    /// Where the rule comes from: which pattern, seed or setting.
+    pub fn origin(&self, rule: Rule) -> String {
+        match rule {
+            Rule::Exclude(number) => format!("exclude #{number}"),
+            Rule::Include(number) => format!("include #{number}"),
+            Rule::Within(number) => format!("seed {number}"),
+            Rule::Seed | Rule::SeedRedirect => "seeds".into(),
+            Rule::Depth => "depth_max".into(),
+            Rule::ExtraHops => "extra_hops".into(),
+            Rule::Any | Rule::Outside => "scope".into(),
+        }
+    }
+}

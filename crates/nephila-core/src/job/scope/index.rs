@@ -1,0 +1,95 @@
+//! What lies around the seeds, in one sorted map.
+//!
+//! What always holds: no entry of a prefix scope begins with another. So if any entry is the beginning of a URL, it is
+//! the last one that does not stand behind the URL, and one search finds it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::url::CrawlUrl;
+
+use super::Kind;
+
+/// The places of all seeds, each with the number of the seed it comes from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    places: BTreeMap<Box<str>, u32>,
+}
+
+impl Index {
+    /// Takes in what lies around a seed. Of several seeds with one place the first is remembered.
+    pub(super) fn insert(&mut self, kind: Kind, seed: &CrawlUrl, number: u32) {
+        let place = place(kind, seed);
+        if kind == Kind::Prefix {
+            if self.prefix_of(place).is_some() {
+                return;
+            }
+            // The new place holds these already.
+            let behind = (Bound::Included(place), Bound::Unbounded);
+            let held: Vec<Box<str>> = self
+                .places
+                .range::<str, _>(behind)
+                .map(|(other, _)| other)
+                .take_while(|other| other.starts_with(place))
+                .cloned()
+                .collect();
+            for other in held {
+                self.places.remove(&other);
+            }
+        }
+        if kind != Kind::Any {
+            self.places.entry(place.into()).or_insert(number);
+        }
+    }
+
+    /// The seed within whose place the URL lies.
+    pub(super) fn find(&self, kind: Kind, url: &CrawlUrl) -> Option<u32> {
+        match kind {
+            Kind::Prefix => self.prefix_of(bare(url)),
+            Kind::Any => None,
+            _ => self.places.get(place(kind, url)).copied(),
+        }
+    }
+
+    fn prefix_of(&self, text: &str) -> Option<u32> {
+        let upto = (Bound::Unbounded, Bound::Included(text));
+        let (place, number) = self.places.range::<str, _>(upto).next_back()?;
+        text.starts_with(&**place).then_some(*number)
+    }
+
+    /// How many places there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The one place, if there is one.
+    pub(super) fn only(&self) -> Option<&str> {
+        let mut places = self.places.keys();
+        places.next().filter(|_| self.places.len() == 1).map(|place| &**place)
+    }
+}
+
+/// The registrable domain of a URL, or its host if it has none.
+pub(super) fn domain_of(url: &CrawlUrl) -> &str {
+    url.registrable_domain().unwrap_or(url.host_str())
+}
+
+/// What lies around a URL. A folder ends with its slash, so `/a/` never holds `/ab`.
+fn place(kind: Kind, url: &CrawlUrl) -> &str {
+    match kind {
+        Kind::Page | Kind::Any => bare(url),
+        Kind::Prefix => {
+            let bare = bare(url);
+            let path = bare.find(['?', '#']).map_or(bare, |end| &bare[..end]);
+            path.rfind('/').map_or(path, |slash| &path[..=slash])
+        }
+        Kind::Host => url.authority(),
+        Kind::Domain => domain_of(url),
+    }
+}
+
+/// The key without its scheme.
+fn bare(url: &CrawlUrl) -> &str {
+    let key = url.key();
+    key.split_once("://").map_or(key, |(_, bare)| bare)
+}

@@ -1,0 +1,72 @@
+//! Bugs that are planted on purpose, so that the checkers of the simulation can show that they would notice.
+//!
+//! Each stands at the place in the code where somebody could have made it. Without the feature `planted` [`is`] is a
+//! constant and nothing of this is left in the program; with it, a bug is on only in the thread that has [`set`] it.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// robots.txt is compared with the path as it is written, not in its normal form.
+    RobotsRawPath,
+    /// A robots.txt that answers 5xx is taken for one without rules.
+    RobotsErrorAllows,
+    /// New rules leave alone what was judged by the old ones and is at hand.
+    RobotsNotJudgedAgain,
+    /// URLs are known by 32 bits.
+    UrlHash32,
+    /// An outcome that is folded twice counts twice.
+    FoldTwice,
+    /// Groups that were folded before are folded again when a log is replayed.
+    ReplayTwice,
+    /// Offers are taken without a limit.
+    OffersUnbounded,
+    /// Rests go by the time of day.
+    RestByWallClock,
+    /// Tickets that nobody reports stay open.
+    TicketsNeverExpire,
+    /// Hosts are served in the order of a hash table.
+    HashOrder,
+    /// What is at hand counts as ended.
+    FloorTooFar,
+    /// An address forgets its rest when its last host moves away.
+    SlotForgetsRest,
+    /// What is at hand of a job that is held back is fetched all the same.
+    HeldAtHand,
+    /// `Retry-After` is not written down.
+    RestNotDurable,
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in this thread, or takes it out.
+#[cfg(feature = "planted")]
+pub fn set(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Is this bug planted?
+#[cfg(feature = "planted")]
+#[inline]
+pub fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Puts a queue into the order of a hash table, which differs from run to run, if [`Bug::HashOrder`] is planted.
+#[cfg(feature = "planted")]
+#[allow(clippy::disallowed_types)]
+pub(crate) fn shuffle(queue: &mut std::collections::VecDeque<u32>) {
+    if is(Bug::HashOrder) {
+        let hashed: std::collections::HashSet<u32> = queue.drain(..).collect();
+        queue.extend(hashed);
+    }
+}
+
+/// Is this bug planted? Never, in this build.
+#[cfg(not(feature = "planted"))]
+#[inline]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}

@@ -1,0 +1,327 @@
+//! What a partition remembers, and the small trait behind which it may be larger than memory.
+//!
+//! State is the fold of the partition's log (see [`crate::fold`]) and nothing else: the same entries give the same
+//! state, wherever it is kept. It is read by the frontier in batches, sorted by key, because that is what makes 10^8
+//! URLs cheap; it is changed only by [`State::apply`], which takes a whole group of entries and the position behind
+//! them at once.
+//!
+//! What always holds: after [`State::apply`] returned, everything read agrees with the entries up to
+//! [`State::position`]; after a crash it agrees with an earlier position, never with half an entry.
+
+#[cfg(any(test, feature = "test-util"))]
+pub mod conformance;
+pub mod memory;
+pub mod queue;
+pub mod record;
+
+use std::collections::BTreeMap;
+
+use crate::codec::Damaged;
+use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::job::Job;
+use queue::{LaterKey, QueueKey};
+use record::{DomainRecord, HostRecord, UrlRecord};
+
+pub use memory::MemoryState;
+
+/// A place in a partition's log: how many groups of entries lie before it, and the hash chain up to there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Groups folded.
+    pub sequence: u64,
+    /// The hash of the last of them, which holds the hash of the one before it.
+    pub chain: u64,
+}
+
+/// Why the state could not be read or changed. The partition stops; its log is whole, so it can be opened again.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The disk failed.
+    #[error("the state cannot be read or written: {0}")]
+    Disk(String),
+    /// What was read is not what was written.
+    #[error("the state is damaged: {0}")]
+    Damaged(String),
+}
+
+impl From<Damaged> for StateError {
+    fn from(damaged: Damaged) -> Self {
+        StateError::Damaged(damaged.to_string())
+    }
+}
+
+/// A URL in a host's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Its place.
+    pub place: QueueKey,
+    /// Path and query.
+    pub text: Box<str>,
+}
+
+/// A URL planned for a time of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its place.
+    pub place: LaterKey,
+    /// Path and query.
+    pub text: Box<str>,
+}
+
+/// What is small and always at hand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Jobs by id.
+    pub jobs: BTreeMap<u32, Job>,
+    /// Hosts whose 32 bits another host of their domain already had, by domain and origin.
+    pub displaced: BTreeMap<(DomainKey, Box<str>), u32>,
+    /// How far each inbox has been read, by its name.
+    pub inboxes: BTreeMap<Box<str>, u64>,
+    /// The highest epoch that has written; entries of an older one are ignored.
+    pub epoch: u64,
+    /// What the partition holds.
+    pub prefixes: Option<Prefixes>,
+}
+
+/// What a group of entries changes. Later ones of the same key replace earlier ones.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// URLs, as they are now.
+    pub urls: Vec<(UrlKey, UrlRecord)>,
+    /// URLs added to queues.
+    pub queued: Vec<(HostKey, Queued)>,
+    /// URLs planned for later.
+    pub planned: Vec<(HostKey, Planned)>,
+    /// Hosts, as they are now.
+    pub hosts: BTreeMap<HostKey, HostRecord>,
+    /// Domains, as they are now.
+    pub domains: BTreeMap<DomainKey, DomainRecord>,
+    /// The bytes of a robots.txt.
+    pub robots: Vec<(HostKey, Box<[u8]>)>,
+    /// The small things, if one of them changed.
+    pub meta: Option<Meta>,
+}
+
+/// One thing a state holds, when it is walked through.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A URL.
+    Url(&'a UrlKey, &'a UrlRecord),
+    /// A host.
+    Host(&'a HostKey, &'a HostRecord),
+    /// A domain.
+    Domain(&'a DomainKey, &'a DomainRecord),
+    /// A host's robots.txt.
+    Robots(&'a HostKey, &'a [u8]),
+    /// A URL in a queue, not yet behind its host's floor.
+    Queued(&'a HostKey, &'a Queued),
+    /// A URL planned, not yet behind its host's floor.
+    Planned(&'a HostKey, &'a Planned),
+}
+
+/// The memory of a partition. Synchronous: who owns it has a thread for it.
+pub trait State {
+    /// Which entries it holds.
+    fn position(&self) -> Position;
+
+    /// The small things.
+    fn meta(&self) -> &Meta;
+
+    /// Says for each key whether it is known. The keys are sorted and different; `known` is as long as they are.
+    fn known(&mut self, keys: &[UrlKey], known: &mut [bool]) -> Result<(), StateError>;
+
+    /// Several URLs; the keys are sorted and different. `found` gets one answer for each.
+    fn urls(&mut self, keys: &[UrlKey], found: &mut Vec<Option<UrlRecord>>) -> Result<(), StateError>;
+
+    /// Several hosts; the keys are sorted and different. `found` gets one answer for each.
+    fn hosts(&mut self, keys: &[HostKey], found: &mut Vec<Option<HostRecord>>) -> Result<(), StateError>;
+
+    /// Several domains; the keys are sorted and different.
+    fn domains(
+        &mut self,
+        keys: &[DomainKey],
+        found: &mut Vec<Option<DomainRecord>>,
+    ) -> Result<(), StateError>;
+
+    /// The bytes of a host's robots.txt.
+    fn robots(&mut self, host: &HostKey) -> Result<Option<Box<[u8]>>, StateError>;
+
+    /// The first `max` URLs of a host's queue behind a place.
+    fn queued(
+        &mut self,
+        host: &HostKey,
+        behind: QueueKey,
+        max: usize,
+        out: &mut Vec<Queued>,
+    ) -> Result<(), StateError>;
+
+    /// The first `max` URLs planned for a host behind a place.
+    fn planned(
+        &mut self,
+        host: &HostKey,
+        behind: LaterKey,
+        max: usize,
+        out: &mut Vec<Planned>,
+    ) -> Result<(), StateError>;
+
+    /// The first `max` hosts from a key on, in the order of keys, whatever they have to do.
+    fn hosts_from(
+        &mut self,
+        from: HostKey,
+        max: usize,
+        out: &mut Vec<(HostKey, HostRecord)>,
+    ) -> Result<(), StateError>;
+
+    /// Applies what a group of entries changed, and moves to the position behind it.
+    fn apply(&mut self, changes: Changes, position: Position) -> Result<(), StateError>;
+
+    /// Walks through everything within these prefixes: each kind in turn, sorted by key.
+    fn walk(&mut self, prefixes: Prefixes, each: &mut dyn FnMut(Item<'_>)) -> Result<(), StateError>;
+
+    /// One URL.
+    fn url(&mut self, key: &UrlKey) -> Result<Option<UrlRecord>, StateError> {
+        let mut found = Vec::with_capacity(1);
+        self.urls(std::slice::from_ref(key), &mut found)?;
+        Ok(found.pop().flatten())
+    }
+
+    /// One host.
+    fn host(&mut self, key: &HostKey) -> Result<Option<HostRecord>, StateError> {
+        let mut found = Vec::with_capacity(1);
+        self.hosts(std::slice::from_ref(key), &mut found)?;
+        Ok(found.pop().flatten())
+    }
+
+    /// One domain.
+    fn domain(&mut self, key: DomainKey) -> Result<Option<DomainRecord>, StateError> {
+        let mut found = Vec::with_capacity(1);
+        self.domains(std::slice::from_ref(&key), &mut found)?;
+        Ok(found.pop().flatten())
+    }
+
+    /// A hash of everything within these prefixes: two states that answer alike have the same.
+    fn hash(&mut self, prefixes: Prefixes) -> Result<u64, StateError> {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut bytes = Vec::new();
+        self.walk(prefixes, &mut |item| {
+            bytes.clear();
+            match item {
+                Item::Url(key, record) => {
+                    bytes.push(b'u');
+                    bytes.extend(key.to_bytes());
+                    record.encode(&mut bytes);
+                }
+                Item::Host(key, record) => {
+                    bytes.push(b'h');
+                    bytes.extend(key.to_bytes());
+                    record.encode(&mut bytes);
+                }
+                Item::Domain(key, record) => {
+                    bytes.push(b'd');
+                    bytes.extend(key.0.to_be_bytes());
+                    record.encode(&mut bytes);
+                }
+                Item::Robots(key, body) => {
+                    bytes.push(b'r');
+                    bytes.extend(key.to_bytes());
+                    bytes.extend(body);
+                }
+                Item::Queued(key, queued) => {
+                    bytes.push(b'q');
+                    bytes.extend(key.to_bytes());
+                    bytes.extend(queued.place.to_bytes());
+                    bytes.extend(queued.text.as_bytes());
+                }
+                Item::Planned(key, planned) => {
+                    bytes.push(b'p');
+                    bytes.extend(key.to_bytes());
+                    bytes.extend(planned.place.to_bytes());
+                    bytes.extend(planned.text.as_bytes());
+                }
+            }
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(&bytes);
+        })?;
+        hasher.update(&self.meta().encode());
+        Ok(hasher.digest())
+    }
+}
+
+/// A state that survives its process.
+pub trait Durable: State {
+    /// Makes everything applied so far durable; the log up to the returned position is not needed any more.
+    fn checkpoint(&mut self) -> Result<Position, StateError>;
+
+    /// Begins to make everything applied so far durable and may return before it is; the log up to the returned position
+    /// is not needed any more.
+    fn checkpoint_soon(&mut self) -> Result<Position, StateError> {
+        self.checkpoint()
+    }
+
+    /// How many bytes are not durable yet, roughly.
+    fn dirty_bytes(&self) -> usize;
+}
+
+/// The layout of [`Meta`].
+const META_VERSION: u8 = 1;
+
+impl Meta {
+    /// As it is stored.
+    pub fn encode(&self) -> Vec<u8> {
+        use crate::codec::{put_bytes, put_u64};
+        let mut out = vec![META_VERSION];
+        put_u64(&mut out, self.jobs.len() as u64);
+        for job in self.jobs.values() {
+            put_bytes(&mut out, &serde_json::to_vec(job).expect("a job has no maps with odd keys"));
+        }
+        put_u64(&mut out, self.displaced.len() as u64);
+        for ((domain, origin), host) in &self.displaced {
+            put_u64(&mut out, domain.0);
+            put_bytes(&mut out, origin.as_bytes());
+            put_u64(&mut out, (*host).into());
+        }
+        put_u64(&mut out, self.inboxes.len() as u64);
+        for (name, position) in &self.inboxes {
+            put_bytes(&mut out, name.as_bytes());
+            put_u64(&mut out, *position);
+        }
+        put_u64(&mut out, self.epoch);
+        match self.prefixes {
+            None => out.push(0),
+            Some(prefixes) => {
+                out.push(1);
+                put_u64(&mut out, prefixes.first.into());
+                put_u64(&mut out, prefixes.last.into());
+            }
+        }
+        out
+    }
+
+    /// Reads what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<Meta, Damaged> {
+        let mut reader = crate::codec::Reader::new(bytes);
+        if reader.u8("version of the small things")? != META_VERSION {
+            return Err(Damaged("version of the small things"));
+        }
+        let mut meta = Meta::default();
+        for _ in 0..reader.u64("number of jobs")? {
+            let job: Job = serde_json::from_slice(reader.bytes("job")?).map_err(|_| Damaged("job"))?;
+            meta.jobs.insert(job.id.0, job);
+        }
+        for _ in 0..reader.u64("number of displaced hosts")? {
+            let domain = DomainKey(reader.u64("displaced host")?);
+            let origin = reader.text("displaced host")?.into();
+            meta.displaced.insert((domain, origin), reader.u32("displaced host")?);
+        }
+        for _ in 0..reader.u64("number of inboxes")? {
+            let name = reader.text("inbox")?.into();
+            meta.inboxes.insert(name, reader.u64("inbox")?);
+        }
+        meta.epoch = reader.u64("epoch")?;
+        if reader.u8("prefixes")? == 1 {
+            let mut prefix = || u16::try_from(reader.u64("prefixes")?).map_err(|_| Damaged("prefixes"));
+            meta.prefixes = Some(Prefixes { first: prefix()?, last: prefix()? });
+        }
+        Ok(meta)
+    }
+}

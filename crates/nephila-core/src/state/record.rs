@@ -1,0 +1,507 @@
+//! What is remembered of a URL, of a host and of a domain, and how it is written.
+//!
+//! Every record begins with a byte that says which fields follow, so a field that most do not have costs nothing, and
+//! one that is added later is simply absent in what was written before.
+
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::frontier::refusal::Refusal;
+use crate::frontier::trap::Alike;
+use crate::job::JobId;
+use crate::spider::outcome::Outcome;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::time::{Seconds, Timestamp};
+
+/// Where a URL stands. Every URL that was ever admitted is in exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UrlState {
+    /// In its host's queue.
+    Waiting,
+    /// Beyond its domain's budget: in its host's queue, behind all others, until the budget grows.
+    Parked,
+    /// Beyond even what is parked with its text: only its key is kept, until somebody offers it again.
+    ParkedBare,
+    /// To be asked for (again), not before this time.
+    Later(Seconds),
+    /// Asked for; nothing more is planned.
+    Ended,
+    /// Not to be asked for.
+    Refused(Refusal),
+}
+
+/// How the last fetch of a URL ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFetch {
+    /// Which fetch it was: an outcome that is reported twice counts once.
+    pub fetch: u64,
+    /// When it ended.
+    pub at: Seconds,
+    /// How.
+    pub outcome: Outcome,
+    /// The status, 0 if there was none.
+    pub status: u16,
+    /// 64 bits of the payload's digest, 0 if there was none.
+    pub digest: u64,
+    /// Whether the last visits found the page changed, the latest in the lowest bit.
+    pub changes: u16,
+    /// `ETag`, empty if there was none.
+    pub etag: Box<str>,
+    /// `Last-Modified`, empty if there was none.
+    pub last_modified: Box<str>,
+}
+
+/// What is remembered of a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlRecord {
+    /// Where it stands.
+    pub state: UrlState,
+    /// The job that wanted it first.
+    pub job: JobId,
+    /// Links from a seed to it; 255 is 255 or more.
+    pub depth: u8,
+    /// 0 is the most urgent.
+    pub priority: u8,
+    /// How often it was tried again since the last success.
+    pub retries: u8,
+    /// How often a stream named it.
+    pub hits: u32,
+    /// When it was first heard of.
+    pub found: Seconds,
+    /// Its last fetch.
+    pub last: Option<Box<LastFetch>>,
+    /// Path and query, once it has left the queue (the queue holds them before).
+    pub text: Option<Box<str>>,
+    /// The update tag of a stream, empty if none was given.
+    pub tag: Box<str>,
+}
+
+/// What is in force for a host's robots.txt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RobotsRecord {
+    /// What the last answer means.
+    pub policy: RobotsPolicy,
+    /// When that was found out.
+    pub fetched: Seconds,
+    /// When it has to be asked again.
+    pub expires: Seconds,
+    /// Since when there has been no answer; 0 if there is one.
+    pub unreachable_since: Seconds,
+    /// The rest it asks for, in milliseconds; 0 if none.
+    pub crawl_delay: u32,
+}
+
+/// What a host's robots.txt comes down to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RobotsPolicy {
+    /// Never asked: nothing may be fetched but robots.txt itself.
+    #[default]
+    Unknown,
+    /// The rules that are kept beside the record.
+    Rules,
+    /// There are none.
+    AllowAll,
+    /// Out of reach, and no older copy.
+    DisallowAll,
+}
+
+/// What is remembered of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostRecord {
+    /// `https://example.com:8443`.
+    pub origin: Box<str>,
+    /// When it was first heard of.
+    pub found: Seconds,
+    /// URLs in its queue, those parked not counted.
+    pub waiting: u64,
+    /// URLs parked in its queue.
+    pub parked: u64,
+    /// URLs to be asked for at a time of their own.
+    pub later: u64,
+    /// The earliest of those times, if there may be any.
+    pub later_next: Seconds,
+    /// Fetches that ended, robots.txt not counted.
+    pub ended: u64,
+    /// Everything in the queue up to here has ended.
+    pub floor: QueueKey,
+    /// Everything planned for later up to here has ended.
+    pub later_floor: LaterKey,
+    /// No fetch before this time, on the time of day: `Retry-After`, back-off.
+    pub rest_until: Timestamp,
+    /// Fetches in a row that failed on the host's account.
+    pub failures: u8,
+    /// The rest the operator set for it, in milliseconds; 0 if none.
+    pub delay: u32,
+    /// Why nobody may fetch from it, empty if they may.
+    pub stopped: Box<str>,
+    /// Its robots.txt.
+    pub robots: RobotsRecord,
+    /// Equal pages under one shape of URL.
+    pub alike: Alike,
+}
+
+/// What is remembered of a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainRecord {
+    /// When it was first heard of.
+    pub found: Seconds,
+    /// Its hosts.
+    pub hosts: u32,
+    /// URLs let into queues, ever.
+    pub admitted: u64,
+    /// URLs parked with their text.
+    pub parked: u64,
+    /// URLs parked as keys alone.
+    pub bare: u64,
+    /// URLs the operator allows instead of what the rule says.
+    pub budget: Option<u64>,
+}
+
+mod field {
+    pub(super) const RETRIES: u8 = 1;
+    pub(super) const HITS: u8 = 2;
+    pub(super) const LAST: u8 = 4;
+    pub(super) const TEXT: u8 = 8;
+    pub(super) const TAG: u8 = 16;
+}
+
+impl UrlRecord {
+    /// A URL just let in.
+    pub fn new(state: UrlState, job: JobId, depth: u8, priority: u8, found: Seconds) -> Self {
+        UrlRecord {
+            state,
+            job,
+            depth,
+            priority,
+            retries: 0,
+            hits: 0,
+            found,
+            last: None,
+            text: None,
+            tag: Box::default(),
+        }
+    }
+
+    /// Appends it as it is stored.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut fields = 0;
+        let mut set = |present: bool, bit: u8| fields |= if present { bit } else { 0 };
+        set(self.retries > 0, field::RETRIES);
+        set(self.hits > 0, field::HITS);
+        set(self.last.is_some(), field::LAST);
+        set(self.text.is_some(), field::TEXT);
+        set(!self.tag.is_empty(), field::TAG);
+        out.push(fields);
+        match self.state {
+            UrlState::Waiting => out.push(0),
+            UrlState::Parked => out.push(1),
+            UrlState::ParkedBare => out.push(2),
+            UrlState::Later(due) => {
+                out.push(3);
+                put_u64(out, due.0.into());
+            }
+            UrlState::Ended => out.push(4),
+            UrlState::Refused(refusal) => out.extend([5, refusal.code()]),
+        }
+        // A key alone is all that is left of such a URL: nine bytes with it, not twenty.
+        if self.state == UrlState::ParkedBare {
+            return;
+        }
+        put_u64(out, self.job.0.into());
+        out.extend([self.depth, self.priority]);
+        put_u64(out, self.found.0.into());
+        if self.retries > 0 {
+            out.push(self.retries);
+        }
+        if self.hits > 0 {
+            put_u64(out, self.hits.into());
+        }
+        if let Some(last) = &self.last {
+            put_u64(out, last.fetch);
+            put_u64(out, last.at.0.into());
+            out.push(last.outcome.code());
+            put_u64(out, last.status.into());
+            out.extend(last.digest.to_be_bytes());
+            put_u64(out, last.changes.into());
+            put_bytes(out, last.etag.as_bytes());
+            put_bytes(out, last.last_modified.as_bytes());
+        }
+        if let Some(text) = &self.text {
+            put_bytes(out, text.as_bytes());
+        }
+        if !self.tag.is_empty() {
+            put_bytes(out, self.tag.as_bytes());
+        }
+    }
+
+    /// Reads what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<UrlRecord, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let fields = reader.u8("fields of a URL")?;
+        let has = |bit| fields & bit != 0;
+        let state = match reader.u8("state of a URL")? {
+            0 => UrlState::Waiting,
+            1 => UrlState::Parked,
+            2 => UrlState::ParkedBare,
+            3 => UrlState::Later(Seconds(reader.u32("due time of a URL")?)),
+            4 => UrlState::Ended,
+            5 => {
+                let code = reader.u8("refusal of a URL")?;
+                UrlState::Refused(Refusal::by_code(code).ok_or(Damaged("refusal of a URL"))?)
+            }
+            _ => return Err(Damaged("state of a URL")),
+        };
+        if state == UrlState::ParkedBare {
+            return Ok(UrlRecord::new(state, JobId(0), 0, 0, Seconds(0)));
+        }
+        let job = JobId(reader.u32("job of a URL")?);
+        let (depth, priority) = (reader.u8("depth of a URL")?, reader.u8("priority of a URL")?);
+        let found = Seconds(reader.u32("first time of a URL")?);
+        let mut record = UrlRecord::new(state, job, depth, priority, found);
+        if has(field::RETRIES) {
+            record.retries = reader.u8("retries of a URL")?;
+        }
+        if has(field::HITS) {
+            record.hits = reader.u32("hits of a URL")?;
+        }
+        if has(field::LAST) {
+            record.last = Some(Box::new(LastFetch {
+                fetch: reader.u64("fetch of a URL")?,
+                at: Seconds(reader.u32("last time of a URL")?),
+                outcome: Outcome::by_code(reader.u8("outcome of a URL")?)
+                    .ok_or(Damaged("outcome of a URL"))?,
+                status: reader.u32("status of a URL")? as u16,
+                digest: reader.fixed_u64("digest of a URL")?,
+                changes: reader.u32("changes of a URL")? as u16,
+                etag: reader.text("ETag of a URL")?.into(),
+                last_modified: reader.text("Last-Modified of a URL")?.into(),
+            }));
+        }
+        if has(field::TEXT) {
+            record.text = Some(reader.text("text of a URL")?.into());
+        }
+        if has(field::TAG) {
+            record.tag = reader.text("tag of a URL")?.into();
+        }
+        Ok(record)
+    }
+}
+
+impl RobotsPolicy {
+    /// As it is stored.
+    pub const fn code(self) -> u8 {
+        match self {
+            RobotsPolicy::Unknown => 0,
+            RobotsPolicy::Rules => 1,
+            RobotsPolicy::AllowAll => 2,
+            RobotsPolicy::DisallowAll => 3,
+        }
+    }
+
+    /// From what was stored.
+    pub const fn by_code(code: u8) -> Option<RobotsPolicy> {
+        match code {
+            0 => Some(RobotsPolicy::Unknown),
+            1 => Some(RobotsPolicy::Rules),
+            2 => Some(RobotsPolicy::AllowAll),
+            3 => Some(RobotsPolicy::DisallowAll),
+            _ => None,
+        }
+    }
+}
+
+impl RobotsRecord {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.policy.code());
+        for number in [self.fetched.0, self.expires.0, self.unreachable_since.0, self.crawl_delay] {
+            put_u64(out, number.into());
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<RobotsRecord, Damaged> {
+        Ok(RobotsRecord {
+            policy: RobotsPolicy::by_code(reader.u8("robots of a host")?)
+                .ok_or(Damaged("robots of a host"))?,
+            fetched: Seconds(reader.u32("robots of a host")?),
+            expires: Seconds(reader.u32("robots of a host")?),
+            unreachable_since: Seconds(reader.u32("robots of a host")?),
+            crawl_delay: reader.u32("robots of a host")?,
+        })
+    }
+}
+
+/// The layout of [`HostRecord`] and [`DomainRecord`].
+const VERSION: u8 = 1;
+
+impl HostRecord {
+    /// A host just heard of.
+    pub fn new(origin: &str, found: Seconds) -> Self {
+        HostRecord { origin: origin.into(), found, ..HostRecord::default() }
+    }
+
+    /// Is there anything to ask it for, now or later, parked URLs not counted?
+    pub fn has_work(&self) -> bool {
+        self.waiting > 0 || self.later > 0
+    }
+
+    /// Appends it as it is stored.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        put_bytes(out, self.origin.as_bytes());
+        put_u64(out, self.found.0.into());
+        for number in [self.waiting, self.parked, self.later, self.later_next.0.into(), self.ended] {
+            put_u64(out, number);
+        }
+        out.extend(self.floor.to_bytes());
+        out.extend(self.later_floor.to_bytes());
+        put_u64(out, self.rest_until.0);
+        out.push(self.failures);
+        put_u64(out, self.delay.into());
+        put_bytes(out, self.stopped.as_bytes());
+        self.robots.encode(out);
+        let alike = if self.alike.is_empty() { Vec::new() } else { self.alike.encode() };
+        put_bytes(out, &alike);
+    }
+
+    /// Reads what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<HostRecord, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8("version of a host")? != VERSION {
+            return Err(Damaged("version of a host"));
+        }
+        let origin = reader.text("origin of a host")?.into();
+        let found = Seconds(reader.u32("first time of a host")?);
+        let mut number = || reader.u64("counts of a host");
+        let (waiting, parked, later, later_next, ended) =
+            (number()?, number()?, number()?, number()?, number()?);
+        Ok(HostRecord {
+            origin,
+            found,
+            waiting,
+            parked,
+            later,
+            later_next: Seconds(u32::try_from(later_next).map_err(|_| Damaged("next time of a host"))?),
+            ended,
+            floor: QueueKey::from_bytes(reader.take(QueueKey::BYTES, "floor of a host")?),
+            later_floor: LaterKey::from_bytes(reader.take(LaterKey::BYTES, "floor of a host")?),
+            rest_until: Timestamp(reader.u64("rest of a host")?),
+            failures: reader.u8("failures of a host")?,
+            delay: reader.u32("delay of a host")?,
+            stopped: reader.text("stop of a host")?.into(),
+            robots: RobotsRecord::decode(&mut reader)?,
+            alike: match reader.bytes("shapes of a host")? {
+                [] => Alike::default(),
+                bytes => Alike::decode(bytes)?,
+            },
+        })
+    }
+}
+
+impl DomainRecord {
+    /// A domain just heard of.
+    pub fn new(found: Seconds) -> Self {
+        DomainRecord { found, ..DomainRecord::default() }
+    }
+
+    /// Appends it as it is stored.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        put_u64(out, self.found.0.into());
+        for number in [self.hosts.into(), self.admitted, self.parked, self.bare] {
+            put_u64(out, number);
+        }
+        // 0 is none, so that a budget of zero can be told from it.
+        put_u64(out, self.budget.map_or(0, |budget| budget.saturating_add(1)));
+    }
+
+    /// Reads what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<DomainRecord, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8("version of a domain")? != VERSION {
+            return Err(Damaged("version of a domain"));
+        }
+        Ok(DomainRecord {
+            found: Seconds(reader.u32("first time of a domain")?),
+            hosts: reader.u32("hosts of a domain")?,
+            admitted: reader.u64("counts of a domain")?,
+            parked: reader.u64("counts of a domain")?,
+            bare: reader.u64("counts of a domain")?,
+            budget: reader.u64("budget of a domain")?.checked_sub(1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn state() -> impl Strategy<Value = UrlState> {
+        prop_oneof![
+            Just(UrlState::Waiting),
+            Just(UrlState::Parked),
+            any::<u32>().prop_map(|due| UrlState::Later(Seconds(due))),
+            Just(UrlState::Ended),
+            (0..Refusal::ALL.len()).prop_map(|i| UrlState::Refused(Refusal::ALL[i])),
+        ]
+    }
+
+    prop_compose! {
+        fn last()(fetch: u64, at: u32, outcome in 0..Outcome::ALL.len(), status: u16, digest: u64, changes: u16,
+                  etag in "[ -~]{0,20}", last_modified in "[ -~]{0,30}") -> LastFetch {
+            LastFetch { fetch, at: Seconds(at), outcome: Outcome::ALL[outcome], status, digest, changes,
+                        etag: etag.into(), last_modified: last_modified.into() }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_url_is_read_as_written(state in state(), job: u32, depth: u8, priority: u8, retries: u8, hits: u32, found: u32,
+                                    last in proptest::option::of(last()), text in proptest::option::of("[ -~]{0,60}"),
+                                    tag in "[a-z0-9]{0,8}") {
+            let record = UrlRecord { state, job: JobId(job), depth, priority, retries, hits, found: Seconds(found),
+                                     last: last.map(Box::new), text: text.map(Into::into), tag: tag.into() };
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            prop_assert_eq!(UrlRecord::decode(&bytes), Ok(record));
+            for cut in 0..bytes.len() {
+                // Shorter bytes are never read past their end; what they say is not our concern.
+                let _ = UrlRecord::decode(&bytes[..cut]);
+            }
+        }
+
+        #[test]
+        fn a_host_is_read_as_written(origin in "https?://[a-z.]{1,30}", numbers: [u32; 8], rest: u64, delay: u32,
+                                     failures: u8, stopped in "[ -~]{0,20}") {
+            let record = HostRecord {
+                origin: origin.into(), found: Seconds(numbers[0]), waiting: numbers[1].into(), parked: numbers[2].into(),
+                later: numbers[3].into(), later_next: Seconds(numbers[4]), ended: numbers[5].into(),
+                floor: QueueKey { band: failures, age: Seconds(numbers[6]), low: numbers[7] },
+                later_floor: LaterKey { due: Seconds(numbers[6]), path: rest },
+                rest_until: Timestamp(rest), failures, delay, stopped: stopped.into(),
+                robots: RobotsRecord { policy: RobotsPolicy::Rules, fetched: Seconds(numbers[0]), expires: Seconds(numbers[1]),
+                                       unreachable_since: Seconds(0), crawl_delay: delay },
+                alike: Alike::default(),
+            };
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            prop_assert_eq!(HostRecord::decode(&bytes), Ok(record));
+        }
+
+        #[test]
+        fn a_domain_is_read_as_written(found: u32, hosts: u32, counts: [u32; 3], budget in proptest::option::of(0..u64::MAX)) {
+            let record = DomainRecord { found: Seconds(found), hosts, admitted: counts[0].into(), parked: counts[1].into(),
+                                        bare: counts[2].into(), budget };
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            prop_assert_eq!(DomainRecord::decode(&bytes), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_parked_key_costs_two_bytes_before_compression() {
+        let mut bytes = Vec::new();
+        UrlRecord::new(UrlState::ParkedBare, JobId(9), 3, 1, Seconds(77)).encode(&mut bytes);
+        assert_eq!(bytes.len(), 2);
+        assert_eq!(UrlRecord::decode(&bytes).unwrap().state, UrlState::ParkedBare);
+    }
+}

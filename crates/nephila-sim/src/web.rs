@@ -1,0 +1,316 @@
+//! The other side: names are answered, pages come back, and a worker reports them, in the order that durability asks
+//! for. How an answer is to be understood is worked out here a second time, for the checkers.
+
+use std::time::Duration;
+
+use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::ticket::{Report, Ticket};
+use nephila_core::job::Schedule;
+use nephila_core::robots::policy::Answer;
+use nephila_core::spider::outcome::{self, Outcome};
+
+use crate::completeness::Plan;
+use crate::facts::Fact;
+use crate::harness::{Finished, Open, SENT_MAX, Sim, some_addresses};
+use crate::robots::File;
+use crate::{Checker, Violation};
+
+/// How a page ended, and what that means, by our own table.
+pub(crate) struct Ending {
+    pub(crate) outcome: Outcome,
+    pub(crate) status: u16,
+    /// The rest of the host is at least this, in milliseconds.
+    pub(crate) rest: u64,
+}
+
+impl Sim {
+    /// A name is answered.
+    pub(crate) fn answer_name(&mut self, at: usize) -> Result<(), Violation> {
+        let (key, host) = self.resolves.swap_remove(at);
+        let now = self.clock.now();
+        let failure = self.world.rates.failure * 2;
+        if !self.calm && self.rng.one_in(failure) {
+            let outcomes =
+                [Outcome::DnsNxdomain, Outcome::DnsTimeout, Outcome::DnsUnreachable, Outcome::DnsServfail];
+            let outcome = *self.rng.pick(&outcomes);
+            self.tell(|| format!("host {host} does not resolve: {outcome}"));
+            return Ok(self.front().handle_unresolved(key, outcome, now)?);
+        }
+        let addresses = self.addresses[host].clone();
+        self.tell(|| format!("host {host} is at {addresses:?}"));
+        self.obedience.handle_resolved(host, &addresses);
+        self.front().handle_resolved(key, &addresses, now);
+        if !self.calm && self.rng.one_in(20) {
+            self.front().handle_resolved(key, &addresses, now);
+        }
+        Ok(())
+    }
+
+    /// A host moves to other addresses.
+    pub(crate) fn move_host(&mut self) {
+        let host = self.rng.index(self.world.hosts.len());
+        self.addresses[host] = some_addresses(&self.world, &mut self.rng);
+    }
+
+    /// Something that came back is worked on: its links are offered, then it is reported.
+    pub(crate) fn come_back(&mut self, at: usize) -> Result<(), Violation> {
+        if self.finished[at].orphan {
+            let finished = self.finished.swap_remove(at);
+            return self.report_late(&finished.ticket, finished.url);
+        }
+        let Some(url) = self.finished[at].url else {
+            let finished = self.finished.swap_remove(at);
+            return self.report_robots(finished);
+        };
+        if self.finished[at].ending.is_none() {
+            let ending = self.ending();
+            let links = match ending.outcome.action() {
+                outcome::Action::Keep | outcome::Action::Offer => self.world.links(url),
+                _ => Vec::new(),
+            };
+            let after = matches!(ending.outcome, Outcome::RateLimited | Outcome::Unavailable);
+            let after = (after && self.rng.one_in(2)).then(|| Duration::from_secs(self.rng.below(400)));
+            let finished = &mut self.finished[at];
+            finished.links = links;
+            finished.ending = Some((ending.outcome, ending.status, ending.rest, after));
+        }
+        if self.links_late && !self.finished[at].reported {
+            self.finished[at].reported = true;
+            return self.report_page(at);
+        }
+        let (job, depth) = (self.finished[at].ticket.job, self.finished[at].ticket.depth.saturating_add(1));
+        while let Some(&link) = self.finished[at].links.get(self.finished[at].offered) {
+            if !self.offer(link, job, depth) {
+                return Ok(());
+            }
+            self.finished[at].offered += 1;
+        }
+        if self.links_late {
+            self.finished.swap_remove(at);
+            return Ok(());
+        }
+        // Links into another partition are in that one's log before the page is done in this one's.
+        let host = self.finished[at].host;
+        let own = self.world.hosts[host].partition;
+        let durable = self.finished[at].links.iter().all(|link| {
+            let partition = self.world.hosts[self.world.urls[*link as usize].host].partition;
+            partition == own || self.complete.is_known(*link)
+        });
+        if durable {
+            self.report_page(at)?;
+            self.finished.swap_remove(at);
+        }
+        Ok(())
+    }
+
+    fn report_page(&mut self, at: usize) -> Result<(), Violation> {
+        let Finished { ticket, url, took, links, ending, .. } = self.finished[at].clone();
+        let (outcome, status, mut rest, retry_after) = ending.expect("it ended");
+        let url_of = url.expect("a page");
+        let settings = &self.world.config.retry;
+        if let Some(after) = retry_after {
+            rest = rest.max(after.min(settings.retry_after_max).as_millis() as u64);
+        }
+        let mut report = Report::of(outcome, status, Duration::from_millis(took));
+        report.retry_after = retry_after;
+        if outcome == Outcome::Fetched {
+            // Some sites have one page for everything.
+            let same = self.world.urls[url_of as usize].host.is_multiple_of(5);
+            report.digest = if same { 1 } else { u64::from(url_of) + 2 };
+            report.etag = format!("\"{url_of}\"").into();
+        }
+        let now = self.clock.now();
+        let taken = self.front().handle_report(ticket.id, &report, now)?;
+        self.remember(&ticket, url);
+        let open = self.open.remove(&ticket.id);
+        if taken != open.is_some() {
+            let what = format!("a report of ticket {} was taken: {taken}", ticket.id.0);
+            return Err(Violation::new(Checker::Repeats, what));
+        }
+        match open {
+            Some(open) => self.page_ended(&open, &Ending { outcome, status, rest }, took, links),
+            None => self.figures.late += 1,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn page_ended(&mut self, open: &Open, ending: &Ending, took: u64, links: Vec<u32>) {
+        let url = open.url.expect("a page");
+        let plan = self.plan(ending.outcome, open);
+        self.complete.handle_ended(url, plan);
+        self.tell(|| {
+            format!("{} ended with {}, rest {}, {plan:?}", self.world.url(url), ending.outcome, ending.rest)
+        });
+        self.polite.handle_report(open.host, open.address, took, ending.rest, self.clock.t);
+        let rest_until = if ending.rest > 0 { self.clock.wall() + ending.rest } else { 0 };
+        let fact = Fact::Ended { url, plan, outcome: ending.outcome, links, rest_until };
+        self.parts[self.world.hosts[open.host].partition].facts.push(fact);
+    }
+
+    fn report_robots(&mut self, finished: Finished) -> Result<(), Violation> {
+        let host = finished.host;
+        if self.rng.one_in(4) {
+            self.files[host] = File::random(&mut self.rng);
+        }
+        let file = self.files[host].clone();
+        let answer = match self.rng.below(if self.calm { 12 } else { 20 }) {
+            0..11 => Answer::Status(200),
+            11 | 12 => Answer::Status(404),
+            13 => Answer::Status(403),
+            14 => Answer::Status(304),
+            15 => Answer::Status(500),
+            16 => Answer::Status(503),
+            17 => Answer::Status(429),
+            18 => Answer::RedirectLimit,
+            _ => Answer::Unreachable,
+        };
+        let max_age = self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(4_000)));
+        let retry_after = match answer {
+            Answer::Status(429 | 503) => self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(400))),
+            _ => None,
+        };
+        let body = if answer == Answer::Status(200) { file.bytes() } else { Box::default() };
+        let took = Duration::from_millis(finished.took);
+        let report = RobotsReport { answer, body, max_age, retry_after, took };
+        let now = self.clock.now();
+        let taken = self.front().handle_robots(finished.ticket.id, report, now)?;
+        self.remember(&finished.ticket, None);
+        let open = self.open.remove(&finished.ticket.id);
+        if taken != open.is_some() {
+            let what = format!("a report of ticket {} was taken: {taken}", finished.ticket.id.0);
+            return Err(Violation::new(Checker::Repeats, what));
+        }
+        match open {
+            Some(open) => self.robots_ended(&open, answer, &file, max_age, retry_after, finished.took),
+            None => self.figures.late += 1,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn robots_ended(
+        &mut self,
+        open: &Open,
+        answer: Answer,
+        file: &File,
+        max_age: Option<Duration>,
+        retry_after: Option<Duration>,
+        took: u64,
+    ) {
+        let host = open.host;
+        let word = self.obedience.word(host, answer, file, max_age, self.clock.wall_seconds());
+        self.tell(|| format!("robots of host {host}: {answer:?} {word:?} took {took}"));
+        let settings = &self.world.config.retry;
+        let rest = match answer {
+            Answer::Unreachable | Answer::Status(429 | 500..) => {
+                let asked = retry_after.unwrap_or_default().min(settings.retry_after_max);
+                settings.back_off_other_first.min(settings.back_off_max).max(asked).as_millis() as u64
+            }
+            _ => 0,
+        };
+        self.polite.handle_report(host, open.address, took, rest, self.clock.t);
+        let rest_until = if rest > 0 { self.clock.wall() + rest } else { 0 };
+        let partition = self.world.hosts[host].partition;
+        self.parts[partition].facts.push(Fact::Robots { host, word, rest_until });
+    }
+
+    /// A report comes again, or after its process: it changes nothing.
+    pub(crate) fn report_late(&mut self, ticket: &Ticket, url: Option<u32>) -> Result<(), Violation> {
+        if self.open.contains_key(&ticket.id) {
+            let what = format!("ticket {} of a dead process is given out again", ticket.id.0);
+            return Err(Violation::new(Checker::Repeats, what));
+        }
+        self.figures.late += 1;
+        let now = self.clock.now();
+        let taken = match url {
+            Some(_) => {
+                let report = Report::of(Outcome::NotFound, 404, Duration::ZERO);
+                self.front().handle_report(ticket.id, &report, now)?
+            }
+            None => {
+                let report = RobotsReport {
+                    answer: Answer::Status(404),
+                    body: Box::default(),
+                    max_age: None,
+                    retry_after: None,
+                    took: Duration::ZERO,
+                };
+                self.front().handle_robots(ticket.id, report, now)?
+            }
+        };
+        match taken {
+            false => Ok(()),
+            true => {
+                Err(Violation::new(Checker::Repeats, format!("ticket {} was reported twice", ticket.id.0)))
+            }
+        }
+    }
+
+    fn remember(&mut self, ticket: &Ticket, url: Option<u32>) {
+        if self.sent.len() >= SENT_MAX {
+            let at = self.rng.index(SENT_MAX);
+            self.sent.swap_remove(at);
+        }
+        self.sent.push((ticket.clone(), url));
+    }
+
+    /// How a page ends.
+    fn ending(&mut self) -> Ending {
+        let end = |outcome, status| Ending { outcome, status, rest: 0 };
+        let failure = self.world.rates.failure;
+        if self.calm || !self.rng.one_in(failure) {
+            return end(Outcome::Fetched, 200);
+        }
+        let settings = &self.world.config.retry;
+        let busy = settings.host_rest_first.min(settings.host_rest_max).as_millis() as u64;
+        let dead = settings.back_off_other_first.min(settings.back_off_max).as_millis() as u64;
+        match self.rng.below(13) {
+            0 => end(Outcome::NotFound, 404),
+            1 => end(Outcome::Redirect, 301),
+            2 => end(Outcome::ServerError, 500),
+            3 => Ending { rest: busy, ..end(Outcome::RateLimited, 429) },
+            4 => Ending { rest: busy, ..end(Outcome::Unavailable, 503) },
+            5 => end(Outcome::TotalTimeout, 0),
+            6 => end(Outcome::Reset, 0),
+            7 => end(Outcome::BadFraming, 200),
+            8 => Ending { rest: dead, ..end(Outcome::TlsExpired, 0) },
+            9 => end(Outcome::LocalFiles, 0),
+            10 => {
+                Ending { rest: settings.challenge_rest.as_millis() as u64, ..end(Outcome::Challenged, 403) }
+            }
+            11 => end(Outcome::Legal, 451),
+            _ => Ending { rest: dead, ..end(Outcome::ConnectRefused, 0) },
+        }
+    }
+
+    /// When a page may be asked for again, by our own reading of the rules.
+    fn plan(&self, outcome: Outcome, open: &Open) -> Plan {
+        let settings = &self.world.config.retry;
+        let since = self.clock.t;
+        let not_before = |after: Duration| {
+            let seconds = self.clock.wall() / 1_000 + after.as_secs();
+            Plan::NotBefore { wall: seconds * 1_000, since }
+        };
+        let partition = self.world.hosts[open.host].partition;
+        let schedule = self.jobs.get(&(partition, open.job)).map_or(Schedule::Once, |job| job.schedule);
+        let visited = match schedule {
+            Schedule::Once => Plan::Never,
+            Schedule::Every(interval) => not_before(interval),
+        };
+        let (first, retries_max) = match outcome {
+            Outcome::Fetched | Outcome::NotFound | Outcome::Redirect => return visited,
+            Outcome::Legal => return Plan::Never,
+            Outcome::LocalFiles => return not_before(settings.pause),
+            Outcome::RateLimited | Outcome::Unavailable | Outcome::TotalTimeout | Outcome::Challenged => {
+                (settings.back_off_first, settings.retries_max)
+            }
+            Outcome::ServerError | Outcome::Reset | Outcome::ConnectRefused => {
+                (settings.back_off_other_first, settings.retries_max)
+            }
+            Outcome::BadFraming | Outcome::TlsExpired => {
+                (settings.back_off_broken_first, settings.retries_broken_max)
+            }
+            other => unreachable!("no page of ours ends with {other}"),
+        };
+        if open.retries >= retries_max { visited } else { not_before(first.min(settings.back_off_max)) }
+    }
+}

@@ -1,0 +1,314 @@
+//! The journal: the log of one partition on one machine.
+//!
+//! A **group** is what the owner of the partition commits at once; here it is a number and bytes that nobody looks into.
+//! [`Journal::append`] gathers groups, [`Journal::sync`] makes all of them durable at once. They lie in **segment** files
+//! that are named by their first group; a full segment is synced and never touched again until
+//! [`Journal::truncate_before`] removes it. After a crash [`Journal::open`] cuts what was torn and [`Journal::replay`]
+//! gives back the rest. `frame` says how the bytes lie in a file.
+//!
+//! What always holds: every group for which [`Journal::sync`] returned is there, in order, once, whatever happens to the
+//! machine. A group that was appended and not synced may be there or not, but never without those before it. After a
+//! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell.
+
+mod frame;
+mod recover;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use frame::Packer;
+
+use crate::disk::{Disk, DiskFile};
+
+pub use frame::GROUP_BYTES_MAX;
+pub use recover::Recovered;
+pub use replay::Replay;
+
+/// A segment that has grown beyond this is followed by another.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes gathered before they are written, whether or not a sync was asked for.
+pub const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// How the name of a segment ends.
+const ENDING: &str = ".journal";
+
+/// Why the journal did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk failed. If it failed in a write, [`Journal::sync`] may be called again once there is space.
+    #[error("{action} {}: {source}", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// With this file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What was synced is not there as it was written. Restore the file from elsewhere; nothing was changed.
+    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the frame begins that cannot be read.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Groups are missing before this file. Restore the file that held them.
+    #[error("group {expected} is missing: {} begins with group {found}", path.display())]
+    Missing {
+        /// The group that should come.
+        expected: u64,
+        /// The group that comes.
+        found: u64,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A sync failed before. Open the journal again.
+    #[error("the journal takes nothing more since a sync failed")]
+    Broken,
+    /// The group does not follow the last one. The owner's state is of another journal: stop.
+    #[error("group {found} cannot follow group {last}")]
+    OutOfOrder {
+        /// The last group here.
+        last: u64,
+        /// The one that came.
+        found: u64,
+    },
+    /// The group is too large. Commit sooner.
+    #[error("a group of {bytes} bytes is longer than {GROUP_BYTES_MAX}")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl Error {
+    fn disk(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Disk { action, path: path.into(), source }
+    }
+
+    fn damaged(path: &Path, offset: u64, what: &'static str) -> Error {
+        Error::Damaged { path: path.into(), offset, what }
+    }
+}
+
+/// How a journal is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// A segment that has grown beyond this is followed by another.
+    pub segment_bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { segment_bytes_max: SEGMENT_BYTES_MAX }
+    }
+}
+
+/// A file of the journal.
+#[derive(Clone, Debug)]
+struct SegmentFile {
+    /// Its first group.
+    first: u64,
+    path: PathBuf,
+    /// Bytes written.
+    len: u64,
+}
+
+/// The log of one partition. One owner.
+#[derive(Debug)]
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    settings: Settings,
+    /// In order; the last is the one that is written.
+    segments: Vec<SegmentFile>,
+    file: Option<Box<dyn DiskFile>>,
+    /// Frames that were not written yet; they belong behind what the last segment has.
+    buffer: Vec<u8>,
+    /// Of the last segment.
+    salt: u64,
+    packer: Packer,
+    /// The last group appended; 0 if there was never one.
+    last: u64,
+    /// The last group that is durable.
+    synced: u64,
+    /// Is the last segment's name or head not durable yet?
+    head_unsynced: bool,
+    broken: bool,
+}
+
+impl Journal {
+    /// Opens the journal in this folder, or begins one. A torn end is cut.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        settings: Settings,
+    ) -> Result<(Journal, Recovered), Error> {
+        let (segments, tail, found) = recover::recover(&*disk, folder)?;
+        let file = match segments.last() {
+            Some(segment) => {
+                Some(disk.open(&segment.path).map_err(|e| Error::disk("opening", &segment.path, e))?)
+            }
+            None => None,
+        };
+        let (last, salt) = tail.map_or((0, 0), |tail| (tail.last, tail.salt));
+        let journal = Journal {
+            disk,
+            folder: folder.into(),
+            settings,
+            segments,
+            file,
+            buffer: Vec::new(),
+            salt,
+            packer: Packer::new().map_err(|e| Error::disk("compressing for", folder, e))?,
+            last,
+            synced: last,
+            head_unsynced: false,
+            broken: false,
+        };
+        Ok((journal, found))
+    }
+
+    /// The last group that is durable; 0 if there was never one.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// The first group that can be replayed, or that will be written next.
+    pub fn first(&self) -> u64 {
+        self.segments.first().map_or(self.last + 1, |segment| segment.first)
+    }
+
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.len).sum()
+    }
+
+    /// Files.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Adds a group. It is durable after the next [`Journal::sync`]. An empty journal begins with any number but 0.
+    pub fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
+        if self.broken {
+            return Err(Error::Broken);
+        }
+        let follows = self.segments.is_empty() || sequence == self.last + 1;
+        if sequence == 0 || !follows {
+            return Err(Error::OutOfOrder { last: self.last, found: sequence });
+        }
+        if group.len() > GROUP_BYTES_MAX {
+            return Err(Error::TooLarge { bytes: group.len() });
+        }
+        if self.buffer.len() >= BUFFER_BYTES_MAX {
+            self.write()?;
+        }
+        let len = self.segments.last().map_or(u64::MAX, |segment| segment.len + self.buffer.len() as u64);
+        if len >= self.settings.segment_bytes_max {
+            self.roll(sequence)?;
+        }
+        if self.head_unsynced {
+            // A frame is never written before the head it is read with is durable.
+            self.write()?;
+            self.sync_written()?;
+        }
+        self.packer.pack(group, sequence, self.synced, self.salt, &mut self.buffer);
+        self.last = sequence;
+        Ok(())
+    }
+
+    /// Adds several groups.
+    pub fn append_all<'a>(&mut self, groups: impl IntoIterator<Item = (u64, &'a [u8])>) -> Result<(), Error> {
+        groups.into_iter().try_for_each(|(sequence, group)| self.append(sequence, group))
+    }
+
+    /// Makes everything that was added durable.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        if self.broken {
+            return Err(Error::Broken);
+        }
+        if self.synced == self.last && self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.write()?;
+        self.sync_written()
+    }
+
+    /// Groups from this one on, as far as they are durable. If older ones were removed, it begins with the first there is.
+    pub fn replay(&self, from: u64) -> Replay<'_> {
+        Replay::new(&self.segments, from, self.synced)
+    }
+
+    /// Removes whole segments that hold only groups before this one. The last segment stays.
+    pub fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut removed = false;
+        while let [oldest, next, ..] = &self.segments[..] {
+            if next.first > sequence {
+                break;
+            }
+            // Oldest first: if this stops half way, what is left has no gap.
+            self.disk.remove(&oldest.path).map_err(|e| Error::disk("removing", &oldest.path, e))?;
+            self.segments.remove(0);
+            removed = true;
+        }
+        if removed {
+            self.disk.sync_dir(&self.folder).map_err(|e| Error::disk("syncing", &self.folder, e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered. If that fails it is still gathered, and will be written to the same place.
+    fn write(&mut self) -> Result<(), Error> {
+        let (Some(file), Some(segment)) = (&self.file, self.segments.last_mut()) else { return Ok(()) };
+        if !self.buffer.is_empty() {
+            file.write_at(segment.len, &self.buffer).map_err(|e| Error::disk("writing", &segment.path, e))?;
+            segment.len += self.buffer.len() as u64;
+            self.buffer.clear();
+            // One large group should not be remembered for ever by its buffer.
+            self.buffer.shrink_to(2 * BUFFER_BYTES_MAX);
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written.
+    fn sync_written(&mut self) -> Result<(), Error> {
+        let (Some(file), Some(segment)) = (&self.file, self.segments.last()) else { return Ok(()) };
+        // Until both calls have returned nobody knows what the disk has, and asking again would not tell: the system
+        // forgets what it could not write.
+        self.broken = true;
+        file.sync().map_err(|e| Error::disk("syncing", &segment.path, e))?;
+        if self.head_unsynced {
+            self.disk.sync_dir(&self.folder).map_err(|e| Error::disk("syncing", &self.folder, e))?;
+            self.head_unsynced = false;
+        }
+        self.broken = false;
+        self.synced = self.last;
+        Ok(())
+    }
+
+    /// Closes the last segment and begins one with this group.
+    fn roll(&mut self, first: u64) -> Result<(), Error> {
+        if self.file.is_some() {
+            self.write()?;
+            self.sync_written()?;
+        }
+        let path = self.folder.join(format!("{first:020}{ENDING}"));
+        let file = self.disk.create(&path).map_err(|e| Error::disk("making", &path, e))?;
+        self.file = Some(file);
+        self.head_unsynced = true;
+        self.segments.push(SegmentFile { first, path, len: 0 });
+        self.salt = uuid::Uuid::new_v4().as_u64_pair().0;
+        self.buffer.extend(frame::segment_head(first, self.salt));
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What opening a journal finds, and how it mends what a crash left. There is one way, whether or not there was a crash.
+//!
+//! Only the last segment can have a torn end: a segment is synced before the next one is made, and its head before its
+//! first frame. From the first frame that is not whole, the last segment is cut. But if a whole frame behind the gap says that what is missing had been synced,
+//! then this is no torn end but damage, and nothing is touched.
+//!
+//! Frames that nobody confirms may stand in the machine's memory and not on the disk, if a sync had failed before. They
+//! are written once more and synced, so that what was read here is also there after the next loss of power.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::frame::{self, FRAME_HEAD, SEGMENT_HEAD};
+use super::{ENDING, Error, SegmentFile};
+use crate::disk::Disk;
+
+/// What opening a journal found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The first group that can be replayed.
+    pub first: Option<u64>,
+    /// The last one.
+    pub last: Option<u64>,
+    /// Files.
+    pub segments: usize,
+    /// Bytes of a torn end that were cut.
+    pub bytes_cut: u64,
+    /// Bytes at the end that nobody confirmed and that were written again.
+    pub bytes_rewritten: u64,
+}
+
+/// The last segment, ready to be appended to.
+pub(super) struct Tail {
+    pub(super) len: u64,
+    /// The last group in it; one before its first if it has none.
+    pub(super) last: u64,
+    pub(super) salt: u64,
+}
+
+/// Finds the segments of a folder, in order, and mends the last.
+pub(super) fn recover(
+    disk: &dyn Disk,
+    folder: &Path,
+) -> Result<(Vec<SegmentFile>, Option<Tail>, Recovered), Error> {
+    disk.create_dir(folder).map_err(|e| Error::disk("making", folder, e))?;
+    let mut segments = list(folder)?;
+    let mut found = Recovered::default();
+    let mut tail = None;
+    let mut may_be_torn = true;
+    while let Some(segment) = segments.last_mut() {
+        let bytes = fs::read(&segment.path).map_err(|e| Error::disk("reading", &segment.path, e))?;
+        match mend(disk, segment, &bytes, may_be_torn, &mut found)? {
+            Some(mended) => {
+                segment.len = mended.len;
+                tail = Some(mended);
+                break;
+            }
+            None => {
+                // Made, and nothing in it was ever synced. The one before it was, so it has no torn end.
+                disk.remove(&segment.path).map_err(|e| Error::disk("removing", &segment.path, e))?;
+                may_be_torn = false;
+                segments.pop();
+            }
+        }
+    }
+    // Whatever names a crash left half made or half removed are settled before anything is built on them.
+    disk.sync_dir(folder).map_err(|e| Error::disk("syncing", folder, e))?;
+    found.segments = segments.len();
+    found.last = tail.as_ref().map(|tail| tail.last).filter(|last| segments[0].first <= *last);
+    found.first = found.last.map(|_| segments[0].first);
+    Ok((segments, tail, found))
+}
+
+/// Cuts a torn end. None if not even the head is there.
+fn mend(
+    disk: &dyn Disk,
+    segment: &SegmentFile,
+    bytes: &[u8],
+    may_be_torn: bool,
+    found: &mut Recovered,
+) -> Result<Option<Tail>, Error> {
+    let first = segment.first;
+    let damaged = |offset: usize, what| Error::damaged(&segment.path, offset as u64, what);
+    let salt = match frame::read_segment_head(bytes, first) {
+        Ok(salt) => salt,
+        Err(_) if may_be_torn && bytes.len() <= SEGMENT_HEAD => {
+            found.bytes_cut += bytes.len() as u64;
+            return Ok(None);
+        }
+        Err(what) => return Err(damaged(0, what)),
+    };
+    let (mut at, mut last, mut synced) = (SEGMENT_HEAD, first - 1, 0);
+    let mut starts: Vec<usize> = Vec::new();
+    let mut torn = None;
+    while at < bytes.len() && torn.is_none() {
+        match frame::frame(&bytes[at..], salt) {
+            Ok(head) if head.sequence == last + 1 && head.synced < head.sequence => {
+                last = head.sequence;
+                synced = synced.max(head.synced);
+                starts.push(at);
+                at += FRAME_HEAD + head.stored;
+            }
+            Ok(_) => return Err(damaged(at, "number of a group")),
+            Err(what) => torn = Some(what),
+        }
+    }
+    if let Some(what) = torn {
+        let confirmed = frame::promised(&bytes[at..], salt).is_some_and(|promised| promised > last);
+        if confirmed || !may_be_torn {
+            return Err(damaged(at, what));
+        }
+        found.bytes_cut += (bytes.len() - at) as u64;
+    }
+    let failed = |action| move |e: io::Error| Error::disk(action, &segment.path, e);
+    // The first frame that none behind it confirms.
+    let confirmed = usize::try_from((synced + 1).saturating_sub(first)).unwrap_or(usize::MAX);
+    let from = starts.get(confirmed).copied().unwrap_or(at);
+    let file = disk.open(&segment.path).map_err(failed("opening"))?;
+    if torn.is_some() {
+        file.truncate(at as u64).map_err(failed("cutting"))?;
+    }
+    if from < at {
+        file.write_at(from as u64, &bytes[from..at]).map_err(failed("writing"))?;
+        found.bytes_rewritten += (at - from) as u64;
+    }
+    file.sync().map_err(failed("syncing"))?;
+    Ok(Some(Tail { len: at as u64, last, salt }))
+}
+
+/// The segments of a folder, by their names. Other files are left alone.
+fn list(folder: &Path) -> Result<Vec<SegmentFile>, Error> {
+    let failed = |e| Error::disk("reading", folder, e);
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path: PathBuf = entry.path();
+        let name = entry.file_name();
+        let first =
+            name.to_str().and_then(|name| name.strip_suffix(ENDING)).and_then(|n| n.parse::<u64>().ok());
+        if let Some(first) = first.filter(|first| *first > 0) {
+            let len = entry.metadata().map_err(failed)?.len();
+            segments.push(SegmentFile { first, path, len });
+        }
+    }
+    segments.sort_by_key(|segment| segment.first);
+    Ok(segments)
+}

@@ -1,0 +1,398 @@
+//! A partition's state on disk: what was folded lately in memory, everything else in sorted runs.
+//!
+//! Reads ask the memory first, then the runs. [`DiskState::checkpoint`] writes the memory out as new runs, one for each
+//! table, and then a manifest that lists them together with the position of the log they hold: that rename is the one
+//! moment at which the state on disk changes. What was folded since is in the log, which is read again from that
+//! position; there is no other recovery. Merges only replace runs by a run that says the same, and become real with the
+//! next manifest.
+//!
+//! All tables share the manifest and so the position: there is never a moment at which one is ahead of another.
+
+mod flush;
+mod manifest;
+mod merge;
+#[cfg(any(test, feature = "test-util"))]
+pub mod proof;
+mod read;
+mod snapshot;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use nephila_core::frontier::key::Prefixes;
+use nephila_core::state::memory::Tables;
+use nephila_core::state::{Changes, Meta, Position, StateError};
+
+use crate::disk::Disk;
+use crate::runs::{self, Cache, Io, Run};
+use flush::Flushing;
+use manifest::{Manifest, run_name};
+use merge::{Floors, Merged, Plan};
+use table::{Table, later_key, queue_key};
+
+pub use merge::Merger;
+pub use snapshot::{Copied, is_state};
+
+/// Runs of a table beyond which a checkpoint waits for a merge, so that a slow disk slows us down instead of filling up.
+const RUNS_MAX: usize = 32;
+
+/// Where merges are made.
+#[derive(Clone, Debug)]
+pub enum Merging {
+    /// Where they are due: the caller waits. The same calls always give the same files.
+    Inline,
+    /// In the thread of a merger.
+    Background(Merger),
+}
+
+/// What a state did to its disk, in numbers that only grow, and what it takes now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskStats {
+    /// Reads of runs.
+    pub io: Io,
+    /// Bytes of runs written from memory.
+    pub bytes_flushed: u64,
+    /// Bytes of runs written by merges.
+    pub bytes_merged: u64,
+    /// Runs there are.
+    pub runs: usize,
+    /// Their bytes.
+    pub file_bytes: u64,
+    /// Memory that their filters and indexes take.
+    pub resident_bytes: u64,
+    /// Entries in the runs of URLs; a URL with several versions counts as often.
+    pub url_entries: u64,
+    /// Memory that is not written out yet, roughly.
+    pub memory_bytes: usize,
+}
+
+/// A merge under way: its table, the number of its oldest input, and where its result will be.
+type UnderWay = (Table, u64, Receiver<Result<Merged, runs::Error>>);
+
+/// A state on disk. See the module.
+#[derive(Debug)]
+pub struct DiskState {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    merging: Merging,
+    cache: Arc<Cache>,
+    position: Position,
+    meta: Meta,
+    memory: Tables,
+    /// What is being written out by another thread: newer than the runs, older than the memory.
+    flushing: Option<Flushing>,
+    /// Runs of each table, oldest first, by their numbers.
+    runs: BTreeMap<Table, Vec<(u64, Run)>>,
+    next_file: u64,
+    /// The merge that is under way.
+    merge: Option<UnderWay>,
+    /// Runs that the manifest on disk lists and the next one will not.
+    obsolete: Vec<(Table, u64)>,
+    /// The position on disk.
+    durable: Position,
+    io: Io,
+    bytes_flushed: u64,
+    bytes_merged: u64,
+}
+
+/// Says where and what.
+fn disk_error(path: &Path, error: io::Error) -> StateError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => StateError::Damaged(format!("{}: {error}", path.display())),
+        _ => StateError::Disk(format!("{}: {error}", path.display())),
+    }
+}
+
+fn run_error(error: runs::Error) -> StateError {
+    match error {
+        runs::Error::Damaged { .. } | runs::Error::Version { .. } => StateError::Damaged(error.to_string()),
+        _ => StateError::Disk(error.to_string()),
+    }
+}
+
+impl DiskState {
+    /// Opens the state in a folder, or makes an empty one there. Removes what a crash left behind. The log has to be
+    /// folded from [`nephila_core::state::State::position`] on.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        merging: Merging,
+        cache: &Arc<Cache>,
+    ) -> Result<DiskState, StateError> {
+        let wrong = |error| disk_error(folder, error);
+        if !folder.is_dir() {
+            disk.create_dir(folder).map_err(wrong)?;
+        }
+        let manifest =
+            Manifest::read(folder).map_err(|error| disk_error(&folder.join(manifest::NAME), error))?;
+        let manifest = manifest.unwrap_or_default();
+        let listed: Vec<String> =
+            manifest.runs.iter().map(|(table, number)| run_name(*table, *number)).collect();
+        let mut left_over = Vec::new();
+        for entry in fs::read_dir(folder).map_err(wrong)? {
+            let name = entry.map_err(wrong)?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if name == manifest::NAME_NEW
+                || (name.ends_with(".run") && !listed.iter().any(|listed| listed == name))
+            {
+                left_over.push(name.to_owned());
+            }
+        }
+        left_over.sort();
+        for name in left_over {
+            disk.remove(&folder.join(name)).map_err(wrong)?;
+        }
+        let mut runs: BTreeMap<Table, Vec<(u64, Run)>> = BTreeMap::new();
+        for &(table, number) in &manifest.runs {
+            let run = Run::open_cached(&folder.join(run_name(table, number)), cache).map_err(run_error)?;
+            runs.entry(table).or_default().push((number, run));
+        }
+        Ok(DiskState {
+            disk,
+            folder: folder.into(),
+            merging,
+            cache: cache.clone(),
+            position: manifest.position,
+            meta: manifest.meta,
+            memory: Tables::default(),
+            flushing: None,
+            runs,
+            next_file: manifest.next_file,
+            merge: None,
+            obsolete: Vec::new(),
+            durable: manifest.position,
+            io: Io::default(),
+            bytes_flushed: 0,
+            bytes_merged: 0,
+        })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it did and what it takes.
+    pub fn stats(&self) -> DiskStats {
+        let all = || self.runs.values().flatten().map(|(_, run)| run.info());
+        let urls = self.runs.get(&Table::Urls);
+        DiskStats {
+            io: self.io,
+            bytes_flushed: self.bytes_flushed,
+            bytes_merged: self.bytes_merged,
+            runs: all().count(),
+            file_bytes: all().map(|info| info.file_bytes).sum(),
+            resident_bytes: all().map(|info| info.resident_bytes).sum(),
+            url_entries: urls.into_iter().flatten().map(|(_, run)| run.info().entries).sum(),
+            memory_bytes: self.memory.bytes,
+        }
+    }
+
+    /// Up to where the log is not needed any more.
+    pub fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Makes everything applied so far durable.
+    pub fn checkpoint(&mut self) -> Result<Position, StateError> {
+        self.end_flush(true)?;
+        self.install(false)?;
+        if self.position == self.durable && self.obsolete.is_empty() {
+            return Ok(self.durable);
+        }
+        for table in Table::ALL {
+            self.flush(table)?;
+        }
+        self.memory = Tables::default();
+        self.write_manifest()?;
+        self.merge()?;
+        Ok(self.durable)
+    }
+
+    /// Writes what is in memory of a table as a run.
+    fn flush(&mut self, table: Table) -> Result<(), StateError> {
+        let entries = read::memory_entries(&self.memory, table, None);
+        let mut entries = entries.peekable();
+        if entries.peek().is_none() {
+            return Ok(());
+        }
+        let path = self.folder.join(run_name(table, self.next_file));
+        let info = flush::write_run(&*self.disk, &path, table, entries).map_err(run_error)?;
+        self.bytes_flushed += info.file_bytes;
+        self.add_run(table, self.next_file)?;
+        self.next_file += 1;
+        Ok(())
+    }
+
+    fn add_run(&mut self, table: Table, number: u64) -> Result<(), StateError> {
+        let path = self.folder.join(run_name(table, number));
+        let run = Run::open_cached(&path, &self.cache).map_err(run_error)?;
+        self.runs.entry(table).or_default().push((number, run));
+        Ok(())
+    }
+
+    fn manifest(&self) -> Manifest {
+        let runs =
+            self.runs.iter().flat_map(|(table, runs)| runs.iter().map(|(number, _)| (*table, *number)));
+        Manifest {
+            position: self.position,
+            next_file: self.next_file,
+            meta: self.meta.clone(),
+            runs: runs.collect(),
+        }
+    }
+
+    /// Makes what is held now the state on disk, then removes what is not needed any more.
+    fn write_manifest(&mut self) -> Result<(), StateError> {
+        let wrong = |error| disk_error(&self.folder, error);
+        // The names of new runs must be durable before the manifest that lists them.
+        self.disk.sync_dir(&self.folder).map_err(wrong)?;
+        self.manifest().write(&*self.disk, &self.folder).map_err(wrong)?;
+        self.durable = self.position;
+        for (table, number) in std::mem::take(&mut self.obsolete) {
+            self.disk.remove(&self.folder.join(run_name(table, number))).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
+    /// Begins merges that are due.
+    fn merge(&mut self) -> Result<(), StateError> {
+        // The manifest that is being written lists the runs as they are.
+        if self.flushing.is_some() {
+            return Ok(());
+        }
+        loop {
+            if self.merge.is_some() {
+                // One at a time; too many runs mean that merging is slower than writing, and writing waits for it.
+                let behind = self.runs.values().any(|runs| runs.len() > RUNS_MAX);
+                self.install(behind)?;
+                if self.merge.is_some() {
+                    return Ok(());
+                }
+            }
+            let Some(plan) = self.plan() else { return Ok(()) };
+            let (table, first) = (plan.table, self.first_input(&plan));
+            match &self.merging {
+                Merging::Inline => {
+                    let merged = plan.run(&*self.disk).map_err(run_error)?;
+                    self.replace(first, merged)?;
+                }
+                Merging::Background(merger) => match merger.submit(plan, self.disk.clone()) {
+                    Some(result) => self.merge = Some((table, first, result)),
+                    // The thread is busy with others; the next checkpoint asks again.
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    fn first_input(&self, plan: &Plan) -> u64 {
+        let oldest = plan.inputs.last().expect("a merge has inputs").path();
+        let runs = &self.runs[&plan.table];
+        runs.iter().find(|(_, run)| run.path() == oldest).expect("its input is here").0
+    }
+
+    /// The next merge that is due: the smallest, so that a small table does not wait behind the long merge of a large one.
+    fn plan(&mut self) -> Option<Plan> {
+        let due = self.runs.iter().filter_map(|(table, runs)| {
+            let entries: Vec<u64> = runs.iter().map(|(_, run)| run.info().entries).collect();
+            let range = merge::choose(&entries)?;
+            Some((entries[range.clone()].iter().sum::<u64>(), *table, range))
+        });
+        let (_, table, range) = due.min_by_key(|(entries, table, _)| (*entries, *table))?;
+        let inputs = self.runs[&table][range].iter().rev().map(|(_, run)| run.clone()).collect();
+        let floors = matches!(table, Table::Queued | Table::Planned).then(|| {
+            let hosts = self.runs.get(&Table::Hosts).map(Vec::as_slice).unwrap_or_default();
+            Floors::new(&hosts.iter().rev().map(|(_, run)| run.clone()).collect::<Vec<_>>())
+        });
+        let number = self.next_file;
+        self.next_file += 1;
+        let path = self.folder.join(run_name(table, number));
+        let prefixes = self.meta.prefixes.unwrap_or(Prefixes::ALL);
+        Some(Plan { table, inputs, path, number, prefixes, floors })
+    }
+
+    /// Takes over a merge that has ended, if one has, or waits for it.
+    fn install(&mut self, wait: bool) -> Result<(), StateError> {
+        if self.flushing.is_some() {
+            return Ok(());
+        }
+        let Some((_, first, result)) = &self.merge else { return Ok(()) };
+        let first = *first;
+        let merged = match wait {
+            true => result.recv().map_err(|_| StateError::Disk("the merging thread ended".into()))?,
+            false => match result.try_recv() {
+                Ok(merged) => merged,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(StateError::Disk("the merging thread ended".into()));
+                }
+            },
+        };
+        self.merge = None;
+        self.replace(first, merged.map_err(run_error)?)
+    }
+
+    /// Puts a merged run in the place of its inputs.
+    fn replace(&mut self, first: u64, merged: Merged) -> Result<(), StateError> {
+        self.bytes_merged += merged.info.file_bytes;
+        let path = self.folder.join(run_name(merged.table, merged.number));
+        let run = Run::open_cached(&path, &self.cache).map_err(run_error)?;
+        let runs = self.runs.get_mut(&merged.table).expect("its inputs are here");
+        let at = runs.iter().position(|(number, _)| *number == first).expect("its inputs are here");
+        let old = runs.splice(at..at + merged.inputs, [(merged.number, run)]);
+        self.obsolete.extend(old.map(|(number, _)| (merged.table, number)));
+        Ok(())
+    }
+
+    /// Waits for the merge that is under way, makes all that are due, and makes the result durable. For an orderly end
+    /// and for measuring.
+    pub fn settle(&mut self) -> Result<(), StateError> {
+        self.checkpoint()?;
+        loop {
+            while self.merge.is_some() {
+                self.install(true)?;
+                self.merge()?;
+            }
+            if self.obsolete.is_empty() {
+                return Ok(());
+            }
+            self.write_manifest()?;
+            self.merge()?;
+        }
+    }
+
+    /// Takes in what a group changed.
+    fn take(&mut self, mut changes: Changes, position: Position) -> Result<(), StateError> {
+        if let Some(meta) = changes.meta.take() {
+            self.meta = meta;
+        }
+        self.memory.apply(changes);
+        self.position = position;
+        self.end_flush(false)?;
+        // When a merge has ended the next that is due begins: one for each checkpoint would not keep up with six tables.
+        if self.merge.is_some() { self.merge() } else { Ok(()) }
+    }
+}
+
+impl Drop for DiskState {
+    fn drop(&mut self) {
+        // What is under way would write into a folder that somebody else may have opened by then.
+        if let Some(flushing) = self.flushing.take() {
+            flushing.wait();
+        }
+        if let Some((_, _, result)) = self.merge.take() {
+            result.recv().ok();
+        }
+    }
+}
+
+/// Bytes of blocks kept for single reads, for all states of a process.
+pub const CACHE_BYTES: usize = 64 << 20;

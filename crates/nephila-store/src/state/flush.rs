@@ -1,0 +1,160 @@
+//! Writing memory out in another thread, so that the owner of the state is not kept busy by it.
+//!
+//! What is in memory is frozen and read from there meanwhile; the other thread writes it as runs and then the manifest
+//! that lists them, which is a whole checkpoint at the position of the freezing. The owner takes the runs over with its
+//! next group. While that goes on no merge is begun or taken over, so that the manifest is true when it is written.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+use nephila_core::state::memory::Tables;
+use nephila_core::state::{Position, StateError};
+
+use super::manifest::{Manifest, run_name};
+use super::read::memory_entries;
+use super::table::Table;
+use super::{DiskState, Merging, disk_error, run_error};
+use crate::disk::Disk;
+use crate::runs::{Error, Run, RunInfo, RunWriter};
+
+/// What is being written out.
+#[derive(Debug)]
+pub(super) struct Flushing {
+    pub(super) memory: Arc<Tables>,
+    position: Position,
+    /// Files that the manifest does not list any more.
+    obsolete: Vec<(Table, u64)>,
+    done: Receiver<Result<Vec<Flushed>, StateError>>,
+}
+
+/// A run that was written.
+#[derive(Debug)]
+struct Flushed {
+    table: Table,
+    number: u64,
+    run: Run,
+}
+
+impl Flushing {
+    /// Waits for its end, whatever it is.
+    pub(super) fn wait(self) {
+        self.done.recv().ok();
+    }
+}
+
+/// Writes entries, which ascend, as a run.
+pub(super) fn write_run(
+    disk: &dyn Disk,
+    path: &Path,
+    table: Table,
+    entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+) -> Result<RunInfo, Error> {
+    let mut writer = RunWriter::create(disk, path, table.options())?;
+    for (key, value) in entries {
+        writer.push(&key, &value)?;
+    }
+    writer.finish(&[])
+}
+
+impl DiskState {
+    /// Begins to make everything applied so far durable, and does not wait for it. If an earlier time is still under way
+    /// it waits for that one: memory that fills faster than it is written holds its owner back. Without a thread to do
+    /// it, it is done here. Returns up to where the log is not needed any more, as of now.
+    pub fn checkpoint_soon(&mut self) -> Result<Position, StateError> {
+        let Merging::Background(merger) = self.merging.clone() else { return self.checkpoint() };
+        self.end_flush(true)?;
+        self.install(false)?;
+        if self.position == self.durable && self.obsolete.is_empty() {
+            return Ok(self.durable);
+        }
+        let memory = Arc::new(std::mem::take(&mut self.memory));
+        let mut manifest = self.manifest();
+        let mut tables = Vec::new();
+        for table in Table::ALL {
+            if memory_entries(&memory, table, None).next().is_some() {
+                tables.push((table, self.next_file));
+                self.next_file += 1;
+            }
+        }
+        // The runs of a table stand together, oldest first.
+        manifest.runs.extend(&tables);
+        manifest.runs.sort_by_key(|(table, _)| *table);
+        manifest.next_file = self.next_file;
+        let (send, done) = sync_channel(1);
+        let (disk, folder, cache) = (self.disk.clone(), self.folder.clone(), self.cache.clone());
+        let frozen = memory.clone();
+        let write = move || {
+            let write = || {
+                let mut flushed = Vec::new();
+                for (table, number) in tables {
+                    let path = folder.join(run_name(table, number));
+                    write_run(&*disk, &path, table, memory_entries(&frozen, table, None))
+                        .map_err(run_error)?;
+                    let run = Run::open_cached(&path, &cache).map_err(run_error)?;
+                    flushed.push(Flushed { table, number, run });
+                }
+                write_manifest(&*disk, &folder, &manifest)?;
+                Ok(flushed)
+            };
+            let result = write();
+            drop(frozen);
+            // The owner may be gone: then nobody asks.
+            send.send(result).ok();
+        };
+        let obsolete = std::mem::take(&mut self.obsolete);
+        self.flushing = Some(Flushing { memory, position: self.position, obsolete, done });
+        if !merger.flush(write) {
+            // Too many wait for the thread, so this one is done here after all.
+            let flushing = self.flushing.take().expect("set above");
+            self.memory = Arc::into_inner(flushing.memory).expect("the other one went with the job");
+            self.obsolete = flushing.obsolete;
+            return self.checkpoint();
+        }
+        Ok(self.durable)
+    }
+
+    /// Is memory being written out?
+    pub fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+
+    /// Takes over what was written out, if it was, or waits for it.
+    pub(super) fn end_flush(&mut self, wait: bool) -> Result<(), StateError> {
+        let Some(flushing) = &self.flushing else { return Ok(()) };
+        let gone = || StateError::Disk("the flushing thread ended".into());
+        let flushed = match wait {
+            true => flushing.done.recv().map_err(|_| gone())?,
+            false => match flushing.done.try_recv() {
+                Ok(flushed) => flushed,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(gone()),
+            },
+        };
+        // After an error what is frozen can still be read, and the log is whole: the owner stops and opens it again.
+        let flushed = flushed?;
+        let flushing = self.flushing.take().expect("looked at above");
+        for Flushed { table, number, run } in flushed {
+            self.bytes_flushed += run.info().file_bytes;
+            self.runs.entry(table).or_default().push((number, run));
+        }
+        self.durable = flushing.position;
+        for (table, number) in flushing.obsolete {
+            let path = self.folder.join(run_name(table, number));
+            self.disk.remove(&path).map_err(|error| disk_error(&path, error))?;
+        }
+        // Taking so many maps apart takes a while; if nobody else has time for it, it is done here.
+        if let Merging::Background(merger) = &self.merging {
+            merger.flush(move || drop(flushing.memory));
+        }
+        self.merge()
+    }
+}
+
+/// Makes this the state on disk.
+fn write_manifest(disk: &dyn Disk, folder: &Path, manifest: &Manifest) -> Result<(), StateError> {
+    let wrong = |error| disk_error(folder, error);
+    // The names of new runs must be durable before the manifest that lists them.
+    disk.sync_dir(folder).map_err(wrong)?;
+    manifest.write(disk, folder).map_err(wrong)
+}

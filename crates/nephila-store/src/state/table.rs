@@ -1,0 +1,94 @@
+//! The tables of a state on disk: how each lies in its runs, and how records become keys and values.
+
+use nephila_core::frontier::key::{DomainKey, HostKey, UrlKey};
+use nephila_core::state::queue::{LaterKey, QueueKey};
+
+use crate::runs::{Filter, KeyColumn, Options, Shape};
+
+/// One kind of thing that is remembered. The numbers stand in manifests and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    /// What is known of a URL, by its key.
+    Urls = 0,
+    /// URLs in queues, by host and place; the value is the text.
+    Queued = 1,
+    /// URLs planned for later, by host and place; the value is the text.
+    Planned = 2,
+    /// What is known of a host.
+    Hosts = 3,
+    /// What is known of a domain.
+    Domains = 4,
+    /// The bytes of a robots.txt.
+    Robots = 5,
+}
+
+impl Table {
+    pub(super) const ALL: [Table; 6] =
+        [Table::Urls, Table::Queued, Table::Planned, Table::Hosts, Table::Domains, Table::Robots];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Table::Urls => "urls",
+            Table::Queued => "queue",
+            Table::Planned => "later",
+            Table::Hosts => "hosts",
+            Table::Domains => "domains",
+            Table::Robots => "robots",
+        }
+    }
+
+    pub(super) fn by_code(code: u8) -> Option<Table> {
+        Table::ALL.into_iter().find(|table| *table as u8 == code)
+    }
+
+    /// How its runs are laid out. URLs are tested in large batches and read one by one rarely; hosts and queues are
+    /// read a few at a time, so their blocks are small.
+    pub(super) fn options(self) -> Options {
+        let shape = |group, suffix| Options::new(Shape { group, suffix });
+        match self {
+            Table::Urls => shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES),
+            Table::Queued => Options {
+                keys: KeyColumn::Zstd,
+                filter: Filter::Group,
+                duplicates: true,
+                block_entries: 1_024,
+                piece_bytes: 32 << 10,
+                ..shape(HostKey::BYTES, QueueKey::BYTES)
+            },
+            Table::Planned => Options {
+                keys: KeyColumn::Zstd,
+                filter: Filter::Group,
+                block_entries: 1_024,
+                piece_bytes: 32 << 10,
+                ..shape(HostKey::BYTES, LaterKey::BYTES)
+            },
+            Table::Hosts => Options { block_entries: 256, piece_bytes: 16 << 10, ..shape(HostKey::BYTES, 0) },
+            Table::Domains => Options { block_entries: 512, piece_bytes: 16 << 10, ..shape(8, 0) },
+            Table::Robots => Options { block_entries: 64, piece_bytes: 64 << 10, ..shape(HostKey::BYTES, 0) },
+        }
+    }
+}
+
+/// The domain a key of any table begins with.
+pub(super) fn domain_of(key: &[u8]) -> DomainKey {
+    DomainKey(u64::from_be_bytes(key[..8].try_into().expect("every key begins with a domain")))
+}
+
+/// The host a key of most tables begins with.
+pub(super) fn host_of(key: &[u8]) -> HostKey {
+    HostKey::from_bytes(key[..HostKey::BYTES].try_into().expect("the key begins with a host"))
+}
+
+pub(super) fn queue_key(host: &HostKey, place: &QueueKey) -> [u8; HostKey::BYTES + QueueKey::BYTES] {
+    let mut key = [0; HostKey::BYTES + QueueKey::BYTES];
+    key[..HostKey::BYTES].copy_from_slice(&host.to_bytes());
+    key[HostKey::BYTES..].copy_from_slice(&place.to_bytes());
+    key
+}
+
+pub(super) fn later_key(host: &HostKey, place: &LaterKey) -> [u8; HostKey::BYTES + LaterKey::BYTES] {
+    let mut key = [0; HostKey::BYTES + LaterKey::BYTES];
+    key[..HostKey::BYTES].copy_from_slice(&host.to_bytes());
+    key[HostKey::BYTES..].copy_from_slice(&place.to_bytes());
+    key
+}

@@ -1,0 +1,394 @@
+//! A worker: one thread that owns several partitions, their journals and their workbench.
+//!
+//! What others find and report comes in through bounded channels ([`Handle`]). A **turn** of the loop takes some of it,
+//! feeds the frontier, writes what became true into the journals, and hands out what should be done next ([`Actions`]).
+//! Then the thread sleeps until something comes in or the frontier wants to be woken. If nobody takes actions, no more
+//! tickets are given out; if the disk is slow, offers wait in their channel and those who offer wait with them.
+//!
+//! A worker that is dropped instead of stopped has lost what was not yet durable, as after a crash. [`Worker::open`] is
+//! the same in both cases: it folds what stands in the journals behind the states.
+//!
+//! What always holds: one thread touches the frontier; what is handed out follows only from what is durable; memory is
+//! bounded by the constants below and the frontier's settings.
+
+mod commit;
+mod handle;
+mod intake;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nephila_core::entry::ChainError;
+use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
+use nephila_core::frontier::{Action, Config, Frontier};
+use nephila_core::state::{Durable, StateError};
+use nephila_store::journal::{self, Journal};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::clock::Clock;
+use commit::{Log, Waiter, replay};
+use handle::{Batch, Event, Shared};
+
+pub use handle::{Actions, Command, Handle, Link, Stopped};
+pub use stats::Stats;
+
+/// Reports, answers and questions that wait for the worker.
+pub const EVENTS_MAX: usize = 4_096;
+/// Batches of offers that wait for the worker.
+pub const OFFER_BATCHES_MAX: usize = 32;
+/// Offers in a batch; longer lists are cut into several.
+pub const OFFERS_IN_BATCH_MAX: usize = 512;
+/// Actions that wait to be started. Few: a ticket that waits here counts as started.
+pub const ACTIONS_MAX: usize = 64;
+
+/// Events taken in one turn.
+const EVENTS_AT_ONCE: usize = 1_024;
+/// Batches taken in one turn.
+const BATCHES_AT_ONCE: usize = 16;
+/// Actions handed out in one turn.
+const ACTIONS_AT_ONCE: usize = 256;
+/// Callers that wait for something to be durable; one more makes a commit.
+const WAITERS_MAX: usize = 4_096;
+/// Bytes fed to the frontier and not yet written; more make a commit.
+const FED_BYTES_MAX: usize = 32 << 20;
+/// Journals synced at the same time.
+const SYNCS_AT_ONCE: usize = 8;
+/// While nobody takes actions, the frontier is looked at this often, in milliseconds: tickets may have expired.
+const HELD_BACK_LOOK: u64 = 100;
+/// The shortest sleep, in milliseconds.
+const SLEEP_MIN: u64 = 1;
+/// The longest sleep, in milliseconds.
+const SLEEP_MAX: u64 = 60_000;
+/// Rounds of commits when a worker stops. One is enough; a second follows what the first brought up.
+const STOP_ROUNDS_MAX: usize = 8;
+
+/// How often a worker writes. Section `[worker]` of the settings file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// What became true is durable after this time at the latest, if the disk keeps up. Shorter: a page is done sooner;
+    /// longer: fewer syncs.
+    #[serde(with = "humantime_serde")]
+    pub group_delay: Duration,
+    /// So many offers in a partition are looked at without waiting for `group_delay`.
+    pub sift_offers_min: usize,
+    /// A partition with more than this in memory alone makes a checkpoint, and its journal is shortened. In bytes.
+    pub dirty_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { group_delay: Duration::from_millis(50), sift_offers_min: 4_096, dirty_bytes_max: 32 << 20 }
+    }
+}
+
+/// Why a worker ended. The journals are whole: open it again once the reason is gone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A state failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A journal failed.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// A group in a journal does not follow the state. State and journal are not of the same partition, or one of them
+    /// was restored without the other.
+    #[error("group {sequence} of the journal: {source}")]
+    Chain {
+        /// Its number.
+        sequence: u64,
+        /// What is wrong.
+        source: ChainError,
+    },
+    /// The journal ends before the state: a part of it is gone, or it is of another partition.
+    #[error("the journal ends with group {journal}, the state is at group {state}")]
+    Behind {
+        /// Where the state stands.
+        state: u64,
+        /// Where the journal ends.
+        journal: u64,
+    },
+    /// The thread could not be made.
+    #[error("no thread for the worker: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// A partition that a worker is to own.
+#[derive(Debug)]
+pub struct Part<S> {
+    /// What it holds.
+    pub prefixes: Prefixes,
+    /// Its state, which may be behind its journal.
+    pub state: S,
+    /// Its journal.
+    pub journal: Journal,
+}
+
+/// A worker that was started.
+#[derive(Debug)]
+pub struct Running {
+    /// Speaks to it.
+    pub handle: Handle,
+    /// What it wants done.
+    pub actions: Actions,
+    /// Ends with the worker.
+    pub thread: JoinHandle<Result<(), Error>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Worker<S> {
+    frontier: Frontier<S>,
+    /// In the order of the frontier's partitions.
+    logs: Vec<Log>,
+    settings: Settings,
+    clock: Clock,
+    waiters: Vec<Waiter>,
+    fed_bytes: usize,
+    stats: Stats,
+}
+
+/// The worker's ends of the channels.
+#[derive(Debug)]
+struct Channels {
+    events: mpsc::Receiver<Event>,
+    offers: mpsc::Receiver<Batch>,
+    /// None once nobody will take any more.
+    actions: Option<mpsc::Sender<Action>>,
+}
+
+/// What handing out came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandedOut {
+    /// There may be more at once.
+    More,
+    /// There is nothing to do right now.
+    All,
+    /// Nobody takes what there is.
+    HeldBack,
+}
+
+impl<S: Durable> Worker<S> {
+    /// A worker of these partitions, once everything in their journals is folded.
+    pub fn open(
+        config: Config,
+        settings: Settings,
+        secret: Secret,
+        mut parts: Vec<Part<S>>,
+        clock: Clock,
+    ) -> Result<Worker<S>, Error> {
+        let mut stats = Stats::default();
+        // The frontier sorts them as well; the journals have to stand in the same order.
+        parts.sort_by_key(|part| part.prefixes);
+        for part in &mut parts {
+            stats.replayed += replay(part, settings.dirty_bytes_max)?;
+        }
+        let fresh = parts.iter().all(|part| part.state.position().sequence == 0);
+        let began = (!fresh).then(|| clock.now());
+        let (mut logs, mut states) = (Vec::new(), Vec::new());
+        for Part { prefixes, state, journal } in parts {
+            logs.push(Log { prefixes, journal, dirty_since: None, urgent: false });
+            states.push((prefixes, state));
+        }
+        let frontier = Frontier::new(config, secret, states, began);
+        Ok(Worker { frontier, logs, settings, clock, waiters: Vec::new(), fed_bytes: 0, stats })
+    }
+}
+
+impl<S: Durable + Send + 'static> Worker<S> {
+    /// Starts its thread.
+    pub fn spawn(self) -> Result<Running, Error> {
+        let (events, events_in) = mpsc::channel(EVENTS_MAX);
+        let (offers, offers_in) = mpsc::channel(OFFER_BATCHES_MAX);
+        let (actions_out, actions) = mpsc::channel(ACTIONS_MAX);
+        let shared = Arc::new(Shared {
+            secret: *self.frontier.secret(),
+            prefixes: self.logs.iter().map(|log| log.prefixes).collect(),
+            failure: Default::default(),
+        });
+        let handle = Handle { events, offers, shared: shared.clone() };
+        let channels = Channels { events: events_in, offers: offers_in, actions: Some(actions_out) };
+        // The runtime does nothing but wait; whatever the states do may block this thread.
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Thread)?;
+        let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+            let mut channels = channels;
+            let result = runtime.block_on(self.run(&mut channels));
+            if let Err(error) = &result {
+                // Before the channels close: who is told that we ended finds out why.
+                _ = shared.failure.set(error.to_string().into());
+            }
+            drop(channels);
+            result
+        });
+        Ok(Running { handle, actions: Actions(actions), thread: thread.map_err(Error::Thread)? })
+    }
+}
+
+impl<S: Durable> Worker<S> {
+    async fn run(mut self, channels: &mut Channels) -> Result<(), Error> {
+        let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
+        let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
+        loop {
+            self.stats.turns += 1;
+            self.frontier.handle_timeout(self.clock.now())?;
+            self.note_dirty();
+            self.commit_due()?;
+            self.checkpoint_due()?;
+            let handed_out = self.hand_out(channels)?;
+            // Handing out may turn URLs away, which has to be written as well.
+            self.note_dirty();
+
+            let sleep = self.sleep(handed_out);
+            if !channels.wait(sleep, handed_out, &mut events, &mut batches).await {
+                // All handles are gone, and nobody said stop: as after a crash.
+                return Ok(());
+            }
+            for batch in batches.drain(..) {
+                self.offered(batch)?;
+            }
+            let mut stop = None;
+            for event in events.drain(..) {
+                if let Event::Stop(reply) = event {
+                    stop = Some(reply);
+                } else {
+                    self.handle(event)?;
+                }
+            }
+            if let Some(reply) = stop {
+                let stats = self.stop(channels).await?;
+                // States and journals are closed before anybody hears that this is over.
+                drop(self);
+                _ = reply.send(Box::new(stats));
+                return Ok(());
+            }
+            if self.waiters.len() > WAITERS_MAX || self.fed_bytes > FED_BYTES_MAX {
+                self.commit_all()?;
+            }
+        }
+    }
+
+    /// Takes everything in that was said before, and makes it durable.
+    async fn stop(&mut self, channels: &mut Channels) -> Result<Stats, Error> {
+        channels.actions = None;
+        channels.offers.close();
+        channels.events.close();
+        while let Some(batch) = channels.offers.recv().await {
+            self.offered(batch)?;
+        }
+        while let Some(event) = channels.events.recv().await {
+            // A second stop is answered by the end of the worker.
+            self.handle(event)?;
+        }
+        for _ in 0..STOP_ROUNDS_MAX {
+            if !(0..self.logs.len()).any(|partition| self.frontier.has_group(partition)) {
+                break;
+            }
+            self.commit_all()?;
+        }
+        for partition in 0..self.logs.len() {
+            self.checkpoint(partition)?;
+        }
+        Ok(self.stats())
+    }
+
+    /// Hands out what should be done now, as far as somebody takes it.
+    fn hand_out(&mut self, channels: &mut Channels) -> Result<HandedOut, Error> {
+        // Whoever took them is gone; waiting for room would never end.
+        channels.actions.take_if(|actions| actions.is_closed());
+        let Some(actions) = &channels.actions else { return Ok(HandedOut::HeldBack) };
+        for _ in 0..ACTIONS_AT_ONCE {
+            // A place first, then the ticket: one that was taken and not handed out would block its host.
+            let place = match actions.try_reserve() {
+                Ok(place) => place,
+                Err(TrySendError::Full(()) | TrySendError::Closed(())) => {
+                    self.stats.held_back += 1;
+                    return Ok(HandedOut::HeldBack);
+                }
+            };
+            // Asked each time: a start that is noted too early would shorten the rest that follows it.
+            let Some(action) = self.frontier.poll_action(self.clock.now())? else {
+                return Ok(HandedOut::All);
+            };
+            self.stats.actions += 1;
+            place.send(action);
+        }
+        Ok(HandedOut::More)
+    }
+
+    /// How long there is nothing to do unless something comes in.
+    fn sleep(&self, handed_out: HandedOut) -> Duration {
+        let now = self.clock.now();
+        let group_delay = millis(self.settings.group_delay);
+        let groups =
+            self.logs.iter().filter_map(|log| log.dirty_since.map(|since| since + group_delay)).min();
+        let frontier = match handed_out {
+            HandedOut::More => Some(now.mono),
+            HandedOut::All => self.frontier.poll_timeout(now),
+            HandedOut::HeldBack => {
+                self.frontier.poll_timeout(now).map(|at| at.max(now.mono + HELD_BACK_LOOK))
+            }
+        };
+        let wake = groups.into_iter().chain(frontier).min();
+        let sleep = wake.map_or(SLEEP_MAX, |at| at.saturating_sub(now.mono).min(SLEEP_MAX));
+        // Whoever has just handed out all it could has nothing to do for the rest of this millisecond.
+        let least = if handed_out == HandedOut::More { 0 } else { SLEEP_MIN };
+        Duration::from_millis(sleep.max(least))
+    }
+
+    fn stats(&mut self) -> Stats {
+        let dirty_bytes =
+            (0..self.logs.len()).map(|partition| self.frontier.state(partition).dirty_bytes()).sum();
+        Stats {
+            frontier: self.frontier.stats(),
+            gauges: self.frontier.gauges(),
+            waiters: self.waiters.len(),
+            journal_bytes: self.logs.iter().map(|log| log.journal.bytes()).sum(),
+            dirty_bytes,
+            ..self.stats
+        }
+    }
+}
+
+impl Channels {
+    /// Waits until there is something to do and takes what came in. False if nothing can come any more.
+    async fn wait(
+        &mut self,
+        sleep: Duration,
+        handed_out: HandedOut,
+        events: &mut Vec<Event>,
+        batches: &mut Vec<Batch>,
+    ) -> bool {
+        let room = async {
+            match &self.actions {
+                Some(actions) if handed_out == HandedOut::HeldBack => _ = actions.reserve().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            count = self.events.recv_many(events, EVENTS_AT_ONCE) => if count == 0 { return false },
+            count = self.offers.recv_many(batches, BATCHES_AT_ONCE) => if count == 0 { return false },
+            () = room => {}
+            () = tokio::time::sleep(sleep) => {}
+        }
+        // The one that was looked at second must not starve.
+        while batches.len() < BATCHES_AT_ONCE
+            && let Ok(batch) = self.offers.try_recv()
+        {
+            batches.push(batch);
+        }
+        true
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

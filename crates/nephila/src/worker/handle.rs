@@ -1,0 +1,254 @@
+//! How the rest of the program speaks to a worker: a handle that is cheap to clone and hides the channels.
+//!
+//! What always holds: every channel is bounded, so whoever is faster than the worker waits. When the worker has ended,
+//! every call says so and nothing hangs.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use nephila_core::entry::{DomainChange, HostChange};
+use nephila_core::frontier::Action;
+use nephila_core::frontier::explain::Explanation;
+use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
+use nephila_core::frontier::offers::Offer;
+use nephila_core::frontier::refusal::Refusal;
+use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::ticket::{Report, TicketId};
+use nephila_core::job::{Job, JobId};
+use nephila_core::spider::outcome::Outcome;
+use nephila_core::url::CrawlUrl;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{HostKey, OFFERS_IN_BATCH_MAX, Stats};
+
+/// The worker has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the worker has ended{}", .why.as_deref().map(|why| format!(": {why}")).unwrap_or_default())]
+pub struct Stopped {
+    /// What went wrong, if something did.
+    pub why: Option<Arc<str>>,
+}
+
+/// A URL that somebody found.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The URL.
+    pub url: CrawlUrl,
+    /// Who wants it.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// 0 is the most urgent.
+    pub priority: u8,
+    /// How often a stream named it.
+    pub hits: u32,
+    /// The rule that turns it away, if there is one.
+    pub refusal: Option<Refusal>,
+}
+
+/// What an operator can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// About a host.
+    Host(HostChange),
+    /// About a domain.
+    Domain(DomainChange),
+    /// A job is new or has changed.
+    Job(Box<Job>),
+    /// A job is gone.
+    JobRemoved(JobId),
+}
+
+/// A URL on its way to the worker.
+#[derive(Debug)]
+pub(super) struct Offered {
+    key: UrlKey,
+    origin: Box<str>,
+    text: Box<str>,
+    job: JobId,
+    depth: u8,
+    priority: u8,
+    hits: u32,
+    refusal: Option<Refusal>,
+}
+
+impl Offered {
+    fn of(link: &Link, secret: &Secret) -> Offered {
+        Offered {
+            key: UrlKey::of(&link.url, secret),
+            origin: link.url.origin().into(),
+            text: link.url.path_and_query().into(),
+            job: link.job,
+            depth: link.depth,
+            priority: link.priority,
+            hits: link.hits,
+            refusal: link.refusal,
+        }
+    }
+
+    pub(super) fn offer(&self) -> Offer<'_> {
+        Offer {
+            key: self.key,
+            origin: &self.origin,
+            text: &self.text,
+            job: self.job,
+            depth: self.depth,
+            priority: self.priority,
+            hits: self.hits,
+            refusal: self.refusal,
+        }
+    }
+
+    /// Memory it takes in the frontier, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        self.origin.len() + self.text.len() + size_of::<Offered>()
+    }
+}
+
+/// URLs on their way to the worker.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) offers: Vec<Offered>,
+    /// Told once all of them are durable.
+    pub(super) reply: Option<oneshot::Sender<()>>,
+}
+
+/// Everything but offers that wakes a worker.
+#[derive(Debug)]
+pub(super) enum Event {
+    Report(TicketId, Box<Report>),
+    Robots(TicketId, Box<RobotsReport>),
+    Resolved(HostKey, Box<[IpAddr]>),
+    Unresolved(HostKey, Outcome),
+    Command(Command, oneshot::Sender<()>),
+    Settled(oneshot::Sender<()>),
+    Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
+    Stats(oneshot::Sender<Box<Stats>>),
+    Stop(oneshot::Sender<Box<Stats>>),
+}
+
+/// Speaks to a worker.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) offers: mpsc::Sender<Batch>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What all handles of a worker share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) secret: Secret,
+    pub(super) prefixes: Vec<Prefixes>,
+    pub(super) failure: OnceLock<Arc<str>>,
+}
+
+impl Handle {
+    /// Is this URL of one of the worker's partitions? Those that are not are counted and dropped when offered.
+    pub fn holds(&self, url: &CrawlUrl) -> bool {
+        let domain = UrlKey::of(url, &self.shared.secret).host.domain;
+        self.shared.prefixes.iter().any(|prefixes| prefixes.holds(domain))
+    }
+
+    /// Offers URLs, waiting while the worker is behind. They are durable some time later.
+    pub async fn offer(&self, links: &[Link]) -> Result<(), Stopped> {
+        for links in links.chunks(OFFERS_IN_BATCH_MAX) {
+            self.send_batch(links, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Offers URLs and waits until all of them are durable. The links of a page are offered like this before the page
+    /// is reported: otherwise a crash between the two would lose them.
+    pub async fn offer_durably(&self, links: &[Link]) -> Result<(), Stopped> {
+        let mut replies = Vec::new();
+        for links in links.chunks(OFFERS_IN_BATCH_MAX) {
+            let (reply, answer) = oneshot::channel();
+            self.send_batch(links, Some(reply)).await?;
+            replies.push(answer);
+        }
+        for answer in replies {
+            answer.await.map_err(|_| self.stopped())?;
+        }
+        Ok(())
+    }
+
+    /// A page was fetched, or was not.
+    pub async fn report(&self, id: TicketId, report: Report) -> Result<(), Stopped> {
+        self.send(Event::Report(id, Box::new(report))).await
+    }
+
+    /// A robots.txt was asked for.
+    pub async fn robots(&self, id: TicketId, report: RobotsReport) -> Result<(), Stopped> {
+        self.send(Event::Robots(id, Box::new(report))).await
+    }
+
+    /// The addresses of a host; there is at least one.
+    pub async fn resolved(&self, host: HostKey, addresses: &[IpAddr]) -> Result<(), Stopped> {
+        self.send(Event::Resolved(host, addresses.into())).await
+    }
+
+    /// The name of a host could not be resolved.
+    pub async fn unresolved(&self, host: HostKey, outcome: Outcome) -> Result<(), Stopped> {
+        self.send(Event::Unresolved(host, outcome)).await
+    }
+
+    /// An operator's word. Returns once it is durable and in force.
+    pub async fn command(&self, command: Command) -> Result<(), Stopped> {
+        self.ask(|reply| Event::Command(command, reply)).await
+    }
+
+    /// Returns once everything that was reported or said before is durable.
+    pub async fn settled(&self) -> Result<(), Stopped> {
+        self.ask(Event::Settled).await
+    }
+
+    /// Why a URL is where it is.
+    pub async fn explain(&self, url: &CrawlUrl) -> Result<Explanation, Stopped> {
+        self.ask(|reply| Event::Explain(Box::new(url.clone()), reply)).await.map(|explanation| *explanation)
+    }
+
+    /// What the worker did and holds.
+    pub async fn stats(&self) -> Result<Stats, Stopped> {
+        self.ask(Event::Stats).await.map(|stats| *stats)
+    }
+
+    /// Ends the worker: what was said before is taken in and made durable, the states are checkpointed. Tickets that
+    /// are still open are given out again by whoever opens the partitions next. If there is no answer, ask
+    /// [`Stopped::why`].
+    pub async fn stop(&self) -> Result<Stats, Stopped> {
+        self.ask(Event::Stop).await.map(|stats| *stats)
+    }
+
+    async fn send(&self, event: Event) -> Result<(), Stopped> {
+        self.events.send(event).await.map_err(|_| self.stopped())
+    }
+
+    async fn send_batch(&self, links: &[Link], reply: Option<oneshot::Sender<()>>) -> Result<(), Stopped> {
+        // Keys are made here: hashing is spread over those who find links.
+        let offers = links.iter().map(|link| Offered::of(link, &self.shared.secret)).collect();
+        self.offers.send(Batch { offers, reply }).await.map_err(|_| self.stopped())
+    }
+
+    async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        self.send(event(reply)).await?;
+        answer.await.map_err(|_| self.stopped())
+    }
+
+    fn stopped(&self) -> Stopped {
+        Stopped { why: self.shared.failure.get().cloned() }
+    }
+}
+
+/// What the worker wants done. Whoever takes an action starts it at once: rests are counted from the moment it was
+/// handed out.
+#[derive(Debug)]
+pub struct Actions(pub(super) mpsc::Receiver<Action>);
+
+impl Actions {
+    /// The next one; none when the worker has ended.
+    pub async fn next(&mut self) -> Option<Action> {
+        self.0.recv().await
+    }
+}

@@ -1,0 +1,123 @@
+//! An imaginary web and a spider for it: every host is a tree of pages, and page `n` links to page `n` of the next host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nephila_core::frontier::Action;
+use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
+use nephila_core::job::JobId;
+use nephila_core::robots::policy::Answer;
+use nephila_core::spider::outcome::Outcome;
+use nephila_core::url::CrawlUrl;
+use tokio::task::JoinSet;
+
+use crate::worker::{Actions, Handle, Link, Stopped};
+
+/// What the web saw.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// How often each page was fetched.
+    pub(super) fetched: BTreeMap<String, u32>,
+    /// Pages whose report is known to be durable.
+    pub(super) sure: BTreeSet<String>,
+    /// Hosts that are being asked.
+    busy: BTreeSet<String>,
+}
+
+/// The web.
+#[derive(Clone, Debug)]
+pub(super) struct Web {
+    pub(super) hosts: usize,
+    pub(super) pages: usize,
+    /// How long an answer takes.
+    pub(super) took: Duration,
+    pub(super) seen: Arc<Mutex<Seen>>,
+}
+
+pub(super) fn link(host: usize, page: usize) -> Link {
+    let url = CrawlUrl::parse(&format!("http://h{host}.test/{page}")).unwrap();
+    Link { url, job: JobId(1), depth: 0, priority: 5, hits: 0, refusal: None }
+}
+
+impl Web {
+    pub(super) fn new(hosts: usize, pages: usize) -> Web {
+        Web { hosts, pages, took: Duration::from_millis(1), seen: Arc::default() }
+    }
+
+    pub(super) fn fetches(&self) -> usize {
+        self.seen.lock().unwrap().fetched.values().map(|count| *count as usize).sum()
+    }
+
+    /// Is every page done for sure?
+    pub(super) fn is_done(&self) -> bool {
+        self.seen.lock().unwrap().sure.len() == self.hosts * self.pages
+    }
+
+    fn links(&self, url: &str) -> Vec<Link> {
+        let (host, page) = url.strip_prefix("http://h").unwrap().split_once(".test/").unwrap();
+        let (host, page): (usize, usize) = (host.parse().unwrap(), page.parse().unwrap());
+        let below = [2 * page + 1, 2 * page + 2].into_iter().filter(|page| *page < self.pages);
+        below.map(|page| link(host, page)).chain([link((host + 1) % self.hosts, page)]).collect()
+    }
+
+    /// Fetches whatever the worker wants until it ends or this is dropped.
+    pub(super) async fn crawl(self, handle: Handle, mut actions: Actions) {
+        let mut tasks = JoinSet::new();
+        while let Some(action) = actions.next().await {
+            while tasks.try_join_next().is_some() {}
+            let (web, handle) = (self.clone(), handle.clone());
+            tasks.spawn(async move {
+                // The worker may end at any time; what it then does not hear it will ask again.
+                _ = web.act(action, handle).await;
+            });
+        }
+    }
+
+    async fn act(self, action: Action, handle: Handle) -> Result<(), Stopped> {
+        match action {
+            Action::Resolve { host, origin } => {
+                let number: u32 =
+                    origin.strip_prefix("http://h").unwrap().strip_suffix(".test").unwrap().parse().unwrap();
+                let address = IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + number));
+                handle.resolved(host, &[address]).await
+            }
+            Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
+                tokio::time::sleep(self.took).await;
+                let report = RobotsReport {
+                    answer: Answer::Status(404),
+                    body: Box::default(),
+                    max_age: None,
+                    retry_after: None,
+                    took: self.took,
+                };
+                handle.robots(ticket.id, report).await
+            }
+            Action::Fetch(ticket) => self.page(ticket, handle).await,
+        }
+    }
+
+    async fn page(self, ticket: Ticket, handle: Handle) -> Result<(), Stopped> {
+        let host = ticket.url.rsplit_once('/').unwrap().0.to_string();
+        {
+            let mut seen = self.seen.lock().unwrap();
+            assert!(!seen.sure.contains(&ticket.url), "{} was done for sure", ticket.url);
+            *seen.fetched.entry(ticket.url.clone()).or_default() += 1;
+            assert!(seen.busy.insert(host.clone()), "{host} is asked twice at once");
+        }
+        tokio::time::sleep(self.took).await;
+        self.seen.lock().unwrap().busy.remove(&host);
+        handle.offer_durably(&self.links(&ticket.url)).await?;
+        handle.report(ticket.id, Report::of(Outcome::Fetched, 200, self.took)).await?;
+        handle.settled().await?;
+        self.seen.lock().unwrap().sure.insert(ticket.url);
+        Ok(())
+    }
+
+    /// The machine that asked is gone, and so are its connections.
+    pub(super) fn hang_up(&self) {
+        self.seen.lock().unwrap().busy.clear();
+    }
+}
