@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }
         dirs.extend(fetched_archives(temporary.path())?);
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/interop.py");
+    let script = crate::shell::root().join("xtask/interop/interop.py");
     let status = Command::new(archive_tools.join("bin/python"))
         .arg(script)
         .args([&archive_tools, &other_tools])

@@ -18,7 +18,10 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// The folder of the workspace manifest.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+    // Asked when it runs: clones that share a target folder share this binary as well.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    manifest.parent().expect("xtask lies in the workspace").to_path_buf()
 }
 
 /// Where builds go: `CARGO_TARGET_DIR`, or `target` in the workspace.

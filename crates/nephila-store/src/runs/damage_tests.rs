@@ -238,7 +238,7 @@ fn a_writer_that_met_an_error_writes_nothing_more() {
 }
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/runs").join(name)
+    Path::new("tests/golden/runs").join(name)
 }
 
 /// What the golden files hold, by their number in [`layouts`].

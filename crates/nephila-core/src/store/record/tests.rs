@@ -10,7 +10,7 @@ const ANSWER: &str = "urn:uuid:00000000-0000-4000-8000-000000000001";
 const BESIDE: &str = "urn:uuid:00000000-0000-4000-8000-000000000002";
 
 fn golden(name: &str, bytes: &[u8]) {
-    let path = format!("{}/tests/golden/store/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("tests/golden/store/{name}");
     if std::env::var_os("NEPHILA_GOLDEN").is_some() {
         std::fs::write(&path, bytes).unwrap();
     }
