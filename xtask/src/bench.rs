@@ -255,7 +255,7 @@ impl Bench {
         command.args(["fetch", "--json", "--ignore-robots", "--delay", "0s", "--concurrency", &many]);
         command.args(["--host-concurrency", &many, "-i"]).arg(list).args(["--config", "/dev/null"]);
         for set in [
-            format!("frontier.slot_parallel_max={many}"),
+            format!("frontier.slot_connections={many}"),
             format!("spider.dns_servers=[\"{}\"]", server.text("dns")?),
             format!("spider.ca_file={}", server.text("ca")?),
             format!("spider.ports=[{}, {}]", server.port("http_port")?, server.port("https_port")?),

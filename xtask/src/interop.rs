@@ -156,7 +156,7 @@ fn fetch(
         format!("spider.ports={ports:?}"),
         format!("spider.ca_file=\"{}\"", ca.display()),
         "spider.allow_addresses=[\"127.0.0.0/8\", \"::1/128\"]".into(),
-        "frontier.challenge_delay=0s".into(),
+        "retry.challenge_rest=0s".into(),
         "spider.body_bytes_max=200000".into(),
         "spider.connect_timeout=2s".into(),
         "spider.tls_timeout=2s".into(),

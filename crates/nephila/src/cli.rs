@@ -66,9 +66,9 @@ pub struct FetchArgs {
     /// Fetches at the same time
     #[arg(short = 'c', long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub concurrency: u32,
-    /// Connections to one host at the same time [default: frontier.host_parallel_max]
+    /// Connections to one host at the same time [default: frontier.host_connections]
     #[arg(long, value_name = "N")]
-    pub host_concurrency: Option<usize>,
+    pub host_concurrency: Option<u32>,
     /// Rest of a host between two fetches, such as `2s` [default: frontier.host_delay]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub delay: Option<std::time::Duration>,

@@ -17,12 +17,24 @@ pub enum Exit {
     DiskFull = 3,
     /// The input cannot be read.
     Input = 5,
+    /// What runs the crawl cannot be reached. Trying again may help.
+    Unreachable = 8,
     /// Stopped by a signal; what was open was finished.
     Stopped = 11,
     /// More failures than `--errors-max`.
     TooManyFailures = 12,
     /// Stopped by a second signal; what was open was dropped, what was acknowledged is safe.
     StoppedHard = 13,
+    /// The size limit is reached; more is queued.
+    SizeLimit = 14,
+    /// The time limit is reached; more is queued.
+    TimeLimit = 15,
+    /// Too little space is left on the disk.
+    DiskLow = 16,
+    /// Another process crawls into this folder.
+    Held = 19,
+    /// The page limit is reached; more is queued.
+    PageLimit = 20,
 }
 
 impl From<Exit> for ExitCode {
@@ -39,9 +51,15 @@ impl fmt::Display for Exit {
             Exit::Usage => "wrong flags or settings",
             Exit::DiskFull => "disk full",
             Exit::Input => "input unreadable",
+            Exit::Unreachable => "not reachable",
             Exit::Stopped => "stopped",
             Exit::TooManyFailures => "too many failures",
             Exit::StoppedHard => "stopped hard",
+            Exit::SizeLimit => "size limit reached",
+            Exit::TimeLimit => "time limit reached",
+            Exit::DiskLow => "too little disk space",
+            Exit::Held => "held by another process",
+            Exit::PageLimit => "page limit reached",
         })
     }
 }

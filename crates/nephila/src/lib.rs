@@ -9,6 +9,8 @@ pub mod cli;
 pub mod clock;
 pub mod exit;
 pub mod fetch;
+pub mod folder;
+pub mod log;
 pub mod memory;
 pub mod settings;
 mod verify;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use nephila_core::robots::policy::{self, Denied};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Common, SettingsArgs};
@@ -22,13 +23,25 @@ pub struct Settings {
     /// Who we are.
     pub identity: Identity,
     /// When a host may be asked.
-    pub frontier: Politeness,
+    pub frontier: nephila_core::frontier::Settings,
+    /// When something that failed is asked for again.
+    pub retry: nephila_core::frontier::retry::Settings,
+    /// How much of a crawl one domain may take.
+    pub budget: nephila_core::frontier::budget::Settings,
+    /// What sites make without end.
+    pub trap: nephila_core::frontier::trap::Settings,
     /// robots.txt.
     pub robots: Robots,
     /// How one URL is fetched.
     pub spider: nephila_core::spider::Settings,
     /// What is kept.
     pub store: nephila_store::archive::Settings,
+    /// What a fetched page leads to.
+    pub handler: Handler,
+    /// How often the frontier writes.
+    pub worker: crate::worker::Settings,
+    /// One crawl as a whole.
+    pub crawl: Crawl,
 }
 
 /// Who we are to the people whose sites we visit. Section `[identity]`.
@@ -66,41 +79,6 @@ impl Identity {
     }
 }
 
-/// When a host and an address may be asked. Section `[frontier]`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Politeness {
-    /// Rest of a host after a fetch from it ended. A longer Crawl-delay of robots.txt wins; a shorter one does not.
-    #[serde(with = "humantime_serde")]
-    pub host_delay: Duration,
-    /// Connections to one host at the same time.
-    pub host_parallel_max: usize,
-    /// Rest of an address after a fetch from it ended, whatever names lead to it.
-    #[serde(with = "humantime_serde")]
-    pub slot_delay: Duration,
-    /// Connections to one address at the same time.
-    pub slot_parallel_max: usize,
-    /// A Crawl-delay longer than this refuses the host instead of waiting.
-    #[serde(with = "humantime_serde")]
-    pub crawl_delay_max: Duration,
-    /// Rest of a host that answered with a challenge for browsers. A longer Retry-After wins.
-    #[serde(with = "humantime_serde")]
-    pub challenge_delay: Duration,
-}
-
-impl Default for Politeness {
-    fn default() -> Self {
-        Politeness {
-            host_delay: Duration::from_secs(2),
-            host_parallel_max: 1,
-            slot_delay: Duration::from_millis(500),
-            slot_parallel_max: 1,
-            crawl_delay_max: Duration::from_secs(3600),
-            challenge_delay: Duration::from_secs(60),
-        }
-    }
-}
-
 /// Whether and how robots.txt is obeyed. Section `[robots]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -109,12 +87,108 @@ pub struct Robots {
     pub obey: bool,
     /// robots.txt is read up to this many bytes (RFC 9309, 2.5).
     pub bytes_max: u64,
+    /// What 401 and 403 for a robots.txt mean: `allow`, as for every other 4xx (RFC 9309, 2.3.1.3), or `disallow`.
+    pub denied: Denied,
+    /// May a site be crawled whose robots.txt has been out of reach for 30 days?
+    pub unreachable_then_allow: bool,
+    /// `nephila fetch` refuses a host whose Crawl-delay is longer than this. A crawl waits however long it is.
+    #[serde(with = "humantime_serde")]
+    pub crawl_delay_max: Duration,
 }
 
 impl Default for Robots {
     fn default() -> Self {
-        Robots { obey: true, bytes_max: 512_000 }
+        Robots {
+            obey: true,
+            bytes_max: 512_000,
+            denied: Denied::Allow,
+            unreachable_then_allow: false,
+            crawl_delay_max: Duration::from_secs(3600),
+        }
     }
+}
+
+impl Robots {
+    /// What the operator chose where the RFC leaves a choice.
+    pub fn policy(&self) -> policy::Settings {
+        policy::Settings { denied: self.denied, unreachable_then_allow: self.unreachable_then_allow }
+    }
+}
+
+/// What a fetched page leads to. Section `[handler]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Handler {
+    /// Links of one page that are followed; what comes after them is counted and left.
+    pub links_per_page_max: usize,
+    /// Are `nofollow` links and pages obeyed: `rel=nofollow`, `meta robots`, `X-Robots-Tag`?
+    pub nofollow: bool,
+    /// Are images, scripts, styles and frames of a page fetched as well?
+    pub page_requisites: bool,
+    /// Are the targets of forms that use GET followed?
+    pub forms: bool,
+    /// Are sitemaps read that robots.txt names?
+    pub sitemaps: bool,
+    /// A page is read up to this many bytes; the archive keeps all of it.
+    pub page_bytes_max: usize,
+    /// A `meta refresh` with a delay up to this is a redirect; a longer one is a link.
+    #[serde(with = "humantime_serde")]
+    pub refresh_redirect_max: Duration,
+}
+
+impl Default for Handler {
+    fn default() -> Self {
+        Handler {
+            links_per_page_max: 6_000,
+            nofollow: true,
+            page_requisites: false,
+            forms: false,
+            sitemaps: true,
+            page_bytes_max: 16 << 20,
+            refresh_redirect_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// One crawl as a whole. Section `[crawl]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Crawl {
+    /// Fetches at the same time.
+    pub concurrency: usize,
+    /// What is planned for later than this from now does not keep a crawl from ending; the same command goes on with it.
+    #[serde(with = "humantime_serde")]
+    pub retry_wait_max: Duration,
+    /// After the first signal, open fetches have this long to end.
+    #[serde(with = "humantime_serde")]
+    pub drain_timeout: Duration,
+    /// The crawl waits when less than this is free on its disk, in bytes.
+    pub disk_free_min: u64,
+    /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process?
+    pub state: StateKind,
+}
+
+impl Default for Crawl {
+    fn default() -> Self {
+        Crawl {
+            concurrency: 256,
+            retry_wait_max: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(60),
+            disk_free_min: 512 << 20,
+            state: StateKind::Disk,
+        }
+    }
+}
+
+/// Where the frontier's state is kept.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateKind {
+    /// In files: survives everything.
+    #[default]
+    Disk,
+    /// In memory alone.
+    Memory,
 }
 
 /// The settings in force, and where they came from.
@@ -148,8 +222,14 @@ fn check(settings: &Settings) -> Result<(), String> {
     if agent.is_empty() || !agent.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'-') {
         return Err(format!("identity.agent {agent:?} may have only letters, `_` and `-`"));
     }
-    if settings.frontier.host_parallel_max == 0 || settings.frontier.slot_parallel_max == 0 {
-        return Err("frontier.host_parallel_max and slot_parallel_max must be at least 1".into());
+    if settings.frontier.host_connections == 0 || settings.frontier.slot_connections == 0 {
+        return Err("frontier.host_connections and slot_connections must be at least 1".into());
+    }
+    if settings.crawl.concurrency == 0 {
+        return Err("crawl.concurrency must be at least 1".into());
+    }
+    if settings.frontier.ticket_timeout <= settings.spider.total_timeout {
+        return Err("frontier.ticket_timeout must be longer than spider.total_timeout".into());
     }
     Ok(())
 }

@@ -68,8 +68,8 @@ fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
         settings.frontier.slot_delay = settings.frontier.slot_delay.min(delay);
     }
     if let Some(parallel) = args.host_concurrency {
-        settings.frontier.host_parallel_max = parallel.max(1);
-        settings.frontier.slot_parallel_max = settings.frontier.slot_parallel_max.max(parallel);
+        settings.frontier.host_connections = parallel.max(1);
+        settings.frontier.slot_connections = settings.frontier.slot_connections.max(parallel);
     }
     if args.ignore_robots {
         settings.robots.obey = false;

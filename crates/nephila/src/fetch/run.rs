@@ -28,7 +28,7 @@ use super::gate::Gates;
 use super::robots::RobotsCache;
 use crate::cli::{FetchArgs, FollowScope};
 use crate::exit::Exit;
-use crate::settings::{Politeness, Settings, usage};
+use crate::settings::{Settings, usage};
 use crate::wire;
 
 /// When we ourselves are short of something (handles, ports, a resolver), a fetch waits and tries again, this often.
@@ -45,7 +45,9 @@ pub(super) struct Runner {
     robots: Option<RobotsCache>,
     hosts: Gates<String>,
     slots: Gates<IpAddr>,
-    politeness: Politeness,
+    politeness: nephila_core::frontier::Settings,
+    crawl_delay_max: Duration,
+    challenge_rest: Duration,
     fields: Vec<(HeaderName, HeaderValue)>,
     from: Option<HeaderValue>,
     jar: Option<Mutex<Jar>>,
@@ -105,9 +107,11 @@ impl Runner {
                 .robots
                 .obey
                 .then(|| RobotsCache::new(&settings.identity.agent, settings.robots.bytes_max)),
-            hosts: Gates::new(settings.frontier.host_parallel_max),
-            slots: Gates::new(settings.frontier.slot_parallel_max),
+            hosts: Gates::new(settings.frontier.host_connections as usize),
+            slots: Gates::new(settings.frontier.slot_connections as usize),
             politeness: settings.frontier.clone(),
+            crawl_delay_max: settings.robots.crawl_delay_max,
+            challenge_rest: settings.retry.challenge_rest,
             fields: args.headers.iter().map(|field| parse_field(field)).collect::<anyhow::Result<_>>()?,
             from,
             jar: args.cookies.then(|| Mutex::new(Jar::default())),
@@ -226,7 +230,7 @@ impl Runner {
         if let Some(robots) = &self.robots {
             // Before the host's gate is taken: robots.txt passes it by itself, and so do the hosts it redirects to.
             match robots.verdict(url, self).await? {
-                Ok(Some(delay)) if delay > self.politeness.crawl_delay_max => {
+                Ok(Some(delay)) if delay > self.crawl_delay_max => {
                     let detail = format!("robots.txt asks for {} s between two fetches", delay.as_secs());
                     return Ok(Fetched::not_sent(Outcome::RobotsDenied, detail));
                 }
@@ -295,7 +299,7 @@ impl Runner {
             host.rest_at_least(wait);
         }
         if fetched.outcome == Outcome::Challenged {
-            host.rest_at_least(self.politeness.challenge_delay);
+            host.rest_at_least(self.challenge_rest);
         }
         Ok(fetched)
     }

@@ -9,10 +9,16 @@ use super::Settings;
 /// Section, source, struct: where the doc comments of each section stand.
 const SECTIONS: &[(&str, &str, &str)] = &[
     ("identity", include_str!("../settings.rs"), "Identity"),
-    ("frontier", include_str!("../settings.rs"), "Politeness"),
+    ("frontier", include_str!("../../../nephila-core/src/frontier/settings.rs"), "Settings"),
+    ("retry", include_str!("../../../nephila-core/src/frontier/retry.rs"), "Settings"),
+    ("budget", include_str!("../../../nephila-core/src/frontier/budget.rs"), "Settings"),
+    ("trap", include_str!("../../../nephila-core/src/frontier/trap.rs"), "Settings"),
     ("robots", include_str!("../settings.rs"), "Robots"),
     ("spider", include_str!("../../../nephila-core/src/spider/settings.rs"), "Settings"),
     ("store", include_str!("../../../nephila-store/src/archive/settings.rs"), "Settings"),
+    ("handler", include_str!("../settings.rs"), "Handler"),
+    ("worker", include_str!("../worker.rs"), "Settings"),
+    ("crawl", include_str!("../settings.rs"), "Crawl"),
 ];
 
 /// The whole file.

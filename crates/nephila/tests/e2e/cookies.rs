@@ -143,7 +143,7 @@ async fn h1_34_what_has_not_changed_is_not_sent_again() {
 async fn h1_36_a_challenge_rests_the_whole_host() {
     let world = World::start().await;
     let urls = ["/403", "/402", "/451"].map(|path| world.web.url("h1-36", path));
-    let run = world.fetch().args(["-c", "1"]).set("frontier.challenge_delay=2s");
+    let run = world.fetch().args(["-c", "1"]).set("retry.challenge_rest=2s");
     let ran = run.urls(urls).run().await;
     assert_eq!(ran.outcomes(), ["challenged", "payment-required", "legal"], "{}", ran.complaints);
     let seen = pages(&world, "h1-36");
