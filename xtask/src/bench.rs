@@ -359,7 +359,8 @@ fn cpu_of(server: &Server) -> Result<Duration> {
 /// Linux counts in hundredths of a second towards programs.
 const MILLISECONDS_PER_TICK: u64 = 10;
 
-fn bytes_in(folder: &Path) -> Result<u64> {
+/// All files below a folder together.
+pub(crate) fn bytes_in(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

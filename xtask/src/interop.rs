@@ -176,7 +176,7 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-fn default_cache() -> anyhow::Result<PathBuf> {
+pub(crate) fn default_cache() -> anyhow::Result<PathBuf> {
     if let Some(cache) = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(cache).join("nephila"));
     }
@@ -185,7 +185,7 @@ fn default_cache() -> anyhow::Result<PathBuf> {
 }
 
 /// Makes a virtual environment unless it is there with just these packages.
-fn environment(path: &Path, packages: &[&str]) -> anyhow::Result<PathBuf> {
+pub(crate) fn environment(path: &Path, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let stamp = path.join(STAMP);
     let wanted = packages.join("\n");
     if std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod ci;
 mod crash;
+mod crawl;
 mod deny;
 mod docs;
 mod floors;
@@ -21,10 +22,12 @@ mod fuzz;
 mod hostile;
 mod interop;
 mod junit;
+mod peers;
 mod programs;
 mod shell;
 mod sim;
 mod soak;
+mod stages;
 mod state;
 #[cfg(test)]
 mod tidy;
@@ -48,6 +51,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Kills a writer of the archive again and again and checks that nothing acknowledged is lost.
     Crash(crash::Args),
+    /// Proves a crawl from outside: complete, polite, killed anywhere, out of disk, names and time.
+    Crawl(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
@@ -80,6 +85,10 @@ struct BenchArgs {
 enum BenchPart {
     /// The frontier: offers, tickets, memory and disk at scale, a hot host, an explosion, and breadth.
     Frontier(frontier_bench::Args),
+    /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
+    Stages(stages::Args),
+    /// The whole crawl beside other crawlers, on the same web: CPU, memory, pages/s, as ratios.
+    Peers(peers::Args),
 }
 
 fn main() -> ExitCode {
@@ -99,12 +108,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Hostile(args) => hostile::run(args),
         Command::Fuzz(args) => fuzz::run(args),
         Command::Crash(args) => crash::run(args),
+        Command::Crawl(args) => crawl::run(args),
         Command::Interop(args) => interop::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
         Command::Bench(args) => match args.part {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
+            Some(BenchPart::Stages(args)) => stages::run(args),
+            Some(BenchPart::Peers(args)) => peers::run(args),
             None => bench::run(args.fetch),
         },
         Command::WebSpeed(args) => webspeed::run(args),

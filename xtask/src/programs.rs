@@ -77,6 +77,19 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Lets it end by itself, so that everything it writes is written.
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<()> {
+        drop(self.child.stdin.take());
+        let end = Instant::now() + limit;
+        while self.child.try_wait()?.is_none() {
+            ensure!(Instant::now() < end, "a server did not end within {} s", limit.as_secs());
+            std::thread::sleep(WAIT_STEP);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
@@ -98,23 +111,32 @@ pub(crate) struct Usage {
 
 /// Runs a program to its end and measures it. Its standard output goes nowhere.
 pub(crate) fn measure(command: &mut Command, limit: Duration) -> Result<Usage> {
+    match measure_for(command, limit)? {
+        (usage, Some(status)) => {
+            ensure!(status.success(), "{command:?} failed: {status}");
+            Ok(usage)
+        }
+        (_, None) => bail!("{command:?} did not end within {} s", limit.as_secs()),
+    }
+}
+
+/// Runs a program to its end, or kills it at the limit, which gives no status. What it used is measured either way.
+pub(crate) fn measure_for(command: &mut Command, limit: Duration) -> Result<(Usage, Option<ExitStatus>)> {
     let began = Instant::now();
-    let child = command
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .with_context(|| format!("start {}", command.get_program().to_string_lossy()))?;
+    let mut is_stopped = false;
     loop {
         if let Some((status, cpu, memory_kb)) = ended(&child)? {
-            let wall = began.elapsed();
-            ensure!(status.success(), "{command:?} failed: {status}");
-            return Ok(Usage { wall, cpu, memory_kb });
+            let usage = Usage { wall: began.elapsed(), cpu, memory_kb };
+            return Ok((usage, (!is_stopped).then_some(status)));
         }
-        if began.elapsed() >= limit {
-            let mut child = child;
+        if !is_stopped && began.elapsed() >= limit {
             child.kill()?;
-            child.wait()?;
-            bail!("{command:?} did not end within {} s", limit.as_secs());
+            is_stopped = true;
         }
         std::thread::sleep(WAIT_STEP);
     }
@@ -152,6 +174,15 @@ mod tests {
         assert!(usage.wall >= Duration::from_millis(50), "{usage:?}");
         assert!(usage.cpu > Duration::ZERO && usage.cpu <= usage.wall * 2, "{usage:?}");
         assert!(usage.memory_kb > 100, "{usage:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_is_measured_too() {
+        let (usage, status) =
+            measure_for(Command::new("sh").args(["-c", "while :; do :; done"]), Duration::from_millis(200))
+                .unwrap();
+        assert_eq!(status, None);
+        assert!(usage.cpu > Duration::ZERO && usage.wall >= Duration::from_millis(200), "{usage:?}");
     }
 
     #[test]

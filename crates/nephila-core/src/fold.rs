@@ -12,14 +12,15 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entry::{
-    Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, Origin, RobotsRead,
+    Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, NO_FETCH, Origin, RobotsRead,
 };
-use crate::frontier::key::{DomainKey, HostKey, UrlKey};
+use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::JobId;
 use crate::planted::{self, Bug};
 use crate::spider::outcome::{Class, Outcome};
 use crate::state::queue::LaterKey;
 use crate::state::record::{DomainRecord, HostRecord, LastFetch, UrlRecord, UrlState};
+use crate::state::totals::{Counted, Left, recount};
 use crate::state::{Changes, Meta, Planned, Position, Queued, State, StateError};
 use crate::time::Seconds;
 
@@ -36,7 +37,17 @@ pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -
             folding.entry(entry);
         }
     }
-    let changes = folding.finish();
+    // What went elsewhere is not counted here any more.
+    let elsewhere = match folding.split {
+        Some(prefixes) => Some(recount(
+            state,
+            prefixes,
+            |host| folding.hosts.contains_key(host),
+            |domain| folding.domains.contains_key(domain),
+        )?),
+        None => None,
+    };
+    let changes = folding.finish(elsewhere);
     state.apply(changes, behind)
 }
 
@@ -49,6 +60,11 @@ struct Folding {
     /// The small things, if the group may change them: there may be many.
     meta: Option<Meta>,
     meta_changed: bool,
+    /// What the partition holds.
+    prefixes: Prefixes,
+    /// The last split in the group.
+    split: Option<Prefixes>,
+    counted: Counted,
 }
 
 impl Folding {
@@ -94,18 +110,35 @@ impl Folding {
         let urls = Vec::from_iter(urls);
         let mut url_records = Vec::with_capacity(urls.len());
         state.urls(&urls, &mut url_records)?;
-        Ok(Folding {
+        let prefixes = state.meta().prefixes.unwrap_or(Prefixes::ALL);
+        let mut folding = Folding {
             changes: Changes::default(),
             hosts: pairs(hosts, host_records),
             domains: pairs(domains, domain_records),
             urls: pairs(urls, url_records),
             meta: changes_meta.then(|| state.meta().clone()),
             meta_changed: false,
-        })
+            prefixes,
+            split: None,
+            counted: Counted::default(),
+        };
+        folding.counted.left.0 = folding.left();
+        Ok(folding)
     }
 
-    fn finish(self) -> Changes {
+    /// What is left of what the group touches.
+    fn left(&self) -> Left {
+        let hosts = self.hosts.iter().filter(|(key, _)| self.prefixes.holds(key.domain));
+        let domains = self.domains.iter().filter(|(key, _)| self.prefixes.holds(**key));
+        Left::of(hosts.map(|(_, host)| host), domains.map(|(_, domain)| domain))
+    }
+
+    /// `elsewhere` is what is left of what the group does not touch, if it had to be counted.
+    fn finish(mut self, elsewhere: Option<Left>) -> Changes {
+        self.counted.left.1 = self.left();
+        self.counted.left_anew = elsewhere.map(|elsewhere| elsewhere.plus(self.counted.left.1));
         let mut changes = self.changes;
+        changes.counted = self.counted;
         changes.hosts = self.hosts;
         changes.domains = self.domains;
         changes.meta = self.meta.filter(|_| self.meta_changed);
@@ -136,7 +169,13 @@ impl Folding {
                 self.meta().inboxes.insert(name.clone(), *position);
             }
             Entry::Split(prefixes) => {
+                // The side that holds the first prefix keeps the tallies: see `Meta::split`.
+                if prefixes.first != self.prefixes.first {
+                    self.counted.tally.clear();
+                    self.counted.tally_anew = true;
+                }
                 self.meta().prefixes = Some(*prefixes);
+                (self.prefixes, self.split) = (*prefixes, Some(*prefixes));
             }
         }
     }
@@ -162,6 +201,15 @@ impl Folding {
             let mut nobody = HostRecord::default();
             let host = self.hosts.get_mut(&key).unwrap_or(&mut nobody);
             for url in &of_host.urls {
+                // Others are known already.
+                let is_new = !matches!(url.admission, Admission::Unpark(_) | Admission::Raise(_));
+                if is_new && self.prefixes.holds(key.domain) {
+                    let tally = self.counted.tally.entry(url.job.0).or_default();
+                    tally.found += 1;
+                    if let Admission::Refuse(refusal) = url.admission {
+                        *tally.refused.entry(refusal.code()).or_default() += 1;
+                    }
+                }
                 let state = match url.admission {
                     Admission::Queue(_) => {
                         host.waiting += 1;
@@ -192,6 +240,10 @@ impl Folding {
                         let mut known = known.clone();
                         known.priority = url.priority;
                         known.hits = known.hits.saturating_add(url.hits);
+                        known.hops = known.hops.min(url.hops);
+                        if !url.read_as.is_page() {
+                            known.read_as = url.read_as;
+                        }
                         known
                     }
                     // A key alone is all that is kept.
@@ -199,6 +251,7 @@ impl Folding {
                     _ => {
                         let mut record = UrlRecord::new(state, url.job, url.depth, url.priority, found.at);
                         record.hits = url.hits;
+                        (record.hops, record.read_as) = (url.hops, url.read_as);
                         record
                     }
                 };
@@ -233,6 +286,12 @@ impl Folding {
             self.urls.insert(ended.key, record);
             return;
         }
+        // After a split the other side counts it.
+        if self.prefixes.holds(ended.key.host.domain) {
+            let tally = self.counted.tally.entry(record.job.0).or_default();
+            *tally.ended.entry(ended.outcome.code()).or_default() += 1;
+            tally.bytes = tally.bytes.saturating_add(ended.bytes);
+        }
         let host = self.hosts.entry(ended.key.host).or_default();
         let domain = self.domains.entry(ended.key.host.domain).or_insert_with(|| DomainRecord::new(at));
         match ended.from {
@@ -243,6 +302,9 @@ impl Folding {
                 domain.parked = domain.parked.saturating_sub(1);
                 domain.admitted += 1;
             }
+        }
+        if ended.fetch & NO_FETCH == 0 && !record.was_asked() {
+            host.pages += 1;
         }
         record.retries = ended.retries;
         record.state = ended.next.map_or(UrlState::Ended, UrlState::Later);

@@ -32,6 +32,8 @@ pub enum Bug {
     SlotForgetsRest,
     /// What is at hand of a job that is held back is fetched all the same.
     HeldAtHand,
+    /// A host that was asked on behalf of another does not rest.
+    ErrandWithoutRest,
     /// `Retry-After` is not written down.
     RestNotDurable,
 }

@@ -1,6 +1,7 @@
 //! Does everything stay under its limit? The frontier's own gauges against its settings, and our count of what it has
 //! open against its.
 
+use nephila_core::frontier::errand::ERRANDS_MAX;
 use nephila_core::frontier::{Gauges, Settings};
 
 use crate::{Checker, Violation};
@@ -24,11 +25,13 @@ pub struct Counted {
 
 /// Checks all of them.
 pub fn check(settings: &Settings, gauges: &Gauges, counted: Counted) -> Result<(), Violation> {
-    under("hosts at hand", gauges.hosts_active, settings.hosts_active_max)?;
+    under("hosts at hand", gauges.hosts_active - gauges.guests, settings.hosts_active_max)?;
+    under("hosts at hand for others", gauges.guests, ERRANDS_MAX)?;
+    under("errands", gauges.errands, ERRANDS_MAX)?;
     under("open tickets", gauges.tickets_open, settings.tickets_open_max)?;
     under("names being resolved", counted.resolves, settings.resolves_open_max)?;
     under("offers waiting", counted.offers, settings.offers_max)?;
-    let bytes = settings.hosts_active_max * (HOST_BYTES + settings.visit_bytes_max);
+    let bytes = (settings.hosts_active_max + gauges.guests) * (HOST_BYTES + settings.visit_bytes_max);
     under("bytes of the bench", gauges.bench_bytes, bytes.max(1 << 18))?;
     if gauges.tickets_open != counted.tickets {
         let what = format!("{} tickets are open, it counts {}", counted.tickets, gauges.tickets_open);

@@ -1,8 +1,10 @@
 //! The end of a world: nothing fails any more, time runs on, and everything that is due has to happen.
 
 use nephila_core::entry::{Entry, HostChange};
+use nephila_core::frontier::ticket::Ticket;
 use nephila_core::job::{self, Schedule};
 use nephila_core::state::State;
+use nephila_core::time::Seconds;
 
 use crate::facts::Fact;
 use crate::harness::Sim;
@@ -41,6 +43,11 @@ impl Sim {
             }
         }
         self.quieten()?;
+        let now = self.clock.now();
+        if !self.front().is_done(Seconds(u32::MAX), now) {
+            let waits = self.front().waits(now);
+            return Err(stuck(format!("quiet at {}, and not done: {waits:?}", self.clock.t)));
+        }
         self.advance(self.clock.t + LEFT_ALONE);
         self.check_all()
     }
@@ -140,6 +147,27 @@ fn stuck(what: String) -> Violation {
 }
 
 impl Sim {
+    /// Is there nothing left for some time? Then nothing may be asked for until somebody says something.
+    pub(crate) fn ask_whether_done(&mut self) {
+        let after = *self.rng.pick(&[0, 10, 600, 4_000, 100_000]);
+        let (horizon, now) = (self.clock.wall_seconds().saturating_add(after), self.clock.now());
+        if self.front().is_done(Seconds(horizon), now) {
+            self.figures.done += 1;
+            self.done_until = Some(self.done_until.map_or(horizon, |until| until.max(horizon)));
+        }
+    }
+
+    /// A ticket is given out: nobody may have said that there would be none.
+    pub(crate) fn check_not_done(&self, ticket: &Ticket) -> Result<(), Violation> {
+        match self.done_until.filter(|until| self.clock.wall_seconds() <= *until) {
+            None => Ok(()),
+            Some(until) => {
+                let what = format!("{} is asked for, nothing was left until {until}", ticket.url);
+                Err(Violation::new(Checker::Liveness, what))
+            }
+        }
+    }
+
     /// Offers every page there is and checks that each is known. Gives how many.
     pub(crate) fn offer_everything(&mut self) -> Result<u64, Violation> {
         self.calm = true;

@@ -23,6 +23,8 @@ impl Sim {
                 let by = *self.rng.pick(&[HOUR, -HOUR, DAY, -DAY, 2_000, -2_000]);
                 self.figures.jumps += 1;
                 self.clock.set_wall(by);
+                let wall = self.clock.wall();
+                self.chains.values_mut().for_each(|chain| chain.since = chain.since.min(wall));
                 self.tell(|| format!("the clock is set by {by}"));
                 Ok(())
             }
@@ -108,6 +110,7 @@ impl Sim {
         self.sent.clear();
         self.open.clear();
         self.resolves.clear();
+        self.chains.clear();
         let down = *self.rng.pick(&[0, 0, 10, 3_000, 100_000]);
         self.advance(self.clock.t + down);
         self.clock.process_began = self.clock.t;

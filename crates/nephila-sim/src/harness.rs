@@ -13,6 +13,7 @@ use nephila_core::frontier::key::HostKey;
 use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
+use nephila_core::handler::ReadAs;
 use nephila_core::job::{self, Job, JobId};
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::bounds::{self, Counted};
 use crate::clock::Clock;
 use crate::completeness::Completeness;
+use crate::detours::{self, Chain};
 use crate::facts::Fact;
 use crate::politeness::Politeness;
 use crate::rng::Rng;
@@ -61,6 +63,8 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) host: usize,
+    /// Whose robots.txt it is, if it is one.
+    pub(crate) asker: usize,
     pub(crate) url: Option<u32>,
     pub(crate) deadline: u64,
     pub(crate) retries: u8,
@@ -104,6 +108,12 @@ pub struct Figures {
     pub pages: u64,
     /// robots.txt files asked for.
     pub robots: u64,
+    /// Of these, hops of redirected ones.
+    pub hops: u64,
+    /// Chains of them that ended because nobody could be asked.
+    pub given_up: u64,
+    /// Times the frontier said that nothing was left for now.
+    pub done: u64,
     /// Times the process died.
     pub crashes: u64,
     /// Times the clock on the wall was set.
@@ -142,10 +152,14 @@ pub struct Sim {
     pub(crate) addresses: Vec<Vec<IpAddr>>,
     pub(crate) files: Vec<File>,
     pub(crate) stopped: Vec<bool>,
+    /// Redirected robots.txt files, by the site whose they are.
+    pub(crate) chains: BTreeMap<usize, Chain>,
     /// Jobs as each partition's log has them.
     pub(crate) jobs: BTreeMap<(usize, JobId), Job>,
     /// Tells what happens, on standard error.
     pub verbose: bool,
+    /// The frontier said that nothing comes before this time, in seconds on the wall.
+    pub(crate) done_until: Option<u32>,
     /// Nothing fails any more.
     pub(crate) calm: bool,
     /// Planted: pages are reported before their links are offered.
@@ -212,7 +226,9 @@ impl Sim {
             addresses,
             files,
             stopped: vec![false; hosts],
+            chains: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            done_until: None,
             verbose: false,
             calm: false,
             links_late: false,
@@ -256,8 +272,12 @@ impl Sim {
 
     fn step(&mut self) -> Result<(), Violation> {
         self.figures.steps += 1;
+        if self.rng.one_in(16) {
+            self.ask_whether_done();
+        }
         let fault = self.world.rates.fault;
         if self.rng.one_in(fault) {
+            self.done_until = None;
             self.fault()?;
         } else {
             match self.rng.below(100) {
@@ -389,8 +409,8 @@ impl Sim {
         let (host, url) = match ticket.purpose {
             Purpose::Robots => {
                 self.figures.robots += 1;
-                let origin = ticket.url.strip_suffix("/robots.txt").unwrap_or(&ticket.url);
-                (self.world.by_origin[origin], None)
+                self.figures.hops += u64::from(detours::asker(&ticket.url).is_some());
+                (self.start_robots(&ticket)?, None)
             }
             Purpose::Page => {
                 self.figures.pages += 1;
@@ -417,8 +437,10 @@ impl Sim {
             return Err(Violation::new(Checker::Operator, what));
         }
         self.polite.handle_start(host, ticket.address, &self.clock)?;
+        self.check_not_done(&ticket)?;
         let Ticket { deadline, retries, job, address, .. } = ticket;
-        let open = Open { host, url, deadline, retries, job, address };
+        let asker = detours::asker(&ticket.url).unwrap_or(host);
+        let open = Open { host, asker, url, deadline, retries, job, address };
         if self.open.insert(ticket.id, open).is_some() {
             return Err(Violation::new(
                 Checker::Repeats,
@@ -458,8 +480,9 @@ impl Sim {
         let Some(bytes) = self.front().poll_group(partition, now)? else { return Ok(false) };
         self.figures.groups += 1;
         self.trace.update(&bytes);
-        if self.verbose || self.figures.groups.is_multiple_of(8) {
+        if self.verbose || self.figures.groups.is_multiple_of(8) || !self.chains.is_empty() {
             let group = self.read_group(partition, &bytes)?;
+            self.chains_given_up(&group);
             for entry in &group.entries {
                 self.tell(|| format!("  writes {entry:?}"));
             }
@@ -536,6 +559,8 @@ impl Sim {
             text: &page.text,
             job,
             depth,
+            hops: nephila_core::job::Hops::NONE,
+            read_as: ReadAs::Page,
             priority,
             hits: 1,
             refusal: page.refusal,
@@ -543,6 +568,7 @@ impl Sim {
         let frontier = self.frontier.as_mut().expect("a process runs");
         let offered = frontier.offer(offer);
         self.tell(|| format!("offer {}, priority {priority}: {offered:?}", self.world.url(url)));
+        self.done_until = None;
         match offered {
             Offered::Taken | Offered::Recent => {
                 self.complete.handle_offered(url);
@@ -558,6 +584,7 @@ impl Sim {
     /// Somebody says something that goes into the log.
     pub(crate) fn command(&mut self, partition: usize, entry: Entry, fact: Fact) {
         self.tell(|| format!("{entry:?}"));
+        self.done_until = None;
         self.front().handle_command(partition, entry);
         self.parts[partition].facts.push(fact);
     }

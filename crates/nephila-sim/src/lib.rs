@@ -15,6 +15,7 @@
 pub mod bounds;
 pub mod clock;
 pub mod completeness;
+mod detours;
 mod drain;
 mod facts;
 mod faults;

@@ -80,11 +80,14 @@ fn frontier(steps: u64, seed: u64, worlds: Option<u64>, planted: Option<&str>) -
         sum.steps = sum.steps.max(seeds);
     }
     println!(
-        "sim: {seeds} worlds, {} steps, {} pages, {} robots.txt, {} restarts, {} clock jumps, {} groups, {} expired, \
+        "sim: {seeds} worlds, {} steps, {} pages, {} robots.txt, {} hops of them, {} given up, {} times done, {} restarts, {} clock jumps, {} groups, {} expired, \
          {} late reports, {} URLs, {} days, 0 violations, {:.0} s",
         sum.steps,
         sum.pages,
         sum.robots,
+        sum.hops,
+        sum.given_up,
+        sum.done,
         sum.crashes,
         sum.jumps,
         sum.groups,
@@ -101,6 +104,9 @@ fn add(sum: &mut Figures, one: &Figures) {
     sum.steps += one.steps;
     sum.pages += one.pages;
     sum.robots += one.robots;
+    sum.hops += one.hops;
+    sum.given_up += one.given_up;
+    sum.done += one.done;
     sum.crashes += one.crashes;
     sum.jumps += one.jumps;
     sum.groups += one.groups;

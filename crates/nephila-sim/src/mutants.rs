@@ -64,6 +64,7 @@ pub const MUTANTS: &[Mutant] = &[
     core("slot-forgets-rest", Bug::SlotForgetsRest, &[Checker::Politeness]),
     core("robots-not-judged-again", Bug::RobotsNotJudgedAgain, &[Checker::Robots]),
     core("held-at-hand", Bug::HeldAtHand, &[Checker::Operator]),
+    core("errand-without-rest", Bug::ErrandWithoutRest, &[Checker::Politeness]),
     core("rest-not-durable", Bug::RestNotDurable, &[Checker::Politeness]),
 ];
 

@@ -159,6 +159,12 @@ impl Politeness {
         book.rests_until = book.rests_until.max(at + slow).max(at + rest);
     }
 
+    /// A site rests because of what another one said of its robots.txt.
+    pub fn handle_rest_now(&mut self, host: usize, rest: u64, at: u64) {
+        let book = &mut self.hosts[host];
+        book.rests_until = book.rests_until.max(at + rest);
+    }
+
     /// A rest is in the log.
     pub fn handle_rest(&mut self, host: usize, until_wall: u64) {
         let book = &mut self.hosts[host];

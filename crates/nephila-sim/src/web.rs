@@ -10,6 +10,7 @@ use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::{self, Outcome};
 
 use crate::completeness::Plan;
+use crate::detours;
 use crate::facts::Fact;
 use crate::harness::{Finished, Open, SENT_MAX, Sim, some_addresses};
 use crate::robots::File;
@@ -29,7 +30,8 @@ impl Sim {
         let (key, host) = self.resolves.swap_remove(at);
         let now = self.clock.now();
         let failure = self.world.rates.failure * 2;
-        if !self.calm && self.rng.one_in(failure) {
+        let nowhere = self.world.hosts[host].pages.is_empty();
+        if nowhere || (!self.calm && self.rng.one_in(failure)) {
             let outcomes =
                 [Outcome::DnsNxdomain, Outcome::DnsTimeout, Outcome::DnsUnreachable, Outcome::DnsServfail];
             let outcome = *self.rng.pick(&outcomes);
@@ -148,11 +150,14 @@ impl Sim {
     }
 
     fn report_robots(&mut self, finished: Finished) -> Result<(), Violation> {
-        let host = finished.host;
-        if self.rng.one_in(4) {
-            self.files[host] = File::random(&mut self.rng);
+        if let Some(target) = self.detour(&finished) {
+            return self.report_redirect(&finished, &target);
         }
-        let file = self.files[host].clone();
+        let asker = detours::asker(&finished.ticket.url).unwrap_or(finished.host);
+        if self.rng.one_in(4) {
+            self.files[asker] = File::random(&mut self.rng);
+        }
+        let file = self.files[asker].clone();
         let answer = match self.rng.below(if self.calm { 12 } else { 20 }) {
             0..11 => Answer::Status(200),
             11 | 12 => Answer::Status(404),
@@ -169,9 +174,26 @@ impl Sim {
             Answer::Status(429 | 503) => self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(400))),
             _ => None,
         };
-        let body = if answer == Answer::Status(200) { file.bytes() } else { Box::default() };
-        let took = Duration::from_millis(finished.took);
-        let report = RobotsReport { answer, body, max_age, retry_after, took };
+        let mut report = RobotsReport::of(answer, Duration::from_millis(finished.took));
+        (report.max_age, report.retry_after) = (max_age, retry_after);
+        if answer == Answer::Status(200) {
+            // Sometimes the file goes on, and stops where nobody can tell what the line would have said.
+            report.cut = self.rng.one_in(8);
+            let half = if report.cut { "Disallow: /" } else { "" };
+            report.body = [&*file.bytes(), half.as_bytes()].concat().into();
+        }
+        if let Some(open) = self.taken(&finished, report)? {
+            self.robots_ended(&open, answer, &file, max_age, retry_after, finished.took);
+        }
+        Ok(())
+    }
+
+    /// Reports a robots.txt. Gives the ticket if it was open.
+    pub(crate) fn taken(
+        &mut self,
+        finished: &Finished,
+        report: RobotsReport,
+    ) -> Result<Option<Open>, Violation> {
         let now = self.clock.now();
         let taken = self.front().handle_robots(finished.ticket.id, report, now)?;
         self.remember(&finished.ticket, None);
@@ -180,13 +202,11 @@ impl Sim {
             let what = format!("a report of ticket {} was taken: {taken}", finished.ticket.id.0);
             return Err(Violation::new(Checker::Repeats, what));
         }
-        match open {
-            Some(open) => self.robots_ended(&open, answer, &file, max_age, retry_after, finished.took),
-            None => self.figures.late += 1,
-        }
-        Ok(())
+        self.figures.late += u64::from(open.is_none());
+        Ok(open)
     }
 
+    /// A robots.txt is answered for its site, by whoever was asked last.
     pub(crate) fn robots_ended(
         &mut self,
         open: &Open,
@@ -196,19 +216,48 @@ impl Sim {
         retry_after: Option<Duration>,
         took: u64,
     ) {
-        let host = open.host;
-        let word = self.obedience.word(host, answer, file, max_age, self.clock.wall_seconds());
-        self.tell(|| format!("robots of host {host}: {answer:?} {word:?} took {took}"));
+        self.chains.remove(&open.asker);
+        let rest = self.robots_rest(answer, retry_after);
+        // Whoever said it rests as well, if it said for how long.
+        let asked_for = match (open.asker == open.host, answer, retry_after) {
+            (true, ..) => rest,
+            (false, Answer::Status(429 | 503), Some(after)) => {
+                after.min(self.world.config.retry.retry_after_max).as_millis() as u64
+            }
+            _ => 0,
+        };
+        self.polite.handle_report(open.host, open.address, took, asked_for, self.clock.t);
+        if open.asker != open.host {
+            self.polite.handle_rest_now(open.asker, rest, self.clock.t);
+        }
+        self.robots_known(open.asker, answer, file, max_age, rest, self.clock.wall());
+    }
+
+    /// The rest of a site whose robots.txt was answered like this, in milliseconds.
+    pub(crate) fn robots_rest(&self, answer: Answer, retry_after: Option<Duration>) -> u64 {
         let settings = &self.world.config.retry;
-        let rest = match answer {
+        match answer {
             Answer::Unreachable | Answer::Status(429 | 500..) => {
                 let asked = retry_after.unwrap_or_default().min(settings.retry_after_max);
                 settings.back_off_other_first.min(settings.back_off_max).max(asked).as_millis() as u64
             }
             _ => 0,
-        };
-        self.polite.handle_report(host, open.address, took, rest, self.clock.t);
-        let rest_until = if rest > 0 { self.clock.wall() + rest } else { 0 };
+        }
+    }
+
+    /// What an answer means stands in the log with the next group.
+    pub(crate) fn robots_known(
+        &mut self,
+        host: usize,
+        answer: Answer,
+        file: &File,
+        max_age: Option<Duration>,
+        rest: u64,
+        wall: u64,
+    ) {
+        let word = self.obedience.word(host, answer, file, max_age, self.clock.wall_seconds());
+        self.tell(|| format!("robots of host {host}: {answer:?} {word:?}"));
+        let rest_until = if rest > 0 { wall + rest } else { 0 };
         let partition = self.world.hosts[host].partition;
         self.parts[partition].facts.push(Fact::Robots { host, word, rest_until });
     }
@@ -227,13 +276,7 @@ impl Sim {
                 self.front().handle_report(ticket.id, &report, now)?
             }
             None => {
-                let report = RobotsReport {
-                    answer: Answer::Status(404),
-                    body: Box::default(),
-                    max_age: None,
-                    retry_after: None,
-                    took: Duration::ZERO,
-                };
+                let report = RobotsReport::of(Answer::Status(404), Duration::ZERO);
                 self.front().handle_robots(ticket.id, report, now)?
             }
         };

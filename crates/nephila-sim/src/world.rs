@@ -78,6 +78,8 @@ pub struct World {
     pub jobs: Vec<Job>,
     /// How often things happen.
     pub rates: Rates,
+    /// May a robots.txt redirect to another site? Not where keys are masked: the frontier makes its own.
+    pub detours: bool,
     seed: u64,
 }
 
@@ -125,10 +127,12 @@ impl World {
             addresses: addresses(rng),
             jobs,
             rates,
+            detours: true,
             seed,
         };
         // In some worlds hosts of a domain share their keys, as two in four thousand million would.
         let mask = if rng.one_in(3) { 1 } else { u32::MAX };
+        world.detours = mask == u32::MAX;
         let pages_max = *rng.pick(&[3, 12, 40, 150]);
         for domain in 0..rng.within(1, 6) {
             for host in 0..rng.within(1, 6) {
@@ -137,7 +141,20 @@ impl World {
                 world.add_host(origin, pages, mask, rng);
             }
         }
+        world.add_void();
         world
+    }
+
+    /// A site whose name nobody knows: only a redirect leads there.
+    fn add_void(&mut self) {
+        let origin = "http://void.test".to_owned();
+        let url = CrawlUrl::parse(&origin).expect("a URL of ours");
+        let domain = UrlKey::of(&url, &self.secret).host.domain;
+        let partition = self.partitions.iter().position(|prefixes| prefixes.holds(domain));
+        let partition = partition.expect("the partitions hold everything");
+        self.by_origin.insert(origin.clone(), self.hosts.len());
+        let end = self.urls.len() as u32;
+        self.hosts.push(Host { origin, partition, pages: end..end });
     }
 
     fn add_host(&mut self, origin: String, pages: u32, mask: u32, rng: &mut Rng) {
@@ -180,6 +197,7 @@ impl World {
         world.by_url.clear();
         world.by_path.clear();
         world.by_origin.clear();
+        world.detours = false;
         world.config.rules.budget = budget::Settings::default();
         world.config.rules.budget.domain_urls = u64::MAX;
         world.config.frontier.offers_max = 1 << 16;
@@ -231,6 +249,7 @@ fn config(rng: &mut Rng) -> Config {
         host_per_second: *rng.pick(&[0, 0, 1, 4]),
         host_delay_factor: *rng.pick(&[0, 1, 5]),
         host_delay_max: secs(*rng.pick(&[5, 60])),
+        crawl_delay_max: secs(300),
         slot_connections: rng.within(1, 3) as u32,
         slot_delay: ms(*rng.pick(&[0, 100, 500, 3_000])),
         hosts_active_max: *rng.pick(&[1, 3, 8, 1_000]),

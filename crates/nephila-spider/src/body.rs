@@ -162,6 +162,10 @@ impl Payload for Body {
             Kept::File(file) => Box::new(FileReader { file, at: 0 }),
         })
     }
+
+    fn share(&self) -> Box<dyn Payload> {
+        Box::new(self.clone())
+    }
 }
 
 impl Drop for Held {

@@ -75,6 +75,8 @@ pub struct Request {
     pub keep: Keep,
     /// A size limit below that of the settings, for the body as received and as decoded: robots.txt has one.
     pub body_bytes_max: Option<u64>,
+    /// The address to dial, and no other: politeness counts by it. None: the resolver is asked.
+    pub address: Option<IpAddr>,
 }
 
 /// What a fetch brings back beside its outcome.
@@ -91,7 +93,14 @@ pub struct Keep {
 impl Request {
     /// A plain GET that keeps nothing.
     pub fn get(url: CrawlUrl) -> Self {
-        Request { url, head_only: false, fields: Vec::new(), keep: Keep::default(), body_bytes_max: None }
+        Request {
+            url,
+            head_only: false,
+            fields: Vec::new(),
+            keep: Keep::default(),
+            body_bytes_max: None,
+            address: None,
+        }
     }
 
     fn asked(&self) -> Asked {
@@ -250,13 +259,13 @@ impl Inner {
         fresh: bool,
         fetched: &mut Fetched,
     ) -> Result<Answered, Failed> {
-        let kept = if fresh { None } else { self.kept(&request.url).await };
+        let kept = if fresh { None } else { self.kept(request).await };
         fetched.reused = kept.is_some();
         let mut connection = match kept {
             Some(connection) => connection,
             None => {
                 let opened =
-                    self.open(&request.url, deadline, h2, &mut fetched.timings, &mut fetched.address).await;
+                    self.open(request, deadline, h2, &mut fetched.timings, &mut fetched.address).await;
                 if opened.as_ref().is_err_and(|failed| failed.outcome == Outcome::LocalFiles) {
                     self.pool.shed();
                 }
@@ -316,10 +325,12 @@ impl Inner {
         result.map_err(|(outcome, detail, hints)| Failed { hints, ..Failed::new(outcome, detail) })
     }
 
-    async fn kept(&self, url: &CrawlUrl) -> Option<Connection> {
-        let key = url.origin();
+    async fn kept(&self, request: &Request) -> Option<Connection> {
+        let key = request.url.origin();
         while let Some(mut connection) = self.pool.take(&key) {
-            if connection.is_usable().await {
+            // The host may have moved to another address since.
+            let there = request.address.is_none_or(|address| connection.address.ip() == address);
+            if (there || connection.proxied) && connection.is_usable().await {
                 return Some(connection);
             }
         }
@@ -333,13 +344,17 @@ impl Inner {
     /// A new connection: resolve, dial, TLS.
     async fn open(
         &self,
-        url: &CrawlUrl,
+        request: &Request,
         deadline: Instant,
         h2: bool,
         timings: &mut Timings,
         address: &mut Option<SocketAddr>,
     ) -> Result<Connection, Failed> {
-        let dialled = self.reach(url, deadline, timings).await?;
+        let url = &request.url;
+        let dialled = match request.address {
+            Some(address) => self.reach_at(url, address, deadline, timings).await?,
+            None => self.reach(url, deadline, timings).await?,
+        };
         *address = Some(dialled.address);
         let proxied = self.proxies.of(url.is_https(), url.host_str()).is_some();
         let mut facts = Facts { address: dialled.address, proxied, tls: None };
@@ -395,6 +410,23 @@ impl Inner {
                 self.resolver.demote(url.host_str(), *dead);
             }
         }
+        result
+    }
+
+    /// The same, at this address alone.
+    async fn reach_at(
+        &self,
+        url: &CrawlUrl,
+        address: IpAddr,
+        deadline: Instant,
+        timings: &mut Timings,
+    ) -> Result<Dialled, Failed> {
+        let began = Instant::now();
+        let result = match self.proxies.of(url.is_https(), url.host_str()) {
+            Some(proxy) => self.through(proxy, &[address], url.port(), deadline).await,
+            None => self.dialler.dial(&[address], url.port()).await.map_err(Failed::from),
+        };
+        timings.connect = Some(began.elapsed());
         result
     }
 

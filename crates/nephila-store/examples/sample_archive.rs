@@ -254,6 +254,10 @@ impl Payload for InFile {
     fn reader(&self) -> std::io::Result<Box<dyn Read + Send + '_>> {
         Ok(Box::new(std::fs::File::open(&self.0)?))
     }
+
+    fn share(&self) -> Box<dyn Payload> {
+        Box::new(InFile(self.0.clone(), self.1))
+    }
 }
 
 fn html(more: &str) -> Vec<u8> {

@@ -81,6 +81,11 @@ impl DiskFile for File {
     }
 }
 
+/// Does this mean that there is no room, on the disk or for us?
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Bytes gathered before each write by a [`Sink`].
 const SINK_BYTES: usize = 256 * 1024;
 

@@ -8,7 +8,8 @@
 //!
 //! What always holds: every group for which [`Journal::sync`] returned is there, in order, once, whatever happens to the
 //! machine. A group that was appended and not synced may be there or not, but never without those before it. After a
-//! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell.
+//! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell, or
+//! [`Journal::go_back`] makes it what it was.
 
 mod frame;
 mod recover;
@@ -71,7 +72,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A sync failed before. Open the journal again.
+    /// A sync failed before. Open the journal again, or go back.
     #[error("the journal takes nothing more since a sync failed")]
     Broken,
     /// The group does not follow the last one. The owner's state is of another journal: stop.
@@ -91,6 +92,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Is there no room? Then it may work later: see [`Journal::go_back`].
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Disk { source, .. } if crate::disk::is_full(source))
+    }
+
     fn disk(action: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Disk { action, path: path.into(), source }
     }
@@ -141,6 +147,8 @@ pub struct Journal {
     last: u64,
     /// The last group that is durable.
     synced: u64,
+    /// Bytes of the last segment that are durable.
+    synced_len: u64,
     /// Is the last segment's name or head not durable yet?
     head_unsynced: bool,
     broken: bool,
@@ -160,6 +168,7 @@ impl Journal {
             }
             None => None,
         };
+        let synced_len = segments.last().map_or(0, |segment| segment.len);
         let (last, salt) = tail.map_or((0, 0), |tail| (tail.last, tail.salt));
         let journal = Journal {
             disk,
@@ -172,6 +181,7 @@ impl Journal {
             packer: Packer::new().map_err(|e| Error::disk("compressing for", folder, e))?,
             last,
             synced: last,
+            synced_len,
             head_unsynced: false,
             broken: false,
         };
@@ -244,6 +254,28 @@ impl Journal {
         self.sync_written()
     }
 
+    /// Makes the journal what it was after the last sync, so that it goes on after a failure: whatever was appended since
+    /// is forgotten and has to be appended again. If this fails as well it can be called again.
+    pub fn go_back(&mut self) -> Result<(), Error> {
+        self.broken = true;
+        self.buffer.clear();
+        if let Some(segment) = self.segments.last_mut() {
+            let path = &segment.path;
+            let file = self.disk.open(path).map_err(|e| Error::disk("opening", path, e))?;
+            // What the system could not write it may have forgotten while it still shows it: it is cut and written anew.
+            file.truncate(self.synced_len).map_err(|e| Error::disk("cutting", path, e))?;
+            self.file = Some(file);
+            segment.len = self.synced_len;
+            // A segment without a group was begun for the one that comes again.
+            self.last = self.synced.max(segment.first - 1);
+            if self.head_unsynced {
+                self.buffer.extend(frame::segment_head(segment.first, self.salt));
+            }
+        }
+        self.broken = false;
+        Ok(())
+    }
+
     /// Groups from this one on, as far as they are durable. If older ones were removed, it begins with the first there is.
     pub fn replay(&self, from: u64) -> Replay<'_> {
         Replay::new(&self.segments, from, self.synced)
@@ -293,6 +325,7 @@ impl Journal {
         }
         self.broken = false;
         self.synced = self.last;
+        self.synced_len = segment.len;
         Ok(())
     }
 
@@ -307,6 +340,7 @@ impl Journal {
         self.file = Some(file);
         self.head_unsynced = true;
         self.segments.push(SegmentFile { first, path, len: 0 });
+        self.synced_len = 0;
         self.salt = uuid::Uuid::new_v4().as_u64_pair().0;
         self.buffer.extend(frame::segment_head(first, self.salt));
         Ok(())

@@ -28,9 +28,10 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::state::memory::Tables;
+use nephila_core::state::totals::recount;
 use nephila_core::state::{Changes, Meta, Position, StateError};
 
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 use crate::runs::{self, Cache, Io, Run};
 use flush::Flushing;
 use manifest::{Manifest, run_name};
@@ -97,6 +98,8 @@ pub struct DiskState {
     obsolete: Vec<(Table, u64)>,
     /// The position on disk.
     durable: Position,
+    /// There was no room when memory was written out: whoever next asks for a checkpoint is told.
+    full: Option<String>,
     io: Io,
     bytes_flushed: u64,
     bytes_merged: u64,
@@ -105,6 +108,7 @@ pub struct DiskState {
 /// Says where and what.
 fn disk_error(path: &Path, error: io::Error) -> StateError {
     match error.kind() {
+        _ if disk::is_full(&error) => StateError::Full(format!("{}: {error}", path.display())),
         io::ErrorKind::InvalidData => StateError::Damaged(format!("{}: {error}", path.display())),
         _ => StateError::Disk(format!("{}: {error}", path.display())),
     }
@@ -112,6 +116,7 @@ fn disk_error(path: &Path, error: io::Error) -> StateError {
 
 fn run_error(error: runs::Error) -> StateError {
     match error {
+        runs::Error::Io { ref source, .. } if disk::is_full(source) => StateError::Full(error.to_string()),
         runs::Error::Damaged { .. } | runs::Error::Version { .. } => StateError::Damaged(error.to_string()),
         _ => StateError::Disk(error.to_string()),
     }
@@ -154,7 +159,7 @@ impl DiskState {
             let run = Run::open_cached(&folder.join(run_name(table, number)), cache).map_err(run_error)?;
             runs.entry(table).or_default().push((number, run));
         }
-        Ok(DiskState {
+        let mut state = DiskState {
             disk,
             folder: folder.into(),
             merging,
@@ -168,10 +173,17 @@ impl DiskState {
             merge: None,
             obsolete: Vec::new(),
             durable: manifest.position,
+            full: None,
             io: Io::default(),
             bytes_flushed: 0,
             bytes_merged: 0,
-        })
+        };
+        if manifest.uncounted {
+            let prefixes = state.meta.prefixes.unwrap_or(Prefixes::ALL);
+            let left = recount(&mut state, prefixes, |_| false, |_| false)?;
+            state.meta.totals.set_left(left);
+        }
+        Ok(state)
     }
 
     /// Where it is.
@@ -200,15 +212,28 @@ impl DiskState {
         self.durable
     }
 
-    /// Makes everything applied so far durable.
+    /// Makes everything applied so far durable. If there is no room nothing has changed, and it can be called again.
     pub fn checkpoint(&mut self) -> Result<Position, StateError> {
+        self.full = None;
         self.end_flush(true)?;
         self.install(false)?;
         if self.position == self.durable && self.obsolete.is_empty() {
             return Ok(self.durable);
         }
-        for table in Table::ALL {
-            self.flush(table)?;
+        // All tables or none: a run whose entries are in memory as well would be read twice.
+        let first = self.next_file;
+        let written: Result<Vec<_>, _> = Table::ALL.into_iter().map(|table| self.flush(table)).collect();
+        match written {
+            Ok(runs) => {
+                for (table, number, run) in runs.into_iter().flatten() {
+                    self.bytes_flushed += run.info().file_bytes;
+                    self.runs.entry(table).or_default().push((number, run));
+                }
+            }
+            Err(error) => {
+                flush::discard(&*self.disk, &self.folder, first..self.next_file);
+                return Err(error);
+            }
         }
         self.memory = Tables::default();
         self.write_manifest()?;
@@ -216,26 +241,19 @@ impl DiskState {
         Ok(self.durable)
     }
 
-    /// Writes what is in memory of a table as a run.
-    fn flush(&mut self, table: Table) -> Result<(), StateError> {
+    /// Writes what is in memory of a table as a run; none if there is nothing.
+    fn flush(&mut self, table: Table) -> Result<Option<(Table, u64, Run)>, StateError> {
         let entries = read::memory_entries(&self.memory, table, None);
         let mut entries = entries.peekable();
         if entries.peek().is_none() {
-            return Ok(());
+            return Ok(None);
         }
-        let path = self.folder.join(run_name(table, self.next_file));
-        let info = flush::write_run(&*self.disk, &path, table, entries).map_err(run_error)?;
-        self.bytes_flushed += info.file_bytes;
-        self.add_run(table, self.next_file)?;
+        let number = self.next_file;
         self.next_file += 1;
-        Ok(())
-    }
-
-    fn add_run(&mut self, table: Table, number: u64) -> Result<(), StateError> {
         let path = self.folder.join(run_name(table, number));
+        flush::write_run(&*self.disk, &path, table, entries).map_err(run_error)?;
         let run = Run::open_cached(&path, &self.cache).map_err(run_error)?;
-        self.runs.entry(table).or_default().push((number, run));
-        Ok(())
+        Ok(Some((table, number, run)))
     }
 
     fn manifest(&self) -> Manifest {
@@ -245,6 +263,7 @@ impl DiskState {
             position: self.position,
             next_file: self.next_file,
             meta: self.meta.clone(),
+            uncounted: false,
             runs: runs.collect(),
         }
     }
@@ -281,8 +300,15 @@ impl DiskState {
             let (table, first) = (plan.table, self.first_input(&plan));
             match &self.merging {
                 Merging::Inline => {
-                    let merged = plan.run(&*self.disk).map_err(run_error)?;
-                    self.replace(first, merged)?;
+                    match plan.run(&*self.disk).map_err(run_error) {
+                        Ok(merged) => self.replace(first, merged)?,
+                        // Nothing depends on it: the next checkpoint asks again.
+                        Err(StateError::Full(why)) => {
+                            self.full = Some(why);
+                            return Ok(());
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 Merging::Background(merger) => match merger.submit(plan, self.disk.clone()) {
                     Some(result) => self.merge = Some((table, first, result)),
@@ -337,7 +363,15 @@ impl DiskState {
             },
         };
         self.merge = None;
-        self.replace(first, merged.map_err(run_error)?)
+        match merged.map_err(run_error) {
+            Ok(merged) => self.replace(first, merged),
+            // Nothing depends on it: the next checkpoint asks again.
+            Err(StateError::Full(why)) => {
+                self.full = Some(why);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts a merged run in the place of its inputs.
@@ -359,6 +393,9 @@ impl DiskState {
         loop {
             while self.merge.is_some() {
                 self.install(true)?;
+                if let Some(why) = self.full.take() {
+                    return Err(StateError::Full(why));
+                }
                 self.merge()?;
             }
             if self.obsolete.is_empty() {
@@ -374,9 +411,15 @@ impl DiskState {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
         }
+        // Only in memory: it is written with the manifest, and counted again from the log behind it.
+        self.meta.totals.count(&changes.counted);
         self.memory.apply(changes);
         self.position = position;
-        self.end_flush(false)?;
+        match self.end_flush(false) {
+            // What was to be written out is in memory again. The group is taken in all the same.
+            Err(StateError::Full(why)) => self.full = Some(why),
+            ended => ended?,
+        }
         // When a merge has ended the next that is due begins: one for each checkpoint would not keep up with six tables.
         if self.merge.is_some() { self.merge() } else { Ok(()) }
     }

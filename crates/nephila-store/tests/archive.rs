@@ -306,3 +306,70 @@ async fn records_of_one_exchange_lie_together() {
     }
     assert_eq!(types.join(" "), "warcinfo response request metadata response request metadata");
 }
+
+#[tokio::test]
+async fn sto_10_a_payload_that_looks_like_records_is_one_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Archive::open(dir.path(), settings(), info()).unwrap();
+    let fake = "\r\n\r\nWARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: http://evil.test/\r\n\
+                Content-Length: 3\r\n\r\nabc\r\n\r\n\0\0WARC/1.1\r\n\r\n";
+    let mut receipts = Vec::new();
+    for (n, body) in [fake.to_owned(), fake.repeat(500), format!("\0{fake}\0")].into_iter().enumerate() {
+        let url = format!("http://a.test/{n}");
+        receipts.push((archive.append(exchange(&url, &body)).await.unwrap(), body));
+    }
+    archive.close().await.unwrap();
+    for (receipt, body) in &receipts {
+        assert!(redeem(dir.path(), receipt).ends_with(body.as_bytes()));
+    }
+    let seen = answers(dir.path());
+    assert!(seen.len() == 3 && !seen.contains_key("http://evil.test/"), "{seen:?}");
+    let index = std::fs::read_to_string(dir.path().join("indexes/index.cdxj")).unwrap();
+    assert!(index.lines().count() == 3 && !index.contains("evil"), "{index}");
+    assert!(verify_path(dir.path()).unwrap().findings.is_empty());
+}
+
+#[tokio::test]
+async fn sto_12_every_line_of_the_index_leads_to_its_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Archive::open(dir.path(), Settings { bytes_max: 60_000, ..settings() }, info()).unwrap();
+    for n in 0..1_000 {
+        archive.append(page(n)).await.unwrap();
+    }
+    archive.close().await.unwrap();
+    let index = std::fs::read_to_string(dir.path().join("indexes/index.cdxj")).unwrap();
+    let mut urls = std::collections::BTreeSet::new();
+    for line in index.lines() {
+        let field = |name: &str| {
+            let after =
+                line.split_once(&format!("\"{name}\": \"")).unwrap_or_else(|| panic!("{name}: {line}")).1;
+            after.split('"').next().unwrap().to_owned()
+        };
+        let path = dir.path().join("archive").join(field("filename"));
+        let (offset, length) = (field("offset").parse().unwrap(), field("length").parse().unwrap());
+        let (record, _) = warc::read_at(&path, offset, length, 1 << 20).unwrap();
+        assert_eq!(record.header.get("WARC-Target-URI"), Some(&*field("url")));
+        assert!(record.length == length && !record.shares_member, "a member of its own: {line}");
+        urls.insert(field("url"));
+    }
+    assert_eq!(urls.len(), 1_000);
+}
+
+#[tokio::test]
+async fn sto_22_a_clock_that_goes_back_costs_no_record_and_no_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Archive::open(dir.path(), Settings { bytes_max: 1, ..settings() }, info()).unwrap();
+    let mut files = std::collections::BTreeSet::new();
+    for n in 0..20u64 {
+        let mut page = page(n);
+        page.started.0 -= n * 3_600_000;
+        files.insert(archive.append(page).await.unwrap().file.to_string());
+    }
+    archive.close().await.unwrap();
+    assert_eq!(files.len(), 20, "a name of its own for every file");
+    let seen = answers(dir.path());
+    assert!(seen.len() == 20 && seen.values().all(|count| *count == 1), "{seen:?}");
+    let index = std::fs::read_to_string(dir.path().join("indexes/index.cdxj")).unwrap();
+    assert!(index.lines().is_sorted() && index.lines().count() == 20);
+    assert!(verify_path(dir.path()).unwrap().findings.is_empty());
+}

@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -56,9 +57,9 @@ impl Dns {
         self.tcp.local_addr().expect("a bound socket has an address")
     }
 
-    /// Answers until it is dropped.
-    pub async fn run(self, world: Arc<World>, journal: Journal) {
-        let answerer = Answerer { world, journal };
+    /// Answers until it is dropped; nobody gets an answer while `silent` is set.
+    pub async fn run(self, world: Arc<World>, journal: Journal, silent: Arc<AtomicBool>) {
+        let answerer = Answerer { world, journal, silent };
         let udp = answer_udp(self.udp, answerer.clone());
         let tcp = answer_tcp(self.tcp, answerer);
         tokio::join!(udp, tcp);
@@ -111,11 +112,15 @@ async fn answer_stream(mut stream: TcpStream, answerer: Answerer) -> std::io::Re
 struct Answerer {
     world: Arc<World>,
     journal: Journal,
+    silent: Arc<AtomicBool>,
 }
 
 impl Answerer {
     /// The answer to one message; `None` for bytes that are not a question.
     fn answer(&self, bytes: &[u8], tcp: bool) -> Option<Vec<u8>> {
+        if self.silent.load(Ordering::Relaxed) {
+            return None;
+        }
         let question = Message::from_vec(bytes).ok()?;
         if question.metadata.message_type != MessageType::Query {
             return None;

@@ -66,6 +66,9 @@ pub struct Request {
     pub condition: Option<String>,
     /// Status of the answer.
     pub status: u16,
+    /// `Retry-After` of the answer, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u32>,
     /// Body bytes handed to the socket.
     pub bytes: u64,
     /// Whether the whole answer was handed over.
@@ -261,6 +264,16 @@ impl Journal {
             left.fetch_add(events.len(), Ordering::Relaxed);
         }
         Log::new(events, self.lost())
+    }
+
+    /// How many requests are in memory: cheaper than a copy of them.
+    pub fn requests(&self) -> usize {
+        let Target::Memory { shards, .. } = &self.0.target else { return 0 };
+        let requests = |shard: &Mutex<Vec<Event>>| {
+            let events = shard.lock().expect("nobody panics while holding a shard");
+            events.iter().filter(|event| matches!(event, Event::Request(_))).count()
+        };
+        shards.iter().map(requests).sum()
     }
 
     /// Events that did not fit.

@@ -66,6 +66,17 @@ pub struct Settings {
     /// The `Crawl-delay` of hosts that ask for one.
     #[serde(with = "humantime_serde")]
     pub crawl_delay: Duration,
+    /// `Cache-Control: max-age` of every robots.txt; none at 0.
+    #[serde(with = "humantime_serde")]
+    pub robots_max_age: Duration,
+    /// `Retry-After` of every 429 and 503, in whole seconds; none at 0.
+    #[serde(with = "humantime_serde")]
+    pub retry_after: Duration,
+    /// Share of hosts that now and then answer 429 to everything but robots.txt.
+    pub busy_share: f64,
+    /// Virtual time such a host is busy for, before it is not for twice as long.
+    #[serde(with = "humantime_serde")]
+    pub busy_period: Duration,
     /// The crawler that robots.txt files with a group of its own address, and that ground truth is told for.
     pub agent: String,
     /// How many addresses in 127.0.0.0/8 the hosts share.
@@ -134,6 +145,10 @@ impl Default for Settings {
             robots: RobotsShares::default(),
             robots_period: Duration::from_secs(86_400),
             crawl_delay: Duration::from_secs(2),
+            robots_max_age: Duration::ZERO,
+            retry_after: Duration::from_secs(30),
+            busy_share: 0.0,
+            busy_period: Duration::from_secs(600),
             agent: "nephila".to_owned(),
             addresses: 4,
             address_block: 77,
@@ -200,6 +215,8 @@ pub struct RobotsShares {
     pub named: f64,
     /// Closes by `*` and `$`, and opens part of it again.
     pub patterns: f64,
+    /// Changes over virtual time: closes `/private/`, fails, disappears, redirects, asks for a delay, closes everything.
+    pub shifting: f64,
 }
 
 impl RobotsShares {
@@ -215,6 +232,7 @@ impl RobotsShares {
             changing: 0.1,
             named: 0.05,
             patterns: 0.05,
+            shifting: 0.0,
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -127,13 +127,14 @@ impl Builder {
         });
         let (stop, stopped) = watch::channel(());
         let dns_addr = dns.address();
-        let mut tasks = vec![tokio::spawn(dns.run(world.clone(), journal.clone()))];
+        let dns_silent: Arc<AtomicBool> = Arc::default();
+        let mut tasks = vec![tokio::spawn(dns.run(world.clone(), journal.clone(), dns_silent.clone()))];
         for (sockets, tls) in [(http.sockets, false), (https.sockets, true)] {
             for socket in sockets {
                 tasks.push(tokio::spawn(server::accept(socket, tls, shared.clone(), stopped.clone())));
             }
         }
-        Ok(RunningWeb { world, shared, journal, ca, dns_addr, stop, tasks, runtime: None })
+        Ok(RunningWeb { world, shared, journal, ca, dns_addr, dns_silent, stop, tasks, runtime: None })
     }
 }
 
@@ -144,6 +145,7 @@ pub struct RunningWeb {
     journal: Journal,
     ca: Ca,
     dns_addr: SocketAddr,
+    dns_silent: Arc<AtomicBool>,
     stop: watch::Sender<()>,
     tasks: Vec<JoinHandle<()>>,
     runtime: Option<Owned>,
@@ -198,6 +200,11 @@ impl RunningWeb {
     /// Connections open now.
     pub fn open_connections(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Silences the DNS server, or lets it answer again. Questions that come meanwhile stay unanswered.
+    pub fn set_dns_silent(&self, silent: bool) {
+        self.dns_silent.store(silent, Ordering::Relaxed);
     }
 
     /// Moves virtual time forward.

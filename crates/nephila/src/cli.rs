@@ -1,9 +1,13 @@
 //! What can be asked on the command line. Flags are what was *said*; `settings` turns them into what is *meant*.
 
+pub mod crawl;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub mod ask;
 
 /// A web crawler: fetches whatever the server does, keeps it as standard WARC.
 #[derive(Debug, Parser)]
@@ -15,6 +19,18 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Crawl sites until nothing is left or a limit is reached. The same command goes on after any end.
+    ///
+    /// A crawl is a folder: everything it knows and has fetched lies in it. robots.txt is obeyed, each host is asked by
+    /// one connection at a time with a rest in between, private addresses are refused unless a seed names them. Ctrl-C
+    /// ends what is open and stops; once more stops at once. Both are safe, and so is a crash.
+    ///
+    /// Exit code: 0 nothing is left, 1 failed, 2 wrong flags or settings, 5 input unreadable, 11 stopped by a signal,
+    /// 12 too many failures, 13 stopped by a second signal, 14 size limit, 15 time limit, 19 another process crawls
+    /// here, 20 page limit.
+    Crawl(Box<crawl::CrawlArgs>),
+    /// List what a crawl would fetch first, and the rule that decided. Fetches robots.txt, sitemaps and seeds only.
+    Map(Box<crawl::MapArgs>),
     /// Fetch URLs and say how each of them ended.
     ///
     /// One JSON line per URL, or a readable line on a terminal. robots.txt is obeyed, each host is asked by one
@@ -29,6 +45,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Print all settings with their meaning and defaults, as a file that can be used.
     Settings(SettingsArgs),
+    #[command(flatten)]
+    Ask(ask::Ask),
 }
 
 /// Flags that every command with settings has.

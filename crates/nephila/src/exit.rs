@@ -29,8 +29,6 @@ pub enum Exit {
     SizeLimit = 14,
     /// The time limit is reached; more is queued.
     TimeLimit = 15,
-    /// Too little space is left on the disk.
-    DiskLow = 16,
     /// Another process crawls into this folder.
     Held = 19,
     /// The page limit is reached; more is queued.
@@ -57,7 +55,6 @@ impl fmt::Display for Exit {
             Exit::StoppedHard => "stopped hard",
             Exit::SizeLimit => "size limit reached",
             Exit::TimeLimit => "time limit reached",
-            Exit::DiskLow => "too little disk space",
             Exit::Held => "held by another process",
             Exit::PageLimit => "page limit reached",
         })

@@ -155,6 +155,12 @@ impl Folder {
         }
     }
 
+    /// When the plan last changed.
+    pub fn plan_changed(&self) -> anyhow::Result<std::time::SystemTime> {
+        let path = self.plan_path();
+        fs::metadata(&path).and_then(|file| file.modified()).with_context(|| path.display().to_string())
+    }
+
     /// Writes the plan down.
     pub fn set_plan(&self, plan: &Plan) -> anyhow::Result<()> {
         let bytes = serde_json::to_vec_pretty(plan).context("the plan as JSON")?;

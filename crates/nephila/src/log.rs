@@ -1,5 +1,5 @@
-//! The outcome log of a crawl: one JSON line for every request that was made, and for every URL that was turned away at
-//! the last moment.
+//! The outcome log of a crawl: one JSON line for every request that was made. A URL that was never asked for (closed by
+//! robots.txt, say) has no line; `nephila explain` knows why.
 //!
 //! Lines lie in `logs/outcomes-NNNNNNNN.jsonl`; a full file is followed by the next. They are written when a request has
 //! ended and before its outcome is reported, so a crash may leave a line whose fetch is repeated: both requests were

@@ -191,10 +191,15 @@ pub enum StateKind {
     Memory,
 }
 
-/// The settings in force, and where they came from.
+/// The settings in force.
 pub fn load(common: &Common) -> anyhow::Result<Settings> {
+    load_from(common, None)
+}
+
+/// The same, from this file if there is one to prefer: a crawl goes on with the settings it began with.
+pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Result<Settings> {
     let mut table = toml::Table::new();
-    if let Some(path) = find(common.config.as_deref()) {
+    if let Some(path) = before.map(Path::to_owned).or_else(|| find(common.config.as_deref())) {
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("settings file {}", path.display()))
             .map_err(usage)?;
@@ -247,6 +252,32 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(Exit::Usage).context(text)
 }
 
+/// All settings as a file with comments.
+pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
+    print::page(settings)
+}
+
+/// Writes the contact into the person's own settings file, so that it is asked for once.
+pub(crate) fn remember_contact(contact: &str) -> anyhow::Result<PathBuf> {
+    let folder = home().context("there is no home folder")?.join("nephila");
+    let path = folder.join("nephila.toml");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let old = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.with_context(|| path.display().to_string())?,
+    };
+    anyhow::ensure!(!old.contains("[identity]"), "{} has an [identity] without contact", path.display());
+    let new = format!("{old}\n[identity]\ncontact = \"{contact}\"\n");
+    std::fs::write(&path, new.trim_start()).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))
+}
+
 fn find(named: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = named {
         return Some(path.to_owned());
@@ -254,12 +285,9 @@ fn find(named: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("NEPHILA_CONFIG") {
         return Some(path.into());
     }
-    let home = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
     let candidates = [
         Some("nephila.toml".into()),
-        home.map(|home| home.join("nephila/nephila.toml")),
+        home().map(|home| home.join("nephila/nephila.toml")),
         Some("/etc/nephila/nephila.toml".into()),
     ];
     candidates.into_iter().flatten().find(|path| path.is_file())
@@ -324,6 +352,9 @@ mod tests {
         let page = print::page(&Settings::default()).unwrap();
         let back: Settings = page.parse::<toml::Table>().unwrap().try_into().unwrap();
         assert_eq!(back, Settings::default());
-        assert!(page.contains("# Rest of a host after a fetch from it ended."), "{page}");
+        assert!(
+            page.contains("# Rest of a host after a fetch from it ended, and between two starts."),
+            "{page}"
+        );
     }
 }

@@ -3,7 +3,8 @@
 //! What others find and report comes in through bounded channels ([`Handle`]). A **turn** of the loop takes some of it,
 //! feeds the frontier, writes what became true into the journals, and hands out what should be done next ([`Actions`]).
 //! Then the thread sleeps until something comes in or the frontier wants to be woken. If nobody takes actions, no more
-//! tickets are given out; if the disk is slow, offers wait in their channel and those who offer wait with them.
+//! tickets are given out; if the disk is slow, offers wait in their channel and those who offer wait with them. If the disk
+//! is full, nothing is handed out and no offers are taken until there is room: see `full`.
 //!
 //! A worker that is dropped instead of stopped has lost what was not yet durable, as after a crash. [`Worker::open`] is
 //! the same in both cases: it folds what stands in the journals behind the states.
@@ -12,12 +13,14 @@
 //! bounded by the constants below and the frontier's settings.
 
 mod commit;
+mod full;
 mod handle;
 mod intake;
 mod stats;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,12 +31,14 @@ use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::state::{Durable, StateError};
 use nephila_store::journal::{self, Journal};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use commit::{Log, Waiter, replay};
+use full::Takes;
 use handle::{Batch, Event, Shared};
+use intake::Feeding;
 
 pub use handle::{Actions, Command, Handle, Link, Stopped};
 pub use stats::Stats;
@@ -65,6 +70,10 @@ const HELD_BACK_LOOK: u64 = 100;
 const SLEEP_MIN: u64 = 1;
 /// The longest sleep, in milliseconds.
 const SLEEP_MAX: u64 = 60_000;
+/// While the disk is full, it is tried again this often.
+const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
+/// A worker that is told to stop while the disk is full waits so many of these pauses for room.
+const STOP_PAUSES_MAX: usize = 10;
 /// Rounds of commits when a worker stops. One is enough; a second follows what the first brought up.
 const STOP_ROUNDS_MAX: usize = 8;
 
@@ -115,6 +124,9 @@ pub enum Error {
         /// Where the journal ends.
         journal: u64,
     },
+    /// The worker was told to stop while the disk was full. What was said to be durable is; the rest is lost.
+    #[error("the disk is full: what was not durable yet is lost")]
+    DiskFull,
     /// The thread could not be made.
     #[error("no thread for the worker: {0}")]
     Thread(#[source] std::io::Error),
@@ -152,6 +164,10 @@ pub struct Worker<S> {
     clock: Clock,
     waiters: Vec<Waiter>,
     fed_bytes: usize,
+    /// Offers that were taken and for which there is no room yet: those of a few batches.
+    feeding: VecDeque<Feeding>,
+    /// The disk is full, and is tried again at this moment, in milliseconds.
+    full_until: Option<u64>,
     stats: Stats,
 }
 
@@ -162,6 +178,8 @@ struct Channels {
     offers: mpsc::Receiver<Batch>,
     /// None once nobody will take any more.
     actions: Option<mpsc::Sender<Action>>,
+    /// Whoever said stop: told when it is done, or else by the end of the channels, once it can be asked why.
+    stop: Option<oneshot::Sender<Box<Stats>>>,
 }
 
 /// What handing out came to.
@@ -173,6 +191,8 @@ enum HandedOut {
     All,
     /// Nobody takes what there is.
     HeldBack,
+    /// Nothing was, since the disk is full.
+    DiskFull,
 }
 
 impl<S: Durable> Worker<S> {
@@ -194,11 +214,21 @@ impl<S: Durable> Worker<S> {
         let began = (!fresh).then(|| clock.now());
         let (mut logs, mut states) = (Vec::new(), Vec::new());
         for Part { prefixes, state, journal } in parts {
-            logs.push(Log { prefixes, journal, dirty_since: None, urgent: false });
+            logs.push(Log { prefixes, journal, dirty_since: None, urgent: false, unwritten: None });
             states.push((prefixes, state));
         }
         let frontier = Frontier::new(config, secret, states, began);
-        Ok(Worker { frontier, logs, settings, clock, waiters: Vec::new(), fed_bytes: 0, stats })
+        Ok(Worker {
+            frontier,
+            logs,
+            settings,
+            clock,
+            waiters: Vec::new(),
+            fed_bytes: 0,
+            feeding: VecDeque::new(),
+            full_until: None,
+            stats,
+        })
     }
 }
 
@@ -214,7 +244,8 @@ impl<S: Durable + Send + 'static> Worker<S> {
             failure: Default::default(),
         });
         let handle = Handle { events, offers, shared: shared.clone() };
-        let channels = Channels { events: events_in, offers: offers_in, actions: Some(actions_out) };
+        let channels =
+            Channels { events: events_in, offers: offers_in, actions: Some(actions_out), stop: None };
         // The runtime does nothing but wait; whatever the states do may block this thread.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Thread)?;
@@ -240,33 +271,41 @@ impl<S: Durable> Worker<S> {
             self.stats.turns += 1;
             self.frontier.handle_timeout(self.clock.now())?;
             self.note_dirty();
-            self.commit_due()?;
-            self.checkpoint_due()?;
+            match self.full_until {
+                None => {
+                    self.commit_due()?;
+                    self.checkpoint_due(false)?;
+                }
+                Some(until) if until <= self.clock.now().mono => self.try_again()?,
+                Some(_) => {}
+            }
+            self.feed()?;
             let handed_out = self.hand_out(channels)?;
             // Handing out may turn URLs away, which has to be written as well.
             self.note_dirty();
 
             let sleep = self.sleep(handed_out);
-            if !channels.wait(sleep, handed_out, &mut events, &mut batches).await {
+            let takes = self.takes();
+            if !channels.wait(sleep, handed_out, takes, &mut events, &mut batches).await {
                 // All handles are gone, and nobody said stop: as after a crash.
                 return Ok(());
             }
-            for batch in batches.drain(..) {
-                self.offered(batch)?;
-            }
-            let mut stop = None;
+            self.feeding.extend(batches.drain(..).map(Feeding::of));
+            self.feed()?;
             for event in events.drain(..) {
                 if let Event::Stop(reply) = event {
-                    stop = Some(reply);
+                    channels.stop = Some(reply);
                 } else {
                     self.handle(event)?;
                 }
             }
-            if let Some(reply) = stop {
+            if channels.stop.is_some() {
                 let stats = self.stop(channels).await?;
                 // States and journals are closed before anybody hears that this is over.
                 drop(self);
-                _ = reply.send(Box::new(stats));
+                if let Some(reply) = channels.stop.take() {
+                    _ = reply.send(Box::new(stats));
+                }
                 return Ok(());
             }
             if self.waiters.len() > WAITERS_MAX || self.fed_bytes > FED_BYTES_MAX {
@@ -280,19 +319,15 @@ impl<S: Durable> Worker<S> {
         channels.actions = None;
         channels.offers.close();
         channels.events.close();
+        // All of it: what was offered before the stop is taken in. The channel is bounded, and nobody sends any more.
         while let Some(batch) = channels.offers.recv().await {
-            self.offered(batch)?;
+            self.feeding.push_back(Feeding::of(batch));
         }
         while let Some(event) = channels.events.recv().await {
             // A second stop is answered by the end of the worker.
             self.handle(event)?;
         }
-        for _ in 0..STOP_ROUNDS_MAX {
-            if !(0..self.logs.len()).any(|partition| self.frontier.has_group(partition)) {
-                break;
-            }
-            self.commit_all()?;
-        }
+        self.write_all().await?;
         for partition in 0..self.logs.len() {
             self.checkpoint(partition)?;
         }
@@ -301,6 +336,9 @@ impl<S: Durable> Worker<S> {
 
     /// Hands out what should be done now, as far as somebody takes it.
     fn hand_out(&mut self, channels: &mut Channels) -> Result<HandedOut, Error> {
+        if self.full_until.is_some() {
+            return Ok(HandedOut::DiskFull);
+        }
         // Whoever took them is gone; waiting for room would never end.
         channels.actions.take_if(|actions| actions.is_closed());
         let Some(actions) = &channels.actions else { return Ok(HandedOut::HeldBack) };
@@ -326,13 +364,16 @@ impl<S: Durable> Worker<S> {
     /// How long there is nothing to do unless something comes in.
     fn sleep(&self, handed_out: HandedOut) -> Duration {
         let now = self.clock.now();
+        if let Some(until) = self.full_until {
+            return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
+        }
         let group_delay = millis(self.settings.group_delay);
         let groups =
             self.logs.iter().filter_map(|log| log.dirty_since.map(|since| since + group_delay)).min();
         let frontier = match handed_out {
             HandedOut::More => Some(now.mono),
             HandedOut::All => self.frontier.poll_timeout(now),
-            HandedOut::HeldBack => {
+            HandedOut::HeldBack | HandedOut::DiskFull => {
                 self.frontier.poll_timeout(now).map(|at| at.max(now.mono + HELD_BACK_LOOK))
             }
         };
@@ -349,10 +390,12 @@ impl<S: Durable> Worker<S> {
         Stats {
             frontier: self.frontier.stats(),
             gauges: self.frontier.gauges(),
+            totals: self.frontier.totals(),
             waiters: self.waiters.len(),
             journal_bytes: self.logs.iter().map(|log| log.journal.bytes()).sum(),
             dirty_bytes,
-            ..self.stats
+            disk_full: self.full_until.is_some(),
+            ..self.stats.clone()
         }
     }
 }
@@ -363,6 +406,7 @@ impl Channels {
         &mut self,
         sleep: Duration,
         handed_out: HandedOut,
+        takes: Takes,
         events: &mut Vec<Event>,
         batches: &mut Vec<Batch>,
     ) -> bool {
@@ -374,13 +418,14 @@ impl Channels {
         };
         tokio::select! {
             biased;
-            count = self.events.recv_many(events, EVENTS_AT_ONCE) => if count == 0 { return false },
-            count = self.offers.recv_many(batches, BATCHES_AT_ONCE) => if count == 0 { return false },
+            count = self.events.recv_many(events, EVENTS_AT_ONCE), if takes.events => if count == 0 { return false },
+            count = self.offers.recv_many(batches, BATCHES_AT_ONCE), if takes.offers => if count == 0 { return false },
             () = room => {}
             () = tokio::time::sleep(sleep) => {}
         }
         // The one that was looked at second must not starve.
-        while batches.len() < BATCHES_AT_ONCE
+        while takes.offers
+            && batches.len() < BATCHES_AT_ONCE
             && let Ok(batch) = self.offers.try_recv()
         {
             batches.push(batch);

@@ -7,7 +7,8 @@ use super::{
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
-use crate::job::JobId;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
@@ -116,10 +117,14 @@ fn get_place(reader: &mut Reader<'_>) -> Result<QueueKey, Damaged> {
 
 /// Bits of the byte before a URL.
 mod url {
-    /// Job, depth, priority and hits are those of the URL before.
+    /// Job, depth, priority, hits, hops and reading are those of the URL before.
     pub(super) const SAME: u8 = 8;
     /// The place has the same band and age as the one before; its last part is the low half of the key.
     pub(super) const USUAL_PLACE: u8 = 16;
+    /// Hops out of scope follow the hits; without it there are none.
+    pub(super) const HOPS: u8 = 32;
+    /// How it is to be read follows; without it, as a page.
+    pub(super) const READ_AS: u8 = 64;
     /// The low bits: what was decided.
     pub(super) const ADMISSION: u8 = 7;
 }
@@ -147,7 +152,7 @@ fn put_found(out: &mut Vec<u8>, found: &Found) {
 }
 
 fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, before_place: &mut QueueKey) {
-    let wants = |u: &FoundUrl| (u.job, u.depth, u.priority, u.hits);
+    let wants = |u: &FoundUrl| (u.job, u.depth, u.priority, u.hits, u.hops, u.read_as);
     let same = before.is_some_and(|before| wants(before) == wants(this));
     let (admission, place) = match this.admission {
         Admission::Queue(place) => (0, Some(place)),
@@ -161,6 +166,12 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
     let mut flags = admission;
     if same {
         flags |= url::SAME;
+    }
+    if !same && !this.hops.is_none() {
+        flags |= url::HOPS;
+    }
+    if !same && !this.read_as.is_page() {
+        flags |= url::READ_AS;
     }
     if place == Some(usual) {
         flags |= url::USUAL_PLACE;
@@ -179,6 +190,12 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         put_u64(out, this.job.0.into());
         out.extend([this.depth, this.priority]);
         put_u64(out, this.hits.into());
+        if !this.hops.is_none() {
+            out.push(this.hops.code());
+        }
+        if !this.read_as.is_page() {
+            out.push(this.read_as.code());
+        }
     }
     out.extend(this.path.to_be_bytes());
     let shared = before.map_or(0, |before| {
@@ -228,13 +245,23 @@ fn get_found_url(
     if matches!(admission, 0 | 1 | 3 | 4) && !usual {
         place = get_place(reader)?;
     }
-    let (job, depth, priority, hits) = match before {
-        Some(before) if flags & url::SAME != 0 => (before.job, before.depth, before.priority, before.hits),
+    let (job, depth, priority, hits, hops, read_as) = match before {
+        Some(before) if flags & url::SAME != 0 => {
+            (before.job, before.depth, before.priority, before.hits, before.hops, before.read_as)
+        }
         _ => (
             JobId(reader.u32("job of a URL")?),
             reader.u8("depth of a URL")?,
             reader.u8("priority of a URL")?,
             reader.u32("hits of a URL")?,
+            match flags & url::HOPS {
+                0 => Hops::NONE,
+                _ => Hops::by_code(reader.u8("hops of a URL")?),
+            },
+            match flags & url::READ_AS {
+                0 => ReadAs::Page,
+                _ => ReadAs::by_code(reader.u8("reading of a URL")?).ok_or(Damaged("reading of a URL"))?,
+            },
         ),
     };
     let path = reader.fixed_u64("key of a URL")?;
@@ -261,7 +288,15 @@ fn get_found_url(
     };
     let suffix = reader.text("text of a URL")?;
     let text = [prefix, suffix].concat().into_boxed_str();
-    Ok(FoundUrl { path, text, job, depth, priority, hits, admission })
+    Ok(FoundUrl { path, text, job, depth, hops, read_as, priority, hits, admission })
+}
+
+/// Bits of the byte behind a digest.
+mod ended {
+    /// Two shapes follow.
+    pub(super) const SHAPES: u8 = 1;
+    /// The bytes received follow; without it there were none.
+    pub(super) const BYTES: u8 = 2;
 }
 
 fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
@@ -273,9 +308,19 @@ fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
     out.push(ended.outcome.code());
     put_u64(out, ended.status.into());
     out.extend(ended.digest.to_be_bytes());
-    out.push(u8::from(ended.shapes != [0, 0]));
+    let mut flags = 0;
+    if ended.shapes != [0, 0] {
+        flags |= ended::SHAPES;
+    }
+    if ended.bytes > 0 {
+        flags |= ended::BYTES;
+    }
+    out.push(flags);
     if ended.shapes != [0, 0] {
         ended.shapes.iter().for_each(|shape| out.extend(shape.to_be_bytes()));
+    }
+    if ended.bytes > 0 {
+        put_u64(out, ended.bytes);
     }
     put_u64(out, ended.alike_max.into());
     put_bytes(out, ended.etag.as_bytes());
@@ -296,6 +341,7 @@ fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
 
 fn get_ended(reader: &mut Reader<'_>) -> Result<Ended, Damaged> {
     let key = reader.take(UrlKey::BYTES, "key of an outcome")?;
+    let flags;
     Ok(Ended {
         key: UrlKey::from_bytes(key.try_into().expect("as many were taken")),
         text: reader.text("text of an outcome")?.into(),
@@ -304,9 +350,16 @@ fn get_ended(reader: &mut Reader<'_>) -> Result<Ended, Damaged> {
         outcome: Outcome::by_code(reader.u8("outcome")?).ok_or(Damaged("outcome"))?,
         status: u16::try_from(reader.u64("status")?).map_err(|_| Damaged("status"))?,
         digest: reader.fixed_u64("digest")?,
-        shapes: match reader.u8("shape")? {
-            0 => [0, 0],
-            _ => [reader.fixed_u64("shape")?, reader.fixed_u64("shape")?],
+        shapes: {
+            flags = reader.u8("flags of an outcome")?;
+            match flags & ended::SHAPES {
+                0 => [0, 0],
+                _ => [reader.fixed_u64("shape")?, reader.fixed_u64("shape")?],
+            }
+        },
+        bytes: match flags & ended::BYTES {
+            0 => 0,
+            _ => reader.u64("bytes of an outcome")?,
         },
         alike_max: u16::try_from(reader.u64("shape")?).map_err(|_| Damaged("shape"))?,
         etag: reader.text("ETag")?.into(),

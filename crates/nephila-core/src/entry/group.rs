@@ -48,7 +48,10 @@ pub enum ChainError {
 }
 
 const MAGIC: &[u8; 2] = b"NG";
-const VERSION: u8 = 1;
+/// What is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch, and is read as well: what it
+/// lacks is marked by bits that it left empty.
+const VERSION: u8 = 2;
+const VERSION_OLDEST: u8 = 1;
 
 /// Writes a group behind a position; returns its bytes and the position behind it.
 pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
@@ -76,7 +79,8 @@ pub fn open(bytes: &[u8], behind: Position) -> Result<(Group, Position), ChainEr
         return Err(Damaged("hash of a group").into());
     }
     let mut reader = Reader::new(body);
-    if reader.take(2, "mark of a group")? != MAGIC || reader.u8("version of a group")? != VERSION {
+    let is_group = reader.take(2, "mark of a group")? == MAGIC;
+    if !is_group || !(VERSION_OLDEST..=VERSION).contains(&reader.u8("version of a group")?) {
         return Err(Damaged("version of a group").into());
     }
     let sequence = reader.u64("number of a group")?;

@@ -12,7 +12,8 @@ mod tests;
 
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
-use crate::job::{Job, JobId};
+use crate::handler::ReadAs;
+use crate::job::{Hops, Job, JobId};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
@@ -81,6 +82,10 @@ pub struct FoundUrl {
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
     /// How often a stream named it.
@@ -123,6 +128,8 @@ pub struct Ended {
     pub status: u16,
     /// 64 bits of the payload's digest, 0 if there was none.
     pub digest: u64,
+    /// Bytes of the body that were received.
+    pub bytes: u64,
     /// The shape of the URL and that of its folder, 0 if they are not watched.
     pub shapes: [u64; 2],
     /// So many equal pages close a shape.
@@ -146,6 +153,9 @@ pub struct Ended {
     /// Fetches in a row that failed on the host's account, this one included.
     pub failures: u8,
 }
+
+/// The bit of [`Ended::fetch`] that says that there was none: the URL was turned away.
+pub const NO_FETCH: u64 = 1 << 63;
 
 /// Where a URL was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

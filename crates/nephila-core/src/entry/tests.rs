@@ -9,6 +9,9 @@ use crate::state::record::{RobotsPolicy, RobotsRecord};
 /// One group with every kind of entry, as version 1 writes it.
 const GOLDEN: &[u8] = include_bytes!("../../tests/golden/group-v1.bin");
 
+/// One group with what version 2 brought.
+const GOLDEN_2: &[u8] = include_bytes!("../../tests/golden/group-v2.bin");
+
 /// Where the golden group stands in its log.
 const GOLDEN_BEHIND: Position = Position { sequence: 299, chain: 0x0123_4567_89ab_cdef };
 
@@ -21,7 +24,9 @@ fn place(band: u8, age: u32, low: u32) -> QueueKey {
 }
 
 fn found(path: u64, text: &str, admission: Admission) -> FoundUrl {
-    FoundUrl { path, text: text.into(), job: JobId(3), depth: 2, priority: 5, hits: 0, admission }
+    let (hops, read_as) = (crate::job::Hops::NONE, ReadAs::Page);
+    let (depth, priority, hits) = (2, 5, 0);
+    FoundUrl { path, text: text.into(), job: JobId(3), depth, hops, read_as, priority, hits, admission }
 }
 
 /// One of every kind, each field with a value of its own.
@@ -45,6 +50,7 @@ fn every_kind() -> Group {
         outcome: Outcome::Fetched,
         status: 200,
         digest: 0xfeed,
+        bytes: 0,
         shapes: [11, 12],
         alike_max: 20,
         etag: "\"v1\"".into(),
@@ -115,11 +121,38 @@ fn every_kind() -> Group {
 
 // The bytes outlive us: a log of today is folded by the node of tomorrow.
 #[test]
-fn a_group_of_version_1_is_read_and_written_as_it_was() {
+fn a_group_of_version_1_is_read_and_costs_no_byte_more_today() {
     let (group, behind) = open(GOLDEN, GOLDEN_BEHIND).expect("yesterday's bytes are read");
     assert_eq!(group, every_kind());
-    assert_eq!(seal(&group, GOLDEN_BEHIND), (GOLDEN.to_vec(), behind));
     assert_eq!(behind.sequence, 300);
+    let mut today = GOLDEN.to_vec();
+    today[2] = 2;
+    assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
+}
+
+/// What version 2 brought, each with a value of its own.
+fn version_2() -> Group {
+    let mut group = every_kind();
+    group.entries.truncate(2);
+    if let Entry::Found(found) = &mut group.entries[0] {
+        let urls = &mut found.hosts[0].urls;
+        (urls[1].hops, urls[1].read_as) = (crate::job::Hops::by_code(2), ReadAs::Sitemap);
+        // As the one before: not written again.
+        (urls[2].hops, urls[2].read_as) = (crate::job::Hops::by_code(2), ReadAs::Sitemap);
+        urls[4].read_as = ReadAs::Feed;
+        urls[5].hops = crate::job::Hops::by_code(255);
+    }
+    if let Entry::Ended(ended) = &mut group.entries[1] {
+        ended.bytes = 1_234_567;
+    }
+    group
+}
+
+#[test]
+fn a_group_of_version_2_is_read_and_written_as_it_was() {
+    let (group, behind) = open(GOLDEN_2, GOLDEN_BEHIND).expect("yesterday's bytes are read");
+    assert_eq!(group, version_2());
+    assert_eq!(seal(&group, GOLDEN_BEHIND), (GOLDEN_2.to_vec(), behind));
 }
 
 #[test]
@@ -230,6 +263,7 @@ fn an_admission() -> impl Strategy<Value = Admission> {
 prop_compose! {
     fn a_found_url()(
         path: u64, text in "[/a-c\u{e9}\u{4e2d}\u{1f577}]{0,12}", job in 0..3u32, depth in 0..2u8, priority in 0..2u8,
+        hops in (0..2u8).prop_map(crate::job::Hops::by_code), read_as in prop::sample::select(ReadAs::ALL),
         hits in 0..2u32, usual: bool, admission in an_admission(),
     ) -> FoundUrl {
         // The place that most have: its last part is the low half of the key.
@@ -239,7 +273,7 @@ prop_compose! {
             Admission::Park(at) => Admission::Park(low(at)),
             other => other,
         };
-        FoundUrl { path, text: text.into(), job: JobId(job), depth, priority, hits, admission }
+        FoundUrl { path, text: text.into(), job: JobId(job), depth, hops, read_as, priority, hits, admission }
     }
 }
 
@@ -252,14 +286,14 @@ prop_compose! {
 prop_compose! {
     fn an_ended()(
         key in (a_host(), any::<u64>()), words in ("[ -~\u{e9}]{0,20}", "[ -~]{0,9}", "[ -~]{0,9}"),
-        fetch: u64, at: u32, outcome in prop::sample::select(Outcome::ALL), status: u16, digest: u64,
+        fetch: u64, bytes in prop_oneof![Just(0), any::<u64>()], at: u32, outcome in prop::sample::select(Outcome::ALL), status: u16, digest: u64,
         shapes: [u64; 2], alike_max: u16, from in prop::sample::select(&[Origin::Queue, Origin::Parked, Origin::Later][..]),
         next in prop::option::of(any::<u32>().prop_map(Seconds)), retries: u8,
         floors in (a_place(), any::<(u32, u64)>()), rest: u64, failures: u8,
     ) -> Ended {
         Ended {
             key: UrlKey { host: key.0, path: key.1 },
-            text: words.0.into(), fetch, at: Seconds(at), outcome, status, digest, shapes, alike_max,
+            text: words.0.into(), fetch, at: Seconds(at), outcome, status, digest, bytes, shapes, alike_max,
             etag: words.1.into(), last_modified: words.2.into(), from, next, retries,
             floor: floors.0,
             later_floor: LaterKey { due: Seconds(floors.1.0), path: floors.1.1 },

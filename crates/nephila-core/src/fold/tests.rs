@@ -4,11 +4,13 @@ use super::*;
 use crate::entry::{ChainError, FoundHost, open, seal};
 use crate::frontier::key::Prefixes;
 use crate::frontier::refusal::Refusal;
+use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
 use crate::spider::outcome::Outcome;
 use crate::state::MemoryState;
 use crate::state::queue::QueueKey;
 use crate::state::record::{RobotsPolicy, RobotsRecord};
+use crate::state::totals::Tally;
 use crate::time::{Seconds, Timestamp};
 
 const HOST: HostKey = HostKey { domain: DomainKey(0x1234 << 48), host: 7 };
@@ -29,6 +31,8 @@ fn found(origin: Option<&str>, urls: &[(u64, Admission)]) -> Entry {
         text: format!("/{path}").into(),
         job: JobId(3),
         depth: 2,
+        hops: crate::job::Hops::by_code(1),
+        read_as: ReadAs::Feed,
         priority: 4,
         hits: 5,
         admission: *admission,
@@ -47,6 +51,7 @@ fn ended(path: u64, fetch: u64) -> Ended {
         outcome: Outcome::Fetched,
         status: 200,
         digest: 77,
+        bytes: 1_000,
         shapes: [0, 0],
         alike_max: 0,
         etag: "\"e\"".into(),
@@ -95,6 +100,7 @@ fn new_urls_wait_in_their_queue_and_are_counted() {
         (UrlState::Waiting, JobId(3), 2, 4)
     );
     assert_eq!((record.hits, record.found, record.text), (5, AT, None));
+    assert_eq!((record.hops, record.read_as), (crate::job::Hops::by_code(1), ReadAs::Feed));
     assert_eq!(state.meta().epoch, 1);
 }
 
@@ -160,6 +166,68 @@ fn a_fetch_that_is_reported_twice_counts_once() {
     let mut twice = three();
     commit(&mut twice, 1, vec![Entry::Ended(Box::new(ended(1, 90))), Entry::Ended(Box::new(ended(1, 90)))]);
     assert_eq!(twice.hash(Prefixes::ALL).unwrap(), before, "in the same group");
+}
+
+#[test]
+fn what_became_of_urls_is_counted_by_job_and_what_is_left_in_all() {
+    let mut state = three();
+    let urls = [
+        (4, Admission::Park(QueueKey { band: 255, age: AT, low: 4 })),
+        (5, Admission::ParkBare),
+        (6, Admission::Refuse(Refusal::TrapDeep)),
+    ];
+    commit(&mut state, 1, vec![found(None, &urls)]);
+    let again = Ended { next: Some(Seconds(2_000)), outcome: Outcome::Reset, bytes: 0, ..ended(2, 91) };
+    let twice = Entry::Ended(Box::new(ended(1, 90)));
+    commit(&mut state, 1, vec![twice.clone(), Entry::Ended(Box::new(again))]);
+    commit(&mut state, 1, vec![twice, found(None, &[(5, Admission::Unpark(place(5)))])]);
+    // A former owner is not counted.
+    commit(&mut state, 0, vec![Entry::Ended(Box::new(ended(3, 92)))]);
+    let totals = &state.meta().totals;
+    assert_eq!((totals.waiting, totals.parked, totals.later), (2, 1, 1));
+    let tally = Tally {
+        ended: [(Outcome::Fetched.code(), 1), (Outcome::Reset.code(), 1)].into(),
+        bytes: 1_000,
+        refused: [(Refusal::TrapDeep.code(), 1)].into(),
+        found: 6,
+    };
+    assert_eq!(totals.tally, [(3, tally)].into());
+    assert_eq!(Meta::decode(&state.meta().encode()).unwrap(), *state.meta());
+}
+
+#[test]
+fn a_split_counts_what_each_side_holds_and_no_fetch_twice() {
+    let mut whole = three();
+    let far = HostKey { domain: DomainKey(0xf000 << 48), host: 1 };
+    let mut other =
+        found(Some("http://z.test"), &[(8, Admission::Queue(place(8))), (9, Admission::ParkBare)]);
+    if let Entry::Found(found) = &mut other {
+        found.hosts[0].key = far;
+    }
+    commit(&mut whole, 1, vec![other, Entry::Ended(Box::new(ended(1, 90)))]);
+    let (low, high) = Prefixes::ALL.split(0x8000).unwrap();
+    let halves = [low, high].map(|prefixes| {
+        let mut half = whole.clone();
+        // A fetch in the same group is counted where its host went.
+        commit(&mut half, 1, vec![Entry::Split(prefixes), Entry::Ended(Box::new(ended(2, 91)))]);
+        half.meta().totals.clone()
+    });
+    assert_eq!((halves[0].waiting, halves[0].parked), (1, 0));
+    assert_eq!((halves[1].waiting, halves[1].parked), (1, 1));
+    assert_eq!(halves[0].tally[&3].found, 5);
+    assert_eq!(halves[0].tally[&3].ended, [(Outcome::Fetched.code(), 2)].into());
+    assert!(halves[1].tally.is_empty());
+}
+
+#[test]
+fn small_things_without_totals_are_read_and_begin_at_zero() {
+    let mut bytes = Meta { epoch: 4, ..Meta::default() }.encode();
+    // Version 1 ended behind the prefixes; four zeros are all that nothing counted takes.
+    bytes.truncate(bytes.len() - 4);
+    assert!(Meta::decode(&bytes).is_err(), "cut");
+    bytes[0] = 1;
+    assert_eq!(Meta::decode(&bytes).unwrap(), Meta { epoch: 4, ..Meta::default() });
+    assert!(Meta::lacks_totals(&bytes) && !Meta::lacks_totals(&Meta::default().encode()));
 }
 
 #[test]
@@ -393,6 +461,7 @@ fn an_answer_without_a_body_keeps_what_is_known_of_the_page() {
         outcome,
         status: 0,
         digest,
+        bytes: 0,
         shapes: [0, 0],
         alike_max: 0,
         etag: etag.into(),

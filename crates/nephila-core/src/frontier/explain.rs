@@ -1,13 +1,14 @@
 //! Why a URL is where it is: the same rules that decide, asked without deciding.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::Frontier;
 use super::key::UrlKey;
 use super::refusal::Refusal;
 use super::slot::SlotKey;
 use super::workbench::RobotsPhase;
-use crate::robots::Robots;
+use crate::robots::{Group, Robots};
 use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, RobotsPolicy, UrlRecord, UrlState};
 use crate::state::{State, StateError};
@@ -27,6 +28,29 @@ pub struct Explanation {
     pub record: Option<UrlRecord>,
     /// What is remembered of its host.
     pub host: Option<HostRecord>,
+    /// Milliseconds until its host may be asked, as far as rests go. None if the host is not known or stopped.
+    pub ready_in: Option<u64>,
+    /// URLs of its host that come before it, [`AHEAD_MAX`] if there are as many or more. None if it does not wait.
+    pub ahead: Option<u64>,
+    /// What its host's robots.txt says to us, if one was read.
+    pub robots: Option<RobotsView>,
+}
+
+/// URLs ahead of one that are counted.
+pub const AHEAD_MAX: usize = 1_000;
+
+/// URLs that are counted at once.
+const AHEAD_READ: usize = 250;
+
+/// A robots.txt that was read. When, until when and what else is known of it stands in [`HostRecord::robots`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RobotsView {
+    /// Which group speaks to us.
+    pub group: Group,
+    /// How many rules it has.
+    pub rules: usize,
+    /// Bytes that are kept.
+    pub bytes: usize,
 }
 
 /// Where a URL stands.
@@ -73,6 +97,8 @@ pub enum Hold {
     RobotsUnreachable,
     /// It asked for a rest, or failed, until this time.
     Resting(Timestamp),
+    /// Its robots.txt asks for a rest between fetches that is longer than the settings expect, in milliseconds.
+    CrawlDelay(u32),
     /// It rests between fetches, for so many milliseconds.
     Delay(u64),
     /// Its address serves others as well, and rests.
@@ -87,28 +113,35 @@ impl<S: State> Frontier<S> {
     /// Explains a URL. Reads, decides nothing, changes nothing.
     pub fn explain(&mut self, url: &CrawlUrl, now: Now) -> Result<Explanation, StateError> {
         let mut key = UrlKey::of(url, &self.secret);
-        let Some(partition) = self.partition_of(&key.host) else {
+        let here = self.partition_of(&key.host).zip(self.host_key(url));
+        let Some((partition, host_key)) = here else {
             return Ok(Explanation {
                 key,
                 standing: Standing::Unknown,
                 held_by: vec![],
                 record: None,
                 host: None,
+                ready_in: None,
+                ahead: None,
+                robots: None,
             });
         };
+        key.host = host_key;
         let state = &mut self.partitions[partition].state;
-        if let Some(&host) = state.meta().displaced.get(&(key.host.domain, url.origin().into())) {
-            key.host.host = host;
-        }
         let record = state.url(&key)?;
         let host = state.host(&key.host)?;
         let domain = state.domain(key.host.domain)?.unwrap_or_default();
-        let robots = match host.as_ref().map(|host| host.robots.policy) {
-            Some(RobotsPolicy::Rules) => {
-                state.robots(&key.host)?.map(|body| Robots::parse(&body, &self.config.agent))
-            }
+        let body = match host.as_ref().map(|host| host.robots.policy) {
+            Some(RobotsPolicy::Rules) => state.robots(&key.host)?,
             _ => None,
         };
+        let robots = body.as_ref().map(|body| Robots::parse(body, &self.config.agent));
+        let bytes = body.map_or(0, |body| body.len());
+        let robots_view = robots.as_ref().map(|robots| RobotsView {
+            group: robots.group(),
+            rules: robots.rule_count(),
+            bytes,
+        });
         let allowed = self.config.rules.budget.allowed(
             domain.found.0,
             crate::time::Seconds::from(now.wall).0,
@@ -150,6 +183,10 @@ impl<S: State> Frontier<S> {
                 (RobotsPolicy::DisallowAll, _) => held_by.push(Hold::RobotsUnreachable),
                 _ => {}
             }
+            let delay = host.robots.crawl_delay;
+            if Duration::from_millis(delay.into()) > self.config.frontier.crawl_delay_max {
+                held_by.push(Hold::CrawlDelay(delay));
+            }
             if host.rest_until > now.wall {
                 held_by.push(Hold::Resting(host.rest_until));
             }
@@ -173,7 +210,41 @@ impl<S: State> Frontier<S> {
                 }
             }
         }
-        Ok(Explanation { key, standing, held_by, record, host })
+        let ready_in = host.as_ref().and_then(|host| self.ready_in(&key.host, Some(host), now));
+        let ahead = match &host {
+            Some(host) if matches!(standing, Standing::Waiting | Standing::AtHand) => {
+                Some(self.ahead(partition, &key, host)?)
+            }
+            _ => None,
+        };
+        Ok(Explanation { key, standing, held_by, record, host, ready_in, ahead, robots: robots_view })
+    }
+
+    /// How many URLs of its host come before a URL that waits.
+    fn ahead(&mut self, partition: usize, key: &UrlKey, record: &HostRecord) -> Result<u64, StateError> {
+        let active = self.bench.ordinary(&key.host).map(|index| self.bench.host(index));
+        let heads = active.map_or(Vec::new(), |host| host.heads.all());
+        if let Some(at) = heads.iter().position(|head| head.path == key.path) {
+            return Ok(at as u64);
+        }
+        let mut behind = active.map_or(record.floor, |host| host.cursor);
+        let mut count = heads.len();
+        let mut queued = Vec::new();
+        while count < AHEAD_MAX {
+            queued.clear();
+            self.partitions[partition].state.queued(&key.host, behind, AHEAD_READ, &mut queued)?;
+            // A place carries half of the URL's key: enough to find it among a thousand.
+            if let Some(at) = queued.iter().position(|queued| queued.place.low == key.path as u32) {
+                count += at;
+                break;
+            }
+            count += queued.len();
+            match queued.last() {
+                Some(last) if queued.len() == AHEAD_READ => behind = last.place,
+                _ => break,
+            }
+        }
+        Ok(count.min(AHEAD_MAX) as u64)
     }
 }
 
@@ -204,6 +275,9 @@ impl fmt::Display for Hold {
             Hold::RobotsUnknown => f.write_str("robots.txt has to be read first"),
             Hold::RobotsUnreachable => f.write_str("robots.txt cannot be reached, so nothing may be fetched"),
             Hold::Resting(until) => write!(f, "the host rests until {until}"),
+            Hold::CrawlDelay(ms) => {
+                write!(f, "robots.txt asks for {} s between fetches, and gets them", ms.div_ceil(1_000))
+            }
             Hold::Delay(ms) => write!(f, "the host rests between fetches for another {ms} ms"),
             Hold::Slot(slot) => write!(f, "the address {slot} serves other hosts as well and rests"),
             Hold::NoAddress(outcome) => write!(f, "the name has no address: {outcome}"),

@@ -55,6 +55,7 @@ impl<S: State> Frontier<S> {
             // Others wait for a place, and this host had its turn.
             if self.starved
                 && host.visited
+                && host.errands.is_empty()
                 && !self.bench.has_room()
                 && self.bench.host(index).tickets.is_empty()
             {
@@ -195,6 +196,8 @@ impl<S: State> Frontier<S> {
         let mut room = None;
         let (mut heads, mut denied): (Vec<Head>, Vec<(Head, Outcome)>) = (Vec::new(), Vec::new());
         let mut bytes = 0;
+        // Nothing is at hand when more is read, so this is all that was begun.
+        let mut pages = self.bench.host(index).pages;
         for candidate in candidates {
             let Candidate { mut place, text, path } = candidate;
             let url = records.get(&path);
@@ -238,7 +241,10 @@ impl<S: State> Frontier<S> {
                 place,
                 job,
                 depth: url.map_or(0, |url| url.depth),
+                hops: url.map_or_else(Default::default, |url| url.hops),
+                read_as: url.map_or_else(Default::default, |url| url.read_as),
                 retries: url.map_or(0, |url| url.retries),
+                asked: url.is_some_and(UrlRecord::was_asked),
                 text,
             };
             if let Some(outcome) = unreachable {
@@ -253,6 +259,10 @@ impl<S: State> Frontier<S> {
                 denied.push((head, Outcome::RobotsDenied));
                 continue;
             }
+            if !head.asked && self.is_full(partition, job, pages) {
+                denied.push((head, Outcome::LimitReached));
+                continue;
+            }
             bytes += head.text.len() + HEAD_BYTES;
             if bytes > self.config.frontier.visit_bytes_max && !heads.is_empty() {
                 // Plans are few and short; only the queue is cut.
@@ -261,6 +271,7 @@ impl<S: State> Frontier<S> {
                     break;
                 }
             }
+            pages += u64::from(!head.asked);
             heads.push(head);
         }
         Ok((heads, denied))
@@ -322,6 +333,14 @@ impl<S: State> Frontier<S> {
         jobs.get(&job.0).is_some_and(|job| job.state != job::State::Running)
     }
 
+    /// Has a job, for a host with so many pages, what it may have? Pages of other jobs count as well: it is the host that
+    /// is spared.
+    fn is_full(&self, partition: usize, job: job::JobId, host_pages: u64) -> bool {
+        let counts = job::Counts { host_pages, ..job::Counts::default() };
+        let jobs = &self.partitions[partition].state.meta().jobs;
+        jobs.get(&job.0).is_some_and(|job| job.limits.reached(&counts) == Some(job::Limit::HostPages))
+    }
+
     /// New rules are in force for a host: what it has at hand is judged again.
     pub(super) fn robots_in_force(
         &mut self,
@@ -331,11 +350,9 @@ impl<S: State> Frontier<S> {
     ) -> Result<(), StateError> {
         let key = self.bench.host(index).key;
         let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
-        self.bench.host_mut(index).robots = match record.robots.policy {
-            RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
-            RobotsPolicy::Rules | RobotsPolicy::AllowAll => RobotsPhase::Until(record.robots.expires),
-        };
+        self.bench.host_mut(index).robots = super::robots_phase(&record);
         self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
+        self.strand_if_long(index, now);
         // They are read again and judged by the new rules.
         if !planted::is(Bug::RobotsNotJudgedAgain) {
             self.bench.drop_heads(index);
@@ -372,7 +389,7 @@ impl<S: State> Frontier<S> {
         partition.scan_after = None;
         let first = HostKey { domain: partition.prefixes.first_domain(), host: 0 };
         if partition.scan_from == first {
-            (partition.scan_again, partition.scan_next) = (false, None);
+            (partition.scan_again, partition.scan_next, partition.passed_over) = (false, None, false);
         }
         let mut hosts = Vec::with_capacity(SCAN_HOSTS);
         partition.state.hosts_from(partition.scan_from, SCAN_HOSTS, &mut hosts)?;
@@ -383,7 +400,7 @@ impl<S: State> Frontier<S> {
         let mut came = false;
         for (key, record) in hosts {
             resume = key.next();
-            if self.bench.index(&key).is_some() || !record.stopped.is_empty() {
+            if self.bench.ordinary(&key).is_some() || !record.stopped.is_empty() {
                 continue;
             }
             let planned = self.partitions[at].plans_due(&key, &record);
@@ -405,8 +422,13 @@ impl<S: State> Frontier<S> {
                 self.partitions[at].scan_from = key;
                 return Ok(came);
             } else if self.bench.has_room_for(key.domain) {
-                self.activate(key, &record, now);
+                match self.bench.index(&key) {
+                    Some(guest) => self.adopt(at, guest, &record, now),
+                    None => self.activate(key, &record, now),
+                }
                 came = true;
+            } else {
+                self.partitions[at].passed_over = true;
             }
         }
         match resume {

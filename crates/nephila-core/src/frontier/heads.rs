@@ -1,8 +1,9 @@
 //! The URLs of a host that are at hand, packed into one piece of memory: a million hosts hold some.
 
 use super::ticket::Place;
-use crate::codec::{Reader, put_bytes, put_u64};
-use crate::job::JobId;
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
 use crate::state::queue::{LaterKey, QueueKey};
 
 /// A URL at hand.
@@ -14,9 +15,25 @@ pub(crate) struct Head {
     pub(crate) place: Place,
     pub(crate) job: JobId,
     pub(crate) depth: u8,
+    pub(crate) hops: Hops,
+    pub(crate) read_as: ReadAs,
     pub(crate) retries: u8,
+    /// It was asked for before: it is no page more.
+    pub(crate) asked: bool,
     /// Path and query.
     pub(crate) text: Box<str>,
+}
+
+/// Bits of the byte before a URL at hand.
+mod flag {
+    /// The low bits: where it was taken from.
+    pub(super) const PLACE: u8 = 3;
+    /// Hops out of scope follow the retries; without it there are none.
+    pub(super) const HOPS: u8 = 4;
+    /// How it is to be read follows; without it, as a page.
+    pub(super) const READ_AS: u8 = 8;
+    /// It was asked for before.
+    pub(super) const ASKED: u8 = 16;
 }
 
 /// The URLs of a host that are at hand, first to last.
@@ -35,28 +52,43 @@ impl Heads {
         let heads = &heads[..heads.len().min(usize::from(u16::MAX))];
         for head in heads {
             out.extend(head.path.to_be_bytes());
+            let mut flags = 0;
+            if !head.hops.is_none() {
+                flags |= flag::HOPS;
+            }
+            if !head.read_as.is_page() {
+                flags |= flag::READ_AS;
+            }
+            if head.asked {
+                flags |= flag::ASKED;
+            }
             match head.place {
                 Place::Queue(place) => {
-                    out.push(0);
+                    out.push(flags);
                     out.extend(place.to_bytes());
                 }
                 Place::Parked(place) => {
-                    out.push(1);
+                    out.push(flags | 1);
                     out.extend(place.to_bytes());
                 }
                 Place::Later(place) => {
-                    out.push(2);
+                    out.push(flags | 2);
                     out.extend(place.to_bytes());
                 }
             }
             put_u64(&mut out, head.job.0.into());
             out.extend([head.depth, head.retries]);
+            if !head.hops.is_none() {
+                out.push(head.hops.code());
+            }
+            if !head.read_as.is_page() {
+                out.push(head.read_as.code());
+            }
             put_bytes(&mut out, head.text.as_bytes());
         }
         Heads { bytes: out.into_boxed_slice(), at: 0, left: heads.len() as u16 }
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.left.into()
     }
@@ -89,9 +121,10 @@ impl Heads {
     }
 }
 
-fn read(reader: &mut Reader<'_>) -> Result<Head, crate::codec::Damaged> {
+fn read(reader: &mut Reader<'_>) -> Result<Head, Damaged> {
     let path = reader.fixed_u64("key")?;
-    let place = match reader.u8("place")? {
+    let flags = reader.u8("place")?;
+    let place = match flags & flag::PLACE {
         0 => Place::Queue(QueueKey::from_bytes(reader.take(QueueKey::BYTES, "place")?)),
         1 => Place::Parked(QueueKey::from_bytes(reader.take(QueueKey::BYTES, "place")?)),
         _ => Place::Later(LaterKey::from_bytes(reader.take(LaterKey::BYTES, "place")?)),
@@ -102,6 +135,12 @@ fn read(reader: &mut Reader<'_>) -> Result<Head, crate::codec::Damaged> {
         job: JobId(reader.u32("job")?),
         depth: reader.u8("depth")?,
         retries: reader.u8("retries")?,
+        asked: flags & flag::ASKED != 0,
+        hops: if flags & flag::HOPS != 0 { Hops::by_code(reader.u8("hops")?) } else { Hops::NONE },
+        read_as: match flags & flag::READ_AS {
+            0 => ReadAs::Page,
+            _ => ReadAs::by_code(reader.u8("reading")?).ok_or(Damaged("reading"))?,
+        },
         text: reader.text("text")?.into(),
     })
 }
@@ -123,7 +162,8 @@ mod tests {
                     1 => Place::Parked(QueueKey { band: 255, age: Seconds(n), low: 9 }),
                     _ => Place::Later(LaterKey { due: Seconds(n), path }),
                 },
-                job: JobId(n), depth: n as u8, retries: 2, text: text.into(),
+                job: JobId(n), depth: n as u8, hops: Hops::by_code((n >> 8) as u8 % 3),
+                read_as: ReadAs::ALL[n as usize % 3], retries: 2, asked: n % 2 == 0, text: text.into(),
             }).collect();
             let mut packed = Heads::pack(&heads);
             prop_assert_eq!(&packed.all(), &heads);

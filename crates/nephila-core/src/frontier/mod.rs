@@ -15,11 +15,13 @@
 //! no ticket for what the robots.txt in force forbids; a URL that was let in is always in exactly one state.
 
 pub mod budget;
+pub mod errand;
 pub mod explain;
 mod fill;
 mod heads;
 pub mod key;
 pub mod offers;
+pub mod outlook;
 mod partition;
 pub mod refusal;
 pub mod report;
@@ -30,6 +32,7 @@ pub mod slot;
 mod tests;
 pub mod ticket;
 pub mod trap;
+pub mod views;
 mod workbench;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -49,6 +52,7 @@ use crate::planted::{self, Bug};
 use crate::robots::policy;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, RobotsPolicy};
+use crate::state::totals::Totals;
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 
@@ -152,6 +156,10 @@ pub struct Gauges {
     pub offers_waiting: usize,
     /// Bytes that the bench takes, roughly.
     pub bench_bytes: usize,
+    /// Of the hosts, those that are here only because the robots.txt of another redirects to them.
+    pub guests: usize,
+    /// Requests for such redirects that wait or are under way.
+    pub errands: usize,
 }
 
 /// The frontier of one worker: several partitions and one workbench.
@@ -166,6 +174,8 @@ pub struct Frontier<S> {
     hungry: VecDeque<HostIndex>,
     /// Hosts to look at again at this moment: they may leave, or a plan of theirs is due.
     idle: BTreeSet<(u64, HostIndex)>,
+    /// Hosts whose robots.txt redirects to where nobody can go now: it counts as not reached.
+    stranded: Vec<HostIndex>,
     /// Is there a host with work that found no room?
     starved: bool,
     scan_partition: usize,
@@ -193,6 +203,7 @@ impl<S: State> Frontier<S> {
             bench,
             hungry: VecDeque::new(),
             idle: BTreeSet::new(),
+            stranded: Vec::new(),
             starved: false,
             scan_partition: 0,
             swept_at: 0,
@@ -241,7 +252,16 @@ impl<S: State> Frontier<S> {
             tickets_open: self.bench.open_tickets(),
             offers_waiting: self.partitions.iter().map(|partition| partition.offers.len()).sum(),
             bench_bytes: self.bench.bytes(),
+            guests: self.bench.guests(),
+            errands: self.bench.errands(),
         }
+    }
+
+    /// What all partitions have counted together. Also counts what earlier processes did.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.partitions.iter().for_each(|partition| totals.add(&partition.state.meta().totals));
+        totals
     }
 
     fn partition_of(&self, host: &HostKey) -> Option<usize> {
@@ -294,7 +314,8 @@ impl<S: State> Frontier<S> {
     pub fn handle_committed(&mut self, partition: usize, now: Now) -> Result<(), StateError> {
         let group = self.partitions[partition].committed()?;
         self.stats.groups += 1;
-        self.after(partition, &group, now)
+        self.after(partition, &group, now)?;
+        self.settle_stranded(now)
     }
 
     /// What a folded group means for the bench.
@@ -313,7 +334,7 @@ impl<S: State> Frontier<S> {
                     }
                 }
                 Entry::Ended(ended) => {
-                    if let Some(index) = self.bench.index(&ended.key.host) {
+                    if let Some(index) = self.bench.ordinary(&ended.key.host) {
                         let host = self.bench.host_mut(index);
                         if let Some(at) = host.unfolded.iter().position(|path| *path == ended.key.path) {
                             host.unfolded.swap_remove(at);
@@ -347,6 +368,7 @@ impl<S: State> Frontier<S> {
                     if let Some(index) = self.bench.index(host) {
                         let record = self.partitions[partition].state.host(host)?.unwrap_or_default();
                         self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
+                        self.strand_if_long(index, now);
                     } else {
                         self.bench.rest_elsewhere(*host, *delay, now.mono);
                     }
@@ -362,6 +384,9 @@ impl<S: State> Frontier<S> {
                     let held = matches!(entry, Entry::Job(job) if job.state != job::State::Running);
                     let held = held && !planted::is(Bug::HeldAtHand);
                     for index in Vec::from_iter(self.bench.indexes()) {
+                        if self.bench.host(index).guest {
+                            continue;
+                        }
                         if held && self.partition_of(&self.bench.host(index).key) == Some(partition) {
                             self.bench.drop_heads(index);
                         }
@@ -378,6 +403,10 @@ impl<S: State> Frontier<S> {
     /// A host has something in its queue that it did not have before.
     fn has_work(&mut self, partition: usize, key: &HostKey, now: Now) -> Result<(), StateError> {
         match self.bench.index(key) {
+            Some(index) if self.bench.host(index).guest => {
+                let record = self.partitions[partition].state.host(key)?.unwrap_or_default();
+                self.adopt(partition, index, &record, now);
+            }
             Some(index) => {
                 self.bench.host_mut(index).more = true;
                 if self.bench.host(index).heads.is_empty() {
@@ -417,12 +446,10 @@ impl<S: State> Frontier<S> {
             host.later_next = self.partitions[partition].plans_due(&key, record);
             self.partitions[partition].awakes(&key);
         }
+        host.pages = record.pages;
         host.failures = record.failures;
         host.rest_asked = record.delay.max(record.robots.crawl_delay);
-        host.robots = match record.robots.policy {
-            RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
-            RobotsPolicy::Rules | RobotsPolicy::AllowAll => RobotsPhase::Until(record.robots.expires),
-        };
+        host.robots = robots_phase(record);
         let wait = record.rest_until.0.saturating_sub(now.wall.0).min(REST_MAX);
         // Whatever it did before, it has rested by now: should its rest become longer, that counts from here.
         let index = self.bench.activate(host, now.mono + wait);
@@ -436,7 +463,7 @@ impl<S: State> Frontier<S> {
         let same = self.bench.slot_of(index);
         let address = addresses.iter().find(|address| Some(SlotKey::of(**address)) == same).unwrap_or(first);
         self.bench.resolved(index, *address, now.mono);
-        if self.bench.host(index).heads.is_empty() {
+        if self.bench.host(index).heads.is_empty() && !self.bench.host(index).guest {
             self.make_hungry(index);
         }
     }
@@ -444,6 +471,7 @@ impl<S: State> Frontier<S> {
     /// What should be done now.
     pub fn poll_action(&mut self, now: Now) -> Result<Option<Action>, StateError> {
         self.fill_hungry(now)?;
+        self.settle_stranded(now)?;
         // Tickets carry the epoch, and a number is given once: first the epoch has to stand in the log.
         let claimed = self.partitions.iter().all(|partition| partition.claimed);
         loop {
@@ -457,20 +485,33 @@ impl<S: State> Frontier<S> {
                     let host = self.bench.host(open.host);
                     let key = UrlKey { host: host.key, path: open.head.as_ref().map_or(0, |head| head.path) };
                     let text = open.head.as_ref().map_or("/robots.txt", |head| &head.text);
+                    let url = match &open.errand {
+                        Some(errand) => errand.url.to_string(),
+                        None => [&host.origin, text].concat(),
+                    };
+                    let (host_rest, slot_rest) = self.bench.rests(open.host);
                     let ticket = Ticket {
                         id,
                         purpose: open.purpose,
                         key,
-                        url: [&host.origin, text].concat(),
+                        url,
                         address,
                         job: open.head.as_ref().map_or(crate::job::JobId(0), |head| head.job),
                         depth: open.head.as_ref().map_or(0, |head| head.depth),
+                        hops: open.head.as_ref().map_or_else(Default::default, |head| head.hops),
+                        read_as: open.head.as_ref().map_or_else(Default::default, |head| head.read_as),
                         retries: open.head.as_ref().map_or(0, |head| head.retries),
                         deadline,
+                        host_rest,
+                        slot_rest,
                     };
+                    let one_more = open.head.as_ref().filter(|head| !head.asked).map(|_| open.host);
                     match open.purpose {
                         Purpose::Page => self.stats.tickets += 1,
                         Purpose::Robots => self.stats.robots += 1,
+                    }
+                    if let Some(index) = one_more {
+                        self.bench.host_mut(index).pages += 1;
                     }
                     return Ok(Some(Action::Fetch(ticket)));
                 }
@@ -481,6 +522,7 @@ impl<S: State> Frontier<S> {
                 return Ok(None);
             }
             self.fill_hungry(now)?;
+            self.settle_stranded(now)?;
         }
     }
 
@@ -534,7 +576,8 @@ impl<S: State> Frontier<S> {
     fn look_again(&mut self, index: HostIndex, now: Now) {
         let host = self.bench.host(index);
         if host.tickets.is_empty() && host.heads.is_empty() {
-            let at = if host.leaving { now.mono } else { self.bench.ready_at(index).max(now.mono) };
+            let at =
+                if host.leaving || host.guest { now.mono } else { self.bench.ready_at(index).max(now.mono) };
             self.idle.insert((at, index));
         }
     }
@@ -565,7 +608,7 @@ impl<S: State> Frontier<S> {
         let host = self.bench.host(index);
         let later_next = host.later_next;
         let next = later_next.into_iter().chain(host.room_next).min();
-        let (left_work, crowded) = (host.leaving, self.bench.is_crowded(key.domain));
+        let (left_work, crowded) = (host.leaving, self.bench.is_crowded(key.domain) && !host.guest);
         self.bench.leave(index, now.mono);
         let Some(partition) = self.partition_of(&key) else { return };
         let partition = &mut self.partitions[partition];
@@ -597,8 +640,17 @@ impl<S: State> Frontier<S> {
 
     /// A host makes place for others. What it had at hand stays in its queue.
     fn give_up_place(&mut self, index: HostIndex, now: Now) {
+        self.strand(index);
         self.bench.drop_heads(index);
         self.look_again(index, now);
+    }
+}
+
+/// What the robots.txt of a host is worth that comes to the bench.
+fn robots_phase(record: &HostRecord) -> RobotsPhase {
+    match record.robots.policy {
+        RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
+        RobotsPolicy::Rules | RobotsPolicy::AllowAll => RobotsPhase::Until(record.robots.expires),
     }
 }
 
@@ -611,6 +663,7 @@ impl<S: State> Frontier<S> {
     /// same table as everything else.
     pub fn handle_unresolved(&mut self, host: HostKey, outcome: Outcome, now: Now) -> Result<(), StateError> {
         let Some(index) = self.bench.index(&host) else { return Ok(()) };
-        self.no_address(index, outcome, now)
+        self.no_address(index, outcome, now)?;
+        self.settle_stranded(now)
     }
 }

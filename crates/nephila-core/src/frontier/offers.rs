@@ -5,7 +5,8 @@
 
 use super::key::{DomainKey, UrlKey};
 use super::refusal::Refusal;
-use crate::job::JobId;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
 
 /// A URL that somebody found.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,10 @@ pub struct Offer<'a> {
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
     /// 0 is the most urgent: it is looked at even if it was offered a moment ago.
     pub priority: u8,
     /// How often a stream named it.
@@ -39,6 +44,8 @@ pub(crate) struct Buffered {
     pub(crate) job: JobId,
     pub(crate) hits: u32,
     pub(crate) depth: u8,
+    pub(crate) hops: Hops,
+    pub(crate) read_as: ReadAs,
     pub(crate) priority: u8,
     pub(crate) refusal: Option<Refusal>,
 }
@@ -78,6 +85,8 @@ impl Offers {
             job: offer.job,
             hits: offer.hits,
             depth: offer.depth,
+            hops: offer.hops,
+            read_as: offer.read_as,
             priority: offer.priority,
             refusal: offer.refusal,
         });
@@ -96,13 +105,16 @@ impl Offers {
         std::str::from_utf8(bytes).expect("it was copied from a text")
     }
 
-    /// Sorts by key and joins those with the same: the most urgent and shallowest is kept, hits are summed.
+    /// Sorts by key and joins those with the same: the most urgent and shallowest is kept, hits are summed. The
+    /// shortest way out of scope is the one that counts, and what one of them knows of the reading.
     pub(crate) fn group(&mut self) {
         self.items.sort_unstable_by_key(|item| (item.key, item.priority, item.depth));
         self.items.dedup_by(|next, kept| {
             let same = next.key == kept.key;
             if same {
                 kept.hits = kept.hits.saturating_add(next.hits);
+                kept.hops = kept.hops.min(next.hops);
+                kept.read_as = kept.read_as.max(next.read_as);
             }
             same
         });
@@ -153,7 +165,9 @@ mod tests {
 
     fn offer(host: u32, path: u64, depth: u8, priority: u8, text: &'static str) -> Offer<'static> {
         let origin = if host == 1 { "http://one.test" } else { "http://two.test" };
-        Offer { key: key(host, path), origin, text, job: JobId(1), depth, priority, hits: 2, refusal: None }
+        let (hops, read_as) = (Hops::by_code(depth), if depth == 1 { ReadAs::Feed } else { ReadAs::Page });
+        let key = key(host, path);
+        Offer { key, origin, text, job: JobId(1), depth, hops, read_as, priority, hits: 2, refusal: None }
     }
 
     #[test]
@@ -173,6 +187,8 @@ mod tests {
             .iter()
             .map(|i| (offers.origin(i), offers.text(i), i.priority, i.depth, i.hits))
             .collect();
+        let reading: Vec<_> = offers.items.iter().map(|i| (i.hops, i.read_as)).collect();
+        assert_eq!(reading, [(Hops::by_code(1), ReadAs::Feed), (Hops::by_code(1), ReadAs::Feed)]);
         assert_eq!(seen, [("http://one.test", "/a", 5, 1, 2), ("http://two.test", "/b", 2, 4, 6)]);
         offers.clear();
         assert!(offers.is_empty());

@@ -66,6 +66,8 @@ pub(crate) struct Partition<S> {
     pub(crate) scan_next: Option<Seconds>,
     /// Something came up that the current round may have passed already: another one follows it.
     pub(crate) scan_again: bool,
+    /// The last round passed over hosts with work whose domain had as many at hand as it may have.
+    pub(crate) passed_over: bool,
     /// When the next plan of a host that has left is due, where its record only knows that none is due before.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
@@ -104,6 +106,7 @@ impl<S: State> Partition<S> {
             scan_after: None,
             scan_next: None,
             scan_again: false,
+            passed_over: false,
             slept: BTreeMap::new(),
             bare: BTreeSet::new(),
             sifted: Sifted::default(),
@@ -220,6 +223,8 @@ impl<S: State> Partition<S> {
             .map(|(key, record)| (key, record.unwrap_or_else(|| DomainRecord::new(now.wall.into()))))
             .collect();
 
+        let limits = self.state.meta().jobs.iter().map(|(id, job)| (*id, job.limits.pages_per_domain_max));
+        let domain_max: BTreeMap<u32, u64> = limits.filter(|(_, max)| *max > 0).collect();
         let mut found = Found { at: now.wall.into(), hosts: Vec::new() };
         let mut records = hosts.into_iter().zip(host_records);
         let mut rest = &wanted[..];
@@ -230,16 +235,21 @@ impl<S: State> Partition<S> {
             let (of_host, others) = rest.split_at(len);
             rest = others;
             let domain = domains.get_mut(&key.domain).expect("asked for above");
+            let (offers, sifted) = (&self.offers, &mut self.sifted);
             let mut sift =
-                HostSift { offers: &self.offers, items: &items, rules, now, sifted: &mut self.sifted };
+                HostSift { offers, items: &items, rules, bench, domain_max: &domain_max, now, sifted };
             // Nearly always one origin; another one means that two hosts share 32 bits.
             let origin = match &record {
                 Some(record) if !record.origin.is_empty() => &*record.origin,
-                _ => self.offers.origin(&items[of_host[0].0]),
+                // A host that is only on the bench has its key all the same.
+                _ => match bench.index(&key) {
+                    Some(index) => &*bench.host(index).origin,
+                    None => self.offers.origin(&items[of_host[0].0]),
+                },
             };
             let (own, foreign): (Vec<_>, Vec<_>) =
                 of_host.iter().copied().partition(|(i, _)| sift.offers.origin(&items[*i]) == origin);
-            let cursor = bench.index(&key).map(|index| bench.host(index).cursor);
+            let cursor = bench.ordinary(&key).map(|index| bench.host(index).cursor);
             found.hosts.extend(sift.of_host(key, record.as_ref(), cursor, domain, &own));
             if !foreign.is_empty() {
                 let displaced = displace(&mut self.state, key, &items, &foreign, &mut sift, &found, domain)?;
@@ -329,6 +339,9 @@ struct HostSift<'a> {
     offers: &'a Offers,
     items: &'a [Buffered],
     rules: &'a Rules,
+    bench: &'a Workbench,
+    /// How many URLs of one domain a job takes, if that is limited.
+    domain_max: &'a BTreeMap<u32, u64>,
     now: Now,
     sifted: &'a mut Sifted,
 }
@@ -369,6 +382,11 @@ impl HostSift<'_> {
                     && CrawlUrl::parse(&[origin, text].concat()).is_ok_and(|url| alike.is_page_closed(&url));
                 closed.then_some(Refusal::TrapAlike)
             });
+            // Whatever was let in or may come back later counts, so that the limit holds whatever the budget does.
+            let domain_max = self.domain_max.get(&item.job.0).copied().unwrap_or(u64::MAX);
+            let full = domain.admitted + domain.parked + domain.bare >= domain_max;
+            let refusal = refusal.or((full && again.is_none()).then_some(Refusal::Limit));
+            let allowed = allowed.min(domain_max);
             // Nothing is put where the reading has passed already: what would belong there comes next instead.
             let place = |natural: QueueKey| match natural > passed {
                 true => natural,
@@ -424,6 +442,8 @@ impl HostSift<'_> {
                 text: text.into(),
                 job: item.job,
                 depth: item.depth,
+                hops: item.hops,
+                read_as: item.read_as,
                 priority: item.priority,
                 hits: item.hits,
                 admission,
@@ -461,7 +481,8 @@ fn displace<S: State>(
             let here = found.hosts.iter().chain(&hosts).any(|host| host.key == key);
             // An offer under this key may be in the same batch, and would be decided after us: leave it its key.
             let offered = items.binary_search_by_key(&key, |item| item.key.host).is_ok();
-            if !here && !offered && state.host(&key)?.is_none() {
+            let guest = sift.bench.index(&key).is_some();
+            if !here && !offered && !guest && state.host(&key)?.is_none() {
                 break;
             }
         }

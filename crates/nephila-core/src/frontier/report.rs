@@ -1,4 +1,5 @@
-//! From the spider back into the log: what an outcome means for its URL and its host.
+//! From the spider back into the log: what an outcome means for its URL and its host. Where a redirected robots.txt goes
+//! on is in [`super::errand`].
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::retry::{self, UrlNext};
 use super::ticket::{Purpose, Report, TicketId};
 use super::trap::{folder, shape};
 use super::workbench::HostIndex;
-use crate::entry::{Ended, Entry, RobotsRead};
+use crate::entry::{Ended, Entry, NO_FETCH, RobotsRead};
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
 use crate::robots::policy::{self, Answer, Policy};
@@ -26,10 +27,12 @@ const HELD_AGAIN: Duration = Duration::from_secs(600);
 /// What came of asking for a robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsReport {
-    /// How it ended, all redirects followed.
-    pub answer: Answer,
+    /// How this request ended.
+    pub answer: RobotsAnswer,
     /// The bytes, if there were any.
     pub body: Box<[u8]>,
+    /// Does the file go on behind these bytes? Then its last line counts only if it ended.
+    pub cut: bool,
     /// How long it may be kept, if the server said so.
     pub max_age: Option<Duration>,
     /// `Retry-After`, if there was one that could be read.
@@ -38,7 +41,44 @@ pub struct RobotsReport {
     pub took: Duration,
 }
 
+/// How one request for a robots.txt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RobotsAnswer {
+    /// With this.
+    Ended(Answer),
+    /// With a redirect to there: another ticket follows, or the answer is that there is none. (A redirect whose target
+    /// cannot be read is [`Answer::Status`].)
+    Redirect(Box<CrawlUrl>),
+}
+
+impl From<Answer> for RobotsAnswer {
+    fn from(answer: Answer) -> Self {
+        RobotsAnswer::Ended(answer)
+    }
+}
+
+impl RobotsReport {
+    /// A report with nothing but an answer.
+    pub fn of(answer: impl Into<RobotsAnswer>, took: Duration) -> RobotsReport {
+        RobotsReport {
+            answer: answer.into(),
+            body: Box::default(),
+            cut: false,
+            max_age: None,
+            retry_after: None,
+            took,
+        }
+    }
+}
+
 impl<S: State> Frontier<S> {
+    /// A page was fetched and is being stored; its report will follow. Its host and address rest from now and may then be
+    /// asked again. Not for answers that ask for a longer rest: what comes next has to know the report first. A ticket
+    /// that is not open any more changes nothing: gives false.
+    pub fn handle_released(&mut self, id: TicketId, took: Duration, now: Now) -> bool {
+        self.bench.release(id, u64::try_from(took.as_millis()).unwrap_or(u64::MAX), now.mono)
+    }
+
     /// A page was fetched, or was not. A ticket that is not open any more changes nothing: gives false.
     pub fn handle_report(&mut self, id: TicketId, report: &Report, now: Now) -> Result<bool, StateError> {
         let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
@@ -48,11 +88,12 @@ impl<S: State> Frontier<S> {
         };
         let Some(head) = open.head else {
             // A page's report for a robots.txt: nothing can be said about it, so it counts as not reached.
-            self.robots_answered(open.host, unreachable(), now)?;
+            self.robots_reported(open, unreachable(), now)?;
             return Ok(true);
         };
         self.stats.ended += 1;
         self.page_ended(open.host, head, id, report, now);
+        self.settle_stranded(now)?;
         Ok(true)
     }
 
@@ -73,8 +114,9 @@ impl<S: State> Frontier<S> {
                 let report = Report::of(Outcome::Cancelled, 0, report.took);
                 self.page_ended(open.host, head, id, &report, now);
             }
-            None => self.robots_answered(open.host, report, now)?,
+            None => self.robots_reported(open, report, now)?,
         }
+        self.settle_stranded(now)?;
         Ok(true)
     }
 
@@ -132,6 +174,7 @@ impl<S: State> Frontier<S> {
             outcome: report.outcome,
             status: report.status,
             digest: report.digest,
+            bytes: report.bytes,
             shapes,
             alike_max: self.config.rules.trap.pages_alike_max,
             etag: report.etag.clone(),
@@ -208,11 +251,12 @@ impl<S: State> Frontier<S> {
             let ended = Ended {
                 key: UrlKey { host: host_key, path: head.path },
                 // No fetch took place; this is no ticket's number, and another one next time.
-                fetch: (1 << 63) | now.wall.0,
+                fetch: NO_FETCH | now.wall.0,
                 at: now.wall.into(),
                 outcome,
                 status: 0,
                 digest: 0,
+                bytes: 0,
                 shapes: [0, 0],
                 alike_max: 0,
                 etag: Box::default(),
@@ -250,6 +294,11 @@ impl<S: State> Frontier<S> {
         let rest = rest.unwrap_or(self.config.retry.back_off_other_first);
         let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(super::REST_MAX);
         self.bench.unresolved(index, outcome, now.mono + rest);
+        self.strand(index);
+        if self.bench.host(index).guest {
+            self.look_again(index, now);
+            return Ok(());
+        }
         // What it has at hand is read again and ends with the reason.
         self.bench.drop_heads(index);
         self.bench.host_mut(index).more = true;
@@ -257,9 +306,11 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    fn robots_answered(
+    /// The robots.txt of a host, all redirects followed.
+    pub(super) fn robots_answered(
         &mut self,
         index: HostIndex,
+        answer: Answer,
         report: RobotsReport,
         now: Now,
     ) -> Result<(), StateError> {
@@ -275,18 +326,21 @@ impl<S: State> Frontier<S> {
             since => since,
         };
         let unreachable_for = Duration::from_secs(wall.0.saturating_sub(since.0).into());
-        let policy = policy::in_force(report.answer, last_good, unreachable_for, &self.config.robots);
-        let answered = !matches!(report.answer, Answer::Unreachable | Answer::Status(429 | 500..));
+        let policy = policy::in_force(answer, last_good, unreachable_for, &self.config.robots);
+        let answered = !matches!(answer, Answer::Unreachable | Answer::Status(429 | 500..))
+            || planted::is(Bug::RobotsErrorAllows);
         let mut body = None;
         let mut new = RobotsRecord { fetched: wall, ..old };
         new.policy = match policy {
             Policy::Rules => {
-                let robots = Robots::parse(&report.body, &self.config.agent);
+                // What is kept is read again later, by whoever does not know that it was cut: only whole lines are.
+                let kept = if report.cut { crate::robots::whole_start(&report.body) } else { report.body };
+                let robots = Robots::parse(&kept, &self.config.agent);
                 new.crawl_delay = match robots.crawl_delay() {
                     Some(delay) => u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
                     None => 0,
                 };
-                body = Some(report.body);
+                body = Some(kept);
                 RobotsPolicy::Rules
             }
             Policy::LastRules => RobotsPolicy::Rules,
@@ -319,12 +373,6 @@ impl<S: State> Frontier<S> {
 }
 
 /// No answer at all.
-fn unreachable() -> RobotsReport {
-    RobotsReport {
-        answer: Answer::Unreachable,
-        body: Box::default(),
-        max_age: None,
-        retry_after: None,
-        took: Duration::ZERO,
-    }
+pub(super) fn unreachable() -> RobotsReport {
+    RobotsReport::of(Answer::Unreachable, Duration::ZERO)
 }

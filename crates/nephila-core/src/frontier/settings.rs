@@ -21,6 +21,10 @@ pub struct Settings {
     /// No rest that we choose ourselves is longer. What a site asks for is not cut by this.
     #[serde(with = "humantime_serde")]
     pub host_delay_max: Duration,
+    /// A site whose `Crawl-delay` is longer than this is obeyed like any other; its explanations point it out, since a
+    /// crawl of it may not end in anybody's time.
+    #[serde(with = "humantime_serde")]
+    pub crawl_delay_max: Duration,
     /// Connections open to an address (IPv4, or IPv6 network of 64 bits) at once, whatever names it is reached by.
     pub slot_connections: u32,
     /// Rest of an address after a fetch from it ended, and between two starts.
@@ -59,7 +63,8 @@ impl Default for Settings {
             host_per_second: 0,
             host_delay_factor: 5,
             host_delay_max: Duration::from_secs(60),
-            slot_connections: 2,
+            crawl_delay_max: crate::robots::CRAWL_DELAY_MAX,
+            slot_connections: 1,
             slot_delay: Duration::from_millis(500),
             hosts_active_max: 100_000,
             visit_urls_max: 20,

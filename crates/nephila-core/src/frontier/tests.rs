@@ -1,10 +1,14 @@
 //! Tests of the frontier as a whole, in virtual time, over a state in memory.
 
 mod bench;
+mod errands;
 mod explain;
+mod hostile;
 mod lab;
 mod limits;
 mod loss;
 mod order;
+mod outlook;
 mod polite;
 mod robots;
+mod views;

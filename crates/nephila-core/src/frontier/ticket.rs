@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::entry::Origin;
 use crate::frontier::key::UrlKey;
-use crate::job::JobId;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 
@@ -38,7 +39,7 @@ impl TicketId {
 pub enum Purpose {
     /// The URL itself.
     Page,
-    /// The host's robots.txt.
+    /// A robots.txt: the host's own, or what that of another host redirects to.
     Robots,
 }
 
@@ -59,10 +60,18 @@ pub struct Ticket {
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
     /// How often it was tried before.
     pub retries: u8,
     /// Report before then (milliseconds on the clock that only moves forward), or it is given out again.
     pub deadline: u64,
+    /// The rest in force for its host when it was given out.
+    pub host_rest: Duration,
+    /// The rest in force for its address.
+    pub slot_rest: Duration,
 }
 
 /// How a fetch went, as the frontier needs to know it.
@@ -78,6 +87,8 @@ pub struct Report {
     pub retry_after: Option<Duration>,
     /// 64 bits of the payload's digest, 0 if there was none.
     pub digest: u64,
+    /// Bytes of the body that were received.
+    pub bytes: u64,
     /// `ETag`.
     pub etag: Box<str>,
     /// `Last-Modified`.
@@ -93,6 +104,7 @@ impl Report {
             took,
             retry_after: None,
             digest: 0,
+            bytes: 0,
             etag: Box::default(),
             last_modified: Box::default(),
         }

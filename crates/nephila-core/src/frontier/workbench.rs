@@ -7,10 +7,16 @@
 //!
 //! All times are milliseconds on a clock that only moves forward: setting the machine's clock changes no rest.
 //!
+//! A host may also be asked on behalf of another, whose robots.txt redirects there: see [`errands`].
+//!
 //! What always holds: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
 //! another started or ended, on the host and on the slot.
 
+mod errands;
 mod look;
+mod over;
+mod rests;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -26,6 +32,9 @@ use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Now, Seconds};
 
+pub(crate) use errands::Errand;
+use rests::Rest;
+
 /// The number of a host on the bench; used again when the host has left.
 pub(crate) type HostIndex = u32;
 /// The number of a slot on the bench.
@@ -39,6 +48,8 @@ pub(crate) struct ActiveHost {
     pub(crate) heads: Heads,
     /// Tickets open on it.
     pub(crate) tickets: Vec<TicketId>,
+    /// How many of them were released: their fetch is over and only the report is missing.
+    released: u32,
     /// URLs that have ended and whose entries are not folded yet, by the last part of their keys.
     pub(crate) unfolded: Vec<u64>,
     /// Nobody may fetch from it, or others are waiting for its place: it leaves as soon as it may.
@@ -63,6 +74,14 @@ pub(crate) struct ActiveHost {
     pub(crate) no_address: Option<Outcome>,
     /// What its robots.txt is worth; a ticket for it comes first when it has expired.
     pub(crate) robots: RobotsPhase,
+    /// What it is to be asked for on behalf of others, first to last.
+    pub(crate) errands: Vec<Errand>,
+    /// Is it here for errands alone? Then it takes nobody's place and gets no URLs of its own.
+    pub(crate) guest: bool,
+    /// Was its last ticket for an errand? Then its own work has the next turn.
+    errand_last: bool,
+    /// Pages that were asked for, those under way included.
+    pub(crate) pages: u64,
     /// Fetches in a row that failed on its account.
     pub(crate) failures: u8,
     /// The rest that robots.txt or the operator ask for, in milliseconds.
@@ -113,7 +132,11 @@ pub(crate) struct Open {
     pub(crate) purpose: Purpose,
     /// The URL, if it is a page.
     pub(crate) head: Option<Head>,
+    /// On whose behalf, if it is an errand.
+    pub(crate) errand: Option<Box<Errand>>,
     deadline: u64,
+    /// Is its fetch over? Host and slot are free then.
+    released: bool,
 }
 
 /// What the bench wants done next.
@@ -143,7 +166,11 @@ pub(crate) struct Workbench {
     deadlines: BTreeSet<(u64, TicketId)>,
     next_ticket: TicketId,
     /// Hosts that left before they had rested, and when they will have.
-    resting: BTreeMap<HostKey, u64>,
+    resting: BTreeMap<HostKey, Rest>,
+    /// Hosts that are here for errands alone.
+    guests: usize,
+    /// Errands that wait or have a ticket.
+    errands: usize,
     /// What we did before this moment nobody remembers: everything rests from here.
     began: Option<u64>,
 }
@@ -167,6 +194,8 @@ impl Workbench {
             deadlines: BTreeSet::new(),
             next_ticket: TicketId::first(epoch).next(),
             resting: BTreeMap::new(),
+            guests: 0,
+            errands: 0,
             began,
         }
     }
@@ -180,7 +209,7 @@ impl Workbench {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.len() < self.settings.hosts_active_max
+        self.len() - self.guests < self.settings.hosts_active_max
     }
 
     /// May another host of this domain come to the bench?
@@ -222,11 +251,11 @@ impl Workbench {
     pub(crate) fn activate(&mut self, mut host: ActiveHost, rest_until: u64) -> HostIndex {
         debug_assert!(!self.by_key.contains_key(&host.key), "a host is activated once");
         host.rest = self.rest_of(&host, 0);
-        host.ready_at = rest_until.max(self.resting.remove(&host.key).unwrap_or(0));
+        host.ready_at = rest_until.max(self.resting.remove(&host.key).map_or(0, |rest| rest.until));
         if let Some(began) = self.began {
             host.ready_at = host.ready_at.max(began + u64::from(host.rest));
         }
-        let key = host.key;
+        let (key, guest) = (host.key, host.guest);
         let index = match self.hosts_free.pop() {
             Some(index) => {
                 self.hosts[index as usize] = Some(host);
@@ -239,7 +268,10 @@ impl Workbench {
             }
         };
         self.by_key.insert(key, index);
-        *self.by_domain.entry(key.domain).or_default() += 1;
+        match guest {
+            true => self.guests += 1,
+            false => *self.by_domain.entry(key.domain).or_default() += 1,
+        }
         self.unresolved.push_back(index);
         index
     }
@@ -251,6 +283,7 @@ impl Workbench {
             origin,
             heads: Heads::default(),
             tickets: Vec::new(),
+            released: 0,
             unfolded: Vec::new(),
             leaving: false,
             cursor: QueueKey::MIN,
@@ -263,6 +296,10 @@ impl Workbench {
             visited: false,
             no_address: None,
             robots: RobotsPhase::Wanted,
+            errands: Vec::new(),
+            guest: false,
+            errand_last: false,
+            pages: 0,
             failures: 0,
             rest_asked: 0,
             rest: 0,
@@ -276,23 +313,13 @@ impl Workbench {
         }
     }
 
-    /// A host that is not here was given another rest. Nobody remembers when it was last asked, so it rests from now.
-    pub(crate) fn rest_elsewhere(&mut self, key: HostKey, rest: u32, mono: u64) {
-        let ready_at = self.resting.entry(key).or_default();
-        *ready_at = (*ready_at).max(mono + u64::from(rest));
-    }
-
-    /// How long a host that is not here still rests.
-    pub(crate) fn resting_until(&self, key: &HostKey) -> Option<u64> {
-        self.resting.get(key).copied()
-    }
-
     /// May a host be let go? Not while something of it is on its way into the log.
     pub(crate) fn may_leave(&self, index: HostIndex) -> bool {
         let host = self.host(index);
         host.tickets.is_empty()
             && host.heads.is_empty()
             && host.unfolded.is_empty()
+            && host.errands.is_empty()
             && host.robots != RobotsPhase::Asked
             && !host.resolving
     }
@@ -304,12 +331,17 @@ impl Workbench {
         self.hosts_free.push(index);
         self.by_key.remove(&host.key);
         if host.ready_at > mono {
-            self.resting.insert(host.key, host.ready_at);
+            let long = host.ready_at > mono + super::REST_ON_BENCH;
+            self.resting.insert(host.key, Rest { until: host.ready_at, long });
         }
-        let of_domain = self.by_domain.get_mut(&host.key.domain).expect("counted when it came");
-        *of_domain -= 1;
-        if *of_domain == 0 {
-            self.by_domain.remove(&host.key.domain);
+        if host.guest {
+            self.guests -= 1;
+        } else {
+            let of_domain = self.by_domain.get_mut(&host.key.domain).expect("counted when it came");
+            *of_domain -= 1;
+            if *of_domain == 0 {
+                self.by_domain.remove(&host.key.domain);
+            }
         }
         if let Some(slot) = host.slot {
             self.leave_slot(slot, mono);
@@ -420,20 +452,15 @@ impl Workbench {
         if host.leaving || host.no_address.is_some() {
             return false;
         }
-        match host.robots {
-            RobotsPhase::Wanted => {
-                host.tickets.is_empty() && (!host.heads.is_empty() || host.more || host.hungry)
-            }
-            RobotsPhase::Asked => false,
-            RobotsPhase::Until(_) => !host.heads.is_empty(),
-        }
+        !host.errands.is_empty() || host.has_own()
     }
 
     /// Puts a host where it belongs: into its slot's list, at the moment it has rested.
     pub(crate) fn wait(&mut self, index: HostIndex) {
         let host = self.host(index);
         let Some(slot) = host.slot else { return };
-        let free = host.tickets.len() < self.settings.host_connections as usize;
+        let fetching = host.tickets.len() - host.released as usize;
+        let free = fetching < self.settings.host_connections as usize;
         if !free || !self.has_something(host) || host.resolving {
             self.host_mut(index).waits_at = None;
             return;
@@ -524,7 +551,10 @@ impl Workbench {
             self.stand(slot_index);
             return None;
         }
-        if matches!(host.robots, RobotsPhase::Until(expires) if expires <= Seconds::from(now.wall)) {
+        let errand = host.take_errand();
+        if errand.is_none()
+            && matches!(host.robots, RobotsPhase::Until(expires) if expires <= Seconds::from(now.wall))
+        {
             host.robots = RobotsPhase::Wanted;
             if !host.tickets.is_empty() {
                 // Its other tickets end first; then it comes here again.
@@ -533,6 +563,7 @@ impl Workbench {
             }
         }
         let (purpose, head) = match host.robots {
+            _ if errand.is_some() => (Purpose::Robots, None),
             RobotsPhase::Wanted => {
                 host.robots = RobotsPhase::Asked;
                 (Purpose::Robots, None)
@@ -548,7 +579,11 @@ impl Workbench {
         slot.free_at = slot.free_at.max(mono + self.settings.slot_delay.as_millis() as u64);
         let deadline = mono + self.settings.ticket_timeout.as_millis() as u64;
         self.deadlines.insert((deadline, id));
-        self.open.insert(id, Open { host: index, slot: slot_index, purpose, head, deadline });
+        let errand = errand.map(Box::new);
+        self.open.insert(
+            id,
+            Open { host: index, slot: slot_index, purpose, head, errand, deadline, released: false },
+        );
         self.wait(index);
         self.stand(slot_index);
         Some(id)
@@ -559,53 +594,6 @@ impl Workbench {
         let open = self.open.get(&id)?;
         let address = self.host(open.host).address.expect("a host with a ticket has an address");
         Some((open, open.deadline, address))
-    }
-
-    /// A ticket was given back, or taken back: host and slot rest from now. None if it is not open, which is what a
-    /// second or a late report finds.
-    pub(crate) fn close(&mut self, id: TicketId, took_ms: u64, mono: u64) -> Option<Open> {
-        let open = self.open.remove(&id)?;
-        self.deadlines.remove(&(open.deadline, id));
-        let host = self.hosts[open.host as usize].as_ref().expect("a host with a ticket stays");
-        let rest = self.rest_of(host, took_ms);
-        let slot_rest = self.slot_rest();
-        let host = self.host_mut(open.host);
-        host.tickets.retain(|ticket| *ticket != id);
-        host.rest = rest;
-        host.ready_at = host.ready_at.max(mono + u64::from(rest));
-        let slot = self.slots[open.slot as usize].as_mut().expect("a slot with a ticket stays");
-        slot.open -= 1;
-        slot.free_at = slot.free_at.max(mono + slot_rest);
-        let host = self.host_mut(open.host);
-        host.waits_at = None;
-        self.wait(open.host);
-        self.stand(open.slot);
-        Some(open)
-    }
-
-    /// A host rests at least until then, whatever else is known of it.
-    pub(crate) fn rest_until(&mut self, index: HostIndex, mono: u64) {
-        let host = self.host_mut(index);
-        if host.ready_at < mono {
-            host.ready_at = mono;
-            host.waits_at = None;
-            self.wait(index);
-        }
-    }
-
-    /// The rest asked for by a site or an operator has changed.
-    pub(crate) fn set_rest_asked(&mut self, index: HostIndex, asked: u32) {
-        self.host_mut(index).rest_asked = asked;
-        let rest = self.rest_of(self.host(index), 0);
-        let host = self.host_mut(index);
-        // What is already running was promised the longer of the two.
-        if rest > host.rest {
-            let more = rest - host.rest;
-            host.ready_at += u64::from(more);
-            host.waits_at = None;
-        }
-        host.rest = rest;
-        self.wait(index);
     }
 
     /// Gives a host URLs.
@@ -638,19 +626,6 @@ impl Workbench {
         let host = self.host_mut(index);
         if !host.resolving && !std::mem::replace(&mut host.unresolved, true) {
             self.unresolved.push_back(index);
-        }
-    }
-
-    /// Slots that nobody needs and that have rested are forgotten, and so are hosts that have. Called now and then.
-    pub(crate) fn forget_rested(&mut self, mono: u64) {
-        self.resting.retain(|_, ready_at| *ready_at > mono);
-        for index in 0..self.slots.len() {
-            let forget = self.slots[index]
-                .as_ref()
-                .is_some_and(|slot| slot.hosts == 0 && slot.open == 0 && slot.free_at <= mono);
-            if forget {
-                self.forget_slot(index as SlotIndex);
-            }
         }
     }
 }

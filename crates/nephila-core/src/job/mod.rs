@@ -6,6 +6,7 @@
 //! What always holds: a job that passed [`Job::check`] has a name that can stand in a path and a scope that resolves;
 //! [`Job::encode`] gives the same bytes for the same job.
 
+mod hops;
 mod limits;
 mod pattern;
 mod scope;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::Damaged;
 
+pub use hops::Hops;
 pub use limits::{Counts, Limit, Limits};
 pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use scope::{

@@ -150,7 +150,7 @@ data, as if it were `%25`.
 |---|---|---|
 | size of the file | {bytes} bytes ({kib} KiB) | the rest is not read, and the line that the limit cuts is dropped |
 | redirects to it | {redirects} | the file counts as missing |
-| `Crawl-delay` | {delay} s | the host is parked, with a note |
+| `Crawl-delay` | {delay} s | `nephila fetch` refuses the host; a crawl waits as long as it is asked to, and `explain` says so |
 | `Sitemap` lines | {sitemaps} | the rest is ignored |
 | lines about the use of content | {notes} | the rest is not recorded |
 | time for a verdict | linear in the rules and the URL, whatever the wildcards | |

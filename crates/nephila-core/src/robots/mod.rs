@@ -372,6 +372,14 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The whole lines of a file that is known to go on, to be kept: [`Robots::parse`] reads them as [`Robots::parse_start`]
+/// reads the bytes.
+pub fn whole_start(bytes: &[u8]) -> Box<[u8]> {
+    let text = as_utf8(&bytes[..bytes.len().min(ROBOTS_BYTES_MAX)]);
+    // In UTF-8 the same lines may be longer than they were in UTF-16.
+    whole_lines(&text[..text.len().min(ROBOTS_BYTES_MAX)]).into()
+}
+
 /// What was cut off at the limit may have changed the last line's meaning: `Disallow: /a` may have been `/about`.
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = memchr::memrchr2(b'\r', b'\n', bytes).map_or(0, |at| at + 1);

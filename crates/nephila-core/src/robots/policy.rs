@@ -18,7 +18,7 @@ pub const REFETCH_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// A copy is used at least this long, whatever the site's cache rules say.
 pub const REFETCH_AFTER_MIN: Duration = Duration::from_secs(10 * 60);
 
-/// The longest `Crawl-delay` that is waited for. A site that asks for more is parked, with a note.
+/// The longest `Crawl-delay` that a list of URLs waits for. A crawl waits as long as it is asked to, and says so.
 pub const CRAWL_DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// After this time without an answer the operator's rule decides (RFC 9309, 2.3.1.4).

@@ -283,6 +283,10 @@ outcomes! {
 
     /// The fetch was stopped by us: the process ends, or the ticket was taken back.
     Cancelled = "cancelled", Retry, Pause;
+    /// The job takes no more pages from this host.
+    LimitReached = "limit-reached", Refused, Done;
+    /// A public site, and nobody said who asks: `identity.contact` is empty.
+    NoContact = "no-contact", Refused, Never;
 }
 
 impl Outcome {

@@ -75,6 +75,18 @@ impl Tables {
         }
     }
 
+    /// Takes in what came after this.
+    pub fn append(&mut self, newer: Tables) {
+        let Tables { urls, queued, planned, hosts, domains, robots, bytes } = newer;
+        self.urls.extend(urls);
+        self.queued.extend(queued);
+        self.planned.extend(planned);
+        self.hosts.extend(hosts);
+        self.domains.extend(domains);
+        self.robots.extend(robots);
+        self.bytes += bytes;
+    }
+
     /// The first `max` URLs of a host's queue behind a place.
     pub fn queued(&self, host: &HostKey, behind: QueueKey, max: usize, out: &mut Vec<Queued>) {
         let wanted = out.len() + max;
@@ -188,6 +200,7 @@ impl State for MemoryState {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
         }
+        self.meta.totals.count(&changes.counted);
         // What has ended leaves the queue: in memory nothing else would ever remove it.
         for (key, record) in &changes.hosts {
             let old = self.tables.hosts.get(key);

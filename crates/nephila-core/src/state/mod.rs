@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod memory;
 pub mod queue;
 pub mod record;
+pub mod totals;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::Job;
 use queue::{LaterKey, QueueKey};
 use record::{DomainRecord, HostRecord, UrlRecord};
+use totals::{Counted, Totals};
 
 pub use memory::MemoryState;
 
@@ -33,12 +35,16 @@ pub struct Position {
     pub chain: u64,
 }
 
-/// Why the state could not be read or changed. The partition stops; its log is whole, so it can be opened again.
+/// Why the state could not be read or changed. Unless there was only no room, the
+/// partition stops; its log is whole, so it can be opened again.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The disk failed.
     #[error("the state cannot be read or written: {0}")]
     Disk(String),
+    /// There is no room. Nothing is lost: try again once there is.
+    #[error("there is no room for the state: {0}")]
+    Full(String),
     /// What was read is not what was written.
     #[error("the state is damaged: {0}")]
     Damaged(String),
@@ -81,6 +87,8 @@ pub struct Meta {
     pub epoch: u64,
     /// What the partition holds.
     pub prefixes: Option<Prefixes>,
+    /// What it counts.
+    pub totals: Totals,
 }
 
 /// What a group of entries changes. Later ones of the same key replace earlier ones.
@@ -100,6 +108,8 @@ pub struct Changes {
     pub robots: Vec<(HostKey, Box<[u8]>)>,
     /// The small things, if one of them changed.
     pub meta: Option<Meta>,
+    /// What was counted; added to the totals of the small things, new ones or old.
+    pub counted: Counted,
 }
 
 /// One thing a state holds, when it is walked through.
@@ -262,8 +272,9 @@ pub trait Durable: State {
     fn dirty_bytes(&self) -> usize;
 }
 
-/// The layout of [`Meta`].
-const META_VERSION: u8 = 1;
+/// The layout of [`Meta`]. Version 1 had no totals, and is read as well.
+const META_VERSION: u8 = 2;
+const META_VERSION_OLDEST: u8 = 1;
 
 impl Meta {
     /// As it is stored.
@@ -294,13 +305,15 @@ impl Meta {
                 put_u64(&mut out, prefixes.last.into());
             }
         }
+        self.totals.encode(&mut out);
         out
     }
 
     /// Reads what was stored.
     pub fn decode(bytes: &[u8]) -> Result<Meta, Damaged> {
         let mut reader = crate::codec::Reader::new(bytes);
-        if reader.u8("version of the small things")? != META_VERSION {
+        let version = reader.u8("version of the small things")?;
+        if !(META_VERSION_OLDEST..=META_VERSION).contains(&version) {
             return Err(Damaged("version of the small things"));
         }
         let mut meta = Meta::default();
@@ -322,6 +335,26 @@ impl Meta {
             let mut prefix = || u16::try_from(reader.u64("prefixes")?).map_err(|_| Damaged("prefixes"));
             meta.prefixes = Some(Prefixes { first: prefix()?, last: prefix()? });
         }
+        if version > 1 {
+            meta.totals = Totals::decode(&mut reader)?;
+        }
         Ok(meta)
+    }
+
+    /// Was it written before there were totals? Tallies then begin at zero, since nobody knows them any more; what is
+    /// left can be counted ([`totals::recount`]).
+    pub fn lacks_totals(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&1)
+    }
+
+    /// From here on only these prefixes are held, of which so much is left. The tallies go to the side that holds the
+    /// first prefix, so that both sides together have counted what the whole had.
+    pub fn split(&mut self, prefixes: Prefixes, left: totals::Left) {
+        let whole = self.prefixes.unwrap_or(Prefixes::ALL);
+        if prefixes.first != whole.first {
+            self.totals.tally.clear();
+        }
+        self.totals.set_left(left);
+        self.prefixes = Some(prefixes);
     }
 }

@@ -4,9 +4,11 @@
 //! one that is added later is simply absent in what was written before.
 
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::entry::NO_FETCH;
 use crate::frontier::refusal::Refusal;
 use crate::frontier::trap::Alike;
-use crate::job::JobId;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
@@ -58,6 +60,10 @@ pub struct UrlRecord {
     pub job: JobId,
     /// Links from a seed to it; 255 is 255 or more.
     pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
     /// How often it was tried again since the last success.
@@ -120,6 +126,8 @@ pub struct HostRecord {
     pub later_next: Seconds,
     /// Fetches that ended, robots.txt not counted.
     pub ended: u64,
+    /// Pages that were asked for, each once however often it was tried; those turned away not counted.
+    pub pages: u64,
     /// Everything in the queue up to here has ended.
     pub floor: QueueKey,
     /// Everything planned for later up to here has ended.
@@ -161,15 +169,24 @@ mod field {
     pub(super) const LAST: u8 = 4;
     pub(super) const TEXT: u8 = 8;
     pub(super) const TAG: u8 = 16;
+    pub(super) const HOPS: u8 = 32;
+    pub(super) const READ_AS: u8 = 64;
 }
 
 impl UrlRecord {
+    /// Was it ever asked for, as far as is remembered?
+    pub fn was_asked(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.fetch & NO_FETCH == 0)
+    }
+
     /// A URL just let in.
     pub fn new(state: UrlState, job: JobId, depth: u8, priority: u8, found: Seconds) -> Self {
         UrlRecord {
             state,
             job,
             depth,
+            hops: Hops::NONE,
+            read_as: ReadAs::Page,
             priority,
             retries: 0,
             hits: 0,
@@ -189,6 +206,8 @@ impl UrlRecord {
         set(self.last.is_some(), field::LAST);
         set(self.text.is_some(), field::TEXT);
         set(!self.tag.is_empty(), field::TAG);
+        set(!self.hops.is_none(), field::HOPS);
+        set(!self.read_as.is_page(), field::READ_AS);
         out.push(fields);
         match self.state {
             UrlState::Waiting => out.push(0),
@@ -229,6 +248,12 @@ impl UrlRecord {
         }
         if !self.tag.is_empty() {
             put_bytes(out, self.tag.as_bytes());
+        }
+        if !self.hops.is_none() {
+            out.push(self.hops.code());
+        }
+        if !self.read_as.is_page() {
+            out.push(self.read_as.code());
         }
     }
 
@@ -280,6 +305,13 @@ impl UrlRecord {
         }
         if has(field::TAG) {
             record.tag = reader.text("tag of a URL")?.into();
+        }
+        if has(field::HOPS) {
+            record.hops = Hops::by_code(reader.u8("hops of a URL")?);
+        }
+        if has(field::READ_AS) {
+            let code = reader.u8("reading of a URL")?;
+            record.read_as = ReadAs::by_code(code).ok_or(Damaged("reading of a URL"))?;
         }
         Ok(record)
     }
@@ -359,6 +391,10 @@ impl HostRecord {
         self.robots.encode(out);
         let alike = if self.alike.is_empty() { Vec::new() } else { self.alike.encode() };
         put_bytes(out, &alike);
+        // Was added later: absent in what was written before.
+        if self.pages > 0 {
+            put_u64(out, self.pages);
+        }
     }
 
     /// Reads what was stored.
@@ -391,6 +427,7 @@ impl HostRecord {
                 [] => Alike::default(),
                 bytes => Alike::decode(bytes)?,
             },
+            pages: if reader.is_empty() { 0 } else { reader.u64("pages of a host")? },
         })
     }
 }
@@ -455,10 +492,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_url_is_read_as_written(state in state(), job: u32, depth: u8, priority: u8, retries: u8, hits: u32, found: u32,
+        fn a_url_is_read_as_written(state in state(), job: u32, depth: u8, hops in (0..3u8).prop_map(Hops::by_code),
+                                    read_as in prop::sample::select(ReadAs::ALL),
+                                    priority: u8, retries: u8, hits: u32, found: u32,
                                     last in proptest::option::of(last()), text in proptest::option::of("[ -~]{0,60}"),
                                     tag in "[a-z0-9]{0,8}") {
-            let record = UrlRecord { state, job: JobId(job), depth, priority, retries, hits, found: Seconds(found),
+            let record = UrlRecord { state, job: JobId(job), depth, hops, read_as, priority, retries, hits, found: Seconds(found),
                                      last: last.map(Box::new), text: text.map(Into::into), tag: tag.into() };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
@@ -480,7 +519,7 @@ mod tests {
                 rest_until: Timestamp(rest), failures, delay, stopped: stopped.into(),
                 robots: RobotsRecord { policy: RobotsPolicy::Rules, fetched: Seconds(numbers[0]), expires: Seconds(numbers[1]),
                                        unreachable_since: Seconds(0), crawl_delay: delay },
-                alike: Alike::default(),
+                alike: Alike::default(), pages: numbers[5].into(),
             };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
@@ -495,6 +534,21 @@ mod tests {
             record.encode(&mut bytes);
             prop_assert_eq!(DomainRecord::decode(&bytes), Ok(record));
         }
+    }
+
+    #[test]
+    fn a_page_within_scope_costs_no_byte_for_being_one() {
+        let bytes = |hops, read_as| {
+            let hops = Hops::by_code(hops);
+            let mut bytes = Vec::new();
+            let plain = UrlRecord::new(UrlState::Waiting, JobId(9), 3, 1, Seconds(77));
+            UrlRecord { hops, read_as, ..plain }.encode(&mut bytes);
+            bytes
+        };
+        let plain = bytes(0, ReadAs::Page);
+        assert_eq!(plain, [0, 0, 9, 3, 1, 77], "as it was written before there were hops");
+        assert_eq!(bytes(1, ReadAs::Page).len(), plain.len() + 1);
+        assert_eq!(bytes(1, ReadAs::Feed).len(), plain.len() + 2);
     }
 
     #[test]

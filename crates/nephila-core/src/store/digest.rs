@@ -16,6 +16,11 @@ impl Digest {
         hasher.finish()
     }
 
+    /// Its first 64 bits, by which the frontier knows equal pages.
+    pub fn short(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("eight of twenty bytes"))
+    }
+
     /// Reads `sha1:` and base 32, or 40 hexadecimal digits, in either case. `None` for other algorithms.
     pub fn parse(text: &str) -> Option<Self> {
         let (algorithm, value) = text.split_once(':')?;

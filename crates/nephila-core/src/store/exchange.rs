@@ -74,6 +74,26 @@ pub trait Payload: fmt::Debug + Send + Sync {
     fn in_memory(&self) -> Option<&[u8]>;
     /// Reads them from the start; may be called more than once.
     fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>>;
+    /// The same bytes for somebody else, without copying them.
+    fn share(&self) -> Box<dyn Payload>;
+}
+
+impl Exchange {
+    /// The same exchange again: an archive that could not take the first one is given this one later.
+    pub fn share(&self) -> Exchange {
+        Exchange {
+            url: self.url.clone(),
+            started: self.started,
+            elapsed_ms: self.elapsed_ms,
+            address: self.address,
+            protocols: self.protocols.clone(),
+            request_head: self.request_head.clone(),
+            response_head: self.response_head.clone(),
+            body: self.body.share(),
+            truncated: self.truncated,
+            notes: self.notes.clone(),
+        }
+    }
 }
 
 impl Payload for Bytes {
@@ -87,5 +107,9 @@ impl Payload for Bytes {
 
     fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>> {
         Ok(Box::new(&self[..]))
+    }
+
+    fn share(&self) -> Box<dyn Payload> {
+        Box::new(self.clone())
     }
 }

@@ -363,7 +363,7 @@ impl<S: Kept> Driver<S> {
                 0 => (Answer::Status(404), Box::default()),
                 _ => (Answer::Status(200), Box::from(ROBOTS.as_bytes())),
             };
-            let report = RobotsReport { answer, body, max_age: None, retry_after: None, took };
+            let report = RobotsReport { body, ..RobotsReport::of(answer, took) };
             self.frontier.handle_robots(id, report, self.now)?;
             return Ok(());
         }

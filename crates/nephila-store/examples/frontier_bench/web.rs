@@ -5,6 +5,7 @@
 
 use nephila_core::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
 use nephila_core::frontier::offers::Offer;
+use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 
 use crate::text;
@@ -289,6 +290,8 @@ impl Chunk {
             text: slice(item.text),
             job: JOB,
             depth: item.depth,
+            hops: nephila_core::job::Hops::NONE,
+            read_as: ReadAs::Page,
             priority: PRIORITY,
             hits: 0,
             refusal: None,

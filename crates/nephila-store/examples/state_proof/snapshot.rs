@@ -229,13 +229,7 @@ fn first_ticket(copy: &Path, position: Position) -> Result<Duration, Failure> {
                 if ticket.purpose != Purpose::Robots {
                     return Ok(took);
                 }
-                let report = RobotsReport {
-                    answer: Answer::Status(404),
-                    body: Box::default(),
-                    max_age: None,
-                    retry_after: None,
-                    took: Duration::from_millis(5),
-                };
+                let report = RobotsReport::of(Answer::Status(404), Duration::from_millis(5));
                 frontier.handle_robots(ticket.id, report, now)?;
             }
             None => {

@@ -406,3 +406,51 @@ fn make_golden_files() {
     append(&mut journal, 1..=12).unwrap();
     journal.sync().unwrap();
 }
+
+/// Appends and syncs 40 groups, one after the other, on a disk without room for some calls from number `from` on. Whenever
+/// there is none, the journal goes back and it is tried again.
+fn write_through_full(folder: &Path, from: u64, calls: u64) -> (FaultyDisk, u64) {
+    let disk = FaultyDisk::new(Plan::Healthy, NO_SPACE, Damage::HalfWritten);
+    let (mut journal, _) = open(&disk, folder).unwrap();
+    disk.set_plan(Plan::From(disk.calls().0 + from));
+    let mut met = 0;
+    // Not from 1: an owner may begin a journal anywhere.
+    for n in 7..=46 {
+        let mut again = false;
+        loop {
+            let back = if again { journal.go_back() } else { Ok(()) };
+            let done = back.and_then(|()| journal.append(n, &group(n))).and_then(|()| journal.sync());
+            match done {
+                Ok(()) => break,
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    (again, met) = (true, met + 1);
+                    if disk.calls().1 >= calls {
+                        disk.set_plan(Plan::Healthy);
+                    }
+                }
+            }
+        }
+        assert_eq!(journal.synced(), n);
+    }
+    assert_eq!(replayed(&journal, 7), Vec::from_iter(7..=46));
+    (disk, met)
+}
+
+#[test]
+fn a_full_disk_is_waited_for_at_every_call_and_every_group_is_there_once() {
+    let mut all = 0;
+    for from in 0..400 {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, met) = write_through_full(dir.path(), from, 1 + from % 4);
+        all += met;
+        disk.lose_power([0, 100, 255][from as usize % 3]).unwrap();
+        let (journal, found) = open(&healthy(), dir.path()).unwrap();
+        assert_eq!((found.first, found.last), (Some(7), Some(46)), "full from call {from}");
+        assert_eq!(replayed(&journal, 1), Vec::from_iter(7..=46), "full from call {from}");
+        if met == 0 {
+            break;
+        }
+    }
+    assert!(all > 100, "{all}");
+}

@@ -2,8 +2,9 @@
 //!
 //! What is in memory is frozen and read from there meanwhile; the other thread writes it as runs and then the manifest
 //! that lists them, which is a whole checkpoint at the position of the freezing. The owner takes the runs over with its
-//! next group. While that goes on no merge is begun or taken over, so that the manifest is true when it is written.
+//! next group. If there was no room, what is frozen is thawed again, and a later checkpoint writes it. While that goes on no merge is begun or taken over, so that the manifest is true when it is written.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -63,6 +64,9 @@ impl DiskState {
     /// it, it is done here. Returns up to where the log is not needed any more, as of now.
     pub fn checkpoint_soon(&mut self) -> Result<Position, StateError> {
         let Merging::Background(merger) = self.merging.clone() else { return self.checkpoint() };
+        if let Some(why) = self.full.take() {
+            return Err(StateError::Full(why));
+        }
         self.end_flush(true)?;
         self.install(false)?;
         if self.position == self.durable && self.obsolete.is_empty() {
@@ -70,7 +74,7 @@ impl DiskState {
         }
         let memory = Arc::new(std::mem::take(&mut self.memory));
         let mut manifest = self.manifest();
-        let mut tables = Vec::new();
+        let (first, mut tables) = (self.next_file, Vec::new());
         for table in Table::ALL {
             if memory_entries(&memory, table, None).next().is_some() {
                 tables.push((table, self.next_file));
@@ -83,17 +87,23 @@ impl DiskState {
         manifest.next_file = self.next_file;
         let (send, done) = sync_channel(1);
         let (disk, folder, cache) = (self.disk.clone(), self.folder.clone(), self.cache.clone());
-        let frozen = memory.clone();
+        let (frozen, numbers) = (memory.clone(), first..self.next_file);
         let write = move || {
             let write = || {
                 let mut flushed = Vec::new();
                 for (table, number) in tables {
                     let path = folder.join(run_name(table, number));
-                    write_run(&*disk, &path, table, memory_entries(&frozen, table, None))
-                        .map_err(run_error)?;
-                    let run = Run::open_cached(&path, &cache).map_err(run_error)?;
-                    flushed.push(Flushed { table, number, run });
+                    let run = write_run(&*disk, &path, table, memory_entries(&frozen, table, None))
+                        .and_then(|_| Run::open_cached(&path, &cache));
+                    match run {
+                        Ok(run) => flushed.push(Flushed { table, number, run }),
+                        Err(error) => {
+                            discard(&*disk, &folder, numbers);
+                            return Err(run_error(error));
+                        }
+                    }
                 }
+                // If this fails nobody knows which manifest is there: the runs stay until the state is next opened.
                 write_manifest(&*disk, &folder, &manifest)?;
                 Ok(flushed)
             };
@@ -131,7 +141,11 @@ impl DiskState {
                 Err(TryRecvError::Disconnected) => return Err(gone()),
             },
         };
-        // After an error what is frozen can still be read, and the log is whole: the owner stops and opens it again.
+        if let Err(StateError::Full(why)) = flushed {
+            self.thaw();
+            return Err(StateError::Full(why));
+        }
+        // After another error what is frozen can still be read, and the log is whole: the owner stops and opens it again.
         let flushed = flushed?;
         let flushing = self.flushing.take().expect("looked at above");
         for Flushed { table, number, run } in flushed {
@@ -148,6 +162,27 @@ impl DiskState {
             merger.flush(move || drop(flushing.memory));
         }
         self.merge()
+    }
+
+    /// Puts what was to be written out back into memory, under what came since.
+    fn thaw(&mut self) {
+        let Some(flushing) = self.flushing.take() else { return };
+        let newer = std::mem::take(&mut self.memory);
+        self.memory = Arc::unwrap_or_clone(flushing.memory);
+        self.memory.append(newer);
+        let newer = std::mem::take(&mut self.obsolete);
+        self.obsolete = flushing.obsolete;
+        self.obsolete.extend(newer);
+    }
+}
+
+/// Removes runs that were not to be. What cannot be removed is when the state is next opened.
+pub(super) fn discard(disk: &dyn Disk, folder: &Path, numbers: Range<u64>) {
+    for (table, number) in Table::ALL.into_iter().flat_map(|table| numbers.clone().map(move |n| (table, n))) {
+        let path = folder.join(run_name(table, number));
+        if path.exists() {
+            disk.remove(&path).ok();
+        }
     }
 }
 

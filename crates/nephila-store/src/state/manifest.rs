@@ -31,6 +31,8 @@ pub(super) struct Manifest {
     /// The number of the next file.
     pub(super) next_file: u64,
     pub(super) meta: Meta,
+    /// The small things are of a time when nothing was counted.
+    pub(super) uncounted: bool,
     /// Numbers of the runs of each table, oldest first.
     pub(super) runs: Vec<(Table, u64)>,
 }
@@ -74,13 +76,14 @@ impl Manifest {
         let sequence = reader.u64("position")?;
         let chain = reader.fixed_u64("position")?;
         let next_file = reader.u64("next file")?;
-        let meta = Meta::decode(reader.bytes("small things")?)?;
+        let meta = reader.bytes("small things")?;
+        let (meta, uncounted) = (Meta::decode(meta)?, Meta::lacks_totals(meta));
         let mut runs = Vec::new();
         for _ in 0..reader.u64("number of runs")? {
             let table = Table::by_code(reader.u8("table")?).ok_or(Damaged("table"))?;
             runs.push((table, reader.u64("number of a run")?));
         }
-        Ok(Manifest { position: Position { sequence, chain }, next_file, meta, runs })
+        Ok(Manifest { position: Position { sequence, chain }, next_file, meta, uncounted, runs })
     }
 
     /// Reads the manifest of a folder; none if there is none.

@@ -13,7 +13,7 @@ use nephila_core::frontier::key::{HostKey, Prefixes};
 use nephila_core::state::record::HostRecord;
 
 use super::table::{Table, domain_of, host_of};
-use crate::disk::Disk;
+use crate::disk::{Disk, is_full};
 use crate::runs::{Error, Merge, Policy, Run, RunInfo, RunWriter, Scan};
 
 /// So many runs of about the same size become one.
@@ -105,8 +105,17 @@ impl Floors {
 }
 
 impl Plan {
-    /// Makes the merge.
-    pub(super) fn run(mut self, disk: &dyn Disk) -> Result<Merged, Error> {
+    /// Makes the merge. If there is no room, what was written makes room again.
+    pub(super) fn run(self, disk: &dyn Disk) -> Result<Merged, Error> {
+        let path = self.path.clone();
+        let merged = self.write(disk);
+        if matches!(&merged, Err(Error::Io { source, .. }) if is_full(source)) {
+            disk.remove(&path).ok();
+        }
+        merged
+    }
+
+    fn write(mut self, disk: &dyn Disk) -> Result<Merged, Error> {
         let mut writer = RunWriter::create(disk, &self.path, self.table.options())?;
         let policy = if self.table == Table::Queued { Policy::Each } else { Policy::Together };
         let scans = self.inputs.iter().map(|run| run.scan(&[])).collect();

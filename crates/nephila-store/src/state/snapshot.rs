@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nephila_core::frontier::key::Prefixes;
+use nephila_core::state::totals::recount;
 use nephila_core::state::{Position, StateError};
 
 use super::manifest::{self, Manifest, run_name};
@@ -51,8 +52,9 @@ impl DiskState {
     /// what it does not hold falls away as its runs are merged.
     pub fn fork(&mut self, prefixes: Prefixes, to: &Path) -> Result<Copied, StateError> {
         self.checkpoint()?;
+        let left = recount(self, prefixes, |_| false, |_| false)?;
         let mut manifest = self.manifest();
-        manifest.meta.prefixes = Some(prefixes);
+        manifest.meta.split(prefixes, left);
         manifest.meta.displaced.retain(|(domain, _), _| prefixes.holds(*domain));
         self.copy(manifest, to)
     }

@@ -3,13 +3,14 @@
 mod conformance;
 mod crash;
 mod crawl;
+mod full;
 mod golden;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use nephila_core::frontier::key::Prefixes;
-use nephila_core::state::{MemoryState, State};
+use nephila_core::state::{MemoryState, State, totals};
 
 use super::*;
 use crate::disk::RealDisk;
@@ -155,12 +156,13 @@ fn a_split_loses_nothing() {
     let (low, high) = Prefixes::ALL.split(0x8000).unwrap();
     let mut count = 0;
     crawl.state().walk(Prefixes::ALL, &mut |_| count += 1).unwrap();
-    let mut halves = 0;
+    let (mut halves, mut totals) = (0, totals::Totals::default());
     for (name, prefixes) in [("low", low), ("high", high)] {
         let to = folder.path().join(name);
         crawl.state().fork(prefixes, &to).unwrap();
         let mut half = open(&to);
         assert_eq!(half.meta().prefixes, Some(prefixes));
+        totals.add(&half.meta().totals);
         let mut here = 0;
         half.walk(prefixes, &mut |_| here += 1).unwrap();
         assert!(here > 0);
@@ -173,6 +175,7 @@ fn a_split_loses_nothing() {
         assert_eq!(whole, part);
     }
     assert_eq!(halves, count);
+    assert_eq!(totals, crawl.state().meta().totals, "both sides have counted what the whole had");
 }
 
 #[test]

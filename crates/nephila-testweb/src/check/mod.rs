@@ -5,16 +5,20 @@
 //! and a report names at most [`VIOLATIONS_MAX`] violations while it counts all.
 
 mod complete;
+mod delays;
 mod politeness;
 mod repeats;
+mod retry_after;
 mod robots;
 
 use std::fmt;
 use std::net::IpAddr;
 
 pub use complete::check_complete;
+pub use delays::CrawlDelays;
 pub use politeness::Politeness;
 pub use repeats::Repeats;
+pub use retry_after::RetryAfter;
 pub use robots::{Robots, RulesOf};
 
 use crate::journal::{Log, Request};
@@ -83,6 +87,20 @@ pub enum Fault {
     Missing,
     /// Something was asked for that no crawl hears of, or by the wrong scheme.
     Unexpected,
+    /// A host was asked before the time it had named in `Retry-After`.
+    RetryAfter {
+        /// How long it was left alone, in microseconds.
+        had_us: u64,
+        /// How long it had asked for.
+        needed_us: u64,
+    },
+    /// A host was asked again before the `Crawl-delay` it had been read to ask for.
+    CrawlDelay {
+        /// The rest it had, in microseconds.
+        had_us: u64,
+        /// The rest it should have had.
+        needed_us: u64,
+    },
 }
 
 impl Report {
@@ -150,6 +168,7 @@ pub fn sample(host: &str, path: &str, connection: u64, start_us: u64, end_us: u6
         accept_encoding: None,
         condition: None,
         status: 200,
+        retry_after: None,
         bytes: 0,
         is_complete: true,
     }

@@ -31,6 +31,9 @@ pub struct Politeness {
     pub address_connections_max: usize,
     /// How much too short a rest may be, for the jitter of this machine.
     pub tolerance: Duration,
+    /// How much later than its client a server may notice that a connection was closed, or an answer given up. No
+    /// connection ends before its last answer by this, and no answer that was taken whole.
+    pub closing_grace: Duration,
     /// Whether robots.txt counts like any other request.
     pub counts_robots: bool,
 }
@@ -46,6 +49,7 @@ impl Default for Politeness {
             host_connections_max: 1,
             address_connections_max: usize::MAX,
             tolerance: Duration::from_millis(2),
+            closing_grace: Duration::ZERO,
             counts_robots: true,
         }
     }
@@ -85,7 +89,7 @@ impl Politeness {
                 had_us,
                 needed_us,
             });
-            check_at_once(&mut report, host, requests, max, Fault::HostBusy);
+            self.check_at_once(&mut report, host, requests, max, Fault::HostBusy);
         }
         for (address, requests) in &addresses {
             let subject = address.to_string();
@@ -93,14 +97,14 @@ impl Politeness {
             self.check_rests(&mut report, &subject, requests, rest, max, |had_us, needed_us| {
                 Fault::AddressRest { had_us, needed_us }
             });
-            check_at_once(&mut report, &subject, requests, max, Fault::AddressBusy);
+            self.check_at_once(&mut report, &subject, requests, max, Fault::AddressBusy);
         }
         self.check_connections(&mut report, log);
         report.violations.sort_by_key(|violation| violation.at_us);
         report
     }
 
-    /// Rests between requests that do not overlap; those that do are [`check_at_once`]'s to name.
+    /// Rests between requests that do not overlap; those that do are for `check_at_once` to name.
     fn check_rests(
         &self,
         report: &mut Report,
@@ -123,17 +127,45 @@ impl Politeness {
             {
                 report.add(request.start_us, subject, fault(request.start_us - end, needed));
             }
-            latest_end = latest_end.max(Some(request.end_us));
+            latest_end = latest_end.max(Some(self.end_of(request)));
         }
+    }
+
+    fn check_at_once(
+        &self,
+        report: &mut Report,
+        subject: &str,
+        requests: &[&Request],
+        max: usize,
+        fault: impl Fn(usize) -> Fault,
+    ) {
+        let spans = requests.iter().map(|request| (request.start_us, self.end_of(request))).collect();
+        for (at, open) in crowds(spans, max) {
+            report.add(at, subject, fault(open));
+        }
+    }
+
+    /// When a request ended for its client, as far as the server can tell.
+    fn end_of(&self, request: &Request) -> u64 {
+        let grace = if request.is_complete { 0 } else { self.closing_grace.as_micros() as u64 };
+        request.end_us.saturating_sub(grace).max(request.start_us)
     }
 
     fn check_connections(&self, report: &mut Report, log: &Log) {
         let last = log.requests.iter().map(|request| request.end_us).max().unwrap_or(0);
         let mut ends: HashMap<u64, u64> = HashMap::new();
         let mut by_address: HashMap<IpAddr, Vec<(u64, u64)>> = HashMap::new();
+        let mut answered: HashMap<u64, u64> = HashMap::new();
+        for request in &log.requests {
+            let end = answered.entry(request.connection).or_default();
+            *end = (*end).max(self.end_of(request));
+        }
+        let grace = self.closing_grace.as_micros() as u64;
         for connection in &log.connections {
-            ends.insert(connection.id, connection.end_us);
-            by_address.entry(connection.local).or_default().push((connection.start_us, connection.end_us));
+            let answered = answered.get(&connection.id).copied().unwrap_or(connection.start_us);
+            let end = connection.end_us.saturating_sub(grace).max(answered).min(connection.end_us);
+            ends.insert(connection.id, end);
+            by_address.entry(connection.local).or_default().push((connection.start_us, end));
         }
         // The first request of each connection for each host; connections that are not closed yet last to the end.
         let mut by_host: HashMap<String, HashMap<u64, (u64, u64)>> = HashMap::new();
@@ -163,19 +195,6 @@ impl Politeness {
                 report.add(at, address.to_string(), Fault::AddressConnections(open));
             }
         }
-    }
-}
-
-fn check_at_once(
-    report: &mut Report,
-    subject: &str,
-    requests: &[&Request],
-    max: usize,
-    fault: impl Fn(usize) -> Fault,
-) {
-    let spans = requests.iter().map(|request| (request.start_us, request.end_us)).collect();
-    for (at, open) in crowds(spans, max) {
-        report.add(at, subject, fault(open));
     }
 }
 
@@ -306,6 +325,27 @@ mod tests {
     fn two_requests_of_an_address_at_once_are_caught() {
         let second = Event::Request(sample("c.test", "/x", 50, 920, 930));
         assert_eq!(faults(&rules(), with(second)), [Fault::AddressBusy(2)]);
+    }
+
+    #[test]
+    fn a_server_may_be_late_to_see_an_idle_connection_close_but_not_a_busy_one() {
+        let late = |end: u64, rules: &Politeness| {
+            let events = [
+                Event::Request(sample("a.test", "/1", 1, 0, 40)),
+                connection(1, 0, end),
+                Event::Request(sample("a.test", "/2", 2, 200, 240)),
+                connection(2, 195, 245),
+            ];
+            faults(rules, events.into())
+        };
+        let rules = Politeness { closing_grace: Duration::from_micros(20), ..rules() };
+        assert_eq!(late(210, &rules), []);
+        assert_eq!(late(230, &rules), [Fault::HostConnections(2)]);
+        let long = Politeness { closing_grace: Duration::from_secs(1), host_requests_max: 9, ..rules };
+        let busy = [sample("a.test", "/1", 1, 0, 220), sample("a.test", "/2", 2, 200, 240)];
+        let events =
+            busy.map(Event::Request).into_iter().chain([connection(1, 0, 225), connection(2, 195, 245)]);
+        assert!(faults(&long, events.collect()).contains(&Fault::HostConnections(2)));
     }
 
     #[test]

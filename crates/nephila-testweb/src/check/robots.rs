@@ -1,7 +1,9 @@
 //! Robots: nobody asks for what the robots.txt in force closes.
 //!
 //! In force for a crawler is the last robots.txt the host gave it before the request began: what it was told, not
-//! what the file says by now. It must have asked at all, and not too long ago (RFC 9309, 2.4 says 24 hours).
+//! what the file says by now. It must have asked at all, and not too long ago (RFC 9309, 2.4 says 24 hours). While the
+//! file cannot be had, the copy it got before stays in force (RFC 9309, 2.3.1.4); a redirect says nothing by itself,
+//! what it leads to does.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,6 +31,9 @@ impl<'a> Robots<'a> {
             age_max: Duration::from_secs(24 * 3600),
             rules_of: Box::new(move |request| {
                 let host = world.host_of(&request.host)?;
+                if request.path == "/robots-real.txt" {
+                    return Some(Rules::parse(&world.robots_text(host, request.virtual_s), agent));
+                }
                 Some(world.robots_rules(host, agent, request.virtual_s))
             }),
         }
@@ -37,16 +42,7 @@ impl<'a> Robots<'a> {
     /// Judges a journal.
     pub fn check(&self, log: &Log) -> Report {
         let mut report = Report::new(log);
-        // Per host, the robots.txt answers by when they ended.
-        let mut read: HashMap<String, Vec<(u64, Rules)>> = HashMap::new();
-        for request in
-            log.requests.iter().filter(|request| request.path == "/robots.txt" && request.is_complete)
-        {
-            if let Some(rules) = (self.rules_of)(request) {
-                read.entry(host_key(request)).or_default().push((request.end_us, rules));
-            }
-        }
-        read.values_mut().for_each(|answers| answers.sort_by_key(|(end, _)| *end));
+        let read = rules_read(log, &self.rules_of);
         let age_max = self.age_max.as_micros() as u64;
         for request in log.requests.iter().filter(|request| !is_robots(request)) {
             if (self.rules_of)(request).is_none() {
@@ -54,8 +50,7 @@ impl<'a> Robots<'a> {
             }
             report.judged += 1;
             let answers = read.get(&host_key(request)).map_or(&[][..], Vec::as_slice);
-            let before = answers.partition_point(|(end, _)| *end <= request.start_us);
-            let Some((end, rules)) = before.checked_sub(1).map(|last| &answers[last]) else {
+            let Some((end, rules)) = in_force(answers, request.start_us) else {
                 report.add(request.start_us, url(request), Fault::RobotsUnread);
                 continue;
             };
@@ -69,6 +64,34 @@ impl<'a> Robots<'a> {
         }
         report
     }
+}
+
+/// Per host, what its robots.txt said, by when the answers ended.
+pub(super) fn rules_read(log: &Log, rules_of: &RulesOf<'_>) -> HashMap<String, Vec<(u64, Rules)>> {
+    let mut answers: Vec<&Request> =
+        log.requests.iter().filter(|request| is_robots(request) && request.is_complete).collect();
+    answers.sort_by_key(|request| request.end_us);
+    let mut read: HashMap<String, Vec<(u64, Rules)>> = HashMap::new();
+    for request in answers {
+        // What it leads to follows, or the old copy stays.
+        if (300..400).contains(&request.status) {
+            continue;
+        }
+        let Some(rules) = rules_of(request) else { continue };
+        let before = read.entry(host_key(request)).or_default();
+        let rules = match before.last() {
+            Some((_, old)) if request.status >= 500 => old.clone(),
+            _ => rules,
+        };
+        before.push((request.end_us, rules));
+    }
+    read
+}
+
+/// The last of these that had ended by a moment.
+pub(super) fn in_force(answers: &[(u64, Rules)], at_us: u64) -> Option<&(u64, Rules)> {
+    let before = answers.partition_point(|(end, _)| *end <= at_us);
+    before.checked_sub(1).map(|last| &answers[last])
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub(crate) enum Tag {
     Fragment,
     Latency,
     Text,
+    Busy,
 }
 
 /// A number for this question about `(a, b)`.

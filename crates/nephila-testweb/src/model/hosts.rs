@@ -12,6 +12,9 @@ use super::{World, push_number};
 /// Addresses with the same second number.
 const BLOCK: u32 = 250 * 250;
 
+/// A busy host is busy one time in so many.
+const BUSY_TURNS: u64 = 3;
+
 /// How many addresses 127.0.0.0/8 has from a second number on; the last block is left out.
 pub(super) fn addresses_max(address_block: u8) -> u32 {
     BLOCK * (255 - u32::from(address_block)).max(1)
@@ -118,6 +121,15 @@ impl World {
         } else {
             Fate::Alive
         }
+    }
+
+    /// Whether a host has no time at a virtual time: it answers 429 to everything but robots.txt.
+    pub fn is_busy(&self, host: u32, now: u64) -> bool {
+        if !self.falls(Tag::Busy, host, 0, self.settings.busy_share) {
+            return false;
+        }
+        let turn = now.saturating_sub(self.settings.time_start) / self.settings.busy_period.as_secs().max(1);
+        (turn + self.draw(Tag::Busy, host, 1) % BUSY_TURNS).is_multiple_of(BUSY_TURNS)
     }
 
     /// The IPv4 addresses of a host; none when it has no name.

@@ -219,7 +219,9 @@ impl World {
             What::Feed => self.has_feed(host),
             What::Sitemaps => self.has_sitemap(host),
             What::Sitemap(file) => self.has_sitemap(host) && file < self.sitemap_count(host),
-            What::RobotsReal => self.robots_kind(host) == RobotsKind::Redirecting,
+            What::RobotsReal => {
+                matches!(self.robots_kind(host), RobotsKind::Redirecting | RobotsKind::Shifting)
+            }
         };
         exists.then_some(what)
     }

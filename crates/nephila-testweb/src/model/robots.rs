@@ -30,7 +30,19 @@ pub enum RobotsKind {
     Named,
     /// Uses `*` and `$`.
     Patterns,
+    /// Takes the other shapes in turn.
+    Shifting,
 }
+
+/// The shapes a shifting robots.txt takes, one after the other.
+const SHAPES: [RobotsKind; 6] = [
+    RobotsKind::Private,
+    RobotsKind::Broken,
+    RobotsKind::Missing,
+    RobotsKind::Redirecting,
+    RobotsKind::Delay,
+    RobotsKind::Closed,
+];
 
 /// What `/robots.txt` answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,6 +73,7 @@ impl World {
             (shares.changing, RobotsKind::Changing),
             (shares.named, RobotsKind::Named),
             (shares.patterns, RobotsKind::Patterns),
+            (shares.shifting, RobotsKind::Shifting),
         ];
         for (share, kind) in kinds {
             if left < share {
@@ -71,10 +84,27 @@ impl World {
         RobotsKind::Open
     }
 
+    /// Which variant a host has at a virtual time: never [`RobotsKind::Shifting`], but what it has shifted to.
+    pub fn robots_shape(&self, host: u32, now: u64) -> RobotsKind {
+        match self.robots_kind(host) {
+            RobotsKind::Shifting => {
+                // Not all hosts at once.
+                let first = self.draw(Tag::Robots, host, 1) % SHAPES.len() as u64;
+                SHAPES[((first + self.robots_turn(now)) % SHAPES.len() as u64) as usize]
+            }
+            kind => kind,
+        }
+    }
+
+    /// How often a changing robots.txt has changed.
+    fn robots_turn(&self, now: u64) -> u64 {
+        now.saturating_sub(self.settings.time_start) / self.settings.robots_period.as_secs().max(1)
+    }
+
     /// What `/robots.txt` of a host answers at a virtual time.
     pub fn robots_answer(&self, host: u32, now: u64) -> RobotsAnswer {
         let error = |status| RobotsAnswer { status, body: String::new(), location: None };
-        match self.robots_kind(host) {
+        match self.robots_shape(host, now) {
             RobotsKind::Missing => error(404),
             RobotsKind::Broken => error(503),
             RobotsKind::Redirecting => {
@@ -88,7 +118,7 @@ impl World {
     /// The text of the robots.txt of a host, wherever it lies; empty when it has none.
     pub fn robots_text(&self, host: u32, now: u64) -> String {
         let mut text = String::from("# robots.txt of a synthetic host\n");
-        match self.robots_kind(host) {
+        match self.robots_shape(host, now) {
             RobotsKind::Missing | RobotsKind::Broken => return String::new(),
             RobotsKind::Open => text.push_str("User-agent: *\nDisallow:\n"),
             RobotsKind::Private | RobotsKind::Redirecting => {
@@ -100,8 +130,7 @@ impl World {
                 text.push_str(&format!("User-agent: *\nCrawl-delay: {delay}\nDisallow: /private/\n"));
             }
             RobotsKind::Changing => {
-                let period = self.settings.robots_period.as_secs().max(1);
-                let turn = now.saturating_sub(self.settings.time_start) / period;
+                let turn = self.robots_turn(now);
                 let closed = if turn.is_multiple_of(2) { "" } else { " /private/" };
                 text.push_str(&format!("# version {turn}\nUser-agent: *\nDisallow:{closed}\n"));
             }
@@ -116,6 +145,7 @@ impl World {
                     "User-agent: *\nDisallow: /*7$\nDisallow: /private/\nAllow: /p/*77$\nAllow: /private/1\n",
                 );
             }
+            RobotsKind::Shifting => unreachable!("a shape is what it has shifted to"),
         }
         if self.has_sitemap(host) {
             text.push_str("\nSitemap: ");
@@ -127,7 +157,7 @@ impl World {
 
     /// What a crawler with this product token may do on a host, by the robots.txt of a virtual time.
     pub fn robots_rules(&self, host: u32, agent: &str, now: u64) -> Rules {
-        match self.robots_kind(host) {
+        match self.robots_shape(host, now) {
             RobotsKind::Missing => Rules::allow_all(),
             RobotsKind::Broken => Rules::deny_all(),
             _ => Rules::parse(&self.robots_text(host, now), agent),

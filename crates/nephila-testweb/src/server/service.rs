@@ -77,13 +77,24 @@ impl Caller {
                 return Ok(Response::new(Body::tarpit(world.settings().tarpit_pace, note)));
             }
         }
-        let answer = match place {
+        let is_robots = place.is_some_and(|place| matches!(place.what, What::Robots | What::RobotsReal));
+        let mut answer = match place {
             _ if request.method() != Method::GET && request.method() != Method::HEAD => Answer::error(405),
+            Some(place) if !is_robots && world.is_busy(place.host, now) => Answer::error(429),
             Some(place) => self.shared.renderer.answer(place, now),
             None if host.is_none() => Answer::error(MISDIRECTED),
             None => Answer::error(404),
         };
-        Ok(self.respond(&request, answer, note))
+        if matches!(answer.status, 429 | 503) {
+            let seconds = world.settings().retry_after.as_secs();
+            answer.retry_after = (seconds > 0).then(|| u32::try_from(seconds).unwrap_or(u32::MAX));
+        }
+        let mut response = self.respond(&request, answer, note);
+        let max_age = world.settings().robots_max_age.as_secs();
+        if is_robots && max_age > 0 {
+            response.headers_mut().insert(header::CACHE_CONTROL, value(format!("max-age={max_age}")));
+        }
+        Ok(response)
     }
 
     /// Applies conditions and content coding to an answer and makes the response.
@@ -132,6 +143,7 @@ impl Caller {
         }
         if let Some(note) = &mut note {
             note.request.status = status;
+            note.request.retry_after = answer.retry_after;
         }
         let mut response = Response::new(Body::new(body, note));
         *response.status_mut() = StatusCode::from_u16(status).expect("statuses are ours");
@@ -171,6 +183,7 @@ impl Caller {
                 .map(|text| same(&mut last.accept_encoding, text)),
             condition: condition.map(str::to_owned),
             status: 0,
+            retry_after: None,
             bytes: 0,
             is_complete: false,
         };

@@ -11,6 +11,8 @@ mod line;
 mod robots;
 mod run;
 
+pub(crate) use run::parse_field;
+
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -240,13 +242,13 @@ fn start_printer() -> (mpsc::Sender<Vec<u8>>, tokio::task::JoinHandle<std::io::R
 }
 
 /// SIGINT and SIGTERM.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -254,7 +256,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -263,7 +265,7 @@ impl Signals {
 }
 
 /// As many file handles as the system allows us, and a word if that is not enough.
-fn raise_handle_limit(concurrency: u32) {
+pub(crate) fn raise_handle_limit(concurrency: u32) {
     let Ok((_, hard)) = rlimit::Resource::NOFILE.get() else { return };
     let _ = rlimit::Resource::NOFILE.set(hard, hard);
     if hard < u64::from(concurrency) + HANDLES_SPARE {

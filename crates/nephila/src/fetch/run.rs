@@ -249,6 +249,7 @@ impl Runner {
                 sha1: self.digest && self.archive.is_none(),
             },
             body_bytes_max: None,
+            address: None,
         };
         let fetched = self.fetch_politely(&request, crawl_delay).await?;
         self.remember_cookies(url, &fetched);
@@ -370,7 +371,7 @@ fn now() -> Timestamp {
     Timestamp(since.as_millis() as u64)
 }
 
-fn parse_field(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+pub(crate) fn parse_field(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let parse = || {
         let (name, value) = text.split_once(':').context("there is no colon")?;
         Ok::<_, anyhow::Error>((name.trim().parse()?, value.trim().parse()?))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nephila_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One request, or one URL that was turned away before any.
+/// One request.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Line {
     /// When the request began, in milliseconds since 1970.

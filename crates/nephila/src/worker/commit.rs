@@ -1,12 +1,14 @@
 //! From decided to durable: groups into journals, journals onto the disk, then the fold; now and then a checkpoint.
 //!
-//! What always holds: nothing is folded before its journal was synced; a caller is told that something is durable after
+//! What always holds: what a journal had no room for is kept and written before anything else; nothing is folded before its journal was synced; a caller is told that something is durable after
 //! that, and never before.
+
+use std::collections::BTreeMap;
 
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
 use nephila_core::frontier::key::DomainKey;
-use nephila_core::state::{Durable, Position};
+use nephila_core::state::{Durable, Position, StateError};
 use nephila_store::journal::{self, Journal};
 use tokio::sync::oneshot;
 
@@ -21,6 +23,8 @@ pub(super) struct Log {
     pub(super) dirty_since: Option<u64>,
     /// Somebody waits for it who should not wait long.
     pub(super) urgent: bool,
+    /// The group on its way, if there was no room for it. The journal has to go back before it takes it.
+    pub(super) unwritten: Option<Vec<u8>>,
 }
 
 /// A caller that waits until what these partitions had to write is durable.
@@ -88,52 +92,87 @@ impl<S: Durable> Worker<S> {
         self.commit(&Vec::from_iter(0..self.logs.len()))
     }
 
-    /// Writes a group of each of these partitions, syncs them together, folds them.
+    /// Writes a group of each of these partitions, syncs them together, folds them. While the disk is full it does
+    /// nothing; where it turns out to be, the group is kept.
     pub(super) fn commit(&mut self, partitions: &[usize]) -> Result<(), Error> {
-        if partitions.is_empty() {
+        if partitions.is_empty() || self.full_until.is_some() {
             return Ok(());
         }
         let began = self.clock.now();
-        let mut written = Vec::with_capacity(partitions.len());
+        let mut groups: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        let (mut refused, mut again) = (Vec::new(), Vec::new());
         for &partition in partitions {
-            let Some(group) = self.frontier.poll_group(partition, began)? else { continue };
+            let kept = self.logs[partition].unwritten.take();
+            if kept.is_some() {
+                again.push(partition);
+            }
+            let Some(group) =
+                kept.map_or_else(|| self.frontier.poll_group(partition, began), |g| Ok(Some(g)))?
+            else {
+                continue;
+            };
             let sequence = self.frontier.state(partition).position().sequence + 1;
-            self.logs[partition].journal.append(sequence, &group)?;
-            self.stats.groups += 1;
-            self.stats.group_bytes += group.len() as u64;
-            written.push(partition);
-        }
-        let mut journals: Vec<&mut Journal> = Vec::with_capacity(written.len());
-        for (partition, log) in self.logs.iter_mut().enumerate() {
-            if written.contains(&partition) {
-                journals.push(&mut log.journal);
+            let journal = &mut self.logs[partition].journal;
+            let back = if again.contains(&partition) { journal.go_back() } else { Ok(()) };
+            match back.and_then(|()| journal.append(sequence, &group)) {
+                Ok(()) => _ = groups.insert(partition, group),
+                Err(error) if error.is_full() => refused.push((partition, group)),
+                Err(error) => return Err(error.into()),
             }
         }
-        sync(&mut journals)?;
+        let mut journals: Vec<(usize, &mut Journal)> = Vec::with_capacity(groups.len());
+        for (partition, log) in self.logs.iter_mut().enumerate() {
+            if groups.contains_key(&partition) {
+                journals.push((partition, &mut log.journal));
+            }
+        }
+        for (partition, result) in sync(&mut journals) {
+            match result {
+                Ok(()) => {}
+                Err(error) if error.is_full() => {
+                    refused.push((partition, groups.remove(&partition).expect("it was appended")));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
         let now = self.clock.now();
-        for &partition in &written {
+        for (&partition, group) in &groups {
+            self.stats.groups += 1;
+            self.stats.group_bytes += group.len() as u64;
             self.frontier.handle_committed(partition, now)?;
         }
-        if !written.is_empty() {
+        // What came while a group was kept is not durable with it.
+        let mut done = partitions.to_vec();
+        done.retain(|partition| !again.contains(partition) || !self.frontier.has_group(*partition));
+        if !refused.is_empty() {
+            done.retain(|partition| refused.iter().all(|(refused, _)| refused != partition));
+            for (partition, group) in refused {
+                self.logs[partition].unwritten = Some(group);
+            }
+            self.note_full();
+        }
+        if !groups.is_empty() {
             let took = now.mono - began.mono;
             self.stats.commits += 1;
             self.stats.commit_ms += took;
             self.stats.commit_ms_max = self.stats.commit_ms_max.max(took);
         }
-        for &partition in partitions {
+        for &partition in &done {
             let log = &mut self.logs[partition];
             (log.dirty_since, log.urgent) = (None, false);
         }
-        if partitions.len() == self.logs.len() {
+        if done.len() == self.logs.len() {
             self.fed_bytes = 0;
         }
-        self.release(partitions);
+        self.release(&done);
         Ok(())
     }
 
     /// A caller waits until what these partitions have to write now is durable.
     pub(super) fn wait_for(&mut self, mut partitions: Vec<usize>, reply: oneshot::Sender<()>) {
-        partitions.retain(|&partition| self.frontier.has_group(partition));
+        partitions.retain(|&partition| {
+            self.frontier.has_group(partition) || self.logs[partition].unwritten.is_some()
+        });
         if partitions.is_empty() {
             _ = reply.send(());
         } else {
@@ -152,43 +191,66 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Makes states durable that have grown too much in memory, and shortens their journals.
-    pub(super) fn checkpoint_due(&mut self) -> Result<(), Error> {
+    /// Makes states durable that have grown too much in memory, and shortens their journals. `now` waits for it: only then
+    /// it is known whether there was room.
+    pub(super) fn checkpoint_due(&mut self, now: bool) -> Result<(), Error> {
         for partition in 0..self.logs.len() {
-            if self.frontier.state(partition).dirty_bytes() > self.settings.dirty_bytes_max {
-                let position = self.frontier.state(partition).checkpoint_soon()?;
+            if self.full_until.is_some() {
+                break;
+            }
+            let state = self.frontier.state(partition);
+            if state.dirty_bytes() > self.settings.dirty_bytes_max {
+                let position = if now { state.checkpoint() } else { state.checkpoint_soon() };
                 self.shorten(partition, position)?;
             }
         }
         Ok(())
     }
 
+    /// What does not fit is in the journal, from which it is folded again.
     pub(super) fn checkpoint(&mut self, partition: usize) -> Result<(), Error> {
-        let position = self.frontier.state(partition).checkpoint()?;
+        let position = self.frontier.state(partition).checkpoint();
         self.shorten(partition, position)
     }
 
-    /// The journal up to here is not needed any more.
-    fn shorten(&mut self, partition: usize, position: Position) -> Result<(), Error> {
-        self.logs[partition].journal.truncate_before(position.sequence + 1)?;
+    /// The journal up to here is not needed any more, unless there was no room for the checkpoint.
+    fn shorten(&mut self, partition: usize, position: Result<Position, StateError>) -> Result<(), Error> {
+        let position = match position {
+            Err(StateError::Full(_)) => {
+                self.note_full();
+                return Ok(());
+            }
+            position => position?,
+        };
+        match self.logs[partition].journal.truncate_before(position.sequence + 1) {
+            // What is not removed now is removed behind the next checkpoint.
+            Err(error) if error.is_full() => self.note_full(),
+            removed => removed?,
+        }
         self.stats.checkpoints += 1;
         Ok(())
     }
 }
 
-/// Syncs several journals at once: a disk does that in little more time than one.
-fn sync(journals: &mut [&mut Journal]) -> Result<(), journal::Error> {
+/// Syncs several journals at once: a disk does that in little more time than one. All of them end before the first
+/// failure is looked at.
+fn sync(journals: &mut [(usize, &mut Journal)]) -> Vec<(usize, Result<(), journal::Error>)> {
+    let mut results = Vec::with_capacity(journals.len());
     for some in journals.chunks_mut(SYNCS_AT_ONCE) {
-        if let [one] = some {
-            one.sync()?;
+        if let [(partition, one)] = some {
+            results.push((*partition, one.sync()));
             continue;
         }
         std::thread::scope(|scope| {
-            let threads: Vec<_> = some.iter_mut().map(|journal| scope.spawn(|| journal.sync())).collect();
-            // All of them end before the first failure is looked at.
-            let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-            results.into_iter().try_for_each(|result| result.expect("a sync does not panic"))
-        })?;
+            let threads: Vec<_> = some
+                .iter_mut()
+                .map(|(partition, journal)| (*partition, scope.spawn(|| journal.sync())))
+                .collect();
+            let joined = threads
+                .into_iter()
+                .map(|(partition, thread)| (partition, thread.join().expect("a sync does not panic")));
+            results.extend(joined);
+        });
     }
-    Ok(())
+    results
 }

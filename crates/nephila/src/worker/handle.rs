@@ -5,17 +5,24 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nephila_core::entry::{DomainChange, HostChange};
 use nephila_core::frontier::Action;
 use nephila_core::frontier::explain::Explanation;
 use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
 use nephila_core::frontier::offers::Offer;
+use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::slot::SlotKey;
 use nephila_core::frontier::ticket::{Report, TicketId};
-use nephila_core::job::{Job, JobId};
+use nephila_core::frontier::views::{HostView, SlotView};
+use nephila_core::handler::ReadAs;
+use nephila_core::job::{Hops, Job, JobId};
 use nephila_core::spider::outcome::Outcome;
+use nephila_core::state::record::HostRecord;
+use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +45,10 @@ pub struct Link {
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
     /// How often a stream named it.
@@ -67,6 +78,8 @@ pub(super) struct Offered {
     text: Box<str>,
     job: JobId,
     depth: u8,
+    hops: Hops,
+    read_as: ReadAs,
     priority: u8,
     hits: u32,
     refusal: Option<Refusal>,
@@ -80,6 +93,8 @@ impl Offered {
             text: link.url.path_and_query().into(),
             job: link.job,
             depth: link.depth,
+            hops: link.hops,
+            read_as: link.read_as,
             priority: link.priority,
             hits: link.hits,
             refusal: link.refusal,
@@ -93,6 +108,8 @@ impl Offered {
             text: &self.text,
             job: self.job,
             depth: self.depth,
+            hops: self.hops,
+            read_as: self.read_as,
             priority: self.priority,
             hits: self.hits,
             refusal: self.refusal,
@@ -116,6 +133,7 @@ pub(super) struct Batch {
 /// Everything but offers that wakes a worker.
 #[derive(Debug)]
 pub(super) enum Event {
+    Released(TicketId, Duration),
     Report(TicketId, Box<Report>),
     Robots(TicketId, Box<RobotsReport>),
     Resolved(HostKey, Box<[IpAddr]>),
@@ -123,6 +141,10 @@ pub(super) enum Event {
     Command(Command, oneshot::Sender<()>),
     Settled(oneshot::Sender<()>),
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
+    Outlook(Seconds, oneshot::Sender<Outlook>),
+    Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),
+    Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
+    Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
     Stats(oneshot::Sender<Box<Stats>>),
     Stop(oneshot::Sender<Box<Stats>>),
 }
@@ -173,6 +195,11 @@ impl Handle {
         Ok(())
     }
 
+    /// A page was fetched, and its report will follow once it is stored: its host may be asked again when it has rested.
+    pub async fn released(&self, id: TicketId, took: Duration) -> Result<(), Stopped> {
+        self.send(Event::Released(id, took)).await
+    }
+
     /// A page was fetched, or was not.
     pub async fn report(&self, id: TicketId, report: Report) -> Result<(), Stopped> {
         self.send(Event::Report(id, Box::new(report))).await
@@ -206,6 +233,33 @@ impl Handle {
     /// Why a URL is where it is.
     pub async fn explain(&self, url: &CrawlUrl) -> Result<Explanation, Stopped> {
         self.ask(|reply| Event::Explain(Box::new(url.clone()), reply)).await.map(|explanation| *explanation)
+    }
+
+    /// The host of a URL. None if nothing is known of it here.
+    pub async fn host(&self, url: &CrawlUrl) -> Result<Option<HostView>, Stopped> {
+        self.ask(|reply| Event::Host(Box::new(url.clone()), reply)).await.map(|view| view.map(|view| *view))
+    }
+
+    /// An address: who is reached there, and when it may be asked.
+    pub async fn slot(&self, address: IpAddr) -> Result<SlotView, Stopped> {
+        self.ask(|reply| Event::Slot(SlotKey::of(address), reply)).await.map(|view| *view)
+    }
+
+    /// The first hosts from a key on, in the order of keys
+    /// ([`Frontier::hosts_page`](nephila_core::frontier::Frontier::hosts_page)).
+    pub async fn hosts(
+        &self,
+        from: Option<HostKey>,
+        max: usize,
+    ) -> Result<Vec<(HostKey, HostRecord)>, Stopped> {
+        self.ask(|reply| Event::Hosts(from, max, reply)).await
+    }
+
+    /// What the frontier waits for, and whether there is nothing left before the horizon
+    /// ([`Frontier::is_done`](nephila_core::frontier::Frontier::is_done)). What was offered and is not durable yet may
+    /// still be on its way here: whoever asks in order to end has offered durably.
+    pub async fn outlook(&self, horizon: Seconds) -> Result<Outlook, Stopped> {
+        self.ask(|reply| Event::Outlook(horizon, reply)).await
     }
 
     /// What the worker did and holds.

@@ -1,20 +1,39 @@
 //! What came in: offers, reports, answers, commands and questions, fed to the frontier.
 //!
-//! What always holds: an offer is never dropped because there is no room; what is there is written first.
+//! What always holds: an offer is never dropped because there is no room; what is there is written first, and if
+//! that cannot be, what is not fed yet waits.
+
+use std::collections::VecDeque;
 
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;
 use tokio::sync::oneshot;
 
-use super::handle::{Batch, Event};
+use super::handle::{self, Batch, Event};
 use super::{Command, Error, Worker};
+
+/// A batch of offers that is being fed to the frontier.
+#[derive(Debug)]
+pub(super) struct Feeding {
+    offers: VecDeque<handle::Offered>,
+    /// Partitions that those before went to.
+    touched: Vec<usize>,
+    reply: Option<oneshot::Sender<()>>,
+}
+
+impl Feeding {
+    pub(super) fn of(batch: Batch) -> Feeding {
+        Feeding { offers: batch.offers.into(), touched: Vec::new(), reply: batch.reply }
+    }
+}
 
 impl<S: Durable> Worker<S> {
     pub(super) fn handle(&mut self, event: Event) -> Result<(), Error> {
         self.stats.events += 1;
         let now = self.clock.now();
         match event {
+            Event::Released(id, took) => _ = self.frontier.handle_released(id, took, now),
             Event::Report(id, report) => _ = self.frontier.handle_report(id, &report, now)?,
             Event::Robots(id, report) => {
                 self.fed_bytes += report.body.len();
@@ -25,37 +44,63 @@ impl<S: Durable> Worker<S> {
             Event::Command(command, reply) => self.command(command, reply),
             Event::Settled(reply) => self.wait_for(Vec::from_iter(0..self.logs.len()), reply),
             Event::Explain(url, reply) => _ = reply.send(Box::new(self.frontier.explain(&url, now)?)),
+            Event::Host(url, reply) => {
+                let key = self.frontier.host_key(&url);
+                let view = key.map(|key| self.frontier.host_view(&key, now)).transpose()?;
+                // Another host may have the key that this one would get.
+                let view = view.flatten().filter(|view| *view.origin == *url.origin());
+                _ = reply.send(view.map(Box::new));
+            }
+            Event::Slot(slot, reply) => _ = reply.send(Box::new(self.frontier.slot_view(slot, now))),
+            Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
+            Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
             Event::Stop(_) => {}
         }
         Ok(())
     }
 
-    pub(super) fn offered(&mut self, batch: Batch) -> Result<(), Error> {
-        let mut touched = Vec::new();
-        for offered in &batch.offers {
-            let offer = offered.offer();
-            let Some(partition) = self.partition_of(offer.key.host.domain) else {
-                self.stats.elsewhere += 1;
-                continue;
-            };
-            self.stats.offers += 1;
-            if !touched.contains(&partition) {
-                touched.push(partition);
+    /// Feeds the offers that were taken to the frontier, as far as there is room.
+    pub(super) fn feed(&mut self) -> Result<(), Error> {
+        while self.full_until.is_none()
+            && let Some(mut feeding) = self.feeding.pop_front()
+        {
+            while let Some(offered) = feeding.offers.pop_front() {
+                if !self.offered(&offered, &mut feeding.touched)? {
+                    feeding.offers.push_front(offered);
+                    self.feeding.push_front(feeding);
+                    return Ok(());
+                }
             }
-            if self.frontier.offer(offer) == Offered::Full {
-                self.commit(&[partition])?;
-                let again = self.frontier.offer(offer);
-                debug_assert_ne!(again, Offered::Full, "there is room after a commit");
+            if let Some(reply) = feeding.reply {
+                // Also for those that were offered a moment ago: the first of them may not be durable yet.
+                self.wait_for(feeding.touched, reply);
             }
-            self.logs[partition].urgent |= offer.priority == URGENT;
-            self.fed_bytes += offered.bytes();
-        }
-        if let Some(reply) = batch.reply {
-            // Also for those that were offered a moment ago: the first of them may not be durable yet.
-            self.wait_for(touched, reply);
         }
         Ok(())
+    }
+
+    /// Feeds one offer. False if there is no room for it, nor for writing what is there.
+    fn offered(&mut self, offered: &handle::Offered, touched: &mut Vec<usize>) -> Result<bool, Error> {
+        let offer = offered.offer();
+        let Some(partition) = self.partition_of(offer.key.host.domain) else {
+            self.stats.elsewhere += 1;
+            return Ok(true);
+        };
+        if self.frontier.offer(offer) == Offered::Full {
+            self.commit(&[partition])?;
+            if self.frontier.offer(offer) == Offered::Full {
+                debug_assert!(self.full_until.is_some(), "there is room after a commit");
+                return Ok(false);
+            }
+        }
+        self.stats.offers += 1;
+        if !touched.contains(&partition) {
+            touched.push(partition);
+        }
+        self.logs[partition].urgent |= offer.priority == URGENT;
+        self.fed_bytes += offered.bytes();
+        Ok(true)
     }
 
     fn command(&mut self, command: Command, reply: oneshot::Sender<()>) {

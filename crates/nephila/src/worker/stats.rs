@@ -1,14 +1,17 @@
 //! What a worker counts. Only plain numbers: whoever publishes them gives them their names.
 
 use nephila_core::frontier::{self, Gauges};
+use nephila_core::state::totals::Totals;
 
 /// What a worker did and holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// What the frontier did.
     pub frontier: frontier::Stats,
     /// What the frontier holds.
     pub gauges: Gauges,
+    /// What the partitions have counted, also before this process.
+    pub totals: Totals,
     /// Turns of the loop.
     pub turns: u64,
     /// Events taken.
@@ -39,6 +42,10 @@ pub struct Stats {
     pub waiters: usize,
     /// Bytes of the journals' files.
     pub journal_bytes: u64,
+    /// Is the disk full? Then nothing is handed out until there is room.
+    pub disk_full: bool,
+    /// Times when it was, or still was.
+    pub disk_full_met: u64,
     /// Bytes of the states that are only in memory and in the journals.
     pub dirty_bytes: usize,
 }

@@ -1,5 +1,6 @@
 //! Whole crawls of an imaginary web through a worker, with crashes, slow consumers and losses of power.
 
+mod full;
 mod web;
 
 use std::path::Path;
@@ -11,10 +12,11 @@ use nephila_core::frontier;
 use nephila_core::frontier::explain::Standing;
 use nephila_core::frontier::key::UrlKey;
 use nephila_core::state::{MemoryState, Position};
+use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
 use nephila_store::disk::faulty::{Damage, FaultyDisk, IO_ERROR, Plan};
 use nephila_store::runs::Cache;
-use nephila_store::state::{DiskState, Merging};
+use nephila_store::state::{DiskState, Merger, Merging};
 use web::{Web, link};
 
 use super::*;
@@ -334,4 +336,37 @@ fn a_journal_that_ends_before_its_state_is_refused() {
     assert!(matches!(replay(&mut part, usize::MAX), Err(Error::Behind { state: 3, journal: 2 })));
     part.state = MemoryState::new();
     assert_eq!(replay(&mut part, usize::MAX).unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_crawl_is_done_when_its_last_page_is_and_not_before() {
+    let (dir, web) = (tempfile::tempdir().unwrap(), Web::new(20, 10));
+    let Running { handle, actions, thread } = open(&healthy(), dir.path()).unwrap();
+    handle.offer_durably(&[link(0, 0)]).await.unwrap();
+    let horizon = Seconds(u32::MAX);
+    assert!(!handle.outlook(horizon).await.unwrap().done, "nobody has taken an action yet");
+    let spider = tokio::spawn(web.clone().crawl(handle.clone(), actions));
+    let began = Instant::now();
+    loop {
+        let outlook = handle.outlook(horizon).await.unwrap();
+        let all = web.seen.lock().unwrap().fetched.len() == web.hosts * web.pages;
+        if outlook.done {
+            assert!(all, "done with {outlook:?}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{outlook:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(all_ended(&handle, &web).await);
+    let seed = link(0, 0).url;
+    let host = handle.host(&seed).await.unwrap().expect("it was crawled");
+    assert_eq!((&*host.origin, host.record.unwrap().ended), ("http://h0.test", 10));
+    assert!(handle.host(&CrawlUrl::parse("http://nobody.test/").unwrap()).await.unwrap().is_none());
+    assert_eq!(handle.slot("127.1.0.0".parse().unwrap()).await.unwrap().open, 0);
+    let first = handle.hosts(None, 15).await.unwrap();
+    let then = handle.hosts(first[14].0.next(), 15).await.unwrap();
+    assert_eq!((first.len(), then.len()), (15, 5));
+    handle.stop().await.unwrap();
+    spider.await.unwrap();
+    join(thread).await.unwrap();
 }

@@ -15,3 +15,9 @@ mod redirects;
 mod archived;
 // What goes out with a request beside its URL: cookies, validators, secrets.
 mod cookies;
+// A whole crawl, from the first command to the last question.
+mod crawl;
+// What a whole crawl asks a hostile site for, and what not.
+mod crawl_hostile;
+// What can be asked about all this afterwards.
+mod questions;

@@ -8,6 +8,7 @@ use crate::frontier::budget;
 use crate::frontier::explain::{Explanation, Hold, Standing};
 use crate::frontier::offers::Offer;
 use crate::frontier::refusal::Refusal;
+use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
@@ -158,6 +159,8 @@ fn what_is_beyond_the_budget_or_refused_is_explained() {
         text: "/deep",
         job: JobId(1),
         depth: 99,
+        hops: crate::job::Hops::NONE,
+        read_as: ReadAs::Page,
         priority: 5,
         hits: 0,
         refusal: Some(Refusal::Depth),

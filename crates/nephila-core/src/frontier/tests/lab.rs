@@ -12,9 +12,10 @@ use crate::entry::{Entry, open};
 use crate::fold::fold;
 use crate::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use crate::frontier::offers::Offer;
-use crate::frontier::report::RobotsReport;
+use crate::frontier::report::{RobotsAnswer, RobotsReport};
 use crate::frontier::ticket::{Purpose, Report, Ticket};
 use crate::frontier::{Action, Config, Frontier, Offered};
+use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
@@ -43,6 +44,12 @@ pub(super) struct Web {
     pub(super) no_address: BTreeMap<String, Outcome>,
     /// robots.txt by origin: the answer and the bytes.
     pub(super) robots: BTreeMap<String, (Answer, String)>,
+    /// Where a robots.txt, or a hop of one, redirects to, by URL.
+    pub(super) redirects: BTreeMap<String, String>,
+    /// `Retry-After` of every robots.txt.
+    pub(super) retry_after: Option<Duration>,
+    /// Are robots.txt files longer than what is read of them?
+    pub(super) cut: bool,
     /// Answers by URL.
     pub(super) pages: BTreeMap<String, Report>,
     /// Links on a page, by its URL.
@@ -60,6 +67,7 @@ pub(super) struct Start {
 enum Due {
     Resolved(HostKey, String),
     Fetched(Ticket),
+    Stored(Ticket),
 }
 
 pub(super) struct Lab {
@@ -73,6 +81,8 @@ pub(super) struct Lab {
     pub(super) robots: Vec<Start>,
     /// How long every answer takes, in milliseconds.
     pub(super) took: u64,
+    /// How long a page is stored before it is reported, in milliseconds; its host is released when that begins.
+    pub(super) stores: u64,
     /// Names looked up.
     pub(super) resolves: usize,
     /// What was written, by partition.
@@ -120,6 +130,7 @@ impl Lab {
             pages: Vec::new(),
             robots: Vec::new(),
             took: 100,
+            stores: 0,
             resolves: 0,
             log: vec![Vec::new(); count as usize],
             due: BTreeMap::new(),
@@ -142,6 +153,8 @@ impl Lab {
             text,
             job,
             depth,
+            hops: crate::job::Hops::NONE,
+            read_as: ReadAs::Page,
             priority,
             hits: 0,
             refusal: None,
@@ -282,6 +295,7 @@ impl Lab {
             match entry.remove() {
                 Due::Resolved(host, origin) => self.resolved(host, &origin),
                 Due::Fetched(ticket) => self.fetched(&ticket),
+                Due::Stored(ticket) => self.stored(&ticket),
             }
         }
         any
@@ -305,19 +319,31 @@ impl Lab {
             Purpose::Robots => {
                 let (answer, body) =
                     self.web.robots.get(&origin).cloned().unwrap_or((Answer::Status(404), "".into()));
-                let body = body.into_bytes().into();
-                let report = RobotsReport { answer, body, max_age: None, retry_after: None, took };
+                let mut report = RobotsReport::of(answer, took);
+                report.body = body.into_bytes().into();
+                report.retry_after = self.web.retry_after;
+                report.cut = self.web.cut;
+                if let Some(target) = self.web.redirects.get(&ticket.url) {
+                    report.answer = RobotsAnswer::Redirect(Box::new(url(target)));
+                }
                 self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
             }
-            Purpose::Page => {
-                let mut page = Report::of(Outcome::Fetched, 200, took);
-                page.digest = key(&ticket.url).path;
-                let report = self.web.pages.get(&ticket.url).unwrap_or(&page);
-                self.frontier.handle_report(ticket.id, report, self.now).unwrap();
-                for link in self.web.links.get(&ticket.url).cloned().unwrap_or_default() {
-                    self.offer_as(&link, ticket.job.0, ticket.depth + 1, 5);
-                }
+            Purpose::Page if self.stores > 0 => {
+                assert!(self.frontier.handle_released(ticket.id, took, self.now));
+                assert!(!self.frontier.handle_released(ticket.id, took, self.now), "once");
+                self.later(self.stores, Due::Stored(ticket.clone()));
             }
+            Purpose::Page => self.stored(ticket),
+        }
+    }
+
+    fn stored(&mut self, ticket: &Ticket) {
+        let mut page = Report::of(Outcome::Fetched, 200, Duration::from_millis(self.took));
+        page.digest = key(&ticket.url).path;
+        let report = self.web.pages.get(&ticket.url).unwrap_or(&page);
+        self.frontier.handle_report(ticket.id, report, self.now).unwrap();
+        for link in self.web.links.get(&ticket.url).cloned().unwrap_or_default() {
+            self.offer_as(&link, ticket.job.0, ticket.depth + 1, 5);
         }
     }
 

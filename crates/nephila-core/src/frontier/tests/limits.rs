@@ -10,7 +10,9 @@ use crate::frontier::offers::Offer;
 use crate::frontier::refusal::Refusal;
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Offered};
-use crate::job::JobId;
+use crate::handler::ReadAs;
+use crate::job::{Job, JobId, Limits};
+use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::State;
 use crate::state::record::UrlState;
@@ -92,7 +94,18 @@ fn hosts_that_share_32_bits_are_kept_apart() {
         // Three hosts of one domain under the key of the first.
         let host = HostKey { domain: key("http://one.test/").host.domain, host: u32::MAX };
         let key = UrlKey { host, path: UrlKey::path_of(whole.key(), &SECRET) };
-        let offer = Offer { key, origin, text, job: JobId(1), depth: 0, priority: 5, hits: 0, refusal: None };
+        let offer = Offer {
+            key,
+            origin,
+            text,
+            job: JobId(1),
+            depth: 0,
+            hops: crate::job::Hops::NONE,
+            read_as: ReadAs::Page,
+            priority: 5,
+            hits: 0,
+            refusal: None,
+        };
         assert_eq!(lab.frontier.offer(offer), Offered::Taken);
         lab.commit();
     };
@@ -131,8 +144,18 @@ fn hosts_that_share_32_bits_are_told_apart_within_one_batch() {
     for origin in ["http://a.one.test", "http://b.one.test", "http://c.one.test"] {
         for text in ["/1", "/2"] {
             let key = UrlKey { host, path: UrlKey::path_of(url(&format!("{origin}{text}")).key(), &SECRET) };
-            let offer =
-                Offer { key, origin, text, job: JobId(1), depth: 0, priority: 5, hits: 0, refusal: None };
+            let offer = Offer {
+                key,
+                origin,
+                text,
+                job: JobId(1),
+                depth: 0,
+                hops: crate::job::Hops::NONE,
+                read_as: ReadAs::Page,
+                priority: 5,
+                hits: 0,
+                refusal: None,
+            };
             lab.frontier.offer(offer);
         }
     }
@@ -155,6 +178,8 @@ fn a_refusal_is_remembered_with_its_reason_and_its_text() {
         text: whole.path_and_query(),
         job: JobId(1),
         depth: 0,
+        hops: crate::job::Hops::NONE,
+        read_as: ReadAs::Page,
         priority: 5,
         hits: 0,
         refusal: Some(trap.into()),
@@ -217,4 +242,76 @@ fn what_fails_for_good_is_never_asked_for_again() {
     lab.run(30 * 24 * 3_600_000);
     assert_eq!(lab.pages.len(), 3);
     assert_eq!(lab.host("http://a.test/").failures, 0);
+}
+
+/// A lab with one job, which has these limits.
+fn limited(config: Config, limits: Limits) -> Lab {
+    let mut lab = Lab::new(config);
+    lab.say(Entry::Job(Box::new(Job { limits, ..Job::new(JobId(1), "press") })));
+    lab.commit();
+    lab
+}
+
+fn ended_as(lab: &mut Lab, outcome: Outcome) -> usize {
+    let urls: Vec<String> = (0..10).map(|i| format!("http://a.test/{i}")).collect();
+    let last = |lab: &mut Lab, url: &String| lab.record(url).last.map(|last| last.outcome);
+    urls.iter().filter(|url| last(lab, url) == Some(outcome)).count()
+}
+
+#[test]
+fn a_host_gives_no_more_pages_than_its_job_takes_also_across_a_restart() {
+    let mut config = config();
+    config.frontier.visit_urls_max = 3;
+    let mut lab = limited(config, Limits { pages_per_host_max: 4, ..Limits::default() });
+    // What robots.txt forbids is no page, and one that is tried again is one page.
+    lab.web
+        .robots
+        .insert("http://a.test".into(), (Answer::Status(200), "User-agent: *\nDisallow: /0".into()));
+    lab.web.pages.insert("http://a.test/1".into(), failed(Outcome::ServerError, 500, None));
+    let urls: Vec<String> = (0..5).map(|i| format!("http://a.test/{i}")).collect();
+    lab.offer(&urls.iter().map(String::as_str).collect::<Vec<_>>());
+    lab.run(3_500);
+    let before = lab.urls().len();
+    assert!(before < 4, "{:?}", lab.urls());
+    lab.restart(1_000);
+    offer_ten(&mut lab);
+    lab.run(4_000_000);
+    let mut pages = lab.urls();
+    assert!(pages.len() > 4, "one was tried again: {pages:?}");
+    pages.sort();
+    pages.dedup();
+    assert_eq!(pages.len(), 4, "{pages:?}");
+    assert_eq!(lab.host("http://a.test/").pages, 4);
+    assert_eq!(
+        (ended_as(&mut lab, Outcome::RobotsDenied), ended_as(&mut lab, Outcome::LimitReached)),
+        (1, 5)
+    );
+    // Another host is another matter.
+    lab.offer(&["http://b.test/"]);
+    lab.run(10_000);
+    assert_eq!(lab.urls().last(), Some(&"http://b.test/"));
+    let totals = lab.frontier.totals();
+    assert_eq!((totals.waiting, totals.parked, totals.all_jobs().found), (0, 0, 11));
+}
+
+#[test]
+fn a_domain_gives_no_more_urls_than_its_job_takes_also_across_a_restart() {
+    // The budget would let in two, and park the others.
+    let limits = Limits { pages_per_domain_max: 6, ..Limits::default() };
+    let mut lab = limited(budget(2, 100_000, 100), limits);
+    lab.offer(&["http://a.test/0", "http://a.test/1", "http://b.a.test/0", "http://b.a.test/1"]);
+    lab.run(3_000);
+    lab.restart(1_000);
+    offer_ten(&mut lab);
+    lab.run(60_000);
+    assert_eq!(standing(&mut lab, UrlState::Refused(Refusal::Limit)), 6, "two more were let in");
+    lab.run(86_400_000);
+    // Also what came back from being parked.
+    assert_eq!(lab.urls().len(), 6, "{:?}", lab.urls());
+    let refused = lab.frontier.totals().tally[&1].refused[&Refusal::Limit.code()];
+    assert_eq!(refused, 6);
+    // Another domain is another matter.
+    lab.offer(&["http://c.test/"]);
+    lab.run(10_000);
+    assert_eq!(lab.urls().last(), Some(&"http://c.test/"));
 }

@@ -1,7 +1,11 @@
 //! In which order URLs leave, and that each leaves once.
 
-use super::lab::{Lab, check, config};
+use super::lab::{Lab, Start, check, config, failed, key, url};
+use crate::frontier::offers::Offer;
 use crate::frontier::{Offered, URGENT};
+use crate::handler::ReadAs;
+use crate::job::JobId;
+use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 
 #[test]
@@ -87,4 +91,34 @@ fn what_was_fetched_is_not_fetched_again_however_often_it_is_offered() {
     let stats = lab.frontier.stats();
     assert_eq!((stats.sifted.queued, stats.tickets, stats.ended), (1, 1, 1));
     assert!(stats.sifted.known >= 4, "{stats:?}");
+}
+
+#[test]
+fn hops_and_reading_come_back_with_every_ticket_also_after_a_failure_and_a_restart() {
+    let mut lab = Lab::new(config());
+    let whole = url("http://a.test/sitemap.xml");
+    let offer = Offer {
+        key: key(whole.as_str()),
+        origin: "http://a.test",
+        text: whole.path_and_query(),
+        job: JobId(1),
+        depth: 3,
+        hops: crate::job::Hops::by_code(2),
+        read_as: ReadAs::Sitemap,
+        priority: 5,
+        hits: 0,
+        refusal: None,
+    };
+    lab.frontier.offer(offer);
+    lab.offer(&["http://a.test/page"]);
+    lab.web.pages.insert(whole.as_str().into(), failed(Outcome::ServerError, 500, None));
+    lab.run(30_000);
+    lab.restart(1_000);
+    lab.run(7_200_000);
+    let carried: Vec<_> = lab
+        .pages
+        .iter()
+        .map(|Start { ticket, .. }| (ticket.read_as.name(), ticket.hops.code(), ticket.depth, ticket.retries))
+        .collect();
+    assert_eq!(carried[..3], [("page", 0, 0, 0), ("sitemap", 2, 3, 0), ("sitemap", 2, 3, 1)]);
 }

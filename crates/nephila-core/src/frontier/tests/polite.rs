@@ -22,6 +22,28 @@ fn a_host_rests_between_two_fetches() {
 }
 
 #[test]
+fn a_page_that_is_being_stored_does_not_hold_its_host() {
+    let mut lab = Lab::new(config());
+    lab.stores = 5_000;
+    lab.offer(&["http://a.test/1", "http://a.test/2", "http://a.test/3"]);
+    lab.run(20_000);
+    let starts: Vec<u64> = lab.pages.iter().map(|start| start.at - MONO).collect();
+    assert_eq!(starts, [1_100, 2_200, 3_300], "as if it were stored at once");
+    assert_eq!(lab.frontier.gauges().tickets_open, 0);
+}
+
+#[test]
+fn a_page_that_is_released_and_never_reported_is_asked_for_again() {
+    let mut config = config();
+    config.frontier.ticket_timeout = Duration::from_secs(60);
+    let mut lab = Lab::new(config);
+    lab.stores = 30_000_000;
+    lab.offer(&["http://a.test/1"]);
+    lab.run(2 * 3_600_000);
+    assert_eq!(lab.pages.len(), 2, "once more after its ticket had expired");
+}
+
+#[test]
 fn two_hosts_rest_each_on_its_own() {
     let mut lab = Lab::new(config());
     lab.offer(&["http://a.test/1", "http://b.test/1"]);

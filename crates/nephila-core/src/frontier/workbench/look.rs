@@ -1,6 +1,10 @@
 //! The workbench, looked at: what a host holds, how far it has come, how long it rests.
 
+use std::time::Duration;
+
+use super::super::slot::SlotKey;
 use super::super::ticket::{Place, TicketId};
+use super::super::views::{AtHand, SlotView};
 use super::{ActiveHost, HostIndex, Open, Slot, Workbench};
 use crate::planted::{self, Bug};
 use crate::state::queue::{LaterKey, QueueKey};
@@ -49,6 +53,36 @@ impl Workbench {
         let host = self.host(index);
         let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
         (host.ready_at.saturating_sub(mono), slot.map_or(0, |slot| slot.free_at.saturating_sub(mono)))
+    }
+
+    /// A host, for whoever asks.
+    pub(crate) fn at_hand(&self, index: HostIndex) -> AtHand {
+        let host = self.host(index);
+        AtHand {
+            address: host.address,
+            slot: self.slot_of(index),
+            rest: Duration::from_millis(host.rest.into()),
+            tickets: host.tickets.clone(),
+            urls: host.heads.len(),
+            errands: host.errands.len(),
+            guest: host.guest,
+            resolving: host.resolving || host.unresolved,
+            no_address: host.no_address,
+        }
+    }
+
+    /// An address without its hosts, for whoever asks.
+    pub(crate) fn slot_view(&self, key: SlotKey, mono: u64) -> SlotView {
+        let slot = self.by_slot.get(&key).and_then(|slot| self.slots[*slot as usize].as_ref());
+        SlotView {
+            slot: key,
+            hosts: Vec::new(),
+            hosts_count: 0,
+            open: slot.map_or(0, |slot| slot.open),
+            open_max: self.settings.slot_connections,
+            rest: self.settings.slot_delay,
+            free_in: slot.map_or(0, |slot| slot.free_at.saturating_sub(mono)),
+        }
     }
 
     /// The rest in force after an answer that took so long.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::second;
-use crate::robots::{Robots, docs, docs_page};
+use crate::robots::{Robots, docs, docs_page, whole_start};
 
 /// A row of the table.
 pub(super) struct Case {
@@ -166,4 +166,18 @@ fn the_docs_page_holds_every_case_and_every_answer() {
 
 fn word(allowed: bool) -> &'static str {
     if allowed { "allow" } else { "disallow" }
+}
+
+#[test]
+fn what_is_kept_of_a_file_that_goes_on_reads_like_its_start() {
+    let text = "User-agent: *\nDisallow: /a\nCrawl-delay: 2\nDisallow: /b";
+    let mut wide = vec![0xff, 0xfe];
+    wide.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+    for bytes in [text.as_bytes(), &wide, b"", b"no line ends here"] {
+        let start = Robots::parse_start(bytes, "nephila");
+        let kept = Robots::parse(&whole_start(bytes), "nephila");
+        assert_eq!((start.rule_count(), start.crawl_delay()), (kept.rule_count(), kept.crawl_delay()));
+        assert_eq!(start.verdict("/b").allowed, kept.verdict("/b").allowed);
+    }
+    assert_eq!(Robots::parse(&whole_start(&wide), "nephila").rule_count(), 1, "half a line says nothing");
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::queue::{LaterKey, QueueKey};
 use super::super::record::{RobotsPolicy, RobotsRecord, UrlState};
-use super::super::{MemoryState, Planned, Queued, State};
+use super::super::totals::recount;
+use super::super::{Item, MemoryState, Planned, Queued, State};
 use super::{host, url};
 use crate::entry::{
     Admission, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, Group, HostChange, Origin, RobotsRead,
@@ -13,6 +14,7 @@ use crate::entry::{
 use crate::fold::fold;
 use crate::frontier::key::{HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
+use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
 use crate::spider::outcome::Outcome;
 use crate::time::{Seconds, Timestamp};
@@ -143,7 +145,11 @@ fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
             let text = if admission == Admission::ParkBare { String::new() } else { format!("/p/{path:x}") };
             let (job, hits) = (JobId(random.below(3) as u32), random.below(4) as u32);
             let text = text.into_boxed_str();
-            urls.insert(path, FoundUrl { path, text, job, depth, priority, hits, admission });
+            let hops = if random.one_in(4) { random.below(3) as u8 } else { 0 };
+            let hops = crate::job::Hops::by_code(hops);
+            let read_as = if random.one_in(4) { ReadAs::Sitemap } else { ReadAs::Page };
+            let url = FoundUrl { path, text, job, depth, hops, read_as, priority, hits, admission };
+            urls.insert(path, url);
         }
         let origin = record.is_none().then(|| Box::from(format!("http://{key}.test")));
         let displaced = origin.is_some() && random.one_in(6);
@@ -176,6 +182,7 @@ fn ended(random: &mut Random, model: &MemoryState, now: Seconds) -> Option<Ended
         outcome: Outcome::ALL[random.below(Outcome::ALL.len() as u64) as usize],
         status: random.below(600) as u16,
         digest,
+        bytes: random.below(100_000),
         shapes: if random.one_in(2) { [random.below(5), 7] } else { [0, 0] },
         alike_max: 3,
         etag: if random.one_in(3) { "\"e\"".into() } else { Box::default() },
@@ -227,6 +234,20 @@ fn odd(random: &mut Random, now: Seconds) -> Entry {
 fn compare<S: State>(random: &mut Random, state: &mut S, model: &mut MemoryState, at: &str) {
     assert_eq!(state.position(), model.position(), "{at}");
     assert_eq!(state.meta(), model.meta(), "{at}");
+    let (mut waiting, mut parked, mut later) = (0, 0, 0);
+    let prefixes = state.meta().prefixes.unwrap_or(Prefixes::ALL);
+    let each = &mut |item: Item<'_>| match item {
+        Item::Host(_, host) => {
+            (waiting, parked, later) = (waiting + host.waiting, parked + host.parked, later + host.later);
+        }
+        Item::Domain(_, domain) => parked += domain.bare,
+        _ => {}
+    };
+    state.walk(prefixes, each).unwrap();
+    let totals = &state.meta().totals;
+    assert_eq!((totals.waiting, totals.parked, totals.later), (waiting, parked, later), "totals: {at}");
+    let left = totals.left();
+    assert_eq!(recount(state, prefixes, |_| false, |_| false).unwrap(), left, "recount: {at}");
     let mut keys: Vec<UrlKey> = (0..1 + random.below(200)).map(|_| random.url()).collect();
     // Some that cannot be there.
     keys.extend((0..10).map(|_| url(random.host(), random.next() | 1)));

@@ -13,6 +13,7 @@ use nephila_core::entry::{
 };
 use nephila_core::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
 use nephila_core::frontier::refusal::Refusal;
+use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::spider::Outcome;
 use nephila_core::state::Position;
@@ -199,6 +200,8 @@ impl Workload {
                 text: url.text,
                 job: JobId(1),
                 depth: DEPTH,
+                hops: nephila_core::job::Hops::by_code(u8::from((url.hash >> 50).is_multiple_of(9))),
+                read_as: if (url.hash >> 54).is_multiple_of(9) { ReadAs::Feed } else { ReadAs::Page },
                 priority: PRIORITY,
                 hits: (url.hash >> 40) as u32 % 3,
                 admission,
@@ -217,6 +220,7 @@ impl Workload {
             outcome: if fails { Outcome::ServerError } else { Outcome::Fetched },
             status: if fails { 503 } else { 200 },
             digest: if fails { 0 } else { url.hash | 1 },
+            bytes: if fails { 0 } else { url.hash >> 44 },
             shapes: if url.hash & 0x700 == 0 { [mix(url.host) | 1, 0] } else { [0; 2] },
             alike_max: ALIKE_MAX,
             etag: if url.hash & 0x1000 == 0 {
@@ -246,6 +250,7 @@ impl Workload {
             outcome: Outcome::Fetched,
             status: 200,
             digest: url.hash | 1,
+            bytes: url.hash >> 48,
             shapes: [0; 2],
             alike_max: ALIKE_MAX,
             etag: Box::default(),

@@ -10,6 +10,7 @@ use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::frontier::{Action, Config, Frontier};
+use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::robots::Answer;
 use nephila_core::spider::Outcome;
@@ -66,6 +67,8 @@ impl<S: State> Crawl<S> {
             text: &text,
             job: JobId(1),
             depth,
+            hops: nephila_core::job::Hops::NONE,
+            read_as: ReadAs::Page,
             priority: 5,
             hits: 1,
             refusal: None,
@@ -97,13 +100,8 @@ impl<S: State> Crawl<S> {
                 }
                 Some(Action::Fetch(ticket)) if ticket.purpose == Purpose::Robots => {
                     let status = if self.random(4) == 0 { 200 } else { 404 };
-                    let report = RobotsReport {
-                        answer: Answer::Status(status),
-                        body: Box::from(&b"User-agent: *\nDisallow: /section-3\n"[..]),
-                        max_age: None,
-                        retry_after: None,
-                        took: Duration::from_millis(5),
-                    };
+                    let mut report = RobotsReport::of(Answer::Status(status), Duration::from_millis(5));
+                    report.body = Box::from(&b"User-agent: *\nDisallow: /section-3\n"[..]);
                     self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
                 }
                 Some(Action::Fetch(ticket)) => {

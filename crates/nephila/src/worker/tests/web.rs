@@ -8,6 +8,7 @@ use std::time::Duration;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
+use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
@@ -39,7 +40,8 @@ pub(super) struct Web {
 
 pub(super) fn link(host: usize, page: usize) -> Link {
     let url = CrawlUrl::parse(&format!("http://h{host}.test/{page}")).unwrap();
-    Link { url, job: JobId(1), depth: 0, priority: 5, hits: 0, refusal: None }
+    let (hops, read_as) = (nephila_core::job::Hops::NONE, ReadAs::Page);
+    Link { url, job: JobId(1), depth: 0, hops, read_as, priority: 5, hits: 0, refusal: None }
 }
 
 impl Web {
@@ -86,13 +88,7 @@ impl Web {
             }
             Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
                 tokio::time::sleep(self.took).await;
-                let report = RobotsReport {
-                    answer: Answer::Status(404),
-                    body: Box::default(),
-                    max_age: None,
-                    retry_after: None,
-                    took: self.took,
-                };
+                let report = RobotsReport::of(Answer::Status(404), self.took);
                 handle.robots(ticket.id, report).await
             }
             Action::Fetch(ticket) => self.page(ticket, handle).await,

@@ -138,6 +138,7 @@ impl State for Naive {
         if let Some(meta) = changes.meta {
             self.meta = meta;
         }
+        self.meta.totals.count(&changes.counted);
         self.position = position;
         Ok(())
     }

@@ -1,0 +1,185 @@
+//! Where a redirected robots.txt goes on: every hop is a request of its own, with a ticket of its own.
+//!
+//! A hop to the same host follows after its rest. A hop to another host is an **errand** of that host: it is asked when it
+//! and its address have rested, whatever its own robots.txt says (a robots.txt may always be asked for), and the answer
+//! belongs to the host that sent us. Where nobody can go soon (a host that is stopped, has no address, backs off, has too
+//! many errands, or belongs to a partition that is not here) the robots.txt counts as not reached, and is asked for again
+//! when its own host has backed off.
+//!
+//! Errands live in memory alone: after a restart a robots.txt is asked for again from its beginning. `Retry-After` at the
+//! end of a chain is durable for the asker, and holds for the host that said it as long as the process lives.
+//!
+//! What always holds: a chain has at most [`REDIRECTS_MAX`] hops and never visits a URL twice; at the end of every public
+//! call nobody is left stranded.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::key::UrlKey;
+use super::report::{RobotsAnswer, RobotsReport, unreachable};
+use super::workbench::{Errand, HostIndex, Open, Workbench};
+use super::{Frontier, REST_MAX, REST_ON_BENCH};
+use crate::robots::policy::{Answer, REDIRECTS_MAX};
+use crate::state::record::HostRecord;
+use crate::state::{State, StateError};
+use crate::time::Now;
+use crate::url::CrawlUrl;
+
+/// Errands that wait with one host.
+pub const HOST_ERRANDS_MAX: usize = 16;
+
+/// Errands that wait or are under way, and hosts that are at hand for errands alone.
+pub const ERRANDS_MAX: usize = 4_096;
+
+impl<S: State> Frontier<S> {
+    /// A ticket for a robots.txt, or for a hop of one, was reported.
+    pub(super) fn robots_reported(
+        &mut self,
+        open: Open,
+        report: RobotsReport,
+        now: Now,
+    ) -> Result<(), StateError> {
+        let asked = open.host;
+        let (asker, chain) = match open.errand {
+            Some(errand) => (errand.asker, errand.chain),
+            None => {
+                let first = [&*self.bench.host(asked).origin, "/robots.txt"].concat();
+                (asked, vec![xxh3_64(first.as_bytes())])
+            }
+        };
+        let answer = match &report.answer {
+            RobotsAnswer::Ended(answer) => Some(*answer),
+            RobotsAnswer::Redirect(target) => self.follow(asker, chain, target, now)?,
+        };
+        if asked != asker {
+            if let (Some(Answer::Status(429 | 503)), Some(after)) = (answer, report.retry_after) {
+                self.rest(asked, after.min(self.config.retry.retry_after_max), now);
+            }
+            self.look_again(asked, now);
+        }
+        match answer {
+            Some(answer) => self.robots_answered(asker, answer, report, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends somebody to where a robots.txt redirects. Gives the answer if nobody can be sent.
+    fn follow(
+        &mut self,
+        asker: HostIndex,
+        mut chain: Vec<u64>,
+        target: &CrawlUrl,
+        now: Now,
+    ) -> Result<Option<Answer>, StateError> {
+        let origin = target.origin();
+        let url = [&*origin, target.path_and_query()].concat();
+        let hash = xxh3_64(url.as_bytes());
+        if chain.len() > REDIRECTS_MAX || chain.contains(&hash) {
+            return Ok(Some(Answer::RedirectLimit));
+        }
+        chain.push(hash);
+        if self.bench.errands() >= ERRANDS_MAX {
+            return Ok(Some(Answer::Unreachable));
+        }
+        let index = match *self.bench.host(asker).origin == *origin {
+            true => Some(asker),
+            false => self.host_to_ask(target, &origin, now)?,
+        };
+        let free = |index: &HostIndex| {
+            let host = self.bench.host(*index);
+            let soon = self.bench.host_ready_at(*index) <= now.mono + REST_ON_BENCH;
+            let able = !host.leaving && host.no_address.is_none();
+            able && soon && host.errands.len() < HOST_ERRANDS_MAX
+        };
+        let Some(index) = index.filter(free) else { return Ok(Some(Answer::Unreachable)) };
+        self.bench.send(index, Errand { asker, url: url.into(), chain });
+        Ok(None)
+    }
+
+    /// The host of a URL, brought to the bench if it is not there. None if it is not ours to ask, or not now.
+    fn host_to_ask(
+        &mut self,
+        target: &CrawlUrl,
+        origin: &str,
+        now: Now,
+    ) -> Result<Option<HostIndex>, StateError> {
+        let mut key = UrlKey::of(target, &self.secret).host;
+        let Some(partition) = self.partition_of(&key) else { return Ok(None) };
+        let state = &mut self.partitions[partition].state;
+        if let Some(&host) = state.meta().displaced.get(&(key.domain, origin.into())) {
+            key.host = host;
+        }
+        if let Some(index) = self.bench.index(&key) {
+            // Another host of its domain may have its key; it gets one of its own when a URL of it is found.
+            return Ok(Some(index).filter(|index| *self.bench.host(*index).origin == *origin));
+        }
+        let record = state.host(&key)?.unwrap_or_default();
+        let other = !record.origin.is_empty() && *record.origin != *origin;
+        let rest = record.rest_until.0.saturating_sub(now.wall.0).min(REST_MAX);
+        let ready_at = self.bench.resting_until(&key).unwrap_or(0).max(now.mono + rest);
+        let late = ready_at > now.mono + REST_ON_BENCH;
+        if other || late || !record.stopped.is_empty() || self.bench.guests() >= ERRANDS_MAX {
+            return Ok(None);
+        }
+        let mut host = Workbench::fresh(key, origin.into());
+        host.guest = true;
+        host.more = false;
+        host.failures = record.failures;
+        host.rest_asked = record.delay.max(record.robots.crawl_delay);
+        Ok(Some(self.bench.activate(host, ready_at)))
+    }
+
+    /// A host that is here for errands has work of its own, and takes a place if there is one.
+    pub(super) fn adopt(&mut self, partition: usize, index: HostIndex, record: &HostRecord, now: Now) {
+        if !record.stopped.is_empty() || record.origin.is_empty() {
+            return;
+        }
+        let host = self.bench.host(index);
+        if host.origin != record.origin {
+            // Two hosts share 32 bits, and the other one was found: it has the key.
+            self.bench.host_mut(index).leaving = true;
+            self.give_up_place(index, now);
+            return;
+        }
+        let key = host.key;
+        if !self.bench.has_room_for(key.domain) {
+            self.starved = true;
+            self.partitions[partition].search();
+            return;
+        }
+        self.bench.adopt(index);
+        let later_next = self.partitions[partition].plans_due(&key, record);
+        self.partitions[partition].awakes(&key);
+        let host = self.bench.host_mut(index);
+        host.cursor = record.floor;
+        host.later_cursor = record.later_floor;
+        host.later_next = later_next;
+        host.robots = super::robots_phase(record);
+        host.more = true;
+        host.leaving = false;
+        self.make_hungry(index);
+        self.bench.wait(index);
+    }
+
+    /// The errands that wait with a host are over: it cannot be asked soon.
+    pub(super) fn strand(&mut self, index: HostIndex) {
+        let askers = self.bench.take_back_errands(index);
+        self.stranded.extend(askers);
+    }
+
+    /// The same, if the host rests longer than anybody waits for.
+    pub(super) fn strand_if_long(&mut self, index: HostIndex, now: Now) {
+        if self.bench.host_ready_at(index) > now.mono + REST_ON_BENCH {
+            self.strand(index);
+            self.look_again(index, now);
+        }
+    }
+
+    /// Those whose errands are over have an answer: none. One may back off because of that and strand others, so this
+    /// goes on until there is nobody left.
+    pub(super) fn settle_stranded(&mut self, now: Now) -> Result<(), StateError> {
+        while let Some(asker) = self.stranded.pop() {
+            self.robots_answered(asker, Answer::Unreachable, unreachable(), now)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Cases of the hostile catalogue that the frontier decides by itself and that no other test shows whole.
+
+use std::time::Duration;
+
+use super::lab::{Lab, MONO, config, key, url};
+use crate::frontier::offers::Offer;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
+use crate::robots::policy::Answer;
+use crate::spider::outcome::Outcome;
+use crate::state::record::RobotsPolicy;
+use crate::time::Timestamp;
+
+const HOUR: u64 = 3_600_000;
+
+fn rules(text: &str) -> (Answer, String) {
+    (Answer::Status(200), format!("User-agent: *\n{text}\n"))
+}
+
+/// When each page of an origin was begun, in milliseconds since the lab opened.
+fn starts(lab: &Lab, origin: &str) -> Vec<u64> {
+    lab.pages
+        .iter()
+        .filter(|start| start.ticket.url.starts_with(origin))
+        .map(|start| start.at - MONO)
+        .collect()
+}
+
+#[test]
+fn rob_01_every_kind_of_file_asks_the_rules_of_its_own_origin() {
+    let mut lab = Lab::new(config());
+    lab.web.robots.insert("http://a.test".into(), rules("Disallow: /maps\nDisallow: /favicon.ico"));
+    for (text, read_as) in [
+        ("http://a.test/maps/1.xml", ReadAs::Sitemap),
+        ("http://a.test/favicon.ico", ReadAs::Page),
+        ("http://a.test/open.xml", ReadAs::Sitemap),
+    ] {
+        let whole = url(text);
+        lab.frontier.offer(Offer {
+            key: key(text),
+            origin: "http://a.test",
+            text: whole.path_and_query(),
+            job: JobId(1),
+            depth: 0,
+            // Reached by a redirect: what led there changes nothing.
+            hops: Hops::new(0, 1),
+            read_as,
+            priority: 5,
+            hits: 0,
+            refusal: None,
+        });
+    }
+    lab.run(30_000);
+    assert_eq!(lab.urls(), ["http://a.test/open.xml"]);
+    assert_eq!(lab.record("http://a.test/maps/1.xml").last.unwrap().outcome, Outcome::RobotsDenied);
+}
+
+#[test]
+fn rob_04_a_robots_txt_that_asks_us_to_wait_holds_the_host_and_is_no_leave() {
+    for status in [429, 503] {
+        let mut lab = Lab::new(config());
+        lab.web.robots.insert("http://a.test".into(), (Answer::Status(status), String::new()));
+        lab.web.retry_after = Some(Duration::from_secs(5 * 3_600));
+        lab.offer(&["http://a.test/1"]);
+        lab.run(5 * HOUR - 1_000);
+        assert_eq!((lab.robots.len(), lab.pages.len()), (1, 0), "{status}: not one request before its time");
+        lab.web.robots.clear();
+        lab.web.retry_after = None;
+        lab.run(24 * HOUR);
+        assert_eq!(lab.urls(), ["http://a.test/1"], "{status}");
+        assert!(lab.robots[1].at - lab.robots[0].at >= 5 * HOUR);
+    }
+}
+
+#[test]
+fn rob_06_rules_found_at_another_host_leave_its_own_rules_as_they_are() {
+    let mut lab = Lab::new(config());
+    for (from, to) in [
+        ("http://a.test/robots.txt", "http://b.test/shared"),
+        ("http://b.test/robots.txt", "http://c.test/r"),
+    ] {
+        lab.web.redirects.insert(from.into(), to.into());
+    }
+    lab.web.robots.insert("http://b.test".into(), rules("Disallow: /for-a"));
+    lab.web.robots.insert("http://c.test".into(), rules("Disallow: /for-b"));
+    lab.offer(&["http://a.test/for-a", "http://a.test/for-b", "http://b.test/for-a", "http://b.test/for-b"]);
+    lab.run(60_000);
+    let mut urls = lab.urls();
+    urls.sort();
+    assert_eq!(urls, ["http://a.test/for-b", "http://b.test/for-a"]);
+}
+
+#[test]
+fn rob_25_scheme_name_and_port_have_each_their_own_rules() {
+    let origins = ["http://a.test", "https://a.test", "http://www.a.test", "http://a.test:8080"];
+    let mut lab = Lab::new(config());
+    for (n, origin) in origins.iter().enumerate() {
+        lab.web.robots.insert((*origin).into(), rules(&format!("Disallow: /{n}")));
+    }
+    for origin in origins {
+        for n in 0..origins.len() {
+            lab.offer_as(&format!("{origin}/{n}"), 1, 0, 5);
+        }
+    }
+    lab.run(60_000);
+    assert_eq!((lab.robots.len(), lab.pages.len()), (4, 12));
+    for (n, origin) in origins.iter().enumerate() {
+        assert_eq!(lab.record(&format!("{origin}/{n}")).last.unwrap().outcome, Outcome::RobotsDenied);
+        assert_eq!(lab.host(&format!("{origin}/")).robots.policy, RobotsPolicy::Rules);
+    }
+}
+
+#[test]
+fn trp_03_a_maze_that_answers_slowly_costs_nobody_else_any_time() {
+    let run = |with_maze: bool| {
+        let mut lab = Lab::new(config());
+        if with_maze {
+            // Slower than any deadline here: its first page is never reported.
+            for n in 0..100 {
+                lab.offer_as(&format!("http://maze.test/{n}"), 1, 0, 5);
+                lab.web.silent.insert(format!("http://maze.test/{n}"));
+            }
+        }
+        for n in 0..50 {
+            lab.offer_as(&format!("http://a.test/{n}"), 1, 0, 5);
+            lab.offer_as(&format!("http://b.test/{n}"), 1, 0, 5);
+        }
+        lab.run(120_000);
+        assert_eq!(starts(&lab, "http://maze.test").len(), usize::from(with_maze), "one ticket at a time");
+        [starts(&lab, "http://a.test"), starts(&lab, "http://b.test")]
+    };
+    let alone = run(false);
+    assert_eq!(alone[0].len(), 50);
+    assert_eq!(run(true), alone, "the others are asked at the same moments");
+}
+
+#[test]
+fn pol_06_all_kinds_of_requests_share_the_rest_of_their_host() {
+    let mut lab = Lab::new(config());
+    lab.web.redirects.insert("http://b.test/robots.txt".into(), "http://a.test/robots-of-b".into());
+    let texts = ["http://a.test/sitemap.xml", "http://a.test/feed", "http://a.test/1"];
+    for (text, read_as) in texts.iter().zip([ReadAs::Sitemap, ReadAs::Page, ReadAs::Page]) {
+        let whole = url(text);
+        lab.frontier.offer(Offer {
+            key: key(text),
+            origin: "http://a.test",
+            text: whole.path_and_query(),
+            job: JobId(1),
+            depth: 0,
+            hops: Hops::NONE,
+            read_as,
+            priority: 5,
+            hits: 0,
+            refusal: None,
+        });
+    }
+    lab.offer(&["http://b.test/1"]);
+    lab.run(30_000);
+    let of_a = lab.pages.iter().chain(&lab.robots).filter(|start| start.ticket.url.contains("//a.test"));
+    let mut at: Vec<u64> = of_a.map(|start| start.at - MONO).collect();
+    at.sort();
+    // robots.txt, the one of another host, a sitemap, a feed and a page.
+    assert_eq!(at.len(), 5);
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= 1_100), "{at:?}");
+}
+
+#[test]
+fn pol_09_a_clock_that_is_set_changes_no_rest() {
+    let run = |jumps: &[i64]| {
+        let mut lab = Lab::new(config());
+        for n in 0..40 {
+            lab.offer_as(&format!("http://a.test/{n}"), 1, 0, 5);
+        }
+        lab.run(5_000);
+        for jump in jumps {
+            lab.now.wall = Timestamp(lab.now.wall.0.saturating_add_signed(*jump));
+            lab.run(5_000);
+        }
+        lab.run(60_000 - 5_000 * jumps.len() as u64);
+        starts(&lab, "http://a.test")
+    };
+    let hour = HOUR as i64;
+    let steady = run(&[]);
+    assert_eq!(steady.len(), 40);
+    for jumps in [vec![hour], vec![-hour], vec![1_000, -1_000], vec![hour, -2 * hour, hour]] {
+        assert_eq!(run(&jumps), steady, "{jumps:?}");
+    }
+}
+
+#[test]
+fn pol_22_two_spellings_of_a_url_are_asked_for_once() {
+    let mut lab = Lab::new(config());
+    for text in [
+        "http://a.test/b",
+        "HTTP://A.test:80/b",
+        "http://a.test/x/../b",
+        "http://a.test/%62",
+        "http://a.test/b#part",
+    ] {
+        lab.offer_as(text, 1, 0, 5);
+    }
+    lab.run(30_000);
+    assert_eq!(lab.pages.len(), 1, "{:?}", lab.urls());
+    assert_eq!(lab.host("http://a.test/").ended, 1);
+}

@@ -1,0 +1,160 @@
+//! A host or an address, looked at: for whoever asks why something waits. Reads, decides nothing, changes nothing.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Frontier;
+use super::key::{HostKey, UrlKey};
+use super::slot::SlotKey;
+use super::ticket::TicketId;
+use crate::spider::outcome::Outcome;
+use crate::state::record::HostRecord;
+use crate::state::{State, StateError};
+use crate::time::Now;
+use crate::url::CrawlUrl;
+
+/// Hosts in one page of a list.
+pub const HOSTS_PAGE_MAX: usize = 1_000;
+
+/// Hosts of an address that are named.
+pub const SLOT_HOSTS_MAX: usize = 1_000;
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostView {
+    /// Its key.
+    pub key: HostKey,
+    /// Scheme and authority.
+    pub origin: Box<str>,
+    /// What is remembered of it; none if it is only at hand on behalf of another.
+    pub record: Option<HostRecord>,
+    /// Milliseconds until it and its address have rested. None if an operator stopped it.
+    pub ready_in: Option<u64>,
+    /// What is at hand, if it is on the workbench.
+    pub at_hand: Option<AtHand>,
+}
+
+/// A host on the workbench.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtHand {
+    /// The address that is dialled.
+    pub address: Option<IpAddr>,
+    /// The slot it stands for.
+    pub slot: Option<SlotKey>,
+    /// The rest in force between two fetches.
+    pub rest: Duration,
+    /// Tickets open on it.
+    pub tickets: Vec<TicketId>,
+    /// URLs at hand.
+    pub urls: usize,
+    /// What it is to be asked for on behalf of others.
+    pub errands: usize,
+    /// Is it here for errands alone?
+    pub guest: bool,
+    /// Is its name being looked up?
+    pub resolving: bool,
+    /// How its name failed to resolve, until it does.
+    pub no_address: Option<Outcome>,
+}
+
+/// An address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotView {
+    /// Which one.
+    pub slot: SlotKey,
+    /// Hosts at hand that are reached there, [`SLOT_HOSTS_MAX`] at most, in the order of keys.
+    pub hosts: Vec<(HostKey, Box<str>)>,
+    /// How many there are.
+    pub hosts_count: usize,
+    /// Tickets open on it.
+    pub open: u32,
+    /// Tickets that it may have open at once.
+    pub open_max: u32,
+    /// The rest in force between two fetches.
+    pub rest: Duration,
+    /// Milliseconds until it has rested.
+    pub free_in: u64,
+}
+
+impl<S: State> Frontier<S> {
+    /// The key by which the host of a URL is known here. None if it is of a partition that is not here.
+    pub fn host_key(&self, url: &CrawlUrl) -> Option<HostKey> {
+        let mut key = UrlKey::of(url, &self.secret).host;
+        let meta = self.partitions[self.partition_of(&key)?].state.meta();
+        if let Some(&host) = meta.displaced.get(&(key.domain, url.origin().into())) {
+            key.host = host;
+        }
+        Some(key)
+    }
+
+    /// A host. None if nothing is known of it.
+    pub fn host_view(&mut self, key: &HostKey, now: Now) -> Result<Option<HostView>, StateError> {
+        let Some(partition) = self.partition_of(key) else { return Ok(None) };
+        let record = self.partitions[partition].state.host(key)?;
+        let index = self.bench.index(key);
+        let origin = match (&record, index) {
+            (_, Some(index)) => self.bench.host(index).origin.clone(),
+            (Some(record), None) => record.origin.clone(),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(HostView {
+            key: *key,
+            origin,
+            ready_in: self.ready_in(key, record.as_ref(), now),
+            record,
+            at_hand: index.map(|index| self.bench.at_hand(index)),
+        }))
+    }
+
+    /// An address. One that nobody uses is free.
+    pub fn slot_view(&self, slot: SlotKey, now: Now) -> SlotView {
+        let mut view = self.bench.slot_view(slot, now.mono);
+        let hosts = self.bench.indexes().filter(|index| self.bench.slot_of(*index) == Some(slot));
+        for index in hosts {
+            view.hosts_count += 1;
+            if view.hosts.len() < SLOT_HOSTS_MAX {
+                let host = self.bench.host(index);
+                view.hosts.push((host.key, host.origin.clone()));
+            }
+        }
+        view
+    }
+
+    /// The first hosts from a key on, over all partitions in the order of keys; [`HOSTS_PAGE_MAX`] at most. The next page
+    /// begins with [`HostKey::next`] of the last.
+    pub fn hosts_page(
+        &mut self,
+        from: Option<HostKey>,
+        max: usize,
+    ) -> Result<Vec<(HostKey, HostRecord)>, StateError> {
+        let max = max.min(HOSTS_PAGE_MAX);
+        let mut page = Vec::new();
+        for partition in &mut self.partitions {
+            let first = HostKey { domain: partition.prefixes.first_domain(), host: 0 };
+            let last = partition.prefixes.last_domain();
+            let from = from.map_or(first, |from| from.max(first));
+            if page.len() >= max || from.domain > last {
+                continue;
+            }
+            let mut hosts = Vec::new();
+            partition.state.hosts_from(from, max - page.len(), &mut hosts)?;
+            page.extend(hosts.into_iter().take_while(|(key, _)| key.domain <= last));
+        }
+        Ok(page)
+    }
+
+    /// Milliseconds until a host has rested, and its address if it is known. None if an operator stopped it.
+    pub(super) fn ready_in(&self, key: &HostKey, record: Option<&HostRecord>, now: Now) -> Option<u64> {
+        if record.is_some_and(|record| !record.stopped.is_empty()) {
+            return None;
+        }
+        let at = match self.bench.index(key) {
+            Some(index) => self.bench.ready_at(index),
+            None => {
+                let rest = record.map_or(0, |record| record.rest_until.0.saturating_sub(now.wall.0));
+                self.bench.resting_until(key).unwrap_or(0).max(now.mono + rest.min(super::REST_MAX))
+            }
+        };
+        Some(at.saturating_sub(now.mono))
+    }
+}

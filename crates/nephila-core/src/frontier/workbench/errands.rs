@@ -1,0 +1,104 @@
+//! The workbench, asked on behalf of others: errands, and hosts that are here for nothing else.
+//!
+//! A robots.txt may redirect to another host. That host is then asked like any other, with a ticket, after its rest and
+//! that of its address; what it says belongs to the host that sent us, the **asker**. An errand waits with the host that is
+//! to be asked until its ticket is given out, and travels with the ticket. A host that is not here comes as a **guest**:
+//! beyond the number of hosts at hand, which would otherwise keep an asker waiting for a place.
+//!
+//! What always holds: an asker stays on the bench as long as its errand is somewhere here, since its robots.txt counts as
+//! asked; so the number by which an errand knows it stays its own.
+
+use std::time::Duration;
+
+use super::super::key::HostKey;
+use super::{ActiveHost, HostIndex, RobotsPhase, Workbench};
+
+/// A request on behalf of another host.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Errand {
+    /// Whose robots.txt it is.
+    pub(crate) asker: HostIndex,
+    /// What is to be asked for.
+    pub(crate) url: Box<str>,
+    /// What was asked for before on the way here, as hashes, this included.
+    pub(crate) chain: Vec<u64>,
+}
+
+impl ActiveHost {
+    /// Is there something of its own that a ticket could be given out for, if nothing holds it back?
+    pub(super) fn has_own(&self) -> bool {
+        match self.robots {
+            _ if self.guest => false,
+            RobotsPhase::Wanted => {
+                self.tickets.is_empty() && (!self.heads.is_empty() || self.more || self.hungry)
+            }
+            RobotsPhase::Asked => false,
+            RobotsPhase::Until(_) => !self.heads.is_empty(),
+        }
+    }
+
+    /// The next errand, if it has the next turn: errands and its own work take turns.
+    pub(super) fn take_errand(&mut self) -> Option<Errand> {
+        if self.errands.is_empty() || (self.errand_last && self.has_own()) {
+            self.errand_last = false;
+            return None;
+        }
+        self.errand_last = true;
+        Some(self.errands.remove(0))
+    }
+}
+
+impl Workbench {
+    /// A host that is here for more than errands.
+    pub(crate) fn ordinary(&self, key: &HostKey) -> Option<HostIndex> {
+        self.index(key).filter(|index| !self.host(*index).guest)
+    }
+
+    /// How many hosts are here for errands alone.
+    pub(crate) fn guests(&self) -> usize {
+        self.guests
+    }
+
+    /// How many errands wait or have a ticket.
+    pub(crate) fn errands(&self) -> usize {
+        self.errands
+    }
+
+    /// A guest stays as an ordinary host.
+    pub(crate) fn adopt(&mut self, index: HostIndex) {
+        let host = self.host_mut(index);
+        debug_assert!(host.guest, "an ordinary host is not adopted");
+        host.guest = false;
+        let domain = host.key.domain;
+        self.guests -= 1;
+        *self.by_domain.entry(domain).or_default() += 1;
+    }
+
+    /// A host gets an errand.
+    pub(crate) fn send(&mut self, index: HostIndex, errand: Errand) {
+        debug_assert_eq!(self.host(errand.asker).robots, RobotsPhase::Asked, "an asker waits");
+        self.host_mut(index).errands.push(errand);
+        self.errands += 1;
+        self.wait(index);
+    }
+
+    /// Takes back the errands that wait with a host; gives the askers.
+    pub(crate) fn take_back_errands(&mut self, index: HostIndex) -> Vec<HostIndex> {
+        let errands = std::mem::take(&mut self.host_mut(index).errands);
+        self.errands -= errands.len();
+        if !errands.is_empty() {
+            self.wait(index);
+        }
+        errands.into_iter().map(|errand| errand.asker).collect()
+    }
+
+    /// No start of a host before this moment, its address aside.
+    pub(crate) fn host_ready_at(&self, index: HostIndex) -> u64 {
+        self.host(index).ready_at
+    }
+
+    /// The rests in force for a host and for its address.
+    pub(crate) fn rests(&self, index: HostIndex) -> (Duration, Duration) {
+        (Duration::from_millis(self.host(index).rest.into()), self.settings.slot_delay)
+    }
+}

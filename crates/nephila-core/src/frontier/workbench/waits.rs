@@ -1,0 +1,62 @@
+//! The workbench, counted: what each host waits for, and whether it has anything left.
+
+use super::super::REST_ON_BENCH;
+use super::super::outlook::Waits;
+use super::{HostIndex, RobotsPhase, Workbench};
+use crate::time::Seconds;
+
+impl Workbench {
+    /// The hosts by what they wait for.
+    pub(crate) fn count_waits(&self, mono: u64) -> Waits {
+        let mut waits = Waits { next_start: self.timeline.first().map(|(at, _)| *at), ..Waits::default() };
+        waits.backing_off = self.resting.values().filter(|rest| rest.long && rest.until > mono).count();
+        for host in self.hosts.iter().flatten() {
+            let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+            let asked = host.robots == RobotsPhase::Asked;
+            let work = !host.heads.is_empty() || host.more || host.hungry || !host.errands.is_empty();
+            let count = if !host.tickets.is_empty() && !asked {
+                &mut waits.fetching
+            } else if host.no_address.is_some() || host.ready_at > mono + REST_ON_BENCH {
+                &mut waits.backing_off
+            } else if host.resolving || host.unresolved || slot.is_none() {
+                &mut waits.resolving
+            } else if asked || (work && host.robots == RobotsPhase::Wanted && !host.guest) {
+                &mut waits.robots
+            } else if !work || host.leaving {
+                &mut waits.idle
+            } else if host.ready_at > mono {
+                &mut waits.resting
+            } else if slot
+                .is_some_and(|slot| slot.free_at > mono || slot.open >= self.settings.slot_connections)
+            {
+                &mut waits.slot
+            } else {
+                &mut waits.ready
+            };
+            *count += 1;
+        }
+        waits
+    }
+
+    /// Has a host nothing left, if plans for later than this do not count, nor what it has at hand if it backs off for
+    /// longer than until `horizon_mono`? A rest that it merely asks for counts, however long.
+    pub(crate) fn is_done(&self, index: HostIndex, horizon: Seconds, horizon_mono: u64) -> bool {
+        let host = self.host(index);
+        // What is on its way may bring up anything; what leaves is looked for by the next search.
+        let under_way = !host.tickets.is_empty()
+            || !host.unfolded.is_empty()
+            || !host.errands.is_empty()
+            || host.robots == RobotsPhase::Asked
+            || host.leaving;
+        if under_way {
+            return false;
+        }
+        let backs_off = host.failures > 0 || host.no_address.is_some();
+        if backs_off && host.ready_at > horizon_mono {
+            return true;
+        }
+        let work = !host.heads.is_empty() || host.more || host.hungry;
+        let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= horizon);
+        !work && !due
+    }
+}

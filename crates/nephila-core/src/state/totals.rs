@@ -1,0 +1,241 @@
+//! What a partition counts: what became of each job's URLs, and how many are still to be asked for.
+//!
+//! The fold counts, and nobody else: the same log gives the same figures, and a fetch that is reported twice counts
+//! once. A group brings only what it changed ([`Counted`]), so that counting costs what the group touches and not what
+//! there is.
+//!
+//! What always holds: `waiting`, `parked` and `later` are the sums over the hosts and domains that the partition holds
+//! (see [`recount`]).
+
+use std::collections::BTreeMap;
+
+use super::record::{DomainRecord, HostRecord};
+use super::{State, StateError};
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::frontier::key::{DomainKey, HostKey, Prefixes};
+use crate::spider::outcome::Outcome;
+
+/// Hosts looked at at once when everything is counted anew.
+const RECOUNT_HOSTS: usize = 1_024;
+
+/// What became of a job's URLs, in numbers that only grow. A job that is gone keeps its tally.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Fetches that ended and URLs that were turned away before one, by the code of the outcome.
+    pub ended: BTreeMap<u8, u64>,
+    /// Bytes of bodies that were received.
+    pub bytes: u64,
+    /// URLs that were refused, by the code of the refusal.
+    pub refused: BTreeMap<u8, u64>,
+    /// New URLs, whatever was decided about them: queued, parked or refused.
+    pub found: u64,
+}
+
+impl Tally {
+    /// How many fetches and URLs ended in one of these ways.
+    pub fn ended_as(&self, which: impl Fn(Outcome) -> bool) -> u64 {
+        let ended = self.ended.iter().filter(|(code, _)| Outcome::by_code(**code).is_some_and(&which));
+        ended.map(|(_, count)| count).sum()
+    }
+
+    /// Adds another one to it.
+    pub fn add(&mut self, other: &Tally) {
+        add_each(&mut self.ended, &other.ended);
+        add_each(&mut self.refused, &other.refused);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.found = self.found.saturating_add(other.found);
+    }
+}
+
+fn add_each(to: &mut BTreeMap<u8, u64>, from: &BTreeMap<u8, u64>) {
+    for (code, count) in from {
+        let sum = to.entry(*code).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+}
+
+/// How many URLs are still to be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// In queues, those parked not counted.
+    pub waiting: u64,
+    /// Parked, with their text or as keys alone.
+    pub parked: u64,
+    /// Planned for a time of their own.
+    pub later: u64,
+}
+
+impl Left {
+    /// What these hosts and domains hold.
+    pub(crate) fn of<'a>(
+        hosts: impl IntoIterator<Item = &'a HostRecord>,
+        domains: impl IntoIterator<Item = &'a DomainRecord>,
+    ) -> Left {
+        let mut left = Left::default();
+        hosts.into_iter().for_each(|host| left.add_host(host));
+        domains.into_iter().for_each(|domain| left.add_domain(domain));
+        left
+    }
+
+    fn add_host(&mut self, host: &HostRecord) {
+        self.waiting = self.waiting.saturating_add(host.waiting);
+        self.parked = self.parked.saturating_add(host.parked);
+        self.later = self.later.saturating_add(host.later);
+    }
+
+    fn add_domain(&mut self, domain: &DomainRecord) {
+        self.parked = self.parked.saturating_add(domain.bare);
+    }
+
+    /// This and another one together.
+    pub fn plus(self, other: Left) -> Left {
+        Left {
+            waiting: self.waiting.saturating_add(other.waiting),
+            parked: self.parked.saturating_add(other.parked),
+            later: self.later.saturating_add(other.later),
+        }
+    }
+
+    /// This without another one. Never less than nothing.
+    fn minus(self, other: Left) -> Left {
+        Left {
+            waiting: self.waiting.saturating_sub(other.waiting),
+            parked: self.parked.saturating_sub(other.parked),
+            later: self.later.saturating_sub(other.later),
+        }
+    }
+}
+
+/// Everything a partition counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// What became of each job's URLs.
+    pub tally: BTreeMap<u32, Tally>,
+    /// URLs in queues, those parked not counted.
+    pub waiting: u64,
+    /// URLs that are parked, with their text or as keys alone.
+    pub parked: u64,
+    /// URLs planned for a time of their own.
+    pub later: u64,
+}
+
+/// What a group of entries counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// By job.
+    pub tally: BTreeMap<u32, Tally>,
+    /// The tallies begin anew before these are added.
+    pub tally_anew: bool,
+    /// What the hosts and domains it touched held before, and hold now.
+    pub left: (Left, Left),
+    /// What is left in all, after a split: the rest went elsewhere.
+    pub left_anew: Option<Left>,
+}
+
+impl Totals {
+    /// Takes in what a group counted.
+    pub fn count(&mut self, counted: &Counted) {
+        if counted.tally_anew {
+            self.tally.clear();
+        }
+        for (job, tally) in &counted.tally {
+            self.tally.entry(*job).or_default().add(tally);
+        }
+        let (before, now) = counted.left;
+        self.set_left(counted.left_anew.unwrap_or_else(|| self.left().plus(now).minus(before)));
+    }
+
+    /// Adds those of another partition.
+    pub fn add(&mut self, other: &Totals) {
+        for (job, tally) in &other.tally {
+            self.tally.entry(*job).or_default().add(tally);
+        }
+        self.set_left(self.left().plus(other.left()));
+    }
+
+    /// What is still to be asked for.
+    pub fn left(&self) -> Left {
+        Left { waiting: self.waiting, parked: self.parked, later: self.later }
+    }
+
+    /// So much is still to be asked for.
+    pub fn set_left(&mut self, left: Left) {
+        (self.waiting, self.parked, self.later) = (left.waiting, left.parked, left.later);
+    }
+
+    /// The tallies of all jobs together.
+    pub fn all_jobs(&self) -> Tally {
+        let mut all = Tally::default();
+        self.tally.values().for_each(|tally| all.add(tally));
+        all
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.waiting, self.parked, self.later, self.tally.len() as u64] {
+            put_u64(out, number);
+        }
+        for (job, tally) in &self.tally {
+            for number in [(*job).into(), tally.found, tally.bytes] {
+                put_u64(out, number);
+            }
+            for counts in [&tally.ended, &tally.refused] {
+                put_u64(out, counts.len() as u64);
+                for (code, count) in counts {
+                    out.push(*code);
+                    put_u64(out, *count);
+                }
+            }
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Totals, Damaged> {
+        let mut totals = Totals::default();
+        for number in [&mut totals.waiting, &mut totals.parked, &mut totals.later] {
+            *number = reader.u64("totals")?;
+        }
+        for _ in 0..reader.u64("number of tallies")? {
+            let job = reader.u32("job of a tally")?;
+            let mut tally =
+                Tally { found: reader.u64("tally")?, bytes: reader.u64("tally")?, ..Tally::default() };
+            for counts in [&mut tally.ended, &mut tally.refused] {
+                for _ in 0..reader.u64("tally")? {
+                    let code = reader.u8("code of a tally")?;
+                    counts.insert(code, reader.u64("tally")?);
+                }
+            }
+            totals.tally.insert(job, tally);
+        }
+        Ok(totals)
+    }
+}
+
+/// Counts what is left of everything within these prefixes, the hosts and domains left out that `skip` names. Looks at
+/// hosts and their domains only: there are far fewer of them than of URLs.
+pub fn recount<S: State + ?Sized>(
+    state: &mut S,
+    prefixes: Prefixes,
+    skip: impl Fn(&HostKey) -> bool,
+    skip_domain: impl Fn(&DomainKey) -> bool,
+) -> Result<Left, StateError> {
+    let mut left = Left::default();
+    let mut from = Some(HostKey { domain: prefixes.first_domain(), host: 0 });
+    let mut last_domain = None;
+    while let Some(first) = from {
+        let mut hosts = Vec::with_capacity(RECOUNT_HOSTS);
+        state.hosts_from(first, RECOUNT_HOSTS, &mut hosts)?;
+        let full = hosts.len() >= RECOUNT_HOSTS;
+        hosts.retain(|(key, _)| key.domain <= prefixes.last_domain());
+        from = hosts.last().filter(|_| full).and_then(|(key, _)| key.next());
+        hosts.iter().filter(|(key, _)| !skip(key)).for_each(|(_, host)| left.add_host(host));
+        let mut domains: Vec<DomainKey> = hosts.iter().map(|(key, _)| key.domain).collect();
+        domains.dedup();
+        // The last domain of the batch before goes on in this one.
+        let next_last = domains.last().copied().or(last_domain);
+        domains.retain(|domain| Some(*domain) != last_domain && !skip_domain(domain));
+        last_domain = next_last;
+        let mut records = Vec::with_capacity(domains.len());
+        state.domains(&domains, &mut records)?;
+        records.iter().flatten().for_each(|domain| left.add_domain(domain));
+    }
+    Ok(left)
+}

@@ -1,0 +1,483 @@
+//! Finds and reads captures: what was fetched from a URL, and when.
+//!
+//! A capture stands in the index of its closed WARC file (`archive/NAME.cdxj`) and in the merged index
+//! (`indexes/index.cdxj`); one that was just written lies in a file still open (`NAME.warc.gz.open`), which has no index
+//! and is read through. [`Captures::find`] asks all of them, so that it answers while a crawl runs and after a kill.
+//! Sorted indexes are searched by halving and read a block at a time: their size does not matter.
+//!
+//! What always holds: lines come out sorted by their bytes, each once; only whole records are named; nothing is written.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use nephila_core::store::cdxj::Line;
+use nephila_core::store::{cdxj, head, roll};
+use nephila_core::url::surt;
+
+use crate::warc::{self, Header, Limits, Reader, Record, Visitor};
+
+mod open;
+mod search;
+
+use open::open_captures;
+use search::Source;
+
+/// Captures of open files that one question holds at most; each takes some 400 bytes.
+pub const OPEN_CAPTURES_MAX: usize = 1_000_000;
+/// Captures of one URL that are looked at to find one of them.
+const CAPTURES_OF_URL_MAX: usize = 100_000;
+/// Bytes of an HTTP head.
+const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
+/// A revisit may refer to a revisit, in archives of others; so often.
+const REVISIT_HOPS_MAX: usize = 4;
+
+/// Which URLs a question is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Match {
+    /// This URL, however it is spelled.
+    #[default]
+    Exact,
+    /// What begins like it.
+    Prefix,
+    /// Everything on its host.
+    Host,
+    /// Everything on its host and the names below it.
+    Domain,
+}
+
+/// A question.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// The URL, with or without scheme.
+    pub url: String,
+    /// Which URLs beside it.
+    pub matches: Match,
+    /// Not before: up to fourteen digits, filled up with the earliest.
+    pub from: Option<String>,
+    /// Not after: up to fourteen digits, filled up with the latest.
+    pub to: Option<String>,
+}
+
+impl Query {
+    /// About one URL.
+    pub fn exact(url: &str) -> Query {
+        Query { url: url.into(), ..Query::default() }
+    }
+
+    /// What the lines that answer begin with; in order, and none contains another.
+    fn prefixes(&self) -> Vec<String> {
+        let key = surt(&self.url);
+        let host = key.split_once(')').map(|(host, _)| host);
+        match (self.matches, host) {
+            // A folder: itself, what is in it, and itself with a query.
+            (Match::Prefix, Some(_)) if self.url.ends_with('/') && !key.ends_with(")/") => {
+                vec![format!("{key} "), format!("{key}/"), format!("{key}?")]
+            }
+            (Match::Prefix, _) => vec![key],
+            // Other ports of a host belong to it, unless one is named.
+            (Match::Host, Some(host)) if host.contains(':') => vec![format!("{host})")],
+            (Match::Host, Some(host)) => vec![format!("{host})"), format!("{host}:")],
+            (Match::Domain, Some(host)) => {
+                let host = host.split(':').next().unwrap_or(host);
+                vec![format!("{host})"), format!("{host},"), format!("{host}:")]
+            }
+            (Match::Exact, _) | (_, None) => vec![format!("{key} ")],
+        }
+    }
+
+    fn takes(&self, digits14: &str) -> bool {
+        let from = self.from.as_deref().is_none_or(|from| filled(from, EARLIEST).as_str() <= digits14);
+        from && self.to.as_deref().is_none_or(|to| filled(to, LATEST).as_str() >= digits14)
+    }
+}
+
+/// What is left out at the end of a time that begins something.
+const EARLIEST: &str = "00000101000000";
+/// What is left out at the end of a time that ends something.
+const LATEST: &str = "99991231235959";
+
+/// Seconds on a calendar of months of equal length: enough to say which of two moments is nearer, to within days.
+fn seconds(digits14: &str) -> u64 {
+    let part = |range: std::ops::Range<usize>| -> u64 {
+        digits14.get(range).and_then(|digits| digits.parse().ok()).unwrap_or_default()
+    };
+    let days = (part(0..4) * 12 + part(4..6)) * 31 + part(6..8);
+    ((days * 24 + part(8..10)) * 60 + part(10..12)) * 60 + part(12..14)
+}
+
+/// A time filled up to fourteen digits.
+fn filled(time: &str, with: &str) -> String {
+    let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
+    format!("{digits}{}", &with[digits.len()..])
+}
+
+/// Why a capture could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read.
+    #[error("reading {path}", path = .path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The record is not what the index says. `nephila verify` says more.
+    #[error("{path}: {source}", path = .path.display())]
+    Record {
+        /// In which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: warc::Error,
+    },
+    /// The payload lies in a record that this archive does not have.
+    #[error("its payload was stored with {url} at {date}, which is not in this archive")]
+    NoOrigin {
+        /// `WARC-Refers-To-Target-URI`.
+        url: String,
+        /// `WARC-Refers-To-Date`.
+        date: String,
+    },
+}
+
+/// The captures of one archive.
+#[derive(Clone, Debug)]
+pub struct Captures {
+    archive: PathBuf,
+    merged: PathBuf,
+}
+
+/// A capture that was read.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// The head of its record.
+    pub header: Header,
+    /// Status line and fields of the answer; empty if the record is no HTTP answer.
+    pub http: Vec<u8>,
+    /// The body as it is stored, which a revisit takes from the record it refers to.
+    pub body: Vec<u8>,
+    /// The line of the record that holds the body, if that is another.
+    pub origin: Option<Line>,
+}
+
+impl Captures {
+    /// Of the archive in this folder: the one with `archive` and `indexes` in it.
+    pub fn new(dir: &Path) -> Captures {
+        Captures { archive: dir.join("archive"), merged: dir.join("indexes").join("index.cdxj") }
+    }
+
+    /// The lines that answer a question, in order.
+    pub fn find(&self, query: &Query) -> Result<Lines, Error> {
+        let prefixes = query.prefixes();
+        // Open files first: one that is closed meanwhile is found again below, by its index.
+        let mut open = Vec::new();
+        let mut left_out = 0;
+        for path in self.list(|name| name.ends_with(roll::OPEN))? {
+            match open_captures(&path, |line| {
+                let wanted = prefixes.iter().any(|prefix| line.starts_with(prefix.as_str()));
+                if wanted && open.len() >= OPEN_CAPTURES_MAX {
+                    left_out += 1;
+                } else if wanted {
+                    open.push(line);
+                }
+            }) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result.map_err(|source| Error::Io { path, source })?,
+            }
+        }
+        open.sort_unstable();
+        let mut indexes = self.list(|name| name.ends_with(".cdxj"))?;
+        if self.merged.is_file() {
+            indexes.push(self.merged.clone());
+        }
+        let mut ranges = VecDeque::new();
+        for prefix in prefixes {
+            let mut sources = vec![Source::memory(&open, &prefix)];
+            for path in &indexes {
+                let source = Source::index(path, &prefix)
+                    .map_err(|source| Error::Io { path: path.clone(), source })?;
+                sources.extend(source);
+            }
+            ranges.push_back(sources);
+        }
+        Ok(Lines {
+            query: query.clone(),
+            ranges,
+            sources: Vec::new(),
+            next: BinaryHeap::new(),
+            last: Vec::new(),
+            left_out,
+            unread: 0,
+        })
+    }
+
+    /// The capture of a URL that is nearest to a time of up to fourteen digits, or the latest. A capture of the very
+    /// URL goes before those of other spellings that share its key (`www.`, `https`).
+    pub fn nearest(&self, url: &str, at: Option<&str>) -> Result<Option<Line>, Error> {
+        let at = at.map(|at| seconds(&filled(at, EARLIEST)));
+        let mut best: Option<(bool, u64, Line)> = None;
+        for line in self.find(&Query::exact(url))?.take(CAPTURES_OF_URL_MAX) {
+            let line = line?;
+            let time = seconds(&line.capture.digits14);
+            let other = line.capture.url != url;
+            let away = at.map_or(u64::MAX - time, |at| at.abs_diff(time));
+            if best.as_ref().is_none_or(|(o, a, _)| (other, away) <= (*o, *a)) {
+                best = Some((other, away, line));
+            }
+        }
+        Ok(best.map(|(_, _, line)| line))
+    }
+
+    /// Reads a capture, with a body of at most `body_bytes_max` bytes.
+    pub fn read(&self, line: &Line, body_bytes_max: u64) -> Result<Capture, Error> {
+        let block_bytes_max = body_bytes_max.saturating_add(HTTP_HEAD_BYTES_MAX as u64);
+        let (record, block) = self.block(line, block_bytes_max)?;
+        let (http, body) = split(&record.header, block);
+        let mut capture = Capture { header: record.header, http, body, origin: None };
+        let mut refers = refers_to(&capture.header);
+        for _ in 0..REVISIT_HOPS_MAX {
+            let Some((url, date)) = refers else { break };
+            let digest = capture.header.get("WARC-Payload-Digest").map(str::to_owned);
+            let origin = self.origin(line, &url, &date, digest.as_deref())?;
+            let Some(origin) = origin else { return Err(Error::NoOrigin { url, date }) };
+            let (record, block) = self.block(&origin, block_bytes_max)?;
+            let (http, body) = split(&record.header, block);
+            refers = refers_to(&record.header);
+            capture.body = body;
+            // 304 says nothing about the page; its head is the one of then.
+            if capture.http.is_empty() || is_not_modified(&capture.http) {
+                capture.http = http;
+            }
+            capture.origin = Some(origin);
+        }
+        Ok(capture)
+    }
+
+    /// Writes the record itself as it lies there, uncompressed: its head and its block.
+    pub fn copy_record(&self, line: &Line, out: &mut dyn io::Write) -> Result<(), Error> {
+        let mut copy = Copy { out, error: None };
+        let (path, _) = self.visit(line, Limits::default().record_bytes_max, &mut copy)?;
+        match copy.error {
+            Some(source) => Err(Error::Io { path, source }),
+            None => Ok(()),
+        }
+    }
+
+    /// The line of the record that holds a revisit's payload.
+    fn origin(
+        &self,
+        revisit: &Line,
+        url: &str,
+        date: &str,
+        digest: Option<&str>,
+    ) -> Result<Option<Line>, Error> {
+        let time = seconds(&filled(date, EARLIEST));
+        let mut best: Option<(bool, u64, Line)> = None;
+        for line in self.find(&Query::exact(url))?.take(CAPTURES_OF_URL_MAX) {
+            let line = line?;
+            let is_itself = (&line.filename, line.offset) == (&revisit.filename, revisit.offset);
+            if is_itself || line.capture.mime.as_deref() == Some("warc/revisit") {
+                continue;
+            }
+            let other = digest.is_some() && line.capture.digest.as_deref() != digest;
+            let away = seconds(&line.capture.digits14).abs_diff(time);
+            // Another payload is no stand-in, unless the date says that it is the one.
+            if other && away > 0 {
+                continue;
+            }
+            if best.as_ref().is_none_or(|(o, a, _)| (other, away) < (*o, *a)) {
+                best = Some((other, away, line));
+            }
+        }
+        Ok(best.map(|(_, _, line)| line))
+    }
+
+    fn block(&self, line: &Line, block_bytes_max: u64) -> Result<(Record, Vec<u8>), Error> {
+        let mut block = warc::Collect::default();
+        let (_, record) = self.visit(line, block_bytes_max, &mut block)?;
+        Ok((record, block.0))
+    }
+
+    fn visit(
+        &self,
+        line: &Line,
+        block_bytes_max: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<(PathBuf, Record), Error> {
+        let (path, mut file) = self.open(&line.filename)?;
+        let failed = |source| Error::Io { path: path.clone(), source };
+        file.seek(SeekFrom::Start(line.offset)).map_err(failed)?;
+        let limits =
+            Limits { record_bytes_max: block_bytes_max.saturating_add(64 * 1024), ..Limits::default() };
+        // Indexes of plain files leave out the two line ends behind a record.
+        let bytes = file.take(line.length.saturating_add(4));
+        let mut reader = Reader::with_limits(bytes, line.offset, limits);
+        match reader.read(visitor) {
+            Ok(Some(record)) => Ok((path, record)),
+            Ok(None) => Err(Error::Record { path, source: warc::Error::NotWarc { offset: line.offset } }),
+            Err(source) => Err(Error::Record { path, source }),
+        }
+    }
+
+    /// Opens a WARC file, which may be open, closed, or be closed at this very moment.
+    fn open(&self, name: &str) -> Result<(PathBuf, File), Error> {
+        // A name in an index is a name, whoever wrote the index.
+        let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+        let closed = self.archive.join(&*name);
+        let open = self.archive.join(format!("{name}{}", roll::OPEN));
+        let mut last = None;
+        for path in [closed.clone(), open, closed.clone()] {
+            match File::open(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(Error::Io { path: closed, source: last.expect("three were tried") })
+    }
+
+    fn list(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
+        let failed = |source| Error::Io { path: self.archive.clone(), source };
+        let mut paths = Vec::new();
+        let entries = match std::fs::read_dir(&self.archive) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(paths),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.file_name().is_some_and(|name| wanted(&name.to_string_lossy())) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// The lines that answer a question, in order. Ends after the first error.
+#[derive(Debug)]
+pub struct Lines {
+    query: Query,
+    ranges: VecDeque<Vec<Source>>,
+    sources: Vec<Source>,
+    /// The next line of each source.
+    next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+    last: Vec<u8>,
+    left_out: u64,
+    unread: u64,
+}
+
+impl Lines {
+    /// Captures of open files beyond [`OPEN_CAPTURES_MAX`].
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Lines so far that are none.
+    pub fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    fn step(&mut self) -> Result<Option<Line>, Error> {
+        loop {
+            let Some(Reverse((line, number))) = self.next.pop() else {
+                let Some(sources) = self.ranges.pop_front() else { return Ok(None) };
+                self.sources = sources;
+                for number in 0..self.sources.len() {
+                    self.advance(number)?;
+                }
+                continue;
+            };
+            self.advance(number)?;
+            if line == self.last {
+                continue;
+            }
+            let parsed = Line::parse(&String::from_utf8_lossy(&line));
+            self.last = line;
+            match parsed {
+                Some(parsed) if self.query.takes(&parsed.capture.digits14) => return Ok(Some(parsed)),
+                parsed => self.unread += u64::from(parsed.is_none()),
+            }
+        }
+    }
+
+    fn advance(&mut self, number: usize) -> Result<(), Error> {
+        let line = self.sources[number].take().map_err(|(path, source)| Error::Io { path, source })?;
+        self.next.extend(line.map(|line| Reverse((line, number))));
+        Ok(())
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<Line, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.step();
+        if next.is_err() {
+            self.ranges.clear();
+            self.next.clear();
+        }
+        next.transpose()
+    }
+}
+
+/// The line of an index, written again.
+pub fn text(line: &Line) -> String {
+    let place = cdxj::Place { length: line.length, offset: line.offset, filename: &line.filename };
+    cdxj::finish(line.capture.begin(), &place, line.capture.truncated.as_deref())
+}
+
+/// Writes a record out as it passes.
+struct Copy<'a> {
+    out: &'a mut dyn io::Write,
+    error: Option<io::Error>,
+}
+
+impl Copy<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(bytes).err();
+        }
+    }
+}
+
+impl Visitor for Copy<'_> {
+    fn header(&mut self, header: &Header) {
+        self.write(format!("{}\r\n", header.version).as_bytes());
+        for (name, value) in &header.fields {
+            self.write(format!("{name}: {value}\r\n").as_bytes());
+        }
+        self.write(b"\r\n");
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        self.write(bytes);
+    }
+}
+
+/// Head and body of an HTTP answer; anything else is all body.
+fn split(header: &Header, mut block: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    if !matches!(header.get("WARC-Type"), Some("response" | "revisit")) || !block.starts_with(b"HTTP/") {
+        return (Vec::new(), block);
+    }
+    let body = head::end(&block).map(|end| block.split_off(end)).unwrap_or_default();
+    (block, body)
+}
+
+fn refers_to(header: &Header) -> Option<(String, String)> {
+    if header.get("WARC-Type") != Some("revisit") {
+        return None;
+    }
+    let url = header.get("WARC-Refers-To-Target-URI").or(header.get("WARC-Target-URI"))?;
+    let date = header.get("WARC-Refers-To-Date").unwrap_or_default();
+    Some((url.trim_matches(['<', '>']).to_owned(), date.to_owned()))
+}
+
+fn is_not_modified(http: &[u8]) -> bool {
+    head::summary(http).is_some_and(|(status, _)| status == "304")
+}

@@ -1,0 +1,60 @@
+//! Captures in a file that is still being written, or was when its process ended.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use nephila_core::store::{cdxj, head, roll};
+
+use super::HTTP_HEAD_BYTES_MAX;
+use crate::archive::ENDINGS;
+use crate::warc::{self, Format, Header, Reader, Visitor};
+
+/// Gives the index lines of an open file. A file in use ends anywhere: what is not whole yet is left.
+pub(super) fn open_captures(path: &Path, mut give: impl FnMut(String)) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(roll::OPEN).unwrap_or(&name);
+    if !ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        return Ok(());
+    }
+    let mut reader = Reader::new(File::open(path)?);
+    loop {
+        let mut answer = Answer::default();
+        let record = match reader.read(&mut answer) {
+            Ok(Some(record)) if record.separator => record,
+            Err(warc::Error::Io(error)) => return Err(error),
+            _ => return Ok(()),
+        };
+        if let Some(capture) = warc::scan::capture(&record.header, &answer.http) {
+            let length =
+                reader.format().map_or(record.length, |format: Format| format.index_length(record.length));
+            let place = cdxj::Place { length, offset: record.offset, filename: name };
+            give(cdxj::finish(capture.begin(), &place, capture.truncated.as_deref()));
+        }
+    }
+}
+
+/// Keeps the HTTP head of an answer.
+#[derive(Default)]
+struct Answer {
+    http: Vec<u8>,
+    done: bool,
+}
+
+impl Visitor for Answer {
+    fn header(&mut self, header: &Header) {
+        self.done = !matches!(header.get("WARC-Type"), Some("response" | "revisit"));
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        if self.done {
+            return;
+        }
+        self.http.extend_from_slice(bytes);
+        if let Some(end) = head::end(&self.http) {
+            self.http.truncate(end);
+            self.done = true;
+        }
+        self.done |= self.http.len() > HTTP_HEAD_BYTES_MAX;
+    }
+}

@@ -1,0 +1,113 @@
+//! The part of one sorted file that begins with a prefix, a block at a time.
+//!
+//! What always holds: no file stays open between two blocks, so that any number of indexes can be read side by side.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::index::read_line;
+
+/// Bytes of lines read at once from one index.
+const BATCH_BYTES: usize = 64 * 1024;
+/// When the place is known to this many bytes, the rest is read through.
+const HALVE_BYTES_MIN: u64 = 16 * 1024;
+
+/// Lines that begin with a prefix.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Where more of them are.
+    rest: Option<(PathBuf, u64)>,
+    prefix: Vec<u8>,
+    lines: VecDeque<Vec<u8>>,
+}
+
+impl Source {
+    /// From sorted lines in memory.
+    pub(super) fn memory(lines: &[String], prefix: &str) -> Source {
+        let from = lines.partition_point(|line| line.as_str() < prefix);
+        let lines = lines[from..].iter().take_while(|line| line.starts_with(prefix));
+        let lines = lines.map(|line| line.clone().into_bytes()).collect();
+        Source { rest: None, prefix: prefix.into(), lines }
+    }
+
+    /// From a sorted file; none if no line in it begins so.
+    pub(super) fn index(path: &Path, prefix: &str) -> io::Result<Option<Source>> {
+        let mut file = match File::open(path) {
+            // Replaced or moved away since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let at = first_not_before(&mut file, prefix.as_bytes())?;
+        let mut source =
+            Source { rest: Some((path.into(), at)), prefix: prefix.into(), lines: VecDeque::new() };
+        source.read(file)?;
+        Ok((!source.lines.is_empty()).then_some(source))
+    }
+
+    /// Takes the next line, reading on if none is at hand.
+    pub(super) fn take(&mut self) -> Result<Option<Vec<u8>>, (PathBuf, io::Error)> {
+        if self.lines.is_empty()
+            && let Some((path, _)) = self.rest.clone()
+        {
+            File::open(&path).and_then(|file| self.read(file)).map_err(|error| (path, error))?;
+        }
+        Ok(self.lines.pop_front())
+    }
+
+    fn read(&mut self, mut file: File) -> io::Result<()> {
+        let Some((path, mut at)) = self.rest.take() else { return Ok(()) };
+        file.seek(SeekFrom::Start(at))?;
+        let mut input = BufReader::with_capacity(BATCH_BYTES, file);
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES {
+            let Some(mut line) = read_line(&mut input)? else { return Ok(()) };
+            if !line.starts_with(&self.prefix) {
+                return Ok(());
+            }
+            at += line.len() as u64;
+            bytes += line.len();
+            line.pop();
+            self.lines.push_back(line);
+        }
+        self.rest = Some((path, at));
+        Ok(())
+    }
+}
+
+/// Where the first line begins that does not sort before `wanted`.
+fn first_not_before(file: &mut File, wanted: &[u8]) -> io::Result<u64> {
+    // Lines that begin before `low` sort before it; lines that begin at `high` or later do not.
+    let (mut low, mut high) = (0, file.metadata()?.len());
+    while high - low > HALVE_BYTES_MIN {
+        let middle = low + (high - low) / 2;
+        file.seek(SeekFrom::Start(middle))?;
+        let mut input = BufReader::with_capacity(8 * 1024, &*file);
+        let skipped = input.skip_until(b'\n')? as u64;
+        let begin = middle + skipped;
+        let line = read_line(&mut input)?;
+        match line {
+            Some(line) if begin < high => {
+                if line.as_slice() < wanted {
+                    low = begin;
+                } else {
+                    high = middle;
+                }
+            }
+            // One line fills the second half.
+            _ => high = middle,
+        }
+    }
+    file.seek(SeekFrom::Start(low))?;
+    let mut input = BufReader::new(&*file);
+    let mut at = low;
+    // `low` is the beginning of a line, or 0.
+    while let Some(line) = read_line(&mut input)? {
+        if line.as_slice() >= wanted {
+            break;
+        }
+        at += line.len() as u64;
+    }
+    Ok(at)
+}

@@ -1,0 +1,92 @@
+//! Proves what `nephila crawl` promises: complete, polite, and alive after everything that can happen to it.
+//!
+//!     crawl_proof --nephila PROGRAM complete [--hosts N] [--pages N]     all that is to be fetched, once, and nothing else
+//!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
+//!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again, and others beside it
+//!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
+//!     crawl_proof --nephila PROGRAM planted                              the judges notice what they must
+//!
+//! The test web runs here, on threads of its own; the crawler is the real program, a child process. What always holds:
+//! nothing that the crawler says about itself is believed. It is judged by what the server saw and by what lies on the
+//! disk. Each proof ends with one line of figures, and with an error when something does not hold. `cargo xtask crawl`
+//! builds both as released and runs it.
+
+// A program has no outside: `pub` in its modules means what `pub(crate)` does.
+#![allow(unreachable_pub)]
+
+mod archive;
+mod complete;
+mod crawler;
+mod judge;
+mod outage;
+mod peers;
+mod planted;
+mod plug;
+mod polite;
+mod reasons;
+mod site;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+// As the node itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Files this process may have open: a web of many hosts has a connection for each.
+const FILES_MAX: u64 = 65_536;
+
+/// Flags.
+#[derive(Parser)]
+struct Args {
+    /// The crawler.
+    #[arg(long)]
+    nephila: PathBuf,
+    /// Where crawls go; a temporary folder that is removed if not given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    proof: Proof,
+}
+
+#[derive(Subcommand)]
+enum Proof {
+    /// Every reachable, allowed, wanted page once, nothing else, and a reason for each of the others.
+    Complete(complete::Args),
+    /// Many hosts that share addresses, whose robots.txt changes and fails, and who now and then have no time.
+    Polite(polite::Args),
+    /// Killed at random moments, the same command again, until it is done.
+    Plug(plug::Args),
+    /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
+    Outage(outage::Args),
+    /// Breaks what is judged, and expects the judges to notice.
+    Planted,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    rlimit::increase_nofile_limit(FILES_MAX).ok();
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let base = args.dir.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&base)?;
+    let place = crawler::Place { program: args.nephila, base };
+    match args.proof {
+        Proof::Complete(args) => complete::run(&args, &place),
+        Proof::Polite(args) => polite::run(&args, &place),
+        Proof::Plug(args) => plug::run(&args, &place),
+        Proof::Outage(args) => outage::run(&args, &place),
+        Proof::Planted => planted::run(&place),
+    }
+}

@@ -1,0 +1,71 @@
+//! Judges that cannot fail prove nothing: each is shown what it must notice.
+
+use std::time::Duration;
+
+use nephila_testweb::check::{Repeats, check_complete};
+use nephila_testweb::journal::{Event, Log};
+
+use crate::archive::{self, Copies};
+use crate::crawler::{Crawler, Place, Rests};
+use crate::judge::{self, Verdict};
+use crate::site::{self, Site};
+
+/// Each crawl has this long.
+const LIMIT: Duration = Duration::from_secs(300);
+/// What is judged where nothing is set.
+const WANTED: Rests = Rests { host: Duration::from_millis(20), slot: Duration::from_millis(5) };
+
+/// Runs it.
+pub fn run(place: &Place) -> anyhow::Result<()> {
+    let mut missed = Verdict::default();
+    let mut caught = 0;
+    let mut expect = |name: &str, noticed: bool| {
+        caught += u32::from(noticed);
+        missed.expect(noticed, || format!("nobody noticed {name}"));
+    };
+    // A crawl without rests.
+    let folder = place.folder("planted")?;
+    let site = Site::start(site::mixed(1, 20, 600)?, &folder)?;
+    let wanted = site.most_domains(&folder)?;
+    let none = Rests { host: Duration::ZERO, slot: Duration::ZERO };
+    let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "domain", none);
+    crawler.set("frontier.slot_connections=4");
+    crawler.finish(LIMIT)?;
+    let world = site.web().world().clone();
+    let log = site.stop();
+    let rests = judge::politeness(WANTED).check(&log);
+    expect("a crawl without rests", rests.total > 0 && rests.judged > 0);
+    expect("the truth itself", check_complete(&world, &wanted.truth, &log).is_clean());
+
+    // A page that was not fetched, and one that was fetched twice.
+    let pages = |log: &Log| log.requests.iter().filter(|request| request.path.starts_with("/p/")).count();
+    let last = log
+        .requests
+        .iter()
+        .rposition(|request| request.path.starts_with("/p/") && request.status == 200 && request.is_complete);
+    let last = last.expect("some page was fetched");
+    let without = |log: &Log| {
+        let mut requests = log.requests.clone();
+        let gone = requests.remove(last);
+        requests.retain(|request| (&request.host, &request.path) != (&gone.host, &gone.path));
+        Log::new(requests.into_iter().map(Event::Request), 0)
+    };
+    let short = without(&log);
+    expect(
+        "a page left out",
+        pages(&short) < pages(&log) && !check_complete(&world, &wanted.truth, &short).is_clean(),
+    );
+    let twice = Log::new(log.requests.iter().chain([&log.requests[last]]).cloned().map(Event::Request), 0);
+    expect("a page fetched twice", !Repeats::default().check(&twice).is_clean());
+
+    // A record that is gone from the archive.
+    let check = |sample| -> anyhow::Result<usize> {
+        let mut quiet = Verdict::quiet();
+        archive::check(&mut quiet, &crawler, &world, &wanted.truth, &log, Copies::Once, sample)?;
+        Ok(quiet.faults())
+    };
+    expect("a whole archive", check(usize::MAX)? == 0);
+    archive::remove_record(crawler.dir())?;
+    expect("a record that is gone", check(usize::MAX)? >= 2);
+    missed.end(&format!("planted: {caught} of 6 judged as they must be"))
+}

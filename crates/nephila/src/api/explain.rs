@@ -1,0 +1,474 @@
+//! Why a URL is where it is: every gate is run again, in order, and the frontier says the rest.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use nephila_core::frontier::explain::{Explanation, Hold, Standing};
+use nephila_core::frontier::refusal::Refusal;
+use nephila_core::frontier::trap;
+use nephila_core::job::{Found, Rules};
+use nephila_core::spider::outcome::{Class, Outcome};
+use nephila_core::state::record::{HostRecord, RobotsPolicy};
+use nephila_core::time::Timestamp;
+use nephila_core::url::{CrawlUrl, KeyRules};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::folder::Folder;
+use crate::settings::Settings;
+use crate::worker::Handle;
+
+/// Everything needed to answer.
+#[derive(Debug)]
+pub struct Questions {
+    handle: Handle,
+    folder: Folder,
+    settings: Settings,
+    clock: Clock,
+    scope: Mutex<Option<(SystemTime, Arc<Scope>)>>,
+}
+
+/// The scope of the folder's job.
+#[derive(Debug)]
+struct Scope {
+    rules: Rules,
+    job: String,
+    /// Keys of the seeds.
+    seeds: HashSet<String>,
+}
+
+/// Where a URL stands, in one word.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Summary {
+    /// It was fetched.
+    Fetched,
+    /// It leads to another URL.
+    Redirected,
+    /// It is being fetched.
+    Fetching,
+    /// It waits for its turn.
+    Queued,
+    /// It waits for its domain's budget.
+    Parked,
+    /// It was asked for, and that did not end well.
+    Failed,
+    /// robots.txt forbids it.
+    Robots,
+    /// The job does not want it.
+    OutOfScope,
+    /// It looks like one of endlessly many.
+    Trap,
+    /// Nobody found it yet.
+    Unknown,
+    /// It is no URL that can be fetched.
+    BadUrl,
+}
+
+impl Summary {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Summary::Fetched => "fetched",
+            Summary::Redirected => "redirected",
+            Summary::Fetching => "fetching",
+            Summary::Queued => "queued",
+            Summary::Parked => "parked",
+            Summary::Failed => "failed",
+            Summary::Robots => "robots",
+            Summary::OutOfScope => "out of scope",
+            Summary::Trap => "trap",
+            Summary::Unknown => "unknown",
+            Summary::BadUrl => "no URL",
+        }
+    }
+
+    /// Was it fetched, or will it be?
+    pub const fn is_yes(self) -> bool {
+        matches!(self, Summary::Fetched | Summary::Redirected | Summary::Fetching | Summary::Queued)
+    }
+}
+
+/// Everything there is to say about a URL.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    /// As it was asked for.
+    pub url: String,
+    /// In one word.
+    pub summary: Summary,
+    /// In a sentence.
+    pub because: String,
+    /// What the page is known by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canonical: Option<String>,
+    /// Does the job want it?
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ScopeView>,
+    /// The rule by which it is a trap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trap: Option<String>,
+    /// What the frontier says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<String>,
+    /// What its host waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
+    /// Its host's robots.txt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub robots: Option<RobotsView>,
+    /// When it was first heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// Links from a seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u8>,
+    /// How often it was tried again.
+    #[serde(default)]
+    pub retries: u8,
+    /// Its last fetch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastView>,
+    /// When it is asked for next, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostView>,
+}
+
+/// What the scope says.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct ScopeView {
+    /// Is it wanted?
+    pub wanted: bool,
+    /// The rule that decided.
+    pub rule: String,
+    /// Where the rule comes from.
+    pub origin: String,
+    /// Whose rule.
+    pub job: String,
+}
+
+/// A host's robots.txt.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct RobotsView {
+    /// What it comes down to.
+    pub policy: String,
+    /// The line that forbids the URL, and its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<(usize, String)>,
+    /// When it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<String>,
+    /// When it is asked for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// The rest it asks for.
+    #[serde(default)]
+    pub crawl_delay_ms: u32,
+}
+
+/// The last fetch of a URL.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct LastView {
+    /// When it ended.
+    pub at: String,
+    /// How.
+    pub outcome: String,
+    /// What that means.
+    pub meaning: String,
+    /// The status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}
+
+/// What is known of a host.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct HostView {
+    /// Scheme, name and port.
+    pub origin: String,
+    /// URLs that wait.
+    pub waiting: u64,
+    /// URLs beyond the domain's budget.
+    pub parked: u64,
+    /// URLs planned for a time of their own.
+    pub later: u64,
+    /// Fetches that ended.
+    pub ended: u64,
+    /// Failures in a row on the host's account.
+    pub failures: u8,
+    /// No fetch before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_until: Option<String>,
+    /// The rest an operator set.
+    #[serde(default)]
+    pub delay_ms: u32,
+    /// Why an operator stopped it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stopped: String,
+    /// When it was first heard of.
+    pub found: String,
+    /// Its robots.txt.
+    pub robots: RobotsView,
+    /// What holds it back right now.
+    #[serde(default)]
+    pub held_by: Vec<String>,
+}
+
+/// The numbers of a running crawl.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StatsView {
+    /// URLs offered.
+    pub offered: u64,
+    /// Tickets for pages.
+    pub tickets: u64,
+    /// Tickets for robots.txt.
+    pub robots: u64,
+    /// Outcomes taken in.
+    pub ended: u64,
+    /// URLs turned away before a fetch.
+    pub turned_away: u64,
+    /// Tickets that nobody reported.
+    pub expired: u64,
+    /// Tickets open now.
+    pub tickets_open: usize,
+    /// Hosts at hand.
+    pub hosts_active: usize,
+    /// Offers that wait.
+    pub offers_waiting: usize,
+    /// Bytes of the journals.
+    pub journal_bytes: u64,
+    /// Commits so far.
+    pub commits: u64,
+    /// The longest of them, in milliseconds.
+    pub commit_ms_max: u64,
+}
+
+impl Questions {
+    /// About the crawl in this folder, whose worker this is.
+    pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
+        Questions { handle, folder, settings, clock: Clock::new(), scope: Mutex::new(None) }
+    }
+
+    /// Explains a URL.
+    pub async fn explain(&self, text: &str) -> anyhow::Result<Explained> {
+        let url = match CrawlUrl::parse(text) {
+            Ok(url) => url,
+            Err(error) => return Ok(Explained::bad(text, error.to_string())),
+        };
+        let explanation = self.handle.explain(&url).await?;
+        let record = explanation.record.as_ref();
+        let scope = self.scope()?;
+        let found = match record {
+            _ if scope.seeds.contains(url.key()) => Found::seed(),
+            Some(record) => Found::link(record.depth, record.hops.out().saturating_sub(1)),
+            None => Found::link(1, 0),
+        };
+        let verdict = scope.rules.verdict(&url, found);
+        let now = self.clock.now().wall;
+        let trap = trap::judge_at(&url, &self.settings.trap, now);
+        let mut explained = Explained {
+            url: text.to_owned(),
+            summary: Summary::Unknown,
+            because: String::new(),
+            canonical: Some(url.key().to_owned()),
+            scope: Some(ScopeView {
+                wanted: verdict.is_in(),
+                rule: scope.rules.text(verdict.rule),
+                origin: scope.rules.origin(verdict.rule),
+                job: scope.job.clone(),
+            }),
+            trap: trap.map(|trap| format!("{}: {}", trap.name(), trap.meaning())),
+            standing: Some(explanation.standing.to_string()),
+            held_by: Vec::new(),
+            robots: explanation.host.as_ref().map(|host| robots_view(host, &explanation.held_by)),
+            found: record.map(|record| Timestamp::from(record.found).warc_date()),
+            depth: record.map(|record| record.depth),
+            retries: record.map_or(0, |record| record.retries),
+            last: record.and_then(|record| record.last.as_deref()).map(|last| LastView {
+                at: Timestamp::from(last.at).warc_date(),
+                outcome: last.outcome.name().to_owned(),
+                meaning: last.outcome.meaning().trim().to_owned(),
+                status: (last.status > 0).then_some(last.status),
+            }),
+            next: None,
+            host: explanation.host.as_ref().map(|host| host_view(host, &explanation.held_by)),
+        };
+        explained.conclude(&explanation);
+        Ok(explained)
+    }
+
+    /// What is known of the host of a URL.
+    pub async fn host(&self, text: &str) -> anyhow::Result<Option<HostView>> {
+        let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+        let url = CrawlUrl::parse(&with_scheme).with_context(|| format!("{text:?}"))?;
+        let explanation = self.handle.explain(&url).await?;
+        // Rules of robots.txt are about a URL, and this is about none.
+        let held: Vec<Hold> =
+            explanation.held_by.into_iter().filter(|hold| !matches!(hold, Hold::Robots { .. })).collect();
+        Ok(explanation.host.as_ref().map(|host| host_view(host, &held)))
+    }
+
+    /// The numbers of the worker.
+    pub async fn stats(&self) -> anyhow::Result<StatsView> {
+        let stats = self.handle.stats().await?;
+        Ok(StatsView {
+            offered: stats.frontier.offered,
+            tickets: stats.frontier.tickets,
+            robots: stats.frontier.robots,
+            ended: stats.frontier.ended,
+            turned_away: stats.frontier.turned_away,
+            expired: stats.frontier.expired,
+            tickets_open: stats.gauges.tickets_open,
+            hosts_active: stats.gauges.hosts_active,
+            offers_waiting: stats.gauges.offers_waiting,
+            journal_bytes: stats.journal_bytes,
+            commits: stats.commits,
+            commit_ms_max: stats.commit_ms_max,
+        })
+    }
+
+    /// The scope of the plan, read again when the plan has changed: a seed that moved widens it.
+    fn scope(&self) -> anyhow::Result<Arc<Scope>> {
+        let changed = self.folder.plan_changed()?;
+        let mut known = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, scope)) = &*known
+            && *at == changed
+        {
+            return Ok(scope.clone());
+        }
+        let plan = self.folder.plan()?.context("the folder holds no crawl")?;
+        let mut rules = plan.job.scope.resolve(&KeyRules::default()).context("scope")?;
+        for moved in plan.moved.iter().filter_map(|moved| CrawlUrl::parse(moved).ok()) {
+            rules.widen(&moved, 0);
+        }
+        let seeds = plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
+        let seeds = seeds.map(|seed| seed.key().to_owned()).collect();
+        let scope = Arc::new(Scope { rules, job: plan.job.name, seeds });
+        *known = Some((changed, scope.clone()));
+        Ok(scope)
+    }
+}
+
+impl Explained {
+    fn bad(text: &str, error: String) -> Explained {
+        Explained {
+            url: text.to_owned(),
+            summary: Summary::BadUrl,
+            because: error,
+            canonical: None,
+            scope: None,
+            trap: None,
+            standing: None,
+            held_by: Vec::new(),
+            robots: None,
+            found: None,
+            depth: None,
+            retries: 0,
+            last: None,
+            next: None,
+            host: None,
+        }
+    }
+
+    /// Comes to the one word and its reason.
+    fn conclude(&mut self, explanation: &Explanation) {
+        let forbidden = explanation.held_by.iter().find(|hold| matches!(hold, Hold::Robots { .. }));
+        let waits = |explained: &mut Explained, summary| {
+            explained.held_by = explanation.held_by.iter().map(Hold::to_string).collect();
+            match (forbidden, explained.held_by.first()) {
+                (Some(forbidden), _) => (Summary::Robots, forbidden.to_string()),
+                (None, Some(first)) => (summary, format!("{}; {first}", explanation.standing)),
+                (None, None) => (summary, explanation.standing.to_string()),
+            }
+        };
+        let (summary, because) = match &explanation.standing {
+            Standing::Fetching => (Summary::Fetching, "it is being fetched right now".to_owned()),
+            Standing::Waiting | Standing::AtHand => waits(self, Summary::Queued),
+            Standing::Parked { .. } => waits(self, Summary::Parked),
+            Standing::Planned(due) => {
+                self.next = Some(due.warc_date());
+                match self.last.as_ref().and_then(|last| Outcome::by_name(&last.outcome)) {
+                    Some(last) if last.class() == Class::Ok => ended(last, self.last.as_ref()),
+                    _ => waits(self, Summary::Queued),
+                }
+            }
+            Standing::Ended(outcome) => ended(*outcome, self.last.as_ref()),
+            Standing::Refused(refusal) => {
+                let summary = match refusal {
+                    Refusal::Depth | Refusal::Limit => Summary::OutOfScope,
+                    _ => Summary::Trap,
+                };
+                (summary, refusal.meaning().trim().to_owned())
+            }
+            Standing::Unknown => match (&self.scope, &self.trap) {
+                (Some(scope), _) if !scope.wanted => {
+                    (Summary::OutOfScope, format!("{} ({}, job {:?})", scope.rule, scope.origin, scope.job))
+                }
+                (_, Some(trap)) => (Summary::Trap, trap.clone()),
+                _ if forbidden.is_some() => {
+                    (Summary::Robots, forbidden.map(Hold::to_string).unwrap_or_default())
+                }
+                _ => (Summary::Unknown, "nobody found it yet; it would be in scope".to_owned()),
+            },
+        };
+        self.summary = summary;
+        self.because = because;
+    }
+}
+
+fn ended(outcome: Outcome, last: Option<&LastView>) -> (Summary, String) {
+    let at = last.map(|last| format!(" at {}", last.at)).unwrap_or_default();
+    let status = last.and_then(|last| last.status).map(|status| format!(" {status}")).unwrap_or_default();
+    let because = format!("{}{status}{at}: {}", outcome.name(), outcome.meaning().trim());
+    let summary = match outcome {
+        Outcome::Redirect => Summary::Redirected,
+        Outcome::RobotsDenied => Summary::Robots,
+        Outcome::OutOfScope => Summary::OutOfScope,
+        outcome if outcome.class() == Class::Ok => Summary::Fetched,
+        _ => Summary::Failed,
+    };
+    (summary, because)
+}
+
+fn robots_view(host: &HostRecord, held_by: &[Hold]) -> RobotsView {
+    let robots = &host.robots;
+    let policy = match robots.policy {
+        RobotsPolicy::Unknown => "not asked for yet",
+        RobotsPolicy::AllowAll => "everything is allowed",
+        RobotsPolicy::DisallowAll => "everything is forbidden",
+        RobotsPolicy::Rules => "it has rules",
+    };
+    let rule = held_by.iter().find_map(|hold| match hold {
+        Hold::Robots { line, rule } => Some((*line, rule.to_string())),
+        _ => None,
+    });
+    let asked = robots.policy != RobotsPolicy::Unknown;
+    let time = |at| asked.then(|| Timestamp::from(at).warc_date());
+    RobotsView {
+        policy: policy.to_owned(),
+        rule,
+        fetched: time(robots.fetched),
+        expires: time(robots.expires),
+        crawl_delay_ms: robots.crawl_delay,
+    }
+}
+
+fn host_view(host: &HostRecord, held_by: &[Hold]) -> HostView {
+    HostView {
+        origin: host.origin.to_string(),
+        waiting: host.waiting,
+        parked: host.parked,
+        later: host.later,
+        ended: host.ended,
+        failures: host.failures,
+        rest_until: (host.rest_until.0 > 0).then(|| host.rest_until.warc_date()),
+        delay_ms: host.delay,
+        stopped: host.stopped.to_string(),
+        found: Timestamp::from(host.found).warc_date(),
+        robots: robots_view(host, held_by),
+        held_by: held_by.iter().map(Hold::to_string).collect(),
+    }
+}

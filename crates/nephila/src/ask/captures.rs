@@ -1,0 +1,274 @@
+//! `nephila read` and `nephila cdx`: what was fetched from a URL.
+
+use std::io::Write;
+
+use nephila_core::handler::{charset, sniff};
+use nephila_core::spider::coding::{Codings, TooMany};
+use nephila_core::store::cdxj;
+use nephila_core::text::{shown, shown_bytes};
+use nephila_core::url::CrawlUrl;
+use nephila_spider::decode;
+use nephila_store::captures::{Capture, Captures, Match, Query};
+use serde::Serialize;
+
+use super::{json, markup, on_terminal, out, time};
+use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
+use crate::exit::Exit;
+use crate::folder::Folder;
+
+/// A stored body is read up to this many bytes; `--warc` prints longer ones too.
+const BODY_BYTES_MAX: u64 = 1 << 30;
+/// A body is decoded up to this many bytes.
+const DECODED_BYTES_MAX: u64 = 1 << 30;
+/// Codings on top of each other that are undone.
+const CODINGS_MAX: usize = 8;
+/// Text of a page.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// `nephila read`.
+pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
+    let captures = open(&args.place)?;
+    let url = canonical(&args.url);
+    let at = args.at.as_deref().map(time::digits).transpose()?;
+    let Some(line) = captures.nearest(&url, at.as_deref())? else {
+        eprintln!("nephila: no capture of {}: `nephila explain` says why", shown(&url));
+        return Ok(Exit::Failed);
+    };
+    let mut out = out();
+    if args.warc {
+        if on_terminal() {
+            let mut record = Vec::new();
+            captures.copy_record(&line, &mut record)?;
+            show(&mut out, &record)?;
+        } else {
+            captures.copy_record(&line, &mut out)?;
+        }
+        out.flush()?;
+        return Ok(Exit::Done);
+    }
+    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+    if args.place.json {
+        super::print_json(&mut out, &About::of(&line, &capture))?;
+    } else if args.headers {
+        put(&mut out, &capture.http)?;
+    } else if args.raw {
+        put(&mut out, &capture.body)?;
+    } else if args.text {
+        let text = text(&capture)?;
+        put(&mut out, text.as_bytes())?;
+    } else {
+        let (body, note) = decoded(&capture)?;
+        if !matches!(note, decode::Note::Whole | decode::Note::Plain) {
+            eprintln!("nephila: the stored body is {}: this is what could be read of it", note.as_str());
+        }
+        put(&mut out, &body)?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// `nephila cdx`.
+pub(super) fn cdx(args: &CdxArgs) -> anyhow::Result<Exit> {
+    let captures = open(&args.place)?;
+    let (url, wild) = wildcard(&args.url);
+    let matches = match args.matches {
+        Some(MatchKind::Exact) => Match::Exact,
+        Some(MatchKind::Prefix) => Match::Prefix,
+        Some(MatchKind::Host) => Match::Host,
+        Some(MatchKind::Domain) => Match::Domain,
+        None => wild.unwrap_or_default(),
+    };
+    let query = Query {
+        url,
+        matches,
+        from: args.from.as_deref().map(time::digits).transpose()?,
+        to: args.to.as_deref().map(time::digits).transpose()?,
+    };
+    let mut out = out();
+    let mut lines = captures.find(&query)?;
+    let mut count = 0;
+    for line in lines.by_ref().take(args.limit.unwrap_or(usize::MAX)) {
+        let line = line?;
+        count += 1;
+        if args.place.json {
+            writeln!(out, "{}", json(&Listed::of(&line)))?;
+        } else {
+            writeln!(out, "{}", nephila_store::captures::text(&line))?;
+        }
+    }
+    out.flush()?;
+    if lines.left_out() > 0 {
+        eprintln!("nephila: {} captures in files still open are not listed", lines.left_out());
+    }
+    if lines.unread() > 0 {
+        eprintln!("nephila: {} lines of an index cannot be read: `nephila verify` says more", lines.unread());
+    }
+    Ok(if count > 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn open(place: &Where) -> anyhow::Result<Captures> {
+    let folder = Folder::find(place.output.as_deref());
+    if !folder.archive().is_dir() {
+        anyhow::bail!(
+            "{} holds no archive: name the folder of a crawl, or of `fetch --warc`, with -o DIR",
+            folder.dir().display()
+        );
+    }
+    Ok(Captures::new(folder.dir()))
+}
+
+/// As it was requested, if it can be; a URL without scheme is found by its key.
+fn canonical(url: &str) -> String {
+    CrawlUrl::parse(url).map_or_else(|_| url.to_owned(), |url| url.as_str().to_owned())
+}
+
+/// The two wildcards of CDX servers.
+fn wildcard(url: &str) -> (String, Option<Match>) {
+    let plain = url.strip_prefix("http://").or(url.strip_prefix("https://")).unwrap_or(url);
+    if let Some(name) = plain.strip_prefix("*.") {
+        return (name.to_owned(), Some(Match::Domain));
+    }
+    match url.strip_suffix('*') {
+        Some(url) => (url.to_owned(), Some(Match::Prefix)),
+        None => (url.to_owned(), None),
+    }
+}
+
+/// The body without its content codings.
+fn decoded(capture: &Capture) -> anyhow::Result<(Vec<u8>, decode::Note)> {
+    let fields: Vec<String> = head_fields(&capture.http, "content-encoding");
+    let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
+        Ok(codings) => codings,
+        Err(TooMany) => anyhow::bail!("more than {CODINGS_MAX} codings: --raw prints it as it is stored"),
+    };
+    let mut body = Vec::new();
+    let decoded = decode::decode(&codings, || Ok(Box::new(&*capture.body)), DECODED_BYTES_MAX, &mut body)?;
+    Ok((body, decoded.note))
+}
+
+fn text(capture: &Capture) -> anyhow::Result<String> {
+    let (body, _) = decoded(capture)?;
+    let label = head_fields(&capture.http, "content-type").pop();
+    let sniffed = sniff::sniff(label.iter().map(|label| label.as_bytes()), &body);
+    if !sniffed.kind.is_text() {
+        let kind = sniffed.label.unwrap_or_else(|| format!("{:?}", sniffed.kind).to_lowercase());
+        anyhow::bail!("{} has no text: leave --text out to get its bytes", shown(&kind));
+    }
+    let encoding = charset::decide(label.as_deref().map(str::as_bytes), &body).encoding;
+    let text = charset::decode(encoding, &body, TEXT_BYTES_MAX).text;
+    Ok(match sniffed.kind {
+        sniff::Kind::Html => markup::text(&text),
+        _ => text,
+    })
+}
+
+/// The values of all fields of this name.
+fn head_fields(http: &[u8], wanted: &str) -> Vec<String> {
+    let field = |line: &[u8]| {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        line[..at]
+            .trim_ascii()
+            .eq_ignore_ascii_case(wanted.as_bytes())
+            .then(|| line[at + 1..].trim_ascii().iter().map(|byte| char::from(*byte)).collect::<String>())
+    };
+    http.split(|byte| *byte == b'\n').skip(1).filter_map(field).collect()
+}
+
+/// Bytes for whoever wants them; on a terminal they are shown.
+fn put(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
+    if on_terminal() { show(out, bytes) } else { Ok(out.write_all(bytes)?) }
+}
+
+fn show(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
+    if sniff::is_binary(bytes) {
+        anyhow::bail!("this is no text: send it to a file with `> FILE`");
+    }
+    for line in bytes.split(|byte| *byte == b'\n') {
+        writeln!(out, "{}", shown_bytes(line.strip_suffix(b"\r").unwrap_or(line)))?;
+    }
+    Ok(())
+}
+
+/// A capture, without its body.
+#[derive(Serialize)]
+struct About<'a> {
+    #[serde(flatten)]
+    listed: Listed<'a>,
+    body_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Listed<'a>>,
+    headers: Vec<(String, String)>,
+    warc: &'a [(String, String)],
+}
+
+impl<'a> About<'a> {
+    fn of(line: &'a cdxj::Line, capture: &'a Capture) -> About<'a> {
+        let text = String::from_utf8_lossy(&capture.http).into_owned();
+        let field = |line: &str| {
+            line.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        };
+        About {
+            listed: Listed::of(line),
+            body_bytes: capture.body.len(),
+            origin: capture.origin.as_ref().map(Listed::of),
+            headers: text.lines().skip(1).filter_map(field).collect(),
+            warc: &capture.header.fields,
+        }
+    }
+}
+
+/// A line of the index as CDX servers give it in JSON.
+#[derive(Serialize)]
+pub(super) struct Listed<'a> {
+    urlkey: &'a str,
+    timestamp: &'a str,
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<&'a str>,
+    length: String,
+    offset: String,
+    filename: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<&'a str>,
+}
+
+impl<'a> Listed<'a> {
+    pub(super) fn of(line: &'a cdxj::Line) -> Listed<'a> {
+        let capture = &line.capture;
+        Listed {
+            urlkey: &line.key,
+            timestamp: &capture.digits14,
+            url: &capture.url,
+            mime: capture.mime.as_deref(),
+            status: capture.status.as_deref(),
+            digest: capture.digest.as_deref(),
+            length: line.length.to_string(),
+            offset: line.offset.to_string(),
+            filename: &line.filename,
+            truncated: capture.truncated.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_are_those_of_cdx_servers() {
+        assert_eq!(wildcard("*.a.test"), ("a.test".into(), Some(Match::Domain)));
+        assert_eq!(wildcard("http://a.test/x*"), ("http://a.test/x".into(), Some(Match::Prefix)));
+        assert_eq!(wildcard("http://a.test/x"), ("http://a.test/x".into(), None));
+    }
+
+    #[test]
+    fn all_fields_of_a_name_are_found() {
+        let http = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\ncontent-encoding : br\r\nX: y\r\n\r\n";
+        assert_eq!(head_fields(http, "content-encoding"), ["gzip", "br"]);
+        assert!(head_fields(b"", "x").is_empty());
+    }
+}

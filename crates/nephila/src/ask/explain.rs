@@ -1,0 +1,221 @@
+//! `nephila explain` and `nephila host show`: one word, one reason, then everything that is known.
+
+use std::io::{self, Write};
+
+use nephila_core::text::shown;
+use nephila_store::captures::{Captures, Query};
+use serde::Serialize;
+
+use super::socket::Source;
+use super::{out, print_json, time};
+use crate::api::{Explained, HostView};
+use crate::cli::ask::{ExplainArgs, HostShowArgs};
+use crate::exit::Exit;
+use crate::folder::Folder;
+
+/// Captures of one URL that are counted.
+const CAPTURES_MAX: usize = 10_000;
+
+/// What the archive has of a URL.
+#[derive(Debug, Default, Serialize)]
+struct Kept {
+    responses: u64,
+    revisits: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latest: Option<String>,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    explained: &'a Explained,
+    captures: &'a Kept,
+}
+
+/// `nephila explain`.
+pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.place.output.as_deref());
+    let captures = Captures::new(folder.dir());
+    let source = Source::open(folder)?;
+    let mut out = out();
+    let mut exit = Exit::Done;
+    for (number, url) in args.urls.iter().enumerate() {
+        let explained = source.explain(url)?;
+        let kept = kept(&captures, &explained)?;
+        if args.place.json {
+            print_json(&mut out, &Answer { explained: &explained, captures: &kept })?;
+        } else {
+            if number > 0 {
+                writeln!(out)?;
+            }
+            print(&mut out, &explained, &kept)?;
+        }
+        if !explained.summary.is_yes() {
+            exit = Exit::Failed;
+        }
+    }
+    if !args.place.json && !source.is_running() {
+        writeln!(out, "\nno process crawls here now: times are as they would be if one did")?;
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+/// What was never asked for is in no archive, and the archive need not be looked at.
+fn kept(captures: &Captures, explained: &Explained) -> anyhow::Result<Kept> {
+    let mut kept = Kept::default();
+    let (Some(_), Some(url)) = (&explained.last, &explained.canonical) else { return Ok(kept) };
+    for line in captures.find(&Query::exact(url))?.take(CAPTURES_MAX) {
+        let line = line?;
+        match line.capture.mime.as_deref() {
+            Some("warc/revisit") => kept.revisits += 1,
+            _ => kept.responses += 1,
+        }
+        kept.latest = kept.latest.max(Some(line.capture.digits14));
+    }
+    Ok(kept)
+}
+
+fn print(out: &mut dyn Write, explained: &Explained, kept: &Kept) -> io::Result<()> {
+    writeln!(out, "{}: {}", explained.summary.name(), shown(&explained.because))?;
+    writeln!(out, "  url        {}", shown(&explained.url))?;
+    if let Some(canonical) = &explained.canonical {
+        writeln!(out, "  canonical  {}", shown(canonical))?;
+    }
+    if let Some(scope) = &explained.scope {
+        writeln!(
+            out,
+            "  scope      {} {}   ({}, job {})",
+            if scope.wanted { "in:" } else { "out:" },
+            shown(&scope.rule),
+            shown(&scope.origin),
+            shown(&scope.job)
+        )?;
+    }
+    if explained.canonical.is_some() {
+        writeln!(out, "  traps      {}", shown(explained.trap.as_deref().unwrap_or("passed")))?;
+    }
+    if let Some(robots) = &explained.robots {
+        match &robots.rule {
+            Some((line, rule)) => write!(out, "  robots     line {line} forbids it: {}", shown(rule))?,
+            None => write!(out, "  robots     {}", shown(&robots.policy))?,
+        }
+        if let Some(fetched) = &robots.fetched {
+            write!(out, "   fetched {fetched}")?;
+        }
+        if let Some(expires) = &robots.expires {
+            write!(out, ", valid until {expires}")?;
+        }
+        if robots.crawl_delay_ms > 0 {
+            write!(out, ", Crawl-delay {}", time::span(robots.crawl_delay_ms.into()))?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(standing) = &explained.standing {
+        writeln!(out, "  frontier   {}", shown(standing))?;
+    }
+    for held in &explained.held_by {
+        writeln!(out, "  waits      {}", shown(held))?;
+    }
+    if let Some(found) = &explained.found {
+        write!(out, "  found      {found}")?;
+        if let Some(depth) = explained.depth {
+            write!(out, ", {depth} links from a seed")?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(last) = &explained.last {
+        write!(out, "  last       {} {}", last.at, shown(&last.outcome))?;
+        if let Some(status) = last.status {
+            write!(out, " {status}")?;
+        }
+        if explained.retries > 0 {
+            write!(out, ", tried again {} times", explained.retries)?;
+        }
+        writeln!(out)?;
+        match &kept.latest {
+            None => writeln!(out, "  captures   none")?,
+            Some(latest) => writeln!(
+                out,
+                "  captures   {} responses, {} revisits, the latest of {latest}",
+                kept.responses, kept.revisits
+            )?,
+        }
+    }
+    if let Some(next) = &explained.next {
+        writeln!(out, "  next       {next}")?;
+    }
+    if let Some(host) = &explained.host {
+        writeln!(
+            out,
+            "  host       {}: {} waiting, {} parked, {} planned, {} done",
+            shown(&host.origin),
+            host.waiting,
+            host.parked,
+            host.later,
+            host.ended
+        )?;
+    }
+    Ok(())
+}
+
+/// `nephila host show`.
+pub(super) fn host(args: &HostShowArgs) -> anyhow::Result<Exit> {
+    let source = Source::open(Folder::find(args.place.output.as_deref()))?;
+    let name = args.host.trim_end_matches('/');
+    let urls = match name.contains("://") {
+        true => vec![format!("{name}/")],
+        false => vec![format!("https://{name}/"), format!("http://{name}/")],
+    };
+    let mut out = out();
+    let mut known = 0;
+    for url in urls {
+        let Some(host) = source.host(&url)? else { continue };
+        known += 1;
+        if args.place.json {
+            print_json(&mut out, &host)?;
+        } else {
+            print_host(&mut out, &host)?;
+        }
+    }
+    out.flush()?;
+    if known == 0 {
+        eprintln!(
+            "nephila: {} is not known to this crawl: `nephila report hosts` lists who was asked",
+            shown(name)
+        );
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Done)
+}
+
+fn print_host(out: &mut dyn Write, host: &HostView) -> io::Result<()> {
+    writeln!(out, "{}   known since {}", shown(&host.origin), host.found)?;
+    writeln!(out, "  queue      {} waiting, {} parked, {} planned", host.waiting, host.parked, host.later)?;
+    writeln!(out, "  done       {}", host.ended)?;
+    write!(out, "  robots     {}", shown(&host.robots.policy))?;
+    if let Some(fetched) = &host.robots.fetched {
+        write!(out, "   fetched {fetched}")?;
+    }
+    if host.robots.crawl_delay_ms > 0 {
+        write!(out, ", Crawl-delay {}", time::span(host.robots.crawl_delay_ms.into()))?;
+    }
+    writeln!(out)?;
+    if host.failures > 0 {
+        writeln!(out, "  failures   {} in a row", host.failures)?;
+    }
+    if let Some(until) = &host.rest_until {
+        writeln!(out, "  rests      until {until}, if that is not over")?;
+    }
+    if host.delay_ms > 0 {
+        writeln!(out, "  delay      {} by an operator's word", time::span(host.delay_ms.into()))?;
+    }
+    if !host.stopped.is_empty() {
+        writeln!(out, "  stopped    {}", shown(&host.stopped))?;
+    }
+    for held in &host.held_by {
+        writeln!(out, "  waits      {}", shown(held))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Questions about a crawl: what it fetched, what it did, how politely, and why a URL is where it is.
+//!
+//! Each command has a module. They read the folder's files, which they share with a crawl that may be running there, and
+//! change nothing. Exit codes are those of grep.
+//!
+//! What always holds: text of strangers reaches a terminal only through [`nephila_core::text::shown`].
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use anyhow::Context;
+
+use crate::cli::ask::{Ask, HostCommand, PolitenessCommand, ReportArgs, SlotCommand, What};
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::settings::Settings;
+
+mod captures;
+mod doctor;
+mod explain;
+mod log;
+mod markup;
+mod politeness;
+mod report;
+mod socket;
+mod summary;
+mod table;
+mod time;
+
+/// Runs a question. Whatever goes wrong is trouble: exit code 2.
+pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
+    let answered = match ask {
+        Ask::Read(args) => captures::read(&args),
+        Ask::Cdx(args) => captures::cdx(&args),
+        Ask::Log(args) => log::run(&args),
+        Ask::Report(args) => report::run(&args),
+        Ask::Stats(args) => report::stats(&args),
+        Ask::Politeness(PolitenessCommand::Report(args)) => politeness::report(&args),
+        Ask::Politeness(PolitenessCommand::Check(args)) => politeness::check(&args),
+        Ask::Explain(args) => explain::run(&args),
+        Ask::Host(HostCommand::Show(args)) => explain::host(&args),
+        Ask::Host(HostCommand::List(args)) => report::run(&ReportArgs {
+            what: What::Hosts,
+            broken: false,
+            host: None,
+            limit: args.limit,
+            format: args.format,
+            place: args.place,
+        }),
+        Ask::Slot(SlotCommand::Show(args)) => politeness::slot(&args),
+        Ask::Doctor(args) => doctor::run(&args),
+    };
+    match answered {
+        // Whoever reads us has enough, as `head` does.
+        Err(error) if is_broken_pipe(&error) => Ok(Exit::Done),
+        Err(error) => Err(crate::settings::usage(error)),
+        Ok(exit) => Ok(exit),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+}
+
+/// The settings with which the folder was last crawled, or the defaults.
+fn settings_of(folder: &Folder) -> anyhow::Result<Settings> {
+    let path = folder.settings();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text).with_context(|| path.display().to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Settings::default()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Standard output, in large pieces.
+fn out() -> BufWriter<io::StdoutLock<'static>> {
+    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+}
+
+/// Does somebody look at standard output?
+fn on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// JSON as one line of ASCII: what stands in it cannot mislead a terminal, and means the same to a reader.
+fn json(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).expect("strings and numbers can be written");
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text;
+    }
+    let mut ascii = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if matches!(char, ' '..='~') {
+            ascii.push(char);
+        } else {
+            // Outside ASCII there are only strings, where an escape is always right.
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                ascii.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    ascii
+}
+
+/// Prints a line of JSON.
+fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    writeln!(out, "{}", json(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_ascii_and_means_the_same() {
+        let text = "é \u{202e} 😀 \u{7f} \u{9b} \\ \" \n";
+        let line = json(&text);
+        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+    }
+}

@@ -1,0 +1,432 @@
+//! Judges the requests of a log: rests and requests at once, per host and per address.
+//!
+//! Lines come in the order in which requests ended; a request that took long comes after shorter ones that began later.
+//! So each host and each address keeps its last requests until nothing can come that began before they ended
+//! ([`HORIZON_MS`]), and every pair within that time is looked at.
+//!
+//! What always holds: memory is bounded by [`KEYS_MAX`], [`WINDOW_MAX`] and [`EXCEPTIONS_MAX`]; what is beyond them is
+//! counted and said.
+
+use std::collections::{HashMap, VecDeque};
+
+use nephila_core::frontier::slot::SlotKey;
+use serde::Serialize;
+
+use crate::log::Line;
+
+/// Hosts, and addresses, that are told apart.
+const KEYS_MAX: usize = 1_000_000;
+/// Requests of one host that are kept at once.
+const WINDOW_MAX: usize = 512;
+/// No request takes longer than this, retries of its connection included.
+const HORIZON_MS: u64 = 15 * 60 * 1_000;
+/// After so many lines, what is older than the horizon is dropped everywhere.
+const SWEEP_LINES: u64 = 100_000;
+/// Exceptions that are listed; all are counted.
+const EXCEPTIONS_MAX: usize = 1_000;
+/// Lines that may stand before others that ended earlier.
+const DISORDER_MAX: usize = 16;
+/// Times are written down in whole milliseconds.
+const ROUNDING_MS: u64 = 1;
+
+/// Where the parts of the histogram begin, in hundredths of the promise. The first part must be empty.
+pub(super) const RATIOS: [u64; 8] = [0, 100, 110, 125, 150, 200, 500, 1_000];
+
+/// One request, while it may still meet others.
+#[derive(Debug)]
+struct Request {
+    began: u64,
+    ended: u64,
+    promise: u64,
+    url: Box<str>,
+    /// The shortest rest before it: from the end of another to its beginning.
+    rest: Option<u64>,
+    /// From the beginning of another to its own.
+    apart: Option<u64>,
+    /// Others that were under way when it began.
+    at_once: u32,
+    /// Whose end was nearest.
+    after: Option<Box<str>>,
+}
+
+/// What is known of one host or one address.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Subject {
+    /// The host's origin, or the address.
+    pub(super) name: String,
+    /// Requests that were sent.
+    pub(super) requests: u64,
+    /// The closest rest from the end of one request to the beginning of the next, in milliseconds.
+    pub(super) rest_ms_min: Option<u64>,
+    /// What was promised there.
+    pub(super) promise_ms_there: Option<u64>,
+    /// The closest beginnings of two requests.
+    pub(super) apart_ms_min: Option<u64>,
+    /// The shortest promise.
+    pub(super) promise_ms_min: Option<u64>,
+    /// The longest promise.
+    pub(super) promise_ms_max: Option<u64>,
+    /// Most requests at once.
+    pub(super) at_once_max: u32,
+    /// How often a promise was not kept.
+    pub(super) exceptions: u64,
+    /// Requests sent although robots.txt was not asked for.
+    pub(super) robots_ignored: u64,
+    /// URLs that were not asked for because robots.txt forbids them.
+    pub(super) robots_denied: u64,
+    #[serde(skip)]
+    window: VecDeque<Request>,
+    /// How tight it got: the closest rest in hundredths of its promise.
+    pub(super) ratio_min: Option<u64>,
+}
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Exception {
+    /// The host or the address.
+    pub(super) subject: String,
+    /// What happened.
+    pub(super) kind: Kind,
+    /// When the later request began, in milliseconds since 1970.
+    pub(super) at: u64,
+    /// What was had: milliseconds, or requests at once.
+    pub(super) had: u64,
+    /// What was promised.
+    pub(super) promised: u64,
+    /// The later request.
+    pub(super) url: String,
+    /// The earlier one.
+    pub(super) after: Option<String>,
+}
+
+/// What a promise was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// The host rested too short.
+    HostRest,
+    /// The address rested too short.
+    SlotRest,
+    /// The host had more requests at once than allowed.
+    HostAtOnce,
+    /// The address had.
+    SlotAtOnce,
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Judged {
+    /// Requests that were sent.
+    pub(super) requests: u64,
+    /// Requests for robots.txt among them.
+    pub(super) robots: u64,
+    /// When the first began.
+    pub(super) first: Option<u64>,
+    /// When the last ended.
+    pub(super) last: Option<u64>,
+    /// Hosts, the tightest first.
+    pub(super) hosts: Vec<Subject>,
+    /// Addresses, the tightest first.
+    pub(super) slots: Vec<Subject>,
+    /// Rests of hosts over what was promised, by [`RATIOS`].
+    pub(super) histogram: [u64; RATIOS.len()],
+    /// How many there are.
+    pub(super) exceptions_total: u64,
+    /// The first of them.
+    pub(super) exceptions: Vec<Exception>,
+    /// Requests of hosts or addresses beyond what could be told apart: they were not judged.
+    pub(super) unjudged: u64,
+    /// Requests at once that a host was promised.
+    pub(super) host_connections: u32,
+    /// Requests at once that an address was promised.
+    pub(super) slot_connections: u32,
+}
+
+impl Judged {
+    /// Was everything kept, as far as was judged?
+    pub(super) fn is_clean(&self) -> bool {
+        self.exceptions_total == 0
+    }
+}
+
+/// Takes lines, in the order of the log.
+#[derive(Debug)]
+pub(super) struct Judge {
+    hosts: HashMap<Box<str>, Subject>,
+    slots: HashMap<SlotKey, Subject>,
+    found: Found,
+    lines: u64,
+    requests: u64,
+    robots: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+    unjudged: u64,
+    host_connections: u32,
+    slot_connections: u32,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    histogram: [u64; RATIOS.len()],
+    total: u64,
+    listed: Vec<Exception>,
+}
+
+/// What a subject was promised, beside the rest.
+#[derive(Clone, Copy)]
+struct Terms {
+    connections: u32,
+    rest: Kind,
+    at_once: Kind,
+    in_histogram: bool,
+}
+
+impl Judge {
+    /// With so many requests at once allowed to a host and to an address.
+    pub(super) fn new(host_connections: u32, slot_connections: u32) -> Judge {
+        Judge {
+            hosts: HashMap::new(),
+            slots: HashMap::new(),
+            found: Found::default(),
+            lines: 0,
+            requests: 0,
+            robots: 0,
+            first: None,
+            last: None,
+            unjudged: 0,
+            host_connections,
+            slot_connections,
+        }
+    }
+
+    fn host_terms(&self) -> Terms {
+        Terms {
+            connections: self.host_connections,
+            rest: Kind::HostRest,
+            at_once: Kind::HostAtOnce,
+            in_histogram: true,
+        }
+    }
+
+    fn slot_terms(&self) -> Terms {
+        Terms {
+            connections: self.slot_connections,
+            rest: Kind::SlotRest,
+            at_once: Kind::SlotAtOnce,
+            in_histogram: false,
+        }
+    }
+
+    /// Takes a line.
+    pub(super) fn line(&mut self, line: &Line) {
+        self.lines += 1;
+        if self.lines.is_multiple_of(SWEEP_LINES) {
+            self.sweep();
+        }
+        let (host_terms, slot_terms) = (self.host_terms(), self.slot_terms());
+        if self.hosts.len() >= KEYS_MAX && !self.hosts.contains_key(&*line.origin) {
+            self.unjudged += 1;
+            return;
+        }
+        let host = self
+            .hosts
+            .entry(line.origin.as_str().into())
+            .or_insert_with(|| Subject { name: line.origin.clone(), ..Subject::default() });
+        // Nothing was sent: no server knows of it.
+        let Some(address) = line.address else {
+            host.robots_denied += u64::from(line.outcome == "robots-denied");
+            return;
+        };
+        self.requests += 1;
+        self.robots += u64::from(line.purpose == crate::log::Purpose::Robots);
+        self.first = Some(self.first.map_or(line.at, |first| first.min(line.at)));
+        self.last = Some(self.last.map_or(line.ended().0, |last| last.max(line.ended().0)));
+        host.robots_ignored += u64::from(!line.robots_obeyed);
+        host.take(line, line.host_rest_ms, host_terms, &mut self.found);
+        let slot = SlotKey::of(address);
+        if self.slots.len() >= KEYS_MAX && !self.slots.contains_key(&slot) {
+            self.unjudged += 1;
+            return;
+        }
+        let subject = self.slots.entry(slot);
+        let subject = subject.or_insert_with(|| Subject { name: slot.to_string(), ..Subject::default() });
+        subject.take(line, line.slot_rest_ms, slot_terms, &mut self.found);
+    }
+
+    fn sweep(&mut self) {
+        let before = self.last.unwrap_or_default().saturating_sub(HORIZON_MS);
+        let terms = self.host_terms();
+        self.hosts.values_mut().for_each(|host| host.forget(before, terms, &mut self.found));
+        let terms = self.slot_terms();
+        self.slots.values_mut().for_each(|slot| slot.forget(before, terms, &mut self.found));
+    }
+
+    /// What was found in all of them.
+    pub(super) fn finish(mut self) -> Judged {
+        let (host_terms, slot_terms) = (self.host_terms(), self.slot_terms());
+        let mut hosts: Vec<Subject> = self.hosts.into_values().collect();
+        let mut slots: Vec<Subject> = self.slots.into_values().collect();
+        for (subjects, terms) in [(&mut hosts, host_terms), (&mut slots, slot_terms)] {
+            for subject in subjects.iter_mut() {
+                subject.end(terms, &mut self.found);
+            }
+            subjects.sort_by(|a, b| {
+                let tight = |subject: &Subject| {
+                    (
+                        u64::MAX - subject.exceptions,
+                        subject.ratio_min.unwrap_or(u64::MAX),
+                        u64::MAX - subject.requests,
+                    )
+                };
+                tight(a).cmp(&tight(b)).then_with(|| a.name.cmp(&b.name))
+            });
+        }
+        self.found.listed.sort_by_key(|exception| exception.at);
+        Judged {
+            requests: self.requests,
+            robots: self.robots,
+            first: self.first,
+            last: self.last,
+            hosts,
+            slots,
+            histogram: self.found.histogram,
+            exceptions_total: self.found.total,
+            exceptions: self.found.listed,
+            unjudged: self.unjudged,
+            host_connections: self.host_connections,
+            slot_connections: self.slot_connections,
+        }
+    }
+}
+
+impl Subject {
+    fn take(&mut self, line: &Line, promise: u64, terms: Terms, found: &mut Found) {
+        self.requests += 1;
+        self.promise_ms_min = Some(self.promise_ms_min.map_or(promise, |min| min.min(promise)));
+        self.promise_ms_max = Some(self.promise_ms_max.map_or(promise, |max| max.max(promise)));
+        let mut new = Request {
+            began: line.at,
+            ended: line.ended().0,
+            promise,
+            url: line.url.as_str().into(),
+            rest: None,
+            apart: None,
+            at_once: 0,
+            after: None,
+        };
+        // Those that ended before it began are ever further away, but for lines that changed places on their way.
+        let mut over = 0;
+        for other in self.window.iter_mut().rev() {
+            if other.began <= new.began {
+                new.meets(other.began, other.ended, &other.url);
+                over += usize::from(other.ended <= new.began);
+                if over > DISORDER_MAX {
+                    break;
+                }
+            } else {
+                // The one that took long and began first.
+                other.meets(new.began, new.ended, &new.url);
+            }
+        }
+        self.window.push_back(new);
+        if self.window.len() > WINDOW_MAX {
+            self.judge_first(terms, found);
+        }
+    }
+
+    /// Drops what nothing can meet any more, but for the last, from whose end the next rest is counted.
+    fn forget(&mut self, before: u64, terms: Terms, found: &mut Found) {
+        while self.window.len() > 1 && self.window.front().is_some_and(|first| first.ended < before) {
+            self.judge_first(terms, found);
+        }
+        self.window.shrink_to_fit();
+    }
+
+    fn end(&mut self, terms: Terms, found: &mut Found) {
+        while !self.window.is_empty() {
+            self.judge_first(terms, found);
+        }
+    }
+
+    fn judge_first(&mut self, terms: Terms, found: &mut Found) {
+        let Some(request) = self.window.pop_front() else { return };
+        self.at_once_max = self.at_once_max.max(request.at_once + 1);
+        if let Some(apart) = request.apart {
+            self.apart_ms_min = Some(self.apart_ms_min.map_or(apart, |min| min.min(apart)));
+        }
+        // Where several requests at once are allowed, their beginnings lie as far apart as the rest.
+        let overlaps = request.at_once > 0;
+        let rest = match (request.rest, request.apart) {
+            (Some(rest), Some(apart)) if overlaps => Some(rest.min(apart)),
+            (None, apart) if overlaps => apart,
+            (rest, _) => rest,
+        };
+        if let Some(rest) = rest {
+            if self.rest_ms_min.is_none_or(|min| rest < min) {
+                self.rest_ms_min = Some(rest);
+                self.promise_ms_there = Some(request.promise);
+            }
+            let ratio = ratio(rest, request.promise);
+            if let Some(ratio) = ratio {
+                self.ratio_min = Some(self.ratio_min.map_or(ratio, |min| min.min(ratio)));
+            }
+            if terms.in_histogram
+                && let Some(ratio) = ratio
+            {
+                found.histogram[RATIOS.iter().rposition(|begin| *begin <= ratio).unwrap_or(0)] += 1;
+            }
+        }
+        let mut exception = |kind, had, promised| {
+            self.exceptions += 1;
+            found.total += 1;
+            if found.listed.len() < EXCEPTIONS_MAX {
+                found.listed.push(Exception {
+                    subject: self.name.clone(),
+                    kind,
+                    at: request.began,
+                    had,
+                    promised,
+                    url: request.url.to_string(),
+                    after: request.after.as_deref().map(str::to_owned),
+                });
+            }
+        };
+        if request.at_once + 1 > terms.connections {
+            exception(terms.at_once, u64::from(request.at_once) + 1, u64::from(terms.connections));
+        } else if let Some(rest) = rest.filter(|rest| rest + ROUNDING_MS < request.promise) {
+            exception(terms.rest, rest, request.promise);
+        }
+    }
+}
+
+impl Request {
+    /// Another one of the same subject, which did not begin later.
+    fn meets(&mut self, began: u64, ended: u64, url: &str) {
+        let apart = self.began - began;
+        let nearer = if ended > self.began {
+            self.at_once += 1;
+            self.apart.is_none_or(|min| apart < min)
+        } else {
+            let rest = self.began - ended;
+            let nearer = self.rest.is_none_or(|min| rest < min);
+            if nearer {
+                self.rest = Some(rest);
+            }
+            nearer
+        };
+        self.apart = Some(self.apart.map_or(apart, |min| min.min(apart)));
+        if nearer {
+            self.after = Some(url.into());
+        }
+    }
+}
+
+/// In hundredths; none if nothing was promised. What the rounding may have taken is given back.
+fn ratio(rest: u64, promise: u64) -> Option<u64> {
+    let rest = if rest < promise { (rest + ROUNDING_MS).min(promise) } else { rest };
+    (promise > 0).then(|| rest.saturating_mul(100) / promise)
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

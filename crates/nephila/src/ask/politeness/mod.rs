@@ -1,0 +1,93 @@
+//! `nephila politeness`: was every site asked as gently as was promised?
+//!
+//! `report` answers from our own log, `check` from the log of a site. Neither asks the frontier, which made the
+//! promises: each line of our log carries the rest that was promised when its request began.
+
+use std::io::Write;
+
+use nephila_core::frontier::slot::SlotKey;
+
+use super::log::Filter;
+use super::{out, print_json, settings_of, time};
+use crate::cli::ask::{PageFormat, PolitenessReportArgs, SlotShowArgs};
+use crate::clock::Clock;
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::log::Lines;
+
+mod access;
+mod check;
+mod judge;
+mod page;
+
+pub(super) use check::run as check;
+
+/// `nephila politeness report`.
+pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.place.output.as_deref());
+    if !folder.logs().is_dir() {
+        folder.expect_crawl()?;
+    }
+    let now = Clock::new().now().wall;
+    let from = args.from.as_deref().map(|text| time::since(text, now)).transpose()?;
+    let to = args.to.as_deref().map(time::until).transpose()?;
+    let filter = Filter::of_host(args.host.as_deref()).between(from, to);
+    let settings = settings_of(&folder)?;
+    let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
+    let mut lines = Lines::of(&folder.logs())?;
+    for line in lines.by_ref() {
+        let line = line?;
+        if filter.takes(&line) {
+            judge.line(&line);
+        }
+    }
+    let judged = judge.finish();
+    let about = page::About {
+        host: args.host.clone(),
+        skipped: lines.skipped(),
+        made: now.warc_date(),
+        agent: settings.identity.user_agent(),
+    };
+    let mut out = out();
+    match args.format {
+        PageFormat::Json => print_json(&mut out, &judged)?,
+        PageFormat::Text if args.place.json => print_json(&mut out, &judged)?,
+        PageFormat::Text => page::text(&mut out, &judged, &about)?,
+        PageFormat::Html => page::html(&mut out, &judged, &about)?,
+    }
+    out.flush()?;
+    Ok(if judged.is_clean() { Exit::Done } else { Exit::Failed })
+}
+
+/// `nephila slot show`: one address, from the log.
+pub(super) fn slot(args: &SlotShowArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.place.output.as_deref());
+    if !folder.logs().is_dir() {
+        folder.expect_crawl()?;
+    }
+    let settings = settings_of(&folder)?;
+    let slot = SlotKey::of(args.address);
+    let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
+    for line in Lines::of(&folder.logs())? {
+        let line = line?;
+        if line.address.is_some_and(|address| SlotKey::of(address) == slot) {
+            judge.line(&line);
+        }
+    }
+    let judged = judge.finish();
+    let mut out = out();
+    if args.place.json {
+        print_json(&mut out, &judged)?;
+    } else {
+        let about = page::About {
+            host: None,
+            skipped: 0,
+            made: String::new(),
+            agent: settings.identity.user_agent(),
+        };
+        writeln!(out, "{slot}, asked under {} names", judged.hosts.len())?;
+        page::text(&mut out, &judged, &about)?;
+    }
+    out.flush()?;
+    Ok(if judged.requests > 0 { Exit::Done } else { Exit::Failed })
+}

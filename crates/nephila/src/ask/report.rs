@@ -1,0 +1,394 @@
+//! `nephila report` and `nephila stats`: what a crawl did, counted from its log in one pass.
+//!
+//! What always holds: memory is bounded. At most [`KEYS_MAX`] hosts, types, pages or bodies are told apart; what comes
+//! after them is counted together, and the report says so.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+
+use nephila_core::spider::outcome::{Action, Outcome};
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+
+use super::log::Filter;
+use super::summary::Summary;
+use super::table::{Column, Table};
+use super::{out, print_json, time};
+use crate::cli::ask::{ReportArgs, StatsArgs, TableFormat, What};
+use crate::clock::Clock;
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::log::{Line, Lines, Purpose};
+
+/// Hosts, types, pages or bodies that a report tells apart.
+const KEYS_MAX: usize = 1_000_000;
+/// URLs that the report on duplicates tells apart.
+const URLS_MAX: usize = 8_000_000;
+/// Examples that stand in a row.
+const EXAMPLES_MAX: usize = 3;
+
+/// `nephila report`.
+pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.place.output.as_deref());
+    if !folder.logs().is_dir() {
+        folder.expect_crawl()?;
+    }
+    let format = if args.place.json { TableFormat::Json } else { args.format };
+    let filter = Filter::of_host(args.host.as_deref());
+    let mut report = Report {
+        logs: folder.logs(),
+        filter,
+        format,
+        limit: args.limit.unwrap_or(usize::MAX),
+        out: Box::new(out()),
+        beyond: 0,
+        skipped: 0,
+    };
+    let exit = match args.what {
+        What::Summary => report.summary()?,
+        What::Hosts => report.hosts()?,
+        What::Types => report.types()?,
+        What::Redirects => report.redirects()?,
+        What::Links => report.links(args.broken)?,
+        What::Duplicates => report.duplicates()?,
+        What::Seeds => {
+            folder.expect_crawl()?;
+            let seeds = folder.plan()?.map(|plan| plan.job.scope.seeds).unwrap_or_default();
+            report.seeds(&seeds)?
+        }
+        What::Traps => report.traps()?,
+    };
+    report.out.flush()?;
+    if report.beyond > 0 {
+        eprintln!(
+            "nephila: more than {KEYS_MAX} different ones: {} lines are not in this table; narrow it with --host",
+            report.beyond
+        );
+    }
+    if report.skipped > 0 {
+        eprintln!("nephila: {} lines of the log cannot be read and were skipped", report.skipped);
+    }
+    Ok(exit)
+}
+
+/// `nephila stats`.
+pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.place.output.as_deref());
+    if !folder.logs().is_dir() {
+        folder.expect_crawl()?;
+    }
+    let now = Clock::new().now().wall;
+    let since = args.since.as_deref().map(|text| time::since(text, now)).transpose()?;
+    let summary = Summary::read(&folder.logs(), &Filter::default().between(since, None))?;
+    let running = super::socket::running_stats(&folder)?;
+    let mut out = out();
+    if args.place.json {
+        print_json(&mut out, &serde_json::json!({"log": summary, "running": running}))?;
+    } else {
+        summary.print(&mut out)?;
+        match running {
+            None => writeln!(out, "no process crawls here now")?,
+            Some(now) => writeln!(
+                out,
+                "running: {} fetches open, {} hosts at hand, {} tickets so far, {} turned away",
+                now.tickets_open, now.hosts_active, now.tickets, now.turned_away
+            )?,
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+struct Report {
+    logs: std::path::PathBuf,
+    filter: Filter,
+    format: TableFormat,
+    limit: usize,
+    out: Box<dyn Write>,
+    /// Lines for whose key there was no room.
+    beyond: u64,
+    skipped: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Count {
+    requests: u64,
+    ok: u64,
+    bytes: u64,
+    took_ms: u64,
+    other: u64,
+    examples: Vec<String>,
+}
+
+impl Report {
+    fn each(&mut self, mut take: impl FnMut(Line) -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        let mut lines = Lines::of(&self.logs)?;
+        for line in lines.by_ref() {
+            let line = line?;
+            if self.filter.takes(&line) && !take(line)? {
+                self.beyond += 1;
+            }
+        }
+        self.skipped = lines.skipped();
+        Ok(())
+    }
+
+    fn summary(&mut self) -> anyhow::Result<Exit> {
+        let summary = Summary::read(&self.logs, &self.filter)?;
+        match self.format {
+            TableFormat::Json => print_json(&mut self.out, &summary)?,
+            TableFormat::Table => summary.print(&mut self.out)?,
+            TableFormat::Csv | TableFormat::Md => {
+                let columns: &[Column] = &[("what", 20), ("name", 24), ("count", 10)];
+                let mut table = Table::begin(&mut self.out, self.format, columns)?;
+                let numbers = [
+                    ("requests", summary.requests),
+                    ("pages", summary.pages),
+                    ("hosts", summary.hosts),
+                    ("bytes", summary.bytes),
+                    ("revisits", summary.revisits),
+                ];
+                for (name, number) in numbers {
+                    table.row(&["total".into(), name.into(), number.into()])?;
+                }
+                for (what, names) in [("class", &summary.classes), ("outcome", &summary.outcomes)] {
+                    for (name, count) in names {
+                        table.row(&[what.into(), name.as_str().into(), (*count).into()])?;
+                    }
+                }
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    fn hosts(&mut self) -> anyhow::Result<Exit> {
+        let hosts = self.counted(|line| Some((line.origin.clone(), line.class == "ok")))?;
+        let columns: &[Column] =
+            &[("requests", 10), ("ok", 10), ("not_ok", 10), ("bytes", 14), ("mean_ms", 8), ("host", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for (host, count) in hosts.into_iter().take(self.limit) {
+            table.row(&[
+                count.requests.into(),
+                count.ok.into(),
+                (count.requests - count.ok).into(),
+                count.bytes.into(),
+                (count.took_ms / count.requests.max(1)).into(),
+                host.into(),
+            ])?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn types(&mut self) -> anyhow::Result<Exit> {
+        let types = self.counted(|line| {
+            let answered = line.purpose == Purpose::Page && line.status.is_some();
+            let mime = if line.mime.is_empty() { "unknown" } else { &line.mime };
+            answered.then(|| (mime.to_owned(), line.class == "ok"))
+        })?;
+        let columns: &[Column] = &[("pages", 10), ("ok", 10), ("bytes", 14), ("type", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for (mime, count) in types.into_iter().take(self.limit) {
+            table.row(&[count.requests.into(), count.ok.into(), count.bytes.into(), mime.into()])?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn traps(&mut self) -> anyhow::Result<Exit> {
+        let mut hosts: HashMap<String, Count> = HashMap::new();
+        self.each(|line| {
+            let traps = line.links.map_or(0, |links| u64::from(links.traps));
+            if traps == 0 {
+                return Ok(true);
+            }
+            if hosts.len() >= KEYS_MAX && !hosts.contains_key(&line.origin) {
+                return Ok(false);
+            }
+            let count = hosts.entry(line.origin).or_default();
+            count.requests += 1;
+            count.other += traps;
+            if count.examples.len() < EXAMPLES_MAX {
+                count.examples.push(line.url);
+            }
+            Ok(true)
+        })?;
+        let mut hosts: Vec<_> = hosts.into_iter().collect();
+        hosts.sort_unstable_by(|(a, x), (b, y)| y.other.cmp(&x.other).then_with(|| a.cmp(b)));
+        let columns: &[Column] = &[("trap_links", 10), ("pages", 8), ("host", 32), ("examples", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for (host, count) in hosts.into_iter().take(self.limit) {
+            table.row(&[
+                count.other.into(),
+                count.requests.into(),
+                host.into(),
+                count.examples.join(" ").into(),
+            ])?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn redirects(&mut self) -> anyhow::Result<Exit> {
+        let columns: &[Column] = &[("status", 6), ("from", 48), ("to", 0)];
+        let (format, limit) = (self.format, self.limit as u64);
+        // Rows go out as they are read; the report keeps counting meanwhile.
+        let mut out = std::mem::replace(&mut self.out, Box::new(std::io::sink()));
+        let mut table = Table::begin(&mut out, format, columns)?;
+        self.each(|line| {
+            if let Some(to) = line.redirect
+                && table.rows() < limit
+            {
+                table.row(&[line.status.map(u64::from).into(), line.url.into(), to.into()])?;
+            }
+            Ok(true)
+        })?;
+        self.out = out;
+        Ok(Exit::Done)
+    }
+
+    /// Pages whose last word was not good.
+    fn links(&mut self, broken: bool) -> anyhow::Result<Exit> {
+        let mut pages: BTreeMap<String, (Option<u16>, String, String, u64)> = BTreeMap::new();
+        self.each(|line| {
+            if line.purpose != Purpose::Page {
+                return Ok(true);
+            }
+            let listed = if broken { is_broken(&line) } else { line.class != "ok" };
+            if !listed {
+                pages.remove(&line.url);
+                return Ok(true);
+            }
+            if pages.len() >= KEYS_MAX && !pages.contains_key(&line.url) {
+                return Ok(false);
+            }
+            pages.insert(line.url, (line.status, line.outcome, line.class, line.at));
+            Ok(true)
+        })?;
+        let found = pages.len();
+        let columns: &[Column] = &[("status", 6), ("outcome", 20), ("class", 8), ("at", 20), ("url", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for (url, (status, outcome, class, at)) in pages.into_iter().take(self.limit) {
+            let at = Timestamp(at).warc_date();
+            table.row(&[
+                status.map(u64::from).into(),
+                outcome.into(),
+                class.into(),
+                at.into(),
+                url.into(),
+            ])?;
+        }
+        Ok(if broken && found > 0 { Exit::Failed } else { Exit::Done })
+    }
+
+    fn duplicates(&mut self) -> anyhow::Result<Exit> {
+        let hasher = RandomState::new();
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut bodies: HashMap<String, Count> = HashMap::new();
+        self.each(|line| {
+            let Some(digest) = line.digest.filter(|_| line.purpose == Purpose::Page && line.class == "ok")
+            else {
+                return Ok(true);
+            };
+            if line.bytes == 0 && line.warc.as_ref().is_none_or(|warc| warc.kind == "response") {
+                return Ok(true);
+            }
+            if seen.len() >= URLS_MAX || (bodies.len() >= KEYS_MAX && !bodies.contains_key(&digest)) {
+                return Ok(false);
+            }
+            // A page that was fetched again is no duplicate of itself.
+            if !seen.insert(hasher.hash_one((&digest, &line.url))) {
+                return Ok(true);
+            }
+            let count = bodies.entry(digest).or_default();
+            count.requests += 1;
+            count.bytes = count.bytes.max(line.bytes);
+            if count.examples.len() < EXAMPLES_MAX {
+                count.examples.push(line.url);
+            }
+            Ok(true)
+        })?;
+        let mut bodies: Vec<_> = bodies.into_iter().filter(|(_, count)| count.requests > 1).collect();
+        bodies.sort_unstable_by(|(a, x), (b, y)| y.requests.cmp(&x.requests).then_with(|| a.cmp(b)));
+        let columns: &[Column] = &[("urls", 8), ("bytes", 12), ("digest", 37), ("examples", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for (digest, count) in bodies.into_iter().take(self.limit) {
+            table.row(&[
+                count.requests.into(),
+                count.bytes.into(),
+                digest.into(),
+                count.examples.join(" ").into(),
+            ])?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn seeds(&mut self, seeds: &[String]) -> anyhow::Result<Exit> {
+        let url = |seed: &String| {
+            CrawlUrl::parse(seed).map_or_else(|_| seed.clone(), |url| url.as_str().to_owned())
+        };
+        let mut last: HashMap<String, Option<Line>> = seeds.iter().map(|seed| (url(seed), None)).collect();
+        self.each(|line| {
+            if let Some(known) = last.get_mut(&line.url)
+                && line.purpose == Purpose::Page
+            {
+                *known = Some(line);
+            }
+            Ok(true)
+        })?;
+        let columns: &[Column] = &[("status", 6), ("outcome", 20), ("at", 20), ("seed", 40), ("to", 0)];
+        let mut table = Table::begin(&mut self.out, self.format, columns)?;
+        for seed in seeds.iter().take(self.limit) {
+            let line = last.get(&url(seed)).and_then(Option::as_ref);
+            table.row(&[
+                line.and_then(|line| line.status).map(u64::from).into(),
+                line.map_or("not fetched", |line| &line.outcome).into(),
+                line.map(|line| line.began().warc_date()).into(),
+                seed.as_str().into(),
+                line.and_then(|line| line.redirect.clone()).into(),
+            ])?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Counts lines by a key; the most frequent first.
+    fn counted(
+        &mut self,
+        key: impl Fn(&Line) -> Option<(String, bool)>,
+    ) -> anyhow::Result<Vec<(String, Count)>> {
+        let mut counts: HashMap<String, Count> = HashMap::new();
+        self.each(|line| {
+            let Some((key, ok)) = key(&line) else { return Ok(true) };
+            if counts.len() >= KEYS_MAX && !counts.contains_key(&key) {
+                return Ok(false);
+            }
+            let count = counts.entry(key).or_default();
+            count.requests += 1;
+            count.ok += u64::from(ok);
+            count.bytes += line.bytes;
+            count.took_ms += line.took_ms;
+            Ok(true)
+        })?;
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_unstable_by(|(a, x), (b, y)| y.requests.cmp(&x.requests).then_with(|| a.cmp(b)));
+        Ok(counts)
+    }
+}
+
+/// Would a visitor who follows the link find nothing? What we did not ask for, or could not ask for through our own
+/// fault, is not broken; neither is what is kept from us alone.
+fn is_broken(line: &Line) -> bool {
+    let Some(outcome) = Outcome::by_name(&line.outcome) else { return line.class == "gone" };
+    match outcome {
+        Outcome::RateLimited | Outcome::RobotsUnreachable | Outcome::DecodeLimit | Outcome::DecodeChain => {
+            false
+        }
+        Outcome::ClientError => true,
+        outcome if outcome.name().starts_with("tls-") => true,
+        outcome => {
+            matches!(line.class.as_str(), "gone" | "broken" | "retry") && outcome.action() != Action::Pause
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+//! Asks the process that crawls in a folder, or, if none does, opens the folder and answers itself.
+//!
+//! What always holds: an answer of the socket is bounded in size and time; while this process answers itself it holds
+//! the folder's lock, and takes no action of the frontier.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::de::DeserializeOwned;
+
+use super::settings_of;
+use crate::api::{self, Explained, HostView, Questions, StatsView};
+use crate::exit::Exit;
+use crate::folder::{Folder, Lock};
+use crate::settings::StateKind;
+use crate::wire;
+use crate::worker::Running;
+
+/// A question is answered within this time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// An answer has at most so many bytes.
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
+
+/// Who answers.
+pub(super) enum Source {
+    /// The process that crawls.
+    Crawl(Folder),
+    /// This one.
+    Here(Box<Here>),
+}
+
+/// A folder that this process has opened.
+pub(super) struct Here {
+    runtime: tokio::runtime::Runtime,
+    questions: Questions,
+    _lock: Lock,
+}
+
+impl Source {
+    /// Finds out who answers about a folder.
+    pub(super) fn open(folder: Folder) -> anyhow::Result<Source> {
+        folder.expect_crawl()?;
+        match connect(&folder) {
+            Ok(_) => return Ok(Source::Crawl(folder)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(error) => return Err(error).context("asking the process that crawls"),
+        }
+        let lock = folder.lock().map_err(|error| match error.downcast_ref() {
+            Some(Exit::Held) => error
+                .context("another process has the folder open and does not answer: try again in a moment"),
+            _ => error,
+        })?;
+        let settings = settings_of(&folder)?;
+        if settings.crawl.state == StateKind::Memory {
+            anyhow::bail!(
+                "this crawl kept its state in memory, which is gone; `nephila log` and `nephila cdx` know what it did"
+            );
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Nobody takes actions, so none are decided.
+        let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings)?;
+        drop(actions);
+        let questions = Questions::new(handle, folder, settings);
+        Ok(Source::Here(Box::new(Here { runtime, questions, _lock: lock })))
+    }
+
+    /// Is it the process that crawls?
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Source::Crawl(_))
+    }
+
+    /// Explains a URL.
+    pub(super) fn explain(&self, url: &str) -> anyhow::Result<Explained> {
+        match self {
+            Source::Crawl(folder) => get(folder, &format!("/api/v1/explain?url={}", api::escaped(url))),
+            Source::Here(here) => here.runtime.block_on(here.questions.explain(url)),
+        }
+    }
+
+    /// What is known of a host.
+    pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
+        match self {
+            Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", api::escaped(url))),
+            Source::Here(here) => here.runtime.block_on(here.questions.host(url)),
+        }
+    }
+}
+
+/// The numbers of the process that crawls; none if none does.
+pub(super) fn running_stats(folder: &Folder) -> anyhow::Result<Option<StatsView>> {
+    match connect(folder) {
+        Ok(_) => get(folder, "/api/v1/stats").map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn connect(folder: &Folder) -> io::Result<UnixStream> {
+    let stream = api::through(&folder.socket(), |path| UnixStream::connect(path))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    Ok(stream)
+}
+
+fn get<T: DeserializeOwned>(folder: &Folder, target: &str) -> anyhow::Result<T> {
+    let mut stream = connect(folder).context("asking the process that crawls")?;
+    write!(stream, "GET {target} HTTP/1.1\r\nhost: nephila\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream
+        .take(ANSWER_BYTES_MAX)
+        .read_to_end(&mut answer)
+        .context("the process that crawls does not answer")?;
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let end = end.context("the process that crawls gave no answer: try again")?;
+    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + 4..]);
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status != "200" {
+        let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+        anyhow::bail!("{} {}: {}", status, text("title"), text("detail"));
+    }
+    serde_json::from_slice(body).context("the process that crawls is of another version: use its own program")
+}

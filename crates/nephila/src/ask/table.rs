@@ -1,0 +1,178 @@
+//! Rows of a report in the format that was asked for, each written as soon as it is known.
+
+use std::io::{self, Write};
+
+use nephila_core::text::shown;
+
+use super::json;
+use crate::cli::ask::TableFormat;
+
+/// What stands in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    /// A number.
+    Number(u64),
+    /// Text, perhaps of a stranger.
+    Text(String),
+    /// Nothing.
+    None,
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(cell: Option<T>) -> Cell {
+        cell.map_or(Cell::None, Into::into)
+    }
+}
+
+/// Name of a column, and how wide it is on a terminal. Longer text makes its row wider and is never cut.
+pub(super) type Column = (&'static str, usize);
+
+/// Columns of numbers: on a terminal their names stand to the right, as the numbers do.
+const NUMBERS: [&str; 9] =
+    ["requests", "ok", "not_ok", "bytes", "mean_ms", "pages", "trap_links", "urls", "count"];
+
+/// A table that is being written.
+pub(super) struct Table<'a> {
+    out: &'a mut dyn Write,
+    format: TableFormat,
+    columns: &'a [Column],
+    rows: u64,
+}
+
+impl<'a> Table<'a> {
+    /// Begins with the names of the columns.
+    pub(super) fn begin(
+        out: &'a mut dyn Write,
+        format: TableFormat,
+        columns: &'a [Column],
+    ) -> io::Result<Table<'a>> {
+        let names: Vec<Cell> = columns.iter().map(|(name, _)| Cell::from(*name)).collect();
+        let mut table = Table { out, format, columns, rows: 0 };
+        match format {
+            TableFormat::Json => {}
+            TableFormat::Md => {
+                table.write(&names)?;
+                let rules: Vec<Cell> = columns.iter().map(|_| Cell::from("---")).collect();
+                table.write(&rules)?;
+            }
+            TableFormat::Table | TableFormat::Csv => table.write(&names)?,
+        }
+        Ok(table)
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, cells: &[Cell]) -> io::Result<()> {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell for every column");
+        self.rows += 1;
+        if self.format != TableFormat::Json {
+            return self.write(cells);
+        }
+        let mut object = serde_json::Map::new();
+        for ((name, _), cell) in self.columns.iter().zip(cells) {
+            let value = match cell {
+                Cell::Number(number) => (*number).into(),
+                Cell::Text(text) => text.as_str().into(),
+                Cell::None => serde_json::Value::Null,
+            };
+            object.insert((*name).to_owned(), value);
+        }
+        writeln!(self.out, "{}", json(&object))
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn write(&mut self, cells: &[Cell]) -> io::Result<()> {
+        let mut line = String::new();
+        let last = cells.len().saturating_sub(1);
+        for (number, (cell, (name, width))) in cells.iter().zip(self.columns).enumerate() {
+            let is_number = matches!(cell, Cell::Number(_)) || NUMBERS.contains(name);
+            let text = match cell {
+                Cell::Number(number) => number.to_string(),
+                Cell::Text(text) => match self.format {
+                    // A program reads it: nothing is made visible, quotes keep it in its place.
+                    TableFormat::Csv => quoted(text),
+                    TableFormat::Md => shown(text).to_string().replace('|', "\\|"),
+                    _ => shown(text).to_string(),
+                },
+                Cell::None => String::new(),
+            };
+            match self.format {
+                TableFormat::Csv if number > 0 => line.push(','),
+                TableFormat::Md => line.push_str("| "),
+                TableFormat::Table if number > 0 => line.push_str("  "),
+                _ => {}
+            }
+            match self.format {
+                TableFormat::Table if is_number => line.push_str(&format!("{text:>width$}")),
+                TableFormat::Table if number < last => line.push_str(&format!("{text:<width$}")),
+                TableFormat::Md => line.push_str(&format!("{text} ")),
+                _ => line.push_str(&text),
+            }
+        }
+        if self.format == TableFormat::Md {
+            line.push('|');
+        }
+        writeln!(self.out, "{}", line.trim_end())
+    }
+}
+
+/// As RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(format: TableFormat) -> String {
+        let mut out = Vec::new();
+        let mut table = Table::begin(&mut out, format, &[("n", 3), ("what", 6), ("url", 0)]).unwrap();
+        table.row(&[7.into(), "a,\"b|".into(), "http://x/\u{202e}".into()]).unwrap();
+        table.row(&[12_345.into(), Cell::None, "y".into()]).unwrap();
+        assert_eq!(table.rows(), 2);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_row_looks_as_its_format_wants() {
+        assert_eq!(
+            printed(TableFormat::Table),
+            "n    what    url\n  7  a,\"b|   http://x/\\u{202e}\n12345          y\n"
+        );
+        assert_eq!(printed(TableFormat::Csv), "n,what,url\n7,\"a,\"\"b|\",http://x/\u{202e}\n12345,,y\n");
+        assert_eq!(
+            printed(TableFormat::Md),
+            "| n | what | url |\n| --- | --- | --- |\n| 7 | a,\"b\\| | http://x/\\u{202e} |\n| 12345 |  | y |\n"
+        );
+        assert_eq!(
+            printed(TableFormat::Json),
+            "{\"n\":7,\"url\":\"http://x/\\u202e\",\"what\":\"a,\\\"b|\"}\n{\"n\":12345,\"url\":\"y\",\"what\":null}\n"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! From what a page says to what the frontier is offered: scope, traps and the rules of the page itself.
+//!
+//! What always holds: a link that is left out is counted under the rule that left it out; the same page and rules give
+//! the same links.
+
+use std::sync::atomic::Ordering;
+
+use nephila_core::frontier::refusal::Refusal;
+use nephila_core::frontier::ticket::Ticket;
+use nephila_core::frontier::trap;
+use nephila_core::handler::{Findings, LinkKind, ReadAs};
+use nephila_core::job::{Decision, Found, Hops, Rule};
+use nephila_core::spider::Outcome;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::Fetched;
+
+use super::shared::{JOB, Shared};
+use crate::log;
+use crate::worker::Link;
+
+/// What is offered, and what was left out.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    pub(super) wanted: Vec<Link>,
+    pub(super) counts: log::Links,
+}
+
+/// The links of a page, and where it redirects to.
+pub(super) fn links(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    fetched: &Fetched,
+    findings: Option<&Findings>,
+) -> anyhow::Result<Links> {
+    let mut links = Links::default();
+    if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
+        redirect(shared, ticket, url, target, &mut links)?;
+    }
+    let Some(findings) = findings else { return Ok(links) };
+    let obeys = shared.settings.handler.nofollow;
+    let page_closed = obeys && findings.page_robots.nofollow;
+    for found in &findings.links {
+        if found.kind == LinkKind::Redirect {
+            redirect(shared, ticket, url, &found.url, &mut links)?;
+        } else if !(page_closed || obeys && found.nofollow) && shared.follows(found.kind) {
+            link(shared, ticket, &found.url, found.kind, &mut links);
+        }
+    }
+    if let Some(sitemap) = &findings.sitemap {
+        for entry in &sitemap.urls {
+            link(shared, ticket, &entry.url, LinkKind::Listed, &mut links);
+            for alternate in &entry.alternates {
+                link(shared, ticket, alternate, LinkKind::Alternate, &mut links);
+            }
+        }
+        for index in &sitemap.sitemaps {
+            link(shared, ticket, index, LinkKind::Sitemap, &mut links);
+        }
+    }
+    let counts = &shared.counts;
+    counts.links_wanted.fetch_add(links.counts.wanted.into(), Ordering::Relaxed);
+    counts.links_out.fetch_add(links.counts.out.into(), Ordering::Relaxed);
+    counts.links_traps.fetch_add(links.counts.traps.into(), Ordering::Relaxed);
+    Ok(links)
+}
+
+fn link(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links: &mut Links) {
+    let depth = ticket.depth.saturating_add(1);
+    let verdict = shared.rules().verdict(url, Found::link(depth, ticket.hops.out()));
+    let read_as = kind.read_as();
+    // What a page needs to be shown belongs to it, wherever it lies.
+    let requisite = kind == LinkKind::Requisite && !matches!(verdict.rule, Rule::Exclude(_));
+    let hops_out = match verdict.decision {
+        Decision::In { hops_out } => hops_out,
+        Decision::Out if requisite => ticket.hops.out(),
+        Decision::Out => {
+            links.counts.out += 1;
+            return shared.show(url, &verdict, kind.name());
+        }
+    };
+    shared.show(url, &verdict, kind.name());
+    links.push(shared, url.clone(), depth, Hops::new(hops_out, 0), read_as);
+}
+
+/// Where a page leads to: as deep as the page itself.
+fn redirect(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    target: &CrawlUrl,
+    links: &mut Links,
+) -> anyhow::Result<()> {
+    let is_seed = ticket.depth == 0 && ticket.read_as == ReadAs::Page;
+    let found = match is_seed {
+        true => Found::seed_redirect(url, ticket.depth),
+        false => Found::link(ticket.depth, ticket.hops.out()),
+    };
+    let verdict = shared.rules().verdict(target, found);
+    shared.show(target, &verdict, "redirect");
+    let Decision::In { hops_out } = verdict.decision else {
+        links.counts.out += 1;
+        return Ok(());
+    };
+    if verdict.rule == Rule::SeedRedirect {
+        // The site has moved: what lies around its new place is wanted.
+        shared.widen(target)?;
+    }
+    let hops = Hops::new(hops_out, ticket.hops.redirects() + 1);
+    links.push(shared, target.clone(), ticket.depth, hops, ticket.read_as);
+    Ok(())
+}
+
+impl Links {
+    fn push(&mut self, shared: &Shared, url: CrawlUrl, depth: u8, hops: Hops, read_as: ReadAs) {
+        if shared.map.is_some() && read_as != ReadAs::Sitemap && hops.redirects() == 0 {
+            return;
+        }
+        let refusal = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall).map(Refusal::from);
+        if refusal.is_some() {
+            self.counts.traps += 1;
+        } else {
+            self.counts.wanted += 1;
+        }
+        self.wanted.push(Link { url, job: JOB, depth, priority: 5, hits: 0, hops, read_as, refusal });
+    }
+}

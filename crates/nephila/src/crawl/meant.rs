@@ -1,0 +1,322 @@
+//! From what was said to what is meant: flags, settings and what the folder remembers.
+
+use std::collections::HashSet;
+use std::io::{BufRead, IsTerminal, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use http::header::{HeaderName, HeaderValue};
+use nephila_core::frontier::budget;
+use nephila_core::job::{Job, Kind, SEEDS_MAX};
+use nephila_core::url::{CrawlUrl, Host};
+
+use super::shared::JOB;
+use crate::cli::crawl::{CrawlArgs, HowArgs, WhatArgs};
+use crate::exit::Exit;
+use crate::folder::{Folder, Plan};
+use crate::settings::{self, Settings, usage};
+
+/// A crawl as it will be.
+#[derive(Debug)]
+pub(super) struct Meant {
+    pub(super) settings: Settings,
+    pub(super) plan: Plan,
+    pub(super) fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// What `nephila crawl` is to do in this folder.
+pub(super) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
+    let remembered = folder.plan()?;
+    let mut plan = match remembered {
+        Some(plan) => plan,
+        None if args.urls.is_empty() && args.seeds.is_empty() => {
+            return Err(usage(anyhow::anyhow!(
+                "no URL, and {} holds no crawl to go on with: give URLs, `-i FILE`, or `-`",
+                folder.dir().display()
+            )));
+        }
+        None => new_plan(),
+    };
+    add_seeds(&mut plan, &args.urls, &args.seeds)?;
+    set_scope(&mut plan.job, &args.what);
+    let limits = &mut plan.job.limits;
+    limits.pages_max = args.limit.unwrap_or(limits.pages_max);
+    limits.bytes_max = args.size_limit.unwrap_or(limits.bytes_max);
+    limits.time_max = args.time_limit.unwrap_or(limits.time_max);
+    limits.pages_per_host_max = args.limit_per_host.unwrap_or(limits.pages_per_host_max);
+    limits.pages_per_domain_max = args.limit_per_domain.unwrap_or(limits.pages_per_domain_max);
+    let before = folder.settings();
+    let before = (args.how.common.config.is_none() && before.is_file()).then_some(before);
+    finish(plan, before, &args.what, &args.how)
+}
+
+/// What `nephila map` is to do.
+pub(super) fn map(
+    urls: &[String],
+    seeds: &[PathBuf],
+    what: &WhatArgs,
+    how: &HowArgs,
+) -> anyhow::Result<Meant> {
+    let mut plan = new_plan();
+    add_seeds(&mut plan, urls, seeds)?;
+    set_scope(&mut plan.job, what);
+    finish(plan, None, what, how)
+}
+
+fn new_plan() -> Plan {
+    Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 }
+}
+
+fn finish(plan: Plan, before: Option<PathBuf>, what: &WhatArgs, how: &HowArgs) -> anyhow::Result<Meant> {
+    plan.job.check().map_err(|error| usage(error.into()))?;
+    let mut settings = settings::load_from(&how.common, before.as_deref())?;
+    set_settings(&mut settings, what, how);
+    open_seeds(&mut settings, &plan);
+    if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
+        // Who names a site wants all of it; budgets are for the sites that a crawl stumbles upon.
+        settings.budget.domain_urls = u64::MAX / 2;
+    }
+    let seeds = plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
+    if settings.identity.contact.is_empty() && seeds.into_iter().any(|seed| is_public(&seed, &settings)) {
+        settings.identity.contact = ask_contact()?;
+    }
+    let fields = how.headers.iter().map(|field| crate::fetch::parse_field(field));
+    Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan })
+}
+
+/// Reads seeds from arguments and files into the plan.
+fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Result<()> {
+    let known: HashSet<String> = plan.job.scope.seeds.iter().cloned().collect();
+    let mut seen = known;
+    let mut add = |text: &str| -> anyhow::Result<()> {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            return Ok(());
+        }
+        let seed = with_scheme(text);
+        if seen.insert(seed.clone()) {
+            plan.job.scope.seeds.push(seed);
+        }
+        if plan.job.scope.seeds.len() > SEEDS_MAX {
+            return Err(usage(anyhow::anyhow!(
+                "more than {SEEDS_MAX} seeds: divide them among several crawls"
+            )));
+        }
+        Ok(())
+    };
+    for url in urls {
+        match url.as_str() {
+            "-" => lines(Path::new("-"), &mut add)?,
+            url => add(url)?,
+        }
+    }
+    for file in files {
+        lines(file, &mut add)?;
+    }
+    let bad: Vec<_> =
+        plan.job.scope.seeds.iter().filter_map(|seed| Some((seed, CrawlUrl::parse(seed).err()?))).collect();
+    if let Some((seed, error)) = bad.first() {
+        if bad.len() == plan.job.scope.seeds.len() {
+            return Err(usage(anyhow::anyhow!("{seed}: {error}")));
+        }
+        eprintln!("nephila: {} of the seeds cannot be fetched, the first is {seed}: {error}", bad.len());
+    }
+    Ok(())
+}
+
+fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let unreadable = |error: std::io::Error| {
+        anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
+    };
+    let reader: Box<dyn BufRead> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::io::BufReader::new(std::fs::File::open(path).map_err(unreadable)?))
+    };
+    for line in reader.split(b'\n') {
+        add(&String::from_utf8_lossy(&line.map_err(unreadable)?))?;
+    }
+    Ok(())
+}
+
+/// `example.org` is what people write; they mean the site.
+fn with_scheme(text: &str) -> String {
+    match text.contains("://") {
+        true => text.to_owned(),
+        false if is_local_name(text.split([':', '/']).next().unwrap_or_default()) => format!("http://{text}"),
+        false => format!("https://{text}"),
+    }
+}
+
+fn is_local_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+fn set_scope(job: &mut Job, what: &WhatArgs) {
+    let scope = &mut job.scope;
+    scope.kind = what.scope.map_or(scope.kind, Kind::from);
+    for (patterns, said) in [(&mut scope.include, &what.include), (&mut scope.exclude, &what.exclude)] {
+        for pattern in said {
+            if !patterns.contains(pattern) {
+                patterns.push(pattern.clone());
+            }
+        }
+    }
+    scope.extra_hops = what.extra_hops.unwrap_or(scope.extra_hops);
+    scope.depth_max = what.depth.unwrap_or(scope.depth_max);
+}
+
+fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
+    settings.handler.page_requisites |= what.page_requisites;
+    settings.handler.sitemaps &= !what.no_sitemap;
+    settings.crawl.concurrency = how.concurrency.unwrap_or(settings.crawl.concurrency).max(1);
+    if let Some(delay) = how.delay {
+        settings.frontier.host_delay = delay;
+        settings.frontier.slot_delay = settings.frontier.slot_delay.min(delay);
+        if delay.is_zero() {
+            // Who says so knows the server.
+            settings.frontier.host_delay_factor = 0;
+        }
+    }
+    if let Some(connections) = how.host_concurrency {
+        settings.frontier.host_connections = connections.max(1);
+        settings.frontier.slot_connections = settings.frontier.slot_connections.max(connections);
+    }
+    settings.robots.obey &= !how.ignore_robots;
+    if let Some(contact) = &how.contact {
+        settings.identity.contact.clone_from(contact);
+    }
+    if let Some(user_agent) = &how.user_agent {
+        settings.identity.user_agent.clone_from(user_agent);
+    }
+    for (host, address) in &how.resolve {
+        let fixed = format!("{host}={address}");
+        if !settings.spider.dns_fixed.contains(&fixed) {
+            settings.spider.dns_fixed.push(fixed);
+        }
+    }
+}
+
+/// A seed that names an address or a port opens it: nothing else does.
+fn open_seeds(settings: &mut Settings, plan: &Plan) {
+    for seed in plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()) {
+        let addresses: Vec<IpAddr> = match seed.host() {
+            Host::Ip(address) => vec![address],
+            Host::Name(name) if is_local_name(name) => {
+                vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16])]
+            }
+            Host::Name(_) => Vec::new(),
+        };
+        for address in addresses {
+            let range = ipnet::IpNet::from(address);
+            if !settings.spider.allow_addresses.iter().any(|open| open.contains(&range)) {
+                settings.spider.allow_addresses.push(range);
+            }
+        }
+        if !settings.spider.ports.contains(&seed.port()) {
+            settings.spider.ports.push(seed.port());
+        }
+    }
+}
+
+/// May this seed lie on a public address? A name may, unless it is given an address that is not.
+fn is_public(seed: &CrawlUrl, settings: &Settings) -> bool {
+    let opened = |address: &IpAddr| settings.spider.allow_addresses.iter().any(|open| open.contains(address));
+    match seed.host() {
+        Host::Ip(address) => !opened(&address),
+        Host::Name(name) if is_local_name(name) => false,
+        Host::Name(name) => {
+            let fixed = settings.spider.dns_fixed.iter().filter_map(|line| line.split_once('='));
+            let fixed = fixed.filter(|(fixed, _)| fixed.trim().eq_ignore_ascii_case(name));
+            let addresses: Vec<_> = fixed.filter_map(|(_, address)| address.trim().parse().ok()).collect();
+            // A resolver of one's own, on one's own machine, may know names that nobody else does.
+            let own = !settings.spider.dns_servers.is_empty()
+                && settings.spider.dns_servers.iter().all(|server| server.ip().is_loopback());
+            !own && !(addresses.iter().any(opened))
+        }
+    }
+}
+
+/// Asks once on a terminal, and remembers.
+fn ask_contact() -> anyhow::Result<String> {
+    const WANTED: &str = "a public site wants to know who asks";
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Err(usage(anyhow::anyhow!(
+            "{WANTED}: add --contact URL|MAIL, or this line to nephila.toml under [identity]:\ncontact = \"https://example.org/about-my-crawler\""
+        )));
+    }
+    eprint!("{WANTED}. A URL or mail address to reach you (kept for next time): ");
+    std::io::stderr().flush().ok();
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("reading the contact")?;
+    let contact = line.trim();
+    if contact.is_empty() || contact.contains(['"', '\\']) || !contact.contains(['@', '.']) {
+        return Err(usage(anyhow::anyhow!("{contact:?} is neither a URL nor a mail address")));
+    }
+    match settings::remember_contact(contact) {
+        Ok(path) => eprintln!("nephila: remembered in {}", path.display()),
+        Err(error) => eprintln!("nephila: not remembered: {error:#}"),
+    }
+    Ok(contact.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(args: &[&str]) -> anyhow::Result<Meant> {
+        use clap::Parser;
+        let full = ["nephila", "crawl", "--config", "/dev/null"].iter().chain(args);
+        let cli = crate::cli::Cli::parse_from(full);
+        let crate::cli::Command::Crawl(args) = cli.command else { unreachable!("a crawl was asked for") };
+        let dir = tempfile::tempdir().unwrap();
+        crawl(&args, &Folder::new(dir.path()))
+    }
+
+    #[test]
+    fn a_seed_that_names_an_address_opens_it_and_nothing_else() {
+        let meant = meant(&["http://127.0.0.1:8123/a/"]).unwrap();
+        assert_eq!(meant.settings.spider.allow_addresses, ["127.0.0.1/32".parse().unwrap()]);
+        assert!(meant.settings.spider.ports.contains(&8123));
+        assert_eq!(meant.plan.job.scope.seeds, ["http://127.0.0.1:8123/a/"]);
+    }
+
+    #[test]
+    fn a_public_seed_needs_a_contact() {
+        let error = meant(&["https://example.org/"]).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+        assert!(format!("{error:#}").contains("--contact"));
+        let said = meant(&["example.org", "--contact", "me@example.org"]).unwrap();
+        assert_eq!(said.plan.job.scope.seeds, ["https://example.org"]);
+    }
+
+    #[test]
+    fn limits_and_scope_are_as_said() {
+        let meant = meant(&[
+            "localhost:8000/x/",
+            "--limit",
+            "7",
+            "--size-limit",
+            "1MB",
+            "--scope",
+            "domain",
+            "-d",
+            "3",
+            "--exclude",
+            "/cart",
+        ])
+        .unwrap();
+        let job = &meant.plan.job;
+        assert_eq!((job.limits.pages_max, job.limits.bytes_max, job.scope.depth_max), (7, 1_000_000, 3));
+        assert_eq!((job.scope.kind, job.scope.exclude.len()), (Kind::Domain, 1));
+        assert_eq!(job.scope.seeds, ["http://localhost:8000/x/"]);
+    }
+
+    #[test]
+    fn nothing_to_do_is_said() {
+        let error = meant(&[]).unwrap_err();
+        assert!(format!("{error:#}").contains("holds no crawl"), "{error:#}");
+        assert!(meant(&["http://"]).is_err());
+    }
+}

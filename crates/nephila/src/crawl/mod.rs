@@ -1,0 +1,94 @@
+//! `nephila crawl`: a whole crawl on one machine.
+//!
+//! `meant` turns flags, settings and the folder into a plan; `wire` opens archive, frontier and spider; `work` is the
+//! loop that takes what the frontier wants done and starts it. `resolve`, `robots` and `page` each carry out one action:
+//! a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and only when both are
+//! durable its outcome is reported. `progress` says how it goes and what it waits for, `ending` how it went.
+//!
+//! What always holds: every request has a ticket; an outcome is reported after its capture and its links are safe, so a
+//! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
+
+mod ending;
+mod intake;
+pub(crate) mod map;
+mod meant;
+mod page;
+mod progress;
+mod resolve;
+mod robots;
+mod shared;
+mod work;
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_core::job::Job;
+
+use crate::api::{Questions, Server};
+use crate::cli::crawl::CrawlArgs;
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::log;
+use crate::wire;
+use crate::worker::Command;
+use ending::End;
+use shared::Shared;
+
+/// Links of seeds offered at once.
+const SEEDS_AT_ONCE: usize = 10_000;
+
+/// Runs the command.
+pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.output.as_deref());
+    let meant::Meant { settings, plan, fields } = meant::crawl(&args, &folder)?;
+    let _lock = folder.lock()?;
+    folder.set_plan(&plan)?;
+    folder.set_settings(&crate::settings::page(&settings)?)?;
+    crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let exit = runtime.block_on(async {
+        let progress = progress::Progress::new(args.progress, args.quiet);
+        let archive = wire::archive(folder.dir(), &settings)?;
+        let running = wire::worker(&folder, &settings)?;
+        let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
+        let spider = wire::spider(&settings)?;
+        let shared = Shared::new(settings, folder, plan, running.handle, spider, Some(archive), log)?;
+        let shared = Arc::new(shared.with_fields(fields));
+        let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone());
+        let _server = Server::start(&shared.folder, questions);
+        begin(&shared).await?;
+        let end = work::work(&shared, running.actions, args.errors_max, progress).await?;
+        let stats = shared.handle.stats().await.ok();
+        if !matches!(end, End::StoppedHard | End::Failed(_)) {
+            ending::close(&shared, running.thread, log_thread).await?;
+        }
+        ending::report(&shared, &end, stats.as_ref(), args.quiet);
+        end.exit()
+    });
+    // A name lookup or a closing socket must not hold up the end.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Tells the frontier about the job and its seeds.
+async fn begin(shared: &Shared) -> anyhow::Result<()> {
+    let (job, offered) = {
+        let plan = shared.plan();
+        // The frontier needs the limits, not a million seeds.
+        let scope = nephila_core::job::Scope { seeds: Vec::new(), ..plan.job.scope.clone() };
+        (Job { scope, ..plan.job.clone() }, plan.seeds_offered)
+    };
+    shared.handle.command(Command::Job(Box::new(job))).await?;
+    let seeds = shared.plan().job.scope.seeds.clone();
+    if offered >= seeds.len() as u64 {
+        return Ok(());
+    }
+    for some in seeds.chunks(SEEDS_AT_ONCE) {
+        let links: Vec<_> = some.iter().filter_map(|seed| shared.seed(seed)).collect();
+        shared.handle.offer_durably(&links).await?;
+    }
+    let mut plan = shared.plan();
+    plan.seeds_offered = seeds.len() as u64;
+    shared.folder.set_plan(&plan)
+}

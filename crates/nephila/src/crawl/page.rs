@@ -1,0 +1,213 @@
+//! One ticket for a page: fetched, stored, read, reported, in this order.
+//!
+//! As soon as the last byte has come the host may rest and be asked again ([`Handle::released`]); storing and reading go
+//! on beside it. The outcome is reported when the capture and the links are durable. What happens in between is
+//! repeated after a crash, and nothing of it is lost.
+//!
+//! [`Handle::released`]: crate::worker::Handle::released
+
+use std::time::{Duration, Instant};
+
+use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED, SET_COOKIE};
+use nephila_core::frontier::ticket::{Report, Ticket};
+use nephila_core::handler::{self, Findings, Page};
+use nephila_core::spider::Outcome;
+use nephila_core::spider::outcome::Action;
+use nephila_core::time::Timestamp;
+use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_spider::{Fetched, Keep, Request};
+use nephila_store::archive::{Kind, Receipt};
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+
+use super::intake;
+use super::shared::Shared;
+use crate::log::{Line, Stored};
+
+/// A page up to this size is read where it was fetched; a larger one goes to a thread that may take its time.
+const READ_HERE_BYTES_MAX: usize = 256 * 1024;
+/// Such a page is read this long; what was found by then counts.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// Validators longer than this are not kept.
+const VALIDATOR_BYTES_MAX: usize = 256;
+
+/// Waits until the stages behind the fetch have room for one more.
+pub(super) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
+    shared.storing.acquire().await.expect("never closed")
+}
+
+/// Carries a ticket to its end.
+pub(super) async fn page(
+    shared: &Shared,
+    ticket: Ticket,
+    fetching: OwnedSemaphorePermit,
+) -> anyhow::Result<()> {
+    let url = match CrawlUrl::parse(&ticket.url) {
+        Ok(url) => url,
+        Err(error) => {
+            let report = Report::of(error.outcome(), 0, Duration::ZERO);
+            return Ok(shared.handle.report(ticket.id, report).await?);
+        }
+    };
+    let request = Request {
+        fields: shared.fields_for(&url),
+        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
+        address: Some(ticket.address),
+        ..Request::get(url.clone())
+    };
+    let began = shared.clock.now().wall;
+    let began_at = Instant::now();
+    let mut fetched = shared.spider.fetch(request).await;
+    let took = began_at.elapsed();
+    if matches!(fetched.outcome.action(), Action::Keep | Action::Offer | Action::Done) {
+        shared.handle.released(ticket.id, took).await?;
+    }
+    let storing = reserve(shared).await;
+    drop(fetching);
+
+    judge_redirect(shared, &ticket, &url, &mut fetched);
+    let mut exchange = fetched.exchange.take();
+    if let Some(exchange) = &mut exchange {
+        for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
+            *value = fetched.outcome.name().to_owned();
+        }
+        exchange.notes.push(("depth", ticket.depth.to_string()));
+    }
+    let findings = read(shared, &ticket, &url, &fetched).await;
+    let links = intake::links(shared, &ticket, &url, &fetched, findings.as_ref())?;
+    let (receipt, offered) = tokio::join!(shared.store(exchange), shared.handle.offer_durably(&links.wanted));
+    offered?;
+    let receipt = receipt?;
+
+    let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
+    if let Some(findings) = &findings {
+        line.title = findings.title.clone().unwrap_or_default();
+        line.links = Some(links.counts);
+    }
+    shared.log.write(&line).await;
+    count(shared, &fetched, receipt.as_ref());
+    let report = report_of(&fetched, took, receipt.as_ref());
+    shared.handle.report(ticket.id, report).await?;
+    drop(storing);
+    if matches!(
+        fetched.outcome,
+        Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable
+    ) {
+        super::resolve::try_another(shared, ticket.key.host, &url, ticket.address).await?;
+    }
+    Ok(())
+}
+
+/// A redirect that cannot lead on is no redirect.
+fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mut Fetched) {
+    let Some(target) = &fetched.redirect else { return };
+    if target.key() == url.key() {
+        let cookie = fetched.fields.contains_key(SET_COOKIE);
+        fetched.outcome = if cookie { Outcome::CookieWall } else { Outcome::RedirectLoop };
+        fetched.redirect = None;
+    } else if u32::from(ticket.hops.redirects()) >= shared.settings.spider.redirects_max.min(15) {
+        fetched.outcome = Outcome::RedirectLimit;
+        fetched.detail = format!("more than {} redirects in a row", shared.settings.spider.redirects_max);
+        fetched.redirect = None;
+    }
+}
+
+/// What a page says, if it is one to read.
+async fn read(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &Fetched) -> Option<Findings> {
+    if fetched.outcome.action() != Action::Keep {
+        return None;
+    }
+    let limits = shared.page_limits();
+    let body = fetched.decoded.as_ref()?.start(shared.settings.handler.page_bytes_max).ok()?;
+    let read_as = ticket.read_as;
+    if body.len() <= READ_HERE_BYTES_MAX {
+        let keys = KeyRules::default();
+        let agent = &*shared.settings.identity.agent;
+        let page = Page { url, fields: &fetched.fields, body: &body, read_as, agent, keys: &keys };
+        return Some(handler::read_page(&page, &limits));
+    }
+    let (url, fields) = (url.clone(), fetched.fields.clone());
+    let agent = shared.settings.identity.agent.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        let (keys, agent) = (KeyRules::default(), &*agent);
+        let page = Page { url: &url, fields: &fields, body: &body, read_as, agent, keys: &keys };
+        let began = Instant::now();
+        handler::read_page_until(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX)
+    });
+    // A page that makes the reader fail leads nowhere; it is stored all the same.
+    read.await.ok()
+}
+
+fn report_of(fetched: &Fetched, took: Duration, receipt: Option<&Receipt>) -> Report {
+    let text = |name| -> Box<str> {
+        let value = fetched.fields.get(name).and_then(|value| value.to_str().ok());
+        value.filter(|value| value.len() <= VALIDATOR_BYTES_MAX).unwrap_or_default().into()
+    };
+    Report {
+        outcome: fetched.outcome,
+        status: fetched.status.unwrap_or(0),
+        took,
+        retry_after: fetched.retry_after,
+        digest: receipt.map_or(0, |receipt| receipt.payload_digest.short()),
+        etag: text(ETAG),
+        last_modified: text(LAST_MODIFIED),
+        bytes: fetched.body_bytes,
+    }
+}
+
+fn count(shared: &Shared, fetched: &Fetched, receipt: Option<&Receipt>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    shared.counts.ended(fetched.outcome, fetched.body_bytes);
+    if receipt.is_some_and(|receipt| receipt.kind != Kind::Response) {
+        shared.counts.revisits.fetch_add(1, Relaxed);
+        shared.counts.revisit_bytes.fetch_add(fetched.body_bytes, Relaxed);
+    }
+}
+
+/// The line of a request that has ended.
+pub(super) fn line_of(
+    shared: &Shared,
+    ticket: &Ticket,
+    fetched: &Fetched,
+    began: Timestamp,
+    took: Duration,
+    receipt: Option<&Receipt>,
+) -> Line {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let origin_end = ticket.url.find("://").map_or(0, |at| at + 3);
+    let origin_len = ticket.url[origin_end..].find(['/', '?', '#']).unwrap_or(ticket.url.len() - origin_end);
+    Line {
+        at: began.0,
+        fetch: ticket.id.0,
+        url: ticket.url.clone(),
+        outcome: fetched.outcome.name().into(),
+        class: fetched.outcome.class().as_str().into(),
+        status: fetched.status,
+        origin: ticket.url[..origin_end + origin_len].to_owned(),
+        address: fetched.address.map(|address| address.ip()),
+        took_ms: ms(took),
+        host_rest_ms: ms(ticket.host_rest),
+        slot_rest_ms: ms(ticket.slot_rest),
+        robots_obeyed: shared.settings.robots.obey,
+        depth: ticket.depth,
+        retries: ticket.retries,
+        mime: fetched.fields.get(CONTENT_TYPE).map_or_else(String::new, |value| {
+            String::from_utf8_lossy(value.as_bytes()).split(';').next().unwrap_or_default().trim().to_owned()
+        }),
+        bytes: fetched.body_bytes,
+        redirect: fetched.redirect.as_ref().map(|target| target.as_str().to_owned()),
+        digest: receipt.map(|receipt| receipt.payload_digest.to_string()),
+        warc: receipt.map(|receipt| Stored {
+            file: receipt.file.to_string(),
+            offset: receipt.offset,
+            length: receipt.length,
+            kind: match receipt.kind {
+                Kind::Response => "response",
+                Kind::Revisit => "revisit",
+                Kind::NotModified => "not-modified",
+            }
+            .into(),
+        }),
+        detail: fetched.detail.clone(),
+        ..Line::default()
+    }
+}

@@ -1,0 +1,236 @@
+//! How a crawl goes, and what it waits for: one line that changes on a terminal, lines now and then elsewhere.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nephila_core::frontier::outlook::Outlook;
+use nephila_core::job::Limits;
+use serde::Serialize;
+
+use super::ending::End;
+use super::shared::Shared;
+use crate::cli::crawl;
+use crate::worker::Stats;
+
+/// How often a plain or JSON line is written.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The rate is measured over this time.
+const RATE_OVER: Duration = Duration::from_secs(10);
+/// Width of a terminal that does not tell.
+const WIDTH: usize = 100;
+
+/// Shows progress.
+#[derive(Debug)]
+pub(super) struct Progress {
+    how: How,
+    said: Option<Instant>,
+    /// When, and how many pages there were.
+    history: VecDeque<(Instant, u64)>,
+    shown: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Bar,
+    Plain,
+    Json,
+    Quiet,
+}
+
+/// One look at a crawl.
+#[derive(Debug, Serialize)]
+struct Look {
+    seconds: u64,
+    done: u64,
+    ok: u64,
+    failed: u64,
+    queued: u64,
+    later: u64,
+    parked: u64,
+    bytes: u64,
+    pages_per_second: f64,
+    open: usize,
+    waits_for: String,
+}
+
+impl Progress {
+    pub(super) fn new(how: crawl::Progress, quiet: bool) -> Progress {
+        let how = match how {
+            _ if quiet => How::Quiet,
+            crawl::Progress::Auto if std::io::stderr().is_terminal() => How::Bar,
+            crawl::Progress::Auto | crawl::Progress::Plain => How::Plain,
+            crawl::Progress::Bar => How::Bar,
+            crawl::Progress::Json => How::Json,
+            crawl::Progress::None => How::Quiet,
+        };
+        Progress { how, said: None, history: VecDeque::new(), shown: false }
+    }
+
+    /// Called at every look.
+    pub(super) fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
+        let now = Instant::now();
+        let done = shared.counts.all();
+        self.history.push_back((now, done));
+        while self.history.len() > 2 && now.duration_since(self.history[0].0) > RATE_OVER {
+            self.history.pop_front();
+        }
+        let (since, before) = self.history[0];
+        let seconds = now.duration_since(since).as_secs_f64();
+        let rate = if seconds > 0.0 { (done - before) as f64 / seconds } else { 0.0 };
+        let due = self.how == How::Bar || self.said.is_none_or(|said| said.elapsed() >= LINE_EVERY);
+        if self.how == How::Quiet || !due {
+            return;
+        }
+        self.said = Some(now);
+        let look = Look {
+            seconds: shared.counts.began.elapsed().as_secs(),
+            done,
+            ok: shared.counts.ok.load(Ordering::Relaxed),
+            failed: shared.counts.failed.load(Ordering::Relaxed),
+            queued: stats.totals.waiting,
+            later: stats.totals.later,
+            parked: stats.totals.parked,
+            bytes: shared.counts.bytes.load(Ordering::Relaxed),
+            pages_per_second: (rate * 10.0).round() / 10.0,
+            open: stats.gauges.tickets_open,
+            waits_for: waits_for(shared, outlook, stats),
+        };
+        match self.how {
+            How::Json => {
+                let mut line = serde_json::to_vec(&look).expect("strings and numbers can be written");
+                line.push(b'\n');
+                write(&line);
+            }
+            How::Plain => write(format!("{}\n", look.text(limits)).as_bytes()),
+            How::Bar => {
+                let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0));
+                let line: String = look.text(limits).chars().take(width.saturating_sub(1)).collect();
+                write(format!("\r\x1b[K{line}").as_bytes());
+                self.shown = true;
+            }
+            How::Quiet => {}
+        }
+    }
+
+    /// Nothing more is begun.
+    pub(super) fn ending(&mut self, end: &End, open: usize) {
+        self.clear();
+        if matches!(end, End::Stopped) && self.how != How::Quiet {
+            write(
+                format!("nephila: finishing {open} open fetches; Ctrl-C once more stops at once\n")
+                    .as_bytes(),
+            );
+        }
+    }
+
+    /// Takes the changing line away.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            write(b"\r\x1b[K");
+        }
+    }
+}
+
+impl Look {
+    fn text(&self, limits: &Limits) -> String {
+        let mut line = format!("  {} done", count(self.done));
+        if limits.pages_max > 0 {
+            line += &format!(" of {}", count(limits.pages_max));
+        }
+        line += &format!("   {} queued", count(self.queued));
+        if self.later > 0 {
+            line += &format!("   {} later", count(self.later));
+        }
+        line += &format!(
+            "   {} failed   {:.1} pages/s   {}   {}",
+            count(self.failed),
+            self.pages_per_second,
+            size(self.bytes),
+            self.waits_for
+        );
+        if self.pages_per_second > 0.0 && self.queued > 0 {
+            let left = Duration::from_secs((self.queued as f64 / self.pages_per_second) as u64);
+            line += &format!("   eta {}", humantime::format_duration(rough(left)));
+        }
+        line
+    }
+}
+
+/// What holds the crawl back right now.
+fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
+    if shared.counts.disk_full.load(Ordering::Relaxed) || stats.disk_full {
+        return format!("disk full: free some space in {}", shared.folder.dir().display());
+    }
+    if shared.counts.disk_low.load(Ordering::Relaxed) {
+        let min = size(shared.settings.crawl.disk_free_min);
+        return format!("disk nearly full: it waits until {min} are free (crawl.disk_free_min)");
+    }
+    let waits = &outlook.waits;
+    let hosts = |n: usize| if n == 1 { "1 host".to_owned() } else { format!("{} hosts", count(n as u64)) };
+    let reasons = [
+        (waits.ready, "connections"),
+        (waits.resting, "politeness"),
+        (waits.slot, "politeness to a shared address"),
+        (waits.robots, "robots.txt"),
+        (waits.resolving, "DNS"),
+        (waits.backing_off, "a host's back-off"),
+    ];
+    match reasons.iter().max_by_key(|(n, _)| *n) {
+        Some((n, why)) if *n > 0 => format!("held by {why}: {}", hosts(*n)),
+        _ if waits.fetching > 0 => format!("waiting for answers: {}", hosts(waits.fetching)),
+        _ => "nothing to wait for".into(),
+    }
+}
+
+/// Seconds matter for minutes, not for days.
+fn rough(time: Duration) -> Duration {
+    let seconds = time.as_secs();
+    Duration::from_secs(match seconds {
+        0..=599 => seconds,
+        600..=86_399 => seconds / 60 * 60,
+        _ => seconds / 3_600 * 3_600,
+    })
+}
+
+/// A number that people can read: `1 038`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes that people can read.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        10_000_000..=9_999_999_999 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
+fn write(bytes: &[u8]) {
+    let mut out = std::io::stderr().lock();
+    // Nobody may be looking.
+    _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_people() {
+        assert_eq!(["1", "1 038", "12 345 678"].map(str::to_owned), [1, 1_038, 12_345_678].map(count));
+        assert_eq!(size(63_000_000), "63 MB");
+        assert_eq!(rough(Duration::from_secs(7_265)), Duration::from_secs(7_260));
+    }
+}

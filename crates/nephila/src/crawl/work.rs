@@ -1,0 +1,254 @@
+//! The loop of a crawl: takes what the frontier wants done, starts it, and knows when to stop.
+//!
+//! What always holds: an action that is taken is started at once; no more fetches run than `crawl.concurrency`; a limit
+//! of the job is never passed, since a page is begun only while done and open pages together are below it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nephila_core::frontier::Action;
+use nephila_core::frontier::outlook::Outlook;
+use nephila_core::frontier::ticket::Purpose;
+use nephila_core::job::{Counts, Limit, Limits};
+use nephila_core::spider::Outcome;
+use nephila_core::spider::outcome::Class;
+use nephila_core::time::Seconds;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::ending::End;
+use super::progress::Progress;
+use super::shared::Shared;
+use super::{page, resolve, robots};
+use crate::fetch::Signals;
+use crate::worker::{Actions, Stats};
+
+/// How often the loop looks whether it is done, and how it goes.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often the time that a crawl has run is written down.
+const NOTE_TIME: Duration = Duration::from_secs(10);
+/// So many looks in a row find nothing left to do before a crawl ends.
+const DONE_LOOKS: u32 = 2;
+
+/// How often the free space of the disk is looked at.
+const SPACE_EVERY: Duration = Duration::from_secs(1);
+
+/// How much room the disk has.
+#[derive(Debug)]
+struct Space {
+    looked: Option<Instant>,
+    is_low: bool,
+}
+
+impl Space {
+    fn new() -> Space {
+        Space { looked: None, is_low: false }
+    }
+
+    fn look(&mut self, shared: &Shared) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < SPACE_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        // A file system that does not tell is taken at its word when a write fails.
+        let free =
+            rustix::fs::statvfs(shared.folder.dir()).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        self.is_low = free.is_ok_and(|free| free < shared.settings.crawl.disk_free_min);
+        shared.counts.disk_low.store(self.is_low, Ordering::Relaxed);
+    }
+}
+
+/// How far a job was before this run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    pages: u64,
+    bytes: u64,
+    ran: Duration,
+}
+
+/// Crawls until nothing is left, a limit is reached, or somebody says stop.
+pub(super) async fn work(
+    shared: &Arc<Shared>,
+    mut actions: Actions,
+    errors_max: Option<u64>,
+    mut progress: Progress,
+) -> anyhow::Result<End> {
+    let limits = shared.job().limits;
+    let before = before(shared).await?;
+    let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    let mut pages_open = 0;
+    let mut signals = Signals::new()?;
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut noted = Instant::now();
+    let mut done_looks = 0;
+    let mut space = Space::new();
+    let end = loop {
+        let room = limits.pages_max == 0 || before.pages + pages(shared) + pages_open < limits.pages_max;
+        // Nothing new is begun while the disk is nearly full; what is open still has the last of the space.
+        let room = room && !space.is_low;
+        tokio::select! {
+            biased;
+            () = signals.next() => break End::Stopped,
+            Some(ended) = tasks.join_next() => {
+                pages_open = pages_open.saturating_sub(1);
+                if let Err(error) = ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("a task failed: {panic}"))) {
+                    break End::Failed(error);
+                }
+            }
+            taken = take(&fetching, &mut actions), if room => {
+                let Some((action, permit)) = taken else { break End::Failed(why(shared).await) };
+                pages_open += 1;
+                start(shared, &mut tasks, action, permit);
+            }
+            _ = looks.tick() => {
+                space.look(shared);
+                let counts = counts(shared, before);
+                if let Some(limit) = limits.reached(&counts).filter(|limit| limit.ends_job()) {
+                    break End::Limit(limit);
+                }
+                if errors_max.is_some_and(|max| shared.counts.failed.load(Ordering::Relaxed) >= max) {
+                    break End::TooManyFailures;
+                }
+                let (outlook, stats) = look(shared).await?;
+                progress.show(shared, &outlook, &stats, &limits);
+                done_looks = if outlook.done && tasks.is_empty() { done_looks + 1 } else { 0 };
+                if done_looks >= DONE_LOOKS {
+                    break End::Done { later: stats.totals.later, next: outlook.later_next };
+                }
+                if noted.elapsed() >= NOTE_TIME {
+                    noted = Instant::now();
+                    note_time(shared, before)?;
+                }
+            }
+        }
+    };
+    // Nothing more is begun; what is open has its time.
+    drop(actions);
+    progress.ending(&end, tasks.len());
+    let end = drain(shared, tasks, &mut signals, end).await;
+    note_time(shared, before)?;
+    progress.clear();
+    Ok(end)
+}
+
+/// A place among the fetches first, then the action: whoever takes one starts it at once.
+async fn take(fetching: &Arc<Semaphore>, actions: &mut Actions) -> Option<(Action, OwnedSemaphorePermit)> {
+    let permit = fetching.clone().acquire_owned().await.expect("never closed");
+    Some((actions.next().await?, permit))
+}
+
+fn start(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    action: Action,
+    permit: OwnedSemaphorePermit,
+) {
+    let shared = shared.clone();
+    match action {
+        Action::Resolve { host, origin } => {
+            drop(permit);
+            tasks.spawn(async move { Ok(resolve::resolve(&shared, host, &origin).await?) });
+        }
+        Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
+            tasks.spawn(async move {
+                let _permit = permit;
+                robots::robots(&shared, ticket).await
+            });
+        }
+        Action::Fetch(ticket) => {
+            tasks.spawn(async move { page::page(&shared, ticket, permit).await });
+        }
+    }
+}
+
+/// Waits for what is open, as long as a signal leaves it.
+async fn drain(
+    shared: &Shared,
+    mut tasks: JoinSet<anyhow::Result<()>>,
+    signals: &mut Signals,
+    mut end: End,
+) -> End {
+    let deadline = tokio::time::sleep(shared.settings.crawl.drain_timeout);
+    tokio::pin!(deadline);
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                None => return end,
+                Some(Ok(Err(error))) if !matches!(end, End::Failed(_)) => end = End::Failed(error),
+                Some(_) => {}
+            },
+            // What is still open then is asked for again by the next run.
+            () = &mut deadline => return end,
+            () = signals.next() => return End::StoppedHard,
+        }
+    }
+}
+
+/// What `--limit` counts.
+fn is_page(outcome: Outcome) -> bool {
+    outcome.class() == Class::Ok && outcome != Outcome::Redirect
+}
+
+fn pages(shared: &Shared) -> u64 {
+    shared.counts.ok.load(Ordering::Relaxed)
+}
+
+fn counts(shared: &Shared, before: Before) -> Counts {
+    Counts {
+        pages: before.pages + pages(shared),
+        bytes: before.bytes + shared.counts.bytes.load(Ordering::Relaxed),
+        time: before.ran + shared.counts.began.elapsed(),
+        ..Counts::default()
+    }
+}
+
+/// How far the job was when this run began.
+async fn before(shared: &Shared) -> anyhow::Result<Before> {
+    let all = shared.handle.stats().await?.totals.all_jobs();
+    Ok(Before {
+        pages: all.ended_as(is_page),
+        bytes: all.bytes,
+        ran: Duration::from_millis(shared.plan().ran_ms),
+    })
+}
+
+async fn look(shared: &Shared) -> anyhow::Result<(Outlook, Stats)> {
+    let horizon = Seconds::from(shared.clock.now().wall).plus(shared.settings.crawl.retry_wait_max);
+    Ok((shared.handle.outlook(horizon).await?, shared.handle.stats().await?))
+}
+
+fn note_time(shared: &Shared, before: Before) -> anyhow::Result<()> {
+    let ran = before.ran + shared.counts.began.elapsed();
+    let mut plan = shared.plan();
+    plan.ran_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
+    match shared.folder.set_plan(&plan) {
+        // It is written down the next time; a crawl does not end for want of room.
+        Err(error) if is_full(&error) => Ok(()),
+        written => written,
+    }
+}
+
+fn is_full(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|error| error.downcast_ref()).any(nephila_store::disk::is_full)
+}
+
+/// Why the frontier gives nothing out any more.
+async fn why(shared: &Shared) -> anyhow::Error {
+    match shared.handle.settled().await {
+        Err(stopped) => stopped.into(),
+        Ok(()) => anyhow::anyhow!("the frontier gives nothing out any more"),
+    }
+}
+
+/// The limit that a job ends by, as an exit code knows it.
+pub(super) fn name(limit: Limit, limits: &Limits) -> String {
+    match limit {
+        Limit::Pages => format!("limit of {} pages", limits.pages_max),
+        Limit::Bytes => format!("limit of {} bytes", limits.bytes_max),
+        Limit::Time => format!("limit of {}", humantime::format_duration(limits.time_max)),
+        Limit::HostPages | Limit::DomainPages => limit.name().into(),
+    }
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask crawl complete | polite | plug | outage | planted`: proves what `nephila crawl` promises.
+//!
+//! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler as released and
+//! starts them. Each ends with one line of figures, and fails when something does not hold.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::interop;
+use crate::programs::Programs;
+use crate::shell;
+
+/// No proof takes longer than this, however large.
+const LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
+/// What Scrapy is run from, beside us under `plug --peers`.
+const SCRAPY: &[&str] = &["scrapy==2.19.0"];
+
+/// What to prove.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// `complete`, `polite`, `plug`, `outage` or `planted`, and sizes; `--help` after it lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    proof: Vec<String>,
+    /// Where crawls go; a temporary folder that is removed if not given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where the environment of Scrapy is kept, for `plug --peers`.
+    #[arg(long, env = "NEPHILA_CACHE")]
+    cache: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result<()> {
+    let crawler = Programs::build(&["-p", "nephila", "--bin", "nephila"])?;
+    let proof = Programs::build(&["-p", "nephila", "--example", "crawl_proof"])?;
+    let mut command = Command::new(proof.path("crawl_proof")?);
+    command.arg("--nephila").arg(crawler.path("nephila")?);
+    if let Some(dir) = &args.dir {
+        command.arg("--dir").arg(dir);
+    }
+    command.args(&args.proof);
+    if args.proof.iter().any(|arg| arg == "--peers") {
+        let cache = args.cache.map_or_else(interop::default_cache, Ok)?;
+        let scrapy = interop::environment(&cache.join("scrapy"), SCRAPY)?;
+        command.arg("--python").arg(scrapy.join("bin/python"));
+    }
+    shell::run(&mut command, LIMIT)
+}

@@ -1,0 +1,86 @@
+//! Counts pages in a journal of the test web: what a tool was really given, whatever it says itself.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// What a tool was given.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Different pages, each whole.
+    pub(super) pages: u64,
+    /// Pages given once more.
+    pub(super) again: u64,
+    /// Events that the journal lost.
+    pub(super) lost: u64,
+}
+
+/// One line, as far as it matters here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    event: String,
+    host: String,
+    path: String,
+    status: u16,
+    is_complete: bool,
+    lost: u64,
+}
+
+/// Reads it line by line: a parent's memory counts as that of the programs it starts.
+pub(super) fn count(path: &Path) -> Result<Counts> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    count_lines(BufReader::new(file))
+}
+
+fn count_lines(lines: impl BufRead) -> Result<Counts> {
+    let mut counts = Counts::default();
+    let mut seen = HashSet::new();
+    for line in lines.lines() {
+        let line: Line = serde_json::from_str(&line?).context("understand the journal")?;
+        counts.lost += line.lost;
+        if line.event != "request" || line.status != 200 || !line.is_complete || line.path == "/robots.txt" {
+            continue;
+        }
+        let mut hasher = DefaultHasher::new();
+        // Some write the port that is meant anyway, some do not.
+        (line.host.split(':').next(), &line.path).hash(&mut hasher);
+        if seen.insert(hasher.finish()) {
+            counts.pages += 1;
+        } else {
+            counts.again += 1;
+        }
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_are_counted_once_and_nothing_else_is() {
+        let line = |host: &str, path: &str, status: u16, whole: bool| {
+            format!(
+                r#"{{"event":"request","host":"{host}","path":"{path}","status":{status},"is_complete":{whole}}}"#
+            )
+        };
+        let lines = [
+            line("a.test", "/", 200, true),
+            line("a.test:80", "/", 200, true),
+            line("b.test", "/", 200, true),
+            line("b.test", "/robots.txt", 200, true),
+            line("b.test", "/1", 404, true),
+            line("b.test", "/2", 200, false),
+            r#"{"event":"lookup","name":"a.test"}"#.to_owned(),
+            r#"{"lost":3}"#.to_owned(),
+        ];
+        let counts = count_lines(lines.join("\n").as_bytes()).unwrap();
+        assert_eq!(counts, Counts { pages: 2, again: 1, lost: 3 });
+    }
+}

@@ -1,0 +1,264 @@
+//! The tools of the comparison: how each is found, installed and called.
+//!
+//! What always holds: each obeys robots.txt, waits for nothing between two requests, follows all links from the home
+//! page, has as many connections as serves it best (64; 16 for wget2, whose threads get in each other's way above; one
+//! for wget, which has no more), and writes into the folder it is given and nowhere else.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{interop, shell};
+
+/// The name under which all hosts of the test web lie.
+const UNDER: &str = "test";
+const SCRAPY: &[&str] = &["scrapy==2.19.0"];
+const CRAWLEE: &str = "@crawlee/cheerio@3.18.1";
+
+/// A crawler.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Tool {
+    /// Ours, as it comes: a WARC with gzip.
+    Nephila,
+    /// Ours, with zstd.
+    NephilaZstd,
+    /// A file per page.
+    Wget2,
+    /// A WARC with gzip and a file per page.
+    WgetWarc,
+    /// A file per page, with links rewritten.
+    Httrack,
+    /// Keeps nothing.
+    Scrapy,
+    /// Keeps its queue on disk, and no pages.
+    Crawlee,
+}
+
+/// The web that is to be crawled.
+pub(super) struct Web {
+    pub(super) home: String,
+    pub(super) dns: String,
+    pub(super) ports: [u16; 2],
+    pub(super) ca: PathBuf,
+}
+
+impl Tool {
+    pub(super) const ALL: [Tool; 7] = [
+        Tool::Nephila,
+        Tool::NephilaZstd,
+        Tool::Wget2,
+        Tool::WgetWarc,
+        Tool::Httrack,
+        Tool::Scrapy,
+        Tool::Crawlee,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Tool::Nephila => "nephila",
+            Tool::NephilaZstd => "nephila-zstd",
+            Tool::Wget2 => "wget2",
+            Tool::WgetWarc => "wget-warc",
+            Tool::Httrack => "httrack",
+            Tool::Scrapy => "scrapy",
+            Tool::Crawlee => "crawlee",
+        }
+    }
+
+    pub(super) fn of(name: &str) -> Result<Tool> {
+        let found = Tool::ALL.into_iter().find(|tool| tool.name() == name);
+        found.with_context(|| format!("no tool {name}: there are {}", Tool::ALL.map(Tool::name).join(", ")))
+    }
+
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Tool::Nephila | Tool::NephilaZstd)
+    }
+
+    /// Whether it writes an archive, as ours do, and not just files or nothing.
+    pub(super) fn archives(self) -> bool {
+        self.is_ours() || self == Tool::WgetWarc
+    }
+
+    /// What it leaves behind, for the table.
+    pub(super) fn keeps(self) -> &'static str {
+        match self {
+            Tool::Nephila => "WARC, gzip",
+            Tool::NephilaZstd => "WARC, zstd",
+            Tool::Wget2 | Tool::Httrack => "a file per page",
+            Tool::WgetWarc => "WARC, gzip, files",
+            Tool::Scrapy | Tool::Crawlee => "no pages",
+        }
+    }
+
+    /// The line that installs it.
+    pub(super) fn how_to_install(self) -> String {
+        match self {
+            Tool::Nephila | Tool::NephilaZstd => "cargo build --release -p nephila".to_owned(),
+            Tool::Wget2 => "apt-get install wget2".to_owned(),
+            Tool::WgetWarc => "apt-get install wget".to_owned(),
+            Tool::Httrack => "apt-get install httrack".to_owned(),
+            Tool::Scrapy => {
+                "apt-get install python3-venv, then `cargo xtask bench peers --tools scrapy`".to_owned()
+            }
+            Tool::Crawlee => {
+                "apt-get install nodejs npm, then `cargo xtask bench peers --tools crawlee`".to_owned()
+            }
+        }
+    }
+
+    /// Installs what comes from a language's own registry; what comes from the system is left to its owner.
+    pub(super) fn install(self, cache: &Path) -> Result<()> {
+        match self {
+            Tool::Scrapy => interop::environment(&cache.join("scrapy"), SCRAPY).map(drop),
+            Tool::Crawlee if !self.is_here(cache) => {
+                let folder = cache.join("crawlee");
+                std::fs::create_dir_all(&folder)?;
+                eprintln!("installing {CRAWLEE} into {}", folder.display());
+                let installed = Command::new("npm")
+                    .args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
+                    .args([folder.as_os_str(), CRAWLEE.as_ref()])
+                    .stdout(Stdio::null())
+                    .status();
+                ensure!(installed.context("npm is needed")?.success(), "npm could not install {CRAWLEE}");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it can be called.
+    pub(super) fn is_here(self, cache: &Path) -> bool {
+        let answers = |program: &Path| {
+            let mut command = Command::new(program);
+            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok()
+        };
+        match self {
+            Tool::Nephila | Tool::NephilaZstd => true,
+            Tool::Wget2 => answers("wget2".as_ref()),
+            Tool::WgetWarc => answers("wget".as_ref()),
+            Tool::Httrack => answers("httrack".as_ref()),
+            Tool::Scrapy => cache.join("scrapy/bin/scrapy").exists() && answers(&python(cache)),
+            Tool::Crawlee => {
+                modules(cache).join("@crawlee/cheerio/package.json").exists() && answers("node".as_ref())
+            }
+        }
+    }
+
+    /// The whole command line.
+    pub(super) fn command(self, nephila: &Path, cache: &Path, web: &Web, out: &Path) -> Command {
+        let scripts = shell::root().join("xtask/peers");
+        let home = web.home.as_str();
+        match self {
+            Tool::Nephila => ours(nephila, web, out),
+            Tool::NephilaZstd => {
+                let mut command = ours(nephila, web, out);
+                command.args(["--set", "store.compression=zstd"]);
+                command
+            }
+            Tool::Wget2 => {
+                let mut command = Command::new("wget2");
+                command.args([
+                    "--no-config",
+                    "--recursive",
+                    "--level=inf",
+                    "--max-threads=16",
+                    "--quiet",
+                    "--tries=1",
+                ]);
+                command.args([
+                    "--span-hosts",
+                    &format!("--domains={UNDER}"),
+                    "--no-ocsp",
+                    "--ca-certificate",
+                ]);
+                command.arg(&web.ca).arg("--directory-prefix").arg(out).arg(home);
+                command
+            }
+            Tool::WgetWarc => {
+                let mut command = Command::new("wget");
+                command.args([
+                    "--no-config",
+                    "--recursive",
+                    "--level=inf",
+                    "--quiet",
+                    "--tries=1",
+                    "--span-hosts",
+                ]);
+                command.args([&format!("--domains={UNDER}"), "--warc-cdx", "--ca-certificate"]).arg(&web.ca);
+                command
+                    .arg("--warc-file")
+                    .arg(out.join("crawl"))
+                    .arg("--directory-prefix")
+                    .arg(out)
+                    .arg(home);
+                command
+            }
+            Tool::Httrack => {
+                let mut command = Command::new("httrack");
+                // As fast as it can, without questions, an index page or a limit on links; one try each.
+                command.arg(home).arg("-O").arg(out).args([
+                    "--disable-security-limits",
+                    "-c64",
+                    "-%c10000",
+                    "-A0",
+                ]);
+                command.args(["-q", "-I0", "-%v0", "-R0", "-#L10000000", "-*", &format!("+*.{UNDER}/*")]);
+                command
+            }
+            Tool::Scrapy => {
+                let mut command = Command::new(python(cache));
+                command.args(["-m", "scrapy", "runspider"]).arg(scripts.join("spider.py"));
+                command.args(["-a", &format!("home={home}"), "-a", &format!("under={UNDER}")]);
+                command
+            }
+            Tool::Crawlee => {
+                let mut command = Command::new("node");
+                // It slows down when it believes that memory is short; it may have what it wants.
+                command.arg("--max-old-space-size=8192").env("CRAWLEE_MEMORY_MBYTES", "8192");
+                command.arg(scripts.join("crawl.mjs")).arg(home).env("PEER_MODULES", modules(cache));
+                command.env("CRAWLEE_STORAGE_DIR", out.join("storage")).env("CRAWLEE_LOG_LEVEL", "ERROR");
+                command.env("NODE_EXTRA_CA_CERTS", &web.ca);
+                command
+            }
+        }
+    }
+}
+
+fn ours(nephila: &Path, web: &Web, out: &Path) -> Command {
+    let mut command = Command::new(nephila);
+    command.args([
+        "crawl",
+        &web.home,
+        "--scope",
+        "any",
+        "-d",
+        "255",
+        "--quiet",
+        "--config",
+        "/dev/null",
+        "-o",
+    ]);
+    command.arg(out.join("crawl")).args(["--delay", "0s", "-c", "64", "--host-concurrency", "64"]);
+    for set in [
+        format!("spider.dns_servers=[\"{}\"]", web.dns),
+        format!("spider.ports={:?}", web.ports),
+        format!("spider.ca_file={}", web.ca.display()),
+        "spider.allow_addresses=[\"127.0.0.0/8\"]".to_owned(),
+        // Others have no such limits.
+        "budget.domain_urls=1000000000".to_owned(),
+        "budget.domain_urls_per_day=1000000000".to_owned(),
+    ] {
+        command.args(["--set", &set]);
+    }
+    command
+}
+
+fn python(cache: &Path) -> PathBuf {
+    cache.join("scrapy/bin/python")
+}
+
+fn modules(cache: &Path) -> PathBuf {
+    cache.join("crawlee/node_modules")
+}
