@@ -211,6 +211,12 @@ impl Folder {
     }
 }
 
+/// Bytes that are free on the disk of a folder.
+pub(crate) fn disk_free(dir: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// Replaces a file as a whole, durably.
 fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let new = path.with_extension("new");

@@ -13,6 +13,8 @@ pub mod crawl;
 pub mod exit;
 pub mod fetch;
 pub mod folder;
+mod human;
+mod introduce;
 pub mod log;
 pub mod memory;
 pub mod settings;

@@ -7,16 +7,16 @@ use std::fmt;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hops(u8);
 
-/// The most that is counted.
-const MOST: u8 = 15;
-
 impl Hops {
+    /// The most of either that is counted.
+    pub const MOST: u8 = 15;
+
     /// Within scope, by a link.
     pub const NONE: Hops = Hops(0);
 
     /// So many links out of scope, so many redirects.
     pub fn new(out: u8, redirects: u8) -> Hops {
-        Hops(out.min(MOST) << 4 | redirects.min(MOST))
+        Hops(out.min(Hops::MOST) << 4 | redirects.min(Hops::MOST))
     }
 
     /// Links in a row out of scope.
@@ -26,7 +26,7 @@ impl Hops {
 
     /// Redirects in a row.
     pub fn redirects(self) -> u8 {
-        self.0 & MOST
+        self.0 & Hops::MOST
     }
 
     /// Is there neither?
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn both_are_counted_and_end_at_the_most() {
         let hops = Hops::new(3, 200);
-        assert_eq!((hops.out(), hops.redirects(), hops.is_none()), (3, MOST, false));
+        assert_eq!((hops.out(), hops.redirects(), hops.is_none()), (3, Hops::MOST, false));
         assert_eq!(Hops::by_code(hops.code()), hops);
         assert!(Hops::new(0, 9) < Hops::new(1, 0) && Hops::NONE.is_none());
     }

@@ -17,7 +17,7 @@ use super::{out, print_json, time};
 use crate::cli::ask::DoctorArgs;
 use crate::clock::Clock;
 use crate::exit::Exit;
-use crate::folder::Folder;
+use crate::folder::{Folder, disk_free};
 use crate::settings::{Settings, StateKind};
 
 /// Syncs that are timed.
@@ -126,7 +126,7 @@ fn nearest(dir: &Path) -> PathBuf {
 
 fn disk(checks: &mut Checks, folder: &Folder, settings: &Settings) {
     let dir = nearest(folder.dir());
-    match free(&dir) {
+    match disk_free(&dir) {
         Ok(bytes) => {
             let min = settings.crawl.disk_free_min;
             let text = format!("{} free at {}", time::size(bytes), dir.display());
@@ -161,11 +161,6 @@ fn disk(checks: &mut Checks, folder: &Folder, settings: &Settings) {
 
 fn ms(took: Duration) -> String {
     format!("{:.2} ms", took.as_secs_f64() * 1_000.0)
-}
-
-fn free(dir: &Path) -> io::Result<u64> {
-    let disk = rustix::fs::statvfs(dir)?;
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// How long a small write takes to be durable: the middle of a few.

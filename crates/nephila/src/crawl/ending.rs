@@ -11,10 +11,10 @@ use nephila_core::job::Limit;
 use nephila_core::spider::Outcome;
 use nephila_core::time::{Seconds, Timestamp};
 
-use super::progress::{count, size};
 use super::shared::Shared;
 use super::work::name;
 use crate::exit::Exit;
+use crate::human::{count, size};
 use crate::worker;
 
 /// Why a crawl ended.
@@ -91,10 +91,9 @@ pub(super) fn report(shared: &Shared, end: &End, totals: Option<&worker::Stats>,
 fn say(shared: &Shared, end: &End, totals: Option<&worker::Stats>, out: &mut String) -> std::fmt::Result {
     let counts = &shared.counts;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let job = shared.job();
     let what = match end {
         End::Done { .. } => "done".to_owned(),
-        End::Limit(limit) => format!("stopped at the {}", name(*limit, &job.limits)),
+        End::Limit(limit) => format!("stopped at the {}", name(*limit, &shared.limits())),
         End::TooManyFailures => "stopped: too many failures".into(),
         End::Stopped => "stopped".into(),
         End::StoppedHard => "stopped at once".into(),

@@ -86,8 +86,8 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         let json = args.json || !std::io::stdout().is_terminal();
         shared.map = Some(Printer { json, printed: Mutex::default() });
         let shared = Arc::new(shared.with_fields(fields));
-        for seed in shared.job().scope.seeds {
-            if let Ok(url) = CrawlUrl::parse(&seed) {
+        for seed in &shared.plan().job.scope.seeds {
+            if let Ok(url) = CrawlUrl::parse(seed) {
                 let verdict = shared.rules().verdict(&url, nephila_core::job::Found::seed());
                 shared.show(&url, &verdict, "seed");
             }

@@ -22,7 +22,6 @@ mod work;
 use std::sync::Arc;
 
 use anyhow::Context;
-use nephila_core::job::Job;
 
 use crate::api::{Questions, Server};
 use crate::cli::crawl::CrawlArgs;
@@ -73,14 +72,9 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
 
 /// Tells the frontier about the job and its seeds.
 async fn begin(shared: &Shared) -> anyhow::Result<()> {
-    let (job, offered) = {
-        let plan = shared.plan();
-        // The frontier needs the limits, not a million seeds.
-        let scope = nephila_core::job::Scope { seeds: Vec::new(), ..plan.job.scope.clone() };
-        (Job { scope, ..plan.job.clone() }, plan.seeds_offered)
-    };
+    let (seeds, job) = shared.seeds_and_job();
     shared.handle.command(Command::Job(Box::new(job))).await?;
-    let seeds = shared.plan().job.scope.seeds.clone();
+    let offered = shared.plan().seeds_offered;
     if offered >= seeds.len() as u64 {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED, SET_COOKIE};
 use nephila_core::frontier::ticket::{Report, Ticket};
 use nephila_core::handler::{self, Findings, Page};
+use nephila_core::job::Hops;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::time::Timestamp;
@@ -20,6 +21,7 @@ use nephila_store::archive::{Kind, Receipt};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::intake;
+use super::resolve::try_another;
 use super::shared::Shared;
 use crate::log::{Line, Stored};
 
@@ -35,6 +37,34 @@ pub(super) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
     shared.storing.acquire().await.expect("never closed")
 }
 
+/// A fetch that has ended.
+pub(super) struct Asked {
+    pub(super) fetched: Fetched,
+    /// When it began, by the time of day.
+    pub(super) began: Timestamp,
+    pub(super) took: Duration,
+}
+
+/// Asks for what a ticket is about, at its address and no other.
+pub(super) async fn ask(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+) -> Asked {
+    let request = Request {
+        fields: shared.fields_for(url),
+        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
+        body_bytes_max,
+        address: Some(ticket.address),
+        ..Request::get(url.clone())
+    };
+    let began = shared.clock.now().wall;
+    let began_at = Instant::now();
+    let fetched = shared.spider.fetch(request).await;
+    Asked { fetched, began, took: began_at.elapsed() }
+}
+
 /// Carries a ticket to its end.
 pub(super) async fn page(
     shared: &Shared,
@@ -48,16 +78,7 @@ pub(super) async fn page(
             return Ok(shared.handle.report(ticket.id, report).await?);
         }
     };
-    let request = Request {
-        fields: shared.fields_for(&url),
-        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
-        address: Some(ticket.address),
-        ..Request::get(url.clone())
-    };
-    let began = shared.clock.now().wall;
-    let began_at = Instant::now();
-    let mut fetched = shared.spider.fetch(request).await;
-    let took = began_at.elapsed();
+    let Asked { mut fetched, began, took } = ask(shared, &ticket, &url, None).await;
     if matches!(fetched.outcome.action(), Action::Keep | Action::Offer | Action::Done) {
         shared.handle.released(ticket.id, took).await?;
     }
@@ -88,13 +109,7 @@ pub(super) async fn page(
     let report = report_of(&fetched, took, receipt.as_ref());
     shared.handle.report(ticket.id, report).await?;
     drop(storing);
-    if matches!(
-        fetched.outcome,
-        Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable
-    ) {
-        super::resolve::try_another(shared, ticket.key.host, &url, ticket.address).await?;
-    }
-    Ok(())
+    Ok(try_another(shared, &ticket, &url, fetched.outcome).await?)
 }
 
 /// A redirect that cannot lead on is no redirect.
@@ -104,7 +119,9 @@ fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mu
         let cookie = fetched.fields.contains_key(SET_COOKIE);
         fetched.outcome = if cookie { Outcome::CookieWall } else { Outcome::RedirectLoop };
         fetched.redirect = None;
-    } else if u32::from(ticket.hops.redirects()) >= shared.settings.spider.redirects_max.min(15) {
+    } else if u32::from(ticket.hops.redirects())
+        >= shared.settings.spider.redirects_max.min(Hops::MOST.into())
+    {
         fetched.outcome = Outcome::RedirectLimit;
         fetched.detail = format!("more than {} redirects in a row", shared.settings.spider.redirects_max);
         fetched.redirect = None;

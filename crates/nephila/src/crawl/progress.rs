@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::ending::End;
 use super::shared::Shared;
 use crate::cli::crawl;
+use crate::human::{count, size};
 use crate::worker::Stats;
 
 /// How often a plain or JSON line is written.
@@ -194,29 +195,6 @@ fn rough(time: Duration) -> Duration {
     })
 }
 
-/// A number that people can read: `1 038`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Bytes that people can read.
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..=9_999 => format!("{bytes} B"),
-        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
-        10_000_000..=9_999_999_999 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{} GB", bytes / 1_000_000_000),
-    }
-}
-
 fn write(bytes: &[u8]) {
     let mut out = std::io::stderr().lock();
     // Nobody may be looking.
@@ -228,9 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_for_people() {
-        assert_eq!(["1", "1 038", "12 345 678"].map(str::to_owned), [1, 1_038, 12_345_678].map(count));
-        assert_eq!(size(63_000_000), "63 MB");
+    fn seconds_matter_for_minutes_and_not_for_days() {
         assert_eq!(rough(Duration::from_secs(7_265)), Duration::from_secs(7_260));
     }
 }

@@ -1,6 +1,7 @@
 //! The addresses of a host, before it is due.
 
 use nephila_core::frontier::key::HostKey;
+use nephila_core::frontier::ticket::Ticket;
 use nephila_core::spider::Outcome;
 use nephila_core::url::{CrawlUrl, Host};
 
@@ -26,18 +27,21 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     }
 }
 
-/// The address of a host did not answer: the next fetch tries another one of its name, if there is one.
+/// If the address of a ticket did not answer, the next fetch tries another one of its host's name, if there is one.
 pub(super) async fn try_another(
     shared: &Shared,
-    host: HostKey,
+    ticket: &Ticket,
     url: &CrawlUrl,
-    dead: std::net::IpAddr,
+    outcome: Outcome,
 ) -> Result<(), Stopped> {
+    if !matches!(outcome, Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable) {
+        return Ok(());
+    }
     let Host::Name(name) = url.host() else { return Ok(()) };
     let resolver = shared.spider.resolver();
-    resolver.demote(name, dead);
+    resolver.demote(name, ticket.address);
     match resolver.resolve(name).await.0 {
-        Ok(addresses) if addresses.len() > 1 => shared.handle.resolved(host, &addresses).await,
+        Ok(addresses) if addresses.len() > 1 => shared.handle.resolved(ticket.key.host, &addresses).await,
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 //! A redirect is not followed here: its target is told to the frontier, which gives a ticket for it when its host may be
 //! asked.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
@@ -11,13 +11,13 @@ use nephila_core::handler::ReadAs;
 use nephila_core::job::Hops;
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Answer, Policy, in_force};
-use nephila_core::spider::Outcome;
-use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
-use nephila_spider::{Fetched, Keep, Request};
+use nephila_spider::Fetched;
 
-use super::page::{line_of, reserve};
+use super::page::{Asked, ask, line_of, reserve};
+use super::resolve::try_another;
 use super::shared::{JOB, Shared};
+use crate::fetch::RobotsRead;
 use crate::log;
 use crate::worker::Link;
 
@@ -29,24 +29,19 @@ pub(super) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
         // Nobody asks for rules that are not obeyed.
-        _ => return Ok(shared.handle.robots(ticket.id, ended(Answer::Status(404), Duration::ZERO)).await?),
+        _ => {
+            return Ok(shared
+                .handle
+                .robots(ticket.id, RobotsReport::of(Answer::Status(404), Duration::ZERO))
+                .await?);
+        }
     };
-    let request = Request {
-        fields: shared.fields_for(&url),
-        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
-        body_bytes_max: Some(shared.settings.robots.bytes_max),
-        address: Some(ticket.address),
-        ..Request::get(url.clone())
-    };
-    let began = shared.clock.now().wall;
-    let began_at = Instant::now();
-    let mut fetched = shared.spider.fetch(request).await;
-    let took = began_at.elapsed();
+    let Asked { mut fetched, began, took } =
+        ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await;
     shared.counts.robots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
-    let mut report = judge(&fetched, shared.settings.robots.bytes_max, took);
-    report.retry_after = fetched.retry_after;
+    let report = judge(&fetched, shared.settings.robots.bytes_max, took);
     let sitemaps = sitemaps(shared, &url, &report);
     let (receipt, offered) = tokio::join!(shared.store(exchange), shared.handle.offer_durably(&sitemaps));
     offered?;
@@ -56,53 +51,20 @@ pub(super) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     shared.log.write(&line).await;
     shared.handle.robots(ticket.id, report).await?;
     drop(storing);
-    if matches!(
-        fetched.outcome,
-        Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable
-    ) {
-        super::resolve::try_another(shared, ticket.key.host, &url, ticket.address).await?;
-    }
-    Ok(())
-}
-
-fn ended(answer: Answer, took: Duration) -> RobotsReport {
-    RobotsReport {
-        answer: RobotsAnswer::Ended(answer),
-        body: Box::default(),
-        cut: false,
-        max_age: None,
-        retry_after: None,
-        took,
-    }
+    Ok(try_another(shared, &ticket, &url, fetched.outcome).await?)
 }
 
 /// What an answer means for the host that was asked.
 fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport {
-    if let Some(target) = &fetched.redirect {
-        return RobotsReport {
-            answer: RobotsAnswer::Redirect(Box::new(target.clone())),
-            ..ended(Answer::Unreachable, took)
-        };
-    }
-    let body =
-        fetched.decoded.as_ref().map(|body| body.start(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
-    let answer = match fetched.status {
-        // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
-        Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
-            Answer::Unreachable
+    let report = match &fetched.redirect {
+        Some(target) => RobotsReport::of(RobotsAnswer::Redirect(Box::new(target.clone())), took),
+        None => {
+            let RobotsRead { answer, body, cut } = RobotsRead::of(fetched, bytes_max);
+            let report = RobotsReport::of(answer, took);
+            RobotsReport { body: body.as_ref().into(), cut, max_age: max_age(fetched), ..report }
         }
-        // Our own disk lost it: as little to go by as no answer at all.
-        Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
-        Some(status) => Answer::Status(status),
-        None => Answer::Unreachable,
     };
-    let body = body.and_then(Result::ok).unwrap_or_default();
-    RobotsReport {
-        body: body.as_ref().into(),
-        cut: fetched.truncated == Some(Truncation::Length),
-        max_age: max_age(fetched),
-        ..ended(answer, took)
-    }
+    RobotsReport { retry_after: fetched.retry_after, ..report }
 }
 
 /// `Cache-Control: max-age`.

@@ -7,11 +7,10 @@ use std::sync::{Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use http::header::{AUTHORIZATION, FROM, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use nephila_core::handler::{self, LinkKind};
-use nephila_core::job::{self, Found, Hops, Job, JobId, Rule, Rules, Verdict};
+use nephila_core::job::{self, Found, Hops, Job, JobId, Limits, Rule, Rules, Verdict};
 use nephila_core::spider::Outcome;
-use nephila_core::spider::address::AddressFilter;
 use nephila_core::spider::outcome::Class;
 use nephila_core::store::Exchange;
 use nephila_core::url::{CrawlUrl, KeyRules};
@@ -21,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::folder::{Folder, Plan};
+use crate::introduce::{Introduction, credentials};
 use crate::log::Writer;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
@@ -43,14 +43,12 @@ pub(super) struct Shared {
     pub(super) log: Writer,
     pub(super) clock: Clock,
     pub(super) rules: RwLock<Rules>,
-    /// Seeds by key, as far as there are few enough to keep: a redirect of a seed widens the scope.
     pub(super) counts: Counts,
     pub(super) storing: Semaphore,
     pub(super) map: Option<super::map::Printer>,
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
-    from: Option<HeaderValue>,
-    anonymous: Option<AddressFilter>,
+    introduction: Introduction,
 }
 
 /// What happened in this run.
@@ -137,12 +135,7 @@ impl Shared {
                 rules.widen(&url, 0);
             }
         }
-        let from = match settings.identity.from.as_str() {
-            "" => None,
-            from => Some(HeaderValue::from_str(from).context("identity.from cannot be sent")?),
-        };
-        let anonymous =
-            settings.identity.contact.is_empty().then(|| AddressFilter::new(Vec::new(), Vec::new()));
+        let introduction = Introduction::new(&settings)?;
         Ok(Shared {
             settings,
             folder,
@@ -158,8 +151,7 @@ impl Shared {
             map: None,
             fields: Vec::new(),
             seed_origins: HashSet::new(),
-            from,
-            anonymous,
+            introduction,
         })
     }
 
@@ -178,8 +170,17 @@ impl Shared {
         self.plan.lock().expect("nobody panics holding it")
     }
 
-    pub(super) fn job(&self) -> Job {
-        self.plan().job.clone()
+    pub(super) fn limits(&self) -> Limits {
+        self.plan().job.limits.clone()
+    }
+
+    /// The seeds, and the job without them: the frontier needs its limits, not a million seeds.
+    pub(super) fn seeds_and_job(&self) -> (Vec<String>, Job) {
+        let mut plan = self.plan();
+        let seeds = std::mem::take(&mut plan.job.scope.seeds);
+        let job = plan.job.clone();
+        plan.job.scope.seeds.clone_from(&seeds);
+        (seeds, job)
     }
 
     /// A seed as a link.
@@ -200,24 +201,17 @@ impl Shared {
     /// What is sent to this URL and would not be sent to another.
     pub(super) fn fields_for(&self, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
-        fields.extend(self.from.clone().map(|from| (FROM, from)));
+        fields.extend(self.introduction.from());
         if !self.fields.is_empty() && self.seed_origins.contains(&url.origin()) {
             fields.extend(self.fields.iter().cloned());
         }
-        if let Some((user, password)) = url.credentials() {
-            let token = data_encoding::BASE64.encode(format!("{user}:{password}").as_bytes());
-            if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {token}")) {
-                value.set_sensitive(true);
-                fields.push((AUTHORIZATION, value));
-            }
-        }
+        fields.extend(credentials(url));
         fields
     }
 
-    /// May this address be asked without saying who asks? Only what is not public, or what the operator opened.
+    /// May this address be asked by us?
     pub(super) fn may_ask(&self, address: IpAddr) -> bool {
-        let opened = || self.settings.spider.allow_addresses.iter().any(|range| range.contains(&address));
-        self.anonymous.as_ref().is_none_or(|public| public.check(address).is_err() || opened())
+        self.introduction.may_ask(address)
     }
 
     /// Stores an exchange, however long the disk takes to have room for it.
@@ -239,9 +233,7 @@ impl Shared {
             }
         }
     }
-}
 
-impl Shared {
     /// The scope in force.
     pub(super) fn rules(&self) -> std::sync::RwLockReadGuard<'_, Rules> {
         self.rules.read().expect("nobody panics holding it")

@@ -22,6 +22,7 @@ use super::progress::Progress;
 use super::shared::Shared;
 use super::{page, resolve, robots};
 use crate::fetch::Signals;
+use crate::folder::disk_free;
 use crate::worker::{Actions, Stats};
 
 /// How often the loop looks whether it is done, and how it goes.
@@ -52,8 +53,7 @@ impl Space {
         }
         self.looked = Some(Instant::now());
         // A file system that does not tell is taken at its word when a write fails.
-        let free =
-            rustix::fs::statvfs(shared.folder.dir()).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        let free = disk_free(shared.folder.dir());
         self.is_low = free.is_ok_and(|free| free < shared.settings.crawl.disk_free_min);
         shared.counts.disk_low.store(self.is_low, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ pub(super) async fn work(
     errors_max: Option<u64>,
     mut progress: Progress,
 ) -> anyhow::Result<End> {
-    let limits = shared.job().limits;
+    let limits = shared.limits();
     let before = before(shared).await?;
     let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();

@@ -9,6 +9,8 @@ use nephila_spider::Fetched;
 use nephila_store::archive::{Kind, Receipt};
 use serde::Serialize;
 
+use crate::human::size;
+
 /// One fetch as JSON. Fields that say nothing are left out.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
@@ -181,13 +183,5 @@ impl<'a> Line<'a> {
         }
         line.push('\n');
         line.into_bytes()
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..=9_999 => format!("{bytes} B"),
-        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
-        _ => format!("{} MB", bytes / 1_000_000),
     }
 }

@@ -11,6 +11,7 @@ mod line;
 mod robots;
 mod run;
 
+pub(crate) use robots::Read as RobotsRead;
 pub(crate) use run::parse_field;
 
 use std::io::{IsTerminal, Write};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use nephila_core::robots::{self, Answer, Policy, REDIRECTS_MAX, Robots, in_force};
 use nephila_core::spider::Outcome;
 use nephila_core::store::Truncation;
@@ -12,6 +13,7 @@ use nephila_spider::{Fetched, Keep, Request};
 use tokio::sync::OnceCell;
 
 use super::run::Runner;
+use crate::settings;
 
 /// Origins kept. Forgetting one means asking it again, never ignoring it.
 const ORIGINS_MAX: usize = 100_000;
@@ -37,15 +39,17 @@ enum NoRules {
 /// The rules of all origins of a run.
 pub(super) struct RobotsCache {
     agent: String,
-    bytes_max: usize,
+    bytes_max: u64,
+    policy: robots::Settings,
     origins: Mutex<HashMap<String, Arc<OnceCell<Rules>>>>,
 }
 
 impl RobotsCache {
-    pub(super) fn new(agent: &str, bytes_max: u64) -> Self {
+    pub(super) fn new(agent: &str, settings: &settings::Robots) -> Self {
         RobotsCache {
             agent: agent.to_owned(),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            bytes_max: settings.bytes_max,
+            policy: settings.policy(),
             origins: Mutex::default(),
         }
     }
@@ -82,7 +86,7 @@ impl RobotsCache {
         let Ok(mut at) = url.join("/robots.txt") else { return Ok(Rules::DisallowAll) };
         for _ in 0..=REDIRECTS_MAX {
             let keep = Keep { decoded: true, ..Keep::default() };
-            let limit = Some(self.bytes_max as u64);
+            let limit = Some(self.bytes_max);
             let request = Request { keep, body_bytes_max: limit, ..Request::get(at.clone()) };
             let fetched = runner.fetch_politely(&request, Duration::ZERO).await.map_err(NoRules::Failed)?;
             match &fetched.redirect {
@@ -97,23 +101,12 @@ impl RobotsCache {
     }
 
     fn rules(&self, fetched: &Fetched) -> Rules {
-        let body = fetched.decoded.as_ref().map(|body| body.start(self.bytes_max));
-        let answer = match fetched.status {
-            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
-            Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
-                Answer::Unreachable
-            }
-            // Our own disk lost it: as little to go by as no answer at all.
-            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
-            Some(status) => Answer::Status(status),
-            None => Answer::Unreachable,
-        };
-        let goes_on = fetched.truncated == Some(Truncation::Length);
-        self.rules_of(answer, &body.and_then(Result::ok).unwrap_or_default(), goes_on)
+        let read = Read::of(fetched, self.bytes_max);
+        self.rules_of(read.answer, &read.body, read.cut)
     }
 
     fn rules_of(&self, answer: Answer, body: &[u8], goes_on: bool) -> Rules {
-        match in_force(answer, false, Duration::ZERO, &robots::Settings::default()) {
+        match in_force(answer, false, Duration::ZERO, &self.policy) {
             // A file that goes on behind the limit: its last line may be half of one.
             Policy::Rules if goes_on => Rules::These(Box::new(Robots::parse_start(body, &self.agent))),
             Policy::Rules => Rules::These(Box::new(Robots::parse(body, &self.agent))),
@@ -128,5 +121,34 @@ impl RobotsCache {
             origins.retain(|_, cell| Arc::strong_count(cell) > 1);
         }
         origins.entry(origin).or_default().clone()
+    }
+}
+
+/// What came back for a robots.txt that leads nowhere else.
+pub(crate) struct Read {
+    pub(crate) answer: Answer,
+    /// Its bytes, up to the limit.
+    pub(crate) body: Bytes,
+    /// It goes on behind the limit.
+    pub(crate) cut: bool,
+}
+
+impl Read {
+    /// What a fetch means for the rules of its host.
+    pub(crate) fn of(fetched: &Fetched, bytes_max: u64) -> Read {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let body = fetched.decoded.as_ref().map(|body| body.start(bytes_max));
+        let answer = match fetched.status {
+            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
+            Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
+                Answer::Unreachable
+            }
+            // Our own disk lost it: as little to go by as no answer at all.
+            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
+            Some(status) => Answer::Status(status),
+            None => Answer::Unreachable,
+        };
+        let body = body.and_then(Result::ok).unwrap_or_default();
+        Read { answer, body, cut: fetched.truncated == Some(Truncation::Length) }
     }
 }

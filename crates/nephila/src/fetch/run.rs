@@ -5,16 +5,13 @@
 //! another.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context;
-use data_encoding::BASE64;
-use http::header::{
-    AUTHORIZATION, COOKIE, FROM, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, SET_COOKIE,
-};
-use nephila_core::spider::address::AddressFilter;
+use http::header::{COOKIE, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, SET_COOKIE};
+use nephila_core::frontier::slot::SlotKey;
 use nephila_core::spider::answer::validator;
 use nephila_core::spider::cookie::Jar;
 use nephila_core::spider::{Action, Outcome};
@@ -28,6 +25,7 @@ use super::gate::Gates;
 use super::robots::RobotsCache;
 use crate::cli::{FetchArgs, FollowScope};
 use crate::exit::Exit;
+use crate::introduce::{Introduction, credentials};
 use crate::settings::{Settings, usage};
 use crate::wire;
 
@@ -44,12 +42,12 @@ pub(super) struct Runner {
     archive: Option<Archive>,
     robots: Option<RobotsCache>,
     hosts: Gates<String>,
-    slots: Gates<IpAddr>,
+    slots: Gates<SlotKey>,
     politeness: nephila_core::frontier::Settings,
     crawl_delay_max: Duration,
     challenge_rest: Duration,
     fields: Vec<(HeaderName, HeaderValue)>,
-    from: Option<HeaderValue>,
+    introduction: Introduction,
     jar: Option<Mutex<Jar>>,
     targets: Mutex<HashSet<UrlId>>,
     follow: Option<FollowScope>,
@@ -57,14 +55,6 @@ pub(super) struct Runner {
     head_only: bool,
     conditional: bool,
     digest: bool,
-    /// Without a contact only what is not public, or what the operator opened, may be asked.
-    anonymous: Option<Anonymous>,
-}
-
-/// What may be asked by somebody who does not say who they are.
-struct Anonymous {
-    public: AddressFilter,
-    opened: Vec<ipnet::IpNet>,
 }
 
 /// A URL and what lies behind it.
@@ -93,27 +83,20 @@ impl Runner {
         settings: &Settings,
         archive: Option<Archive>,
     ) -> anyhow::Result<Self> {
-        let from = match settings.identity.from.as_str() {
-            "" => None,
-            from => Some(
-                HeaderValue::from_str(from)
-                    .map_err(|_| usage(anyhow::anyhow!("identity.from {from:?} cannot be sent")))?,
-            ),
-        };
         Ok(Runner {
             spider: wire::spider(settings)?,
             archive,
             robots: settings
                 .robots
                 .obey
-                .then(|| RobotsCache::new(&settings.identity.agent, settings.robots.bytes_max)),
+                .then(|| RobotsCache::new(&settings.identity.agent, &settings.robots)),
             hosts: Gates::new(settings.frontier.host_connections as usize),
             slots: Gates::new(settings.frontier.slot_connections as usize),
             politeness: settings.frontier.clone(),
             crawl_delay_max: settings.robots.crawl_delay_max,
             challenge_rest: settings.retry.challenge_rest,
             fields: args.headers.iter().map(|field| parse_field(field)).collect::<anyhow::Result<_>>()?,
-            from,
+            introduction: Introduction::new(settings)?,
             jar: args.cookies.then(|| Mutex::new(Jar::default())),
             targets: Mutex::default(),
             follow: args.follow.then_some(args.follow_scope),
@@ -121,10 +104,6 @@ impl Runner {
             head_only: args.head,
             conditional: args.conditional,
             digest: args.digest,
-            anonymous: settings.identity.contact.is_empty().then(|| Anonymous {
-                public: AddressFilter::new(Vec::new(), Vec::new()),
-                opened: settings.spider.allow_addresses.clone(),
-            }),
         })
     }
 
@@ -277,7 +256,7 @@ impl Runner {
         self.introduce(url, address)?;
         let mut host = self.hosts.pass(url.authority(), self.politeness.host_delay.max(crawl_delay)).await;
         let _slot = match address {
-            Some(address) => Some(self.slots.pass(&slot_of(address), self.politeness.slot_delay).await),
+            Some(address) => Some(self.slots.pass(&SlotKey::of(address), self.politeness.slot_delay).await),
             None => None,
         };
         let mut fetched = self.spider.fetch(request.clone()).await;
@@ -291,8 +270,8 @@ impl Runner {
             fetched = self.spider.fetch(request.clone()).await;
         }
         // The first address of a name may be dead. The one that answered in its place is the one that rests.
-        if let Some(used) = fetched.address.map(|used| slot_of(used.ip()))
-            && address.map(slot_of) != Some(used)
+        if let Some(used) = fetched.address.map(|used| SlotKey::of(used.ip()))
+            && address.map(SlotKey::of) != Some(used)
         {
             self.slots.rest(&used, self.politeness.slot_delay);
         }
@@ -307,9 +286,7 @@ impl Runner {
 
     /// A public site may know who asks. Without a contact only what the operator opened is asked.
     fn introduce(&self, url: &CrawlUrl, address: Option<IpAddr>) -> anyhow::Result<()> {
-        let (Some(anonymous), Some(address)) = (&self.anonymous, address) else { return Ok(()) };
-        let is_public = anonymous.public.check(address).is_ok();
-        if !is_public || anonymous.opened.iter().any(|range| range.contains(&address)) {
+        if address.is_none_or(|address| self.introduction.may_ask(address)) {
             return Ok(());
         }
         let wanted = "a public site wants to know who asks: add --contact URL (or identity.contact = \"URL\" in nephila.toml)";
@@ -319,17 +296,11 @@ impl Runner {
     /// What is sent to this URL and would not be sent to another.
     fn fields_for(&self, url: &CrawlUrl, chain: &Chain) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
-        fields.extend(self.from.clone().map(|from| (FROM, from)));
+        fields.extend(self.introduction.from());
         if !self.fields.is_empty() && url.origin() == chain.origin {
             fields.extend(self.fields.iter().cloned());
         }
-        if let Some((user, password)) = url.credentials() {
-            let token = BASE64.encode(format!("{user}:{password}").as_bytes());
-            if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {token}")) {
-                value.set_sensitive(true);
-                fields.push((AUTHORIZATION, value));
-            }
-        }
+        fields.extend(credentials(url));
         if let Some(jar) = &self.jar {
             let cookies = jar.lock().expect("nobody panics holding it").field(url, now());
             fields
@@ -354,14 +325,6 @@ impl Runner {
             // A cookie that is refused is a cookie we do not send; the page itself is none the worse.
             let _ = jar.handle_set_cookie(url, cookie.as_bytes(), now());
         }
-    }
-}
-
-/// What counts as one machine: an IPv4 address, or an IPv6 network of 64 bits.
-fn slot_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
