@@ -86,6 +86,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             "polite --hosts 250 --pages 2500 --jumps 3",
             "plug --kills 8 --hosts 24 --pages 1200",
             "outage --full-seconds 3 --silent-seconds 4 --hosts 24 --pages 1500",
+            "soak --minutes 0.65 --hosts 200",
             "planted",
         ] {
             let args: Vec<&str> = std::iter::once("crawl").chain(proof.split(' ')).collect();
@@ -93,12 +94,25 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         Ok(())
     });
+    steps.run("chaos, short", || {
+        let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
+        for faults in ["--faults 0 --quiet 12", "--faults 3 --quiet 35"] {
+            let args: Vec<&str> =
+                std::iter::once("chaos").chain(small.split(' ')).chain(faults.split(' ')).collect();
+            twice(&args)?;
+        }
+        Ok(())
+    });
     steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
+    steps.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
     steps.run("bench, short", || xtask(&["bench", "--short"]));
     // Figures of a short run on a busy machine prove nothing; that it runs does.
     steps.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
     steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
+    steps.run("bench crawl-memory, short", || {
+        xtask(&["bench", "crawl-memory", "--known", "10000,50000", "--pages", "1000", "--hosts", "10,500"])
+    });
     steps.run("bench peers, quick", || twice(&["bench", "peers", "--quick"]));
 
     let verdict = steps.verdict();

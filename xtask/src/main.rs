@@ -51,8 +51,10 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Kills a writer of the archive again and again and checks that nothing acknowledged is lost.
     Crash(crash::Args),
-    /// Proves a crawl from outside: complete, polite, killed anywhere, out of disk, names and time.
+    /// Proves a crawl from outside: complete, polite, killed anywhere, out of disk, names and time; and soaks it.
     Crawl(crawl::Args),
+    /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
+    Chaos(crawl::ChaosArgs),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
@@ -87,6 +89,8 @@ enum BenchPart {
     Frontier(frontier_bench::Args),
     /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
     Stages(stages::Args),
+    /// Memory of a whole crawl against the number of URLs it knows.
+    CrawlMemory(crawl::MemoryArgs),
     /// The whole crawl beside other crawlers, on the same web: CPU, memory, pages/s, as ratios.
     Peers(peers::Args),
 }
@@ -109,6 +113,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Fuzz(args) => fuzz::run(args),
         Command::Crash(args) => crash::run(args),
         Command::Crawl(args) => crawl::run(args),
+        Command::Chaos(args) => crawl::chaos(args),
         Command::Interop(args) => interop::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Sim(args) => sim::run(args),
@@ -116,6 +121,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => match args.part {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
             Some(BenchPart::Stages(args)) => stages::run(args),
+            Some(BenchPart::CrawlMemory(args)) => crawl::memory(args),
             Some(BenchPart::Peers(args)) => peers::run(args),
             None => bench::run(args.fetch),
         },

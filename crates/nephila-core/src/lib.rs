@@ -3,6 +3,7 @@
 // Tests read golden files and measure time; what they test does neither (see clippy.toml).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod cluster;
 pub mod codec;
 pub mod entry;
 pub mod fold;

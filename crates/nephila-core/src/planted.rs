@@ -34,8 +34,14 @@ pub enum Bug {
     HeldAtHand,
     /// A host that was asked on behalf of another does not rest.
     ErrandWithoutRest,
+    /// A partition that is taken over begins without a rest.
+    TakeOverWithoutRest,
     /// `Retry-After` is not written down.
     RestNotDurable,
+    /// A log is read by its numbers alone: a group that is missing is not missed.
+    ChainUnchecked,
+    /// A lease counts from the answer to its renewal, without a margin.
+    LeaseFromAnswer,
 }
 
 #[cfg(feature = "planted")]

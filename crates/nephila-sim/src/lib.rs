@@ -14,6 +14,7 @@
 
 pub mod bounds;
 pub mod clock;
+pub mod cluster;
 pub mod completeness;
 mod detours;
 mod drain;
@@ -57,6 +58,10 @@ pub enum Checker {
     Liveness,
     /// A state from its log equals the one that wrote it.
     Recovery,
+    /// Two nodes never act for one partition.
+    Owners,
+    /// Whatever is in the log is in the archive, once.
+    Archive,
     /// One seed, one trace.
     Trace,
     /// The frontier itself gave up.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use clap::{Parser, Subcommand};
+use nephila_sim::cluster;
 use nephila_sim::harness::Figures;
 use nephila_sim::mutants::{self, MUTANTS, STEPS};
 
@@ -35,6 +36,27 @@ enum Command {
         #[arg(long)]
         planted: Option<String>,
     },
+    /// Whole clusters: ten minutes in which things go wrong, then rest, then the reckoning.
+    Cluster {
+        /// Hours of clusters in all.
+        #[arg(long, default_value_t = 2_000)]
+        hours: u64,
+        /// Nodes killed in all.
+        #[arg(long, default_value_t = 20_000)]
+        kills: u64,
+        /// The first seed; the next worlds have the next ones.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// So many worlds, whatever hours and kills that makes.
+        #[arg(long)]
+        worlds: Option<u64>,
+        /// Tells everything that happens, on standard error.
+        #[arg(long)]
+        verbose: bool,
+        /// Plants a bug, to see it found.
+        #[arg(long)]
+        planted: Option<String>,
+    },
     /// Every planted bug: each must be found by its checker.
     Planted,
 }
@@ -45,8 +67,53 @@ fn main() -> anyhow::Result<()> {
             mutants::VERBOSE.set(verbose);
             frontier(steps, seed, worlds, planted.as_deref())
         }
+        Command::Cluster { hours, kills, seed, worlds, verbose, planted } => {
+            let sum = clusters(seed, worlds, verbose, planted.as_deref(), |sum| {
+                sum.time >= hours * 3_600_000 && sum.kills >= kills
+            })?;
+            println!("{sum}");
+            Ok(())
+        }
         Command::Planted => planted(),
     }
+}
+
+/// Runs clusters until there are enough. Gives a line of figures.
+fn clusters(
+    seed: u64,
+    worlds: Option<u64>,
+    verbose: bool,
+    planted: Option<&str>,
+    enough: impl Fn(&cluster::Figures) -> bool,
+) -> anyhow::Result<String> {
+    let mutant = match planted {
+        None => None,
+        Some(name) => match cluster::mutants::by_name(name) {
+            Some(mutant) => Some(mutant),
+            None => {
+                let names: Vec<_> = cluster::mutants::MUTANTS.iter().map(|m| m.name).collect();
+                bail!("no bug of this name: {}", names.join(", "))
+            }
+        },
+    };
+    let begun = Instant::now();
+    let mut sum = cluster::Figures::default();
+    let mut seeds = 0;
+    while worlds.map_or(!enough(&sum), |worlds| seeds < worlds) {
+        let this = seed + seeds;
+        let (result, figures) = match mutant {
+            Some(mutant) => mutant.run(this, verbose),
+            None => cluster::mutants::run(this, verbose),
+        };
+        if let Err(violation) = result {
+            println!("seed {this}, at {} ms: {violation}", figures.time);
+            let bug = planted.map_or(String::new(), |name| format!(" --planted {name}"));
+            bail!("see it again with `cargo xtask sim cluster --seed {this} --worlds 1 --verbose{bug}`");
+        }
+        seeds += 1;
+        sum.add(&figures);
+    }
+    Ok(format!("sim: {seeds} clusters, {sum}, 0 violations, {:.0} s", begun.elapsed().as_secs_f64()))
 }
 
 fn frontier(steps: u64, seed: u64, worlds: Option<u64>, planted: Option<&str>) -> anyhow::Result<()> {
@@ -128,7 +195,17 @@ fn planted() -> anyhow::Result<()> {
             }
         }
     }
+    for mutant in cluster::mutants::MUTANTS {
+        match mutant.hunt(1) {
+            Ok((worlds, violation)) => println!("cluster {:<28} world {worlds:>2}  {violation}", mutant.name),
+            Err(why) => {
+                println!("cluster {:<28} MISSED", mutant.name);
+                missed.push(why);
+            }
+        }
+    }
+    let count = MUTANTS.len() + cluster::mutants::MUTANTS.len();
     ensure!(missed.is_empty(), "planted bugs that were not found: {}", missed.join("; "));
-    println!("sim: {} planted bugs, all found, {:.0} s", MUTANTS.len(), begun.elapsed().as_secs_f64());
+    println!("sim: {count} planted bugs, all found, {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
 }

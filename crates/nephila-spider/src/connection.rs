@@ -1,7 +1,7 @@
 //! One open connection: its protocol, its witness, and the tasks that drive it.
 //!
-//! Dropping a [`Connection`] aborts its tasks and closes its socket at once, so that no server can keep either alive
-//! by not reading or not closing.
+//! Dropping a [`Connection`] aborts its tasks, and its socket closes with them, so that no server can keep either alive by
+//! not reading or not closing. Until it has, nobody opens another to the same origin: see [`crate::closing`].
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +17,7 @@ use nephila_core::spider::{Outcome, Settings};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
+use crate::closing::Noted;
 use crate::error::{self, Hints};
 use crate::tee::{Tee, Witness};
 use crate::tls::TlsInfo;
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) proxied: bool,
     pub(crate) tls: Option<TlsInfo>,
     tasks: Tasks,
+    /// Who is told when it is dropped, and not yet closed.
+    pub(crate) noted: Option<Noted>,
 }
 
 #[derive(Debug)]
@@ -134,6 +137,7 @@ impl Connection {
             proxied: facts.proxied,
             tls: facts.tls,
             tasks,
+            noted: None,
         })
     }
 
@@ -174,6 +178,10 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.tasks.seen().iter().for_each(AbortHandle::abort);
+        let tasks = self.tasks.seen();
+        tasks.iter().for_each(AbortHandle::abort);
+        if let Some(Noted { key, closing }) = &self.noted {
+            closing.note(key, tasks.iter().cloned());
+        }
     }
 }

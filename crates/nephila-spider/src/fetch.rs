@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Budget;
+use crate::closing::{Closing, Noted};
 use crate::connection::{self, Connection, Facts};
 use crate::dial::{Dialled, Dialler, NotDialled};
 use crate::error::Hints;
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     tls: Tls,
     proxies: Proxies,
     pool: Arc<Pool>,
+    closing: Arc<Closing>,
     h1_only: Mutex<HashSet<String>>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) decoders: Arc<Semaphore>,
@@ -173,6 +175,7 @@ impl Spider {
             tls: Tls::new(&settings).map_err(|e| Error(e.to_string()))?,
             proxies: Proxies::new(&settings.proxy, |name| std::env::var(name).ok()).map_err(Error)?,
             pool: Pool::new(settings.idle_timeout, settings.idle_max),
+            closing: Arc::default(),
             h1_only: Mutex::default(),
             budget: Budget::new(settings.body_memory_max),
             decoders: Arc::new(Semaphore::new(settings.decoders_max.max(1))),
@@ -190,6 +193,11 @@ impl Spider {
             exchange.elapsed_ms = fetched.timings.total.as_millis() as u64;
         }
         fetched
+    }
+
+    /// Closes connections that are kept for these origins: somebody else will ask them.
+    pub fn close_idle(&self, which: impl Fn(&str) -> bool) {
+        self.0.pool.close(which);
     }
 
     /// The resolver, for those who want to know an address before they fetch.
@@ -264,10 +272,16 @@ impl Inner {
         let mut connection = match kept {
             Some(connection) => connection,
             None => {
-                let opened =
+                let key: Arc<str> = request.url.origin().into();
+                // The last one may be on its way out.
+                self.closing.over(&key).await;
+                let mut opened =
                     self.open(request, deadline, h2, &mut fetched.timings, &mut fetched.address).await;
                 if opened.as_ref().is_err_and(|failed| failed.outcome == Outcome::LocalFiles) {
                     self.pool.shed();
+                }
+                if let Ok(connection) = &mut opened {
+                    connection.noted = Some(Noted { key, closing: self.closing.clone() });
                 }
                 opened?
             }

@@ -9,6 +9,7 @@
 //! The spider never queues and never follows: when to fetch what is the frontier's business.
 
 mod body;
+mod closing;
 mod connection;
 pub mod decode;
 mod dial;

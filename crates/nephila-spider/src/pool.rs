@@ -86,6 +86,18 @@ impl Pool {
         while kept.count > keep && remove_oldest(&mut kept) {}
     }
 
+    /// Closes what is kept for these origins.
+    pub(crate) fn close(&self, which: impl Fn(&str) -> bool) {
+        let mut kept = self.lock();
+        let mut closed = 0;
+        kept.by_key.retain(|key, list| {
+            let stays = !which(key);
+            closed += if stays { 0 } else { list.len() };
+            stays
+        });
+        kept.count -= closed;
+    }
+
     fn sweep(&self, kept: &mut Kept, now: Instant) {
         while let Some((since, _, _)) = kept.order.front() {
             // The order list may hold many entries of connections long taken; those cost nothing to drop.

@@ -124,6 +124,7 @@ impl Builder {
             tls: TlsAcceptor::from(ca.server_config(ALPN_BOTH)),
             connections: AtomicU64::new(0),
             open: AtomicUsize::new(0),
+            left: server::Registry::default(),
         });
         let (stop, stopped) = watch::channel(());
         let dns_addr = dns.address();

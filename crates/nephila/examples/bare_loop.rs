@@ -1,13 +1,17 @@
-//! The limit `nephila fetch` is measured against: hyper, kept connections, a list of URLs, and nothing else.
+//! The limit that `nephila fetch` and `nephila crawl` are measured against: hyper, kept connections, a list of URLs, and
+//! nothing else.
 //!
-//!     bare_loop LIST --address 127.77.0.1 [--ca FILE] [--connections 64] [--compress gzip|zstd]
+//!     bare_loop LIST --address 127.77.0.1 [--ca FILE] [--connections 64] [--compress gzip|zstd] [--links] [--warc FILE]
 //!
 //! So many workers take URLs from the list, ask over a kept connection to the host (or a new one to the one
 //! address that all hosts have), and read the body to its end. No names are resolved, nothing is checked, nothing is
 //! kept. `--compress` adds what no archive can do without: each body compressed once, with libdeflate at level 1 or
-//! zstd at level 3, the defaults of our archive. An answer other than 200 ends the run.
+//! zstd at level 3, the defaults of our archive. `--links` reads every page as a crawl does, with the same handler, and
+//! forgets what it found. `--warc` writes what was compressed to a file, as response records with their payload's
+//! digest: no request, no metadata, no index, no sync. An answer other than 200 ends the run.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +23,9 @@ use clap::{Parser, ValueEnum};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use nephila_core::handler::{self, Limits, Page, ReadAs};
+use nephila_core::store::Digest;
+use nephila_core::url::{CrawlUrl, KeyRules};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
@@ -27,6 +34,9 @@ use tokio_rustls::TlsConnector;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What waits in memory for the file.
+const FILE_BUFFER: usize = 1024 * 1024;
 
 /// Flags.
 #[derive(Parser)]
@@ -45,6 +55,12 @@ struct Args {
     /// Compress each body.
     #[arg(long)]
     compress: Option<Compress>,
+    /// Read the links of every page.
+    #[arg(long)]
+    links: bool,
+    /// Write a response record per page to this file.
+    #[arg(long, requires = "compress")]
+    warc: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,6 +80,9 @@ struct Shared {
     bytes: AtomicU64,
     compressed: AtomicU64,
     opened: AtomicU64,
+    reads_links: bool,
+    links: AtomicU64,
+    warc: Option<Mutex<std::io::BufWriter<std::fs::File>>>,
 }
 
 #[tokio::main]
@@ -80,6 +99,9 @@ async fn main() -> anyhow::Result<()> {
         bytes: AtomicU64::new(0),
         compressed: AtomicU64::new(0),
         opened: AtomicU64::new(0),
+        reads_links: args.links,
+        links: AtomicU64::new(0),
+        warc: args.warc.as_deref().map(create).transpose()?,
     });
     let mut workers = JoinSet::new();
     for _ in 0..args.connections {
@@ -88,10 +110,14 @@ async fn main() -> anyhow::Result<()> {
     while let Some(ended) = workers.join_next().await {
         ended??;
     }
+    if let Some(warc) = &shared.warc {
+        warc.lock().expect("nobody panics holding it").flush()?;
+    }
     println!(
-        "{} pages, {} bytes, {} compressed, {} connections",
+        "{} pages, {} bytes, {} links, {} compressed, {} connections",
         shared.urls.len(),
         shared.bytes.load(Ordering::Relaxed),
+        shared.links.load(Ordering::Relaxed),
         shared.compressed.load(Ordering::Relaxed),
         shared.opened.load(Ordering::Relaxed)
     );
@@ -111,9 +137,17 @@ fn connector(ca: &std::path::Path) -> anyhow::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
+fn create(path: &std::path::Path) -> anyhow::Result<Mutex<std::io::BufWriter<std::fs::File>>> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
+    Ok(Mutex::new(std::io::BufWriter::with_capacity(FILE_BUFFER, file)))
+}
+
 async fn work(shared: Arc<Shared>, compress: Option<Compress>) -> anyhow::Result<()> {
     let mut compressor = compress.map(Compressor::new).transpose()?;
-    let mut page = Vec::new();
+    let (mut page, mut record) = (Vec::new(), Vec::new());
     while let Some(url) = shared.urls.get(shared.next.fetch_add(1, Ordering::Relaxed)) {
         let host = url.authority().context("no host")?.as_str();
         let kept = shared.kept.lock().expect("nobody panics holding it").get_mut(host).and_then(Vec::pop);
@@ -128,18 +162,32 @@ async fn work(shared: Arc<Shared>, compress: Option<Compress>) -> anyhow::Result
         let request = http::Request::get(target).header(http::header::HOST, host).body(Empty::new())?;
         let answer = sender.send_request(request).await?;
         ensure!(answer.status() == 200, "{url}: {}", answer.status());
-        let mut body = answer.into_body();
+        let (head, mut body) = answer.into_parts();
         page.clear();
         while let Some(frame) = body.frame().await {
             if let Ok(data) = frame?.into_data() {
                 shared.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-                if compressor.is_some() {
+                if compressor.is_some() || shared.reads_links {
                     page.extend_from_slice(&data);
                 }
             }
         }
+        if shared.reads_links {
+            let found = links(url, &head.headers, &page)?;
+            shared.links.fetch_add(found as u64, Ordering::Relaxed);
+        }
         if let Some(compressor) = &mut compressor {
-            shared.compressed.fetch_add(compressor.compress(&page)? as u64, Ordering::Relaxed);
+            let compressed = match &shared.warc {
+                None => compressor.compress(&page)?.len(),
+                Some(warc) => {
+                    record.clear();
+                    write_record(&mut record, url, &head, &page)?;
+                    let member = compressor.compress(&record)?;
+                    warc.lock().expect("nobody panics holding it").write_all(member)?;
+                    member.len()
+                }
+            };
+            shared.compressed.fetch_add(compressed as u64, Ordering::Relaxed);
         }
         shared
             .kept
@@ -149,6 +197,37 @@ async fn work(shared: Arc<Shared>, compress: Option<Compress>) -> anyhow::Result
             .or_default()
             .push(sender);
     }
+    Ok(())
+}
+
+/// How many links a page has, read as a crawl reads it.
+fn links(url: &http::Uri, fields: &http::HeaderMap, body: &[u8]) -> anyhow::Result<usize> {
+    let url = CrawlUrl::parse(&url.to_string()).map_err(|error| anyhow::anyhow!("{url}: {error}"))?;
+    let (keys, limits) = (KeyRules::default(), Limits::default());
+    let page = Page { url: &url, fields, body, read_as: ReadAs::Page, agent: "Nephila", keys: &keys };
+    Ok(handler::read_page(&page, &limits).links.len())
+}
+
+/// The record of an answer.
+fn write_record(
+    record: &mut Vec<u8>,
+    url: &http::Uri,
+    head: &http::response::Parts,
+    page: &[u8],
+) -> anyhow::Result<()> {
+    let mut answer = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        answer.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    answer.extend(b"\r\n");
+    write!(
+        record,
+        "WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: {}\r\n\
+         Content-Type: application/http;msgtype=response\r\nContent-Length: {}\r\n\r\n",
+        Digest::of(&[page]),
+        answer.len() + page.len()
+    )?;
+    record.extend([answer.as_slice(), page, b"\r\n\r\n"].concat());
     Ok(())
 }
 
@@ -193,15 +272,17 @@ impl Compressor {
         })
     }
 
-    fn compress(&mut self, page: &[u8]) -> anyhow::Result<usize> {
+    fn compress(&mut self, page: &[u8]) -> anyhow::Result<&[u8]> {
         match self {
             Compressor::Gzip(compressor, out) => {
                 out.resize(compressor.gzip_compress_bound(page.len()), 0);
-                Ok(compressor.gzip_compress(page, out)?)
+                let len = compressor.gzip_compress(page, out)?;
+                Ok(&out[..len])
             }
             Compressor::Zstd(compressor, out) => {
                 out.resize(zstd::zstd_safe::compress_bound(page.len()), 0);
-                Ok(compressor.compress_to_buffer(page, &mut out[..])?)
+                let len = compressor.compress_to_buffer(page, &mut out[..])?;
+                Ok(&out[..len])
             }
         }
     }

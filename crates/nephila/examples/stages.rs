@@ -26,6 +26,8 @@ use nephila_core::robots::policy::Answer;
 use nephila_core::spider::{Outcome, Settings};
 use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_log::Fence;
+use nephila_log::local::LocalLog;
 use nephila_spider::{Keep, Request, Spider};
 use nephila_store::archive::{self, Archive, WarcInfo};
 use nephila_store::disk::RealDisk;
@@ -236,7 +238,11 @@ async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Foun
             Merging::Background(merger.clone()),
             &cache,
         )?;
-        parts.push(Part { prefixes: Prefixes::share(number, PARTITIONS), state, journal });
+        parts.push(Part {
+            prefixes: Prefixes::share(number, PARTITIONS),
+            state,
+            log: Box::new(LocalLog::new(journal, Fence::new())),
+        });
     }
     let mut config = Config { agent: "Nephila".into(), ..Config::default() };
     config.frontier.host_delay = Duration::ZERO;

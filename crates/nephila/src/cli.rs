@@ -1,5 +1,6 @@
 //! What can be asked on the command line. Flags are what was *said*; `settings` turns them into what is *meant*.
 
+pub mod cluster;
 pub mod crawl;
 
 use std::net::IpAddr;
@@ -45,6 +46,21 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Print all settings with their meaning and defaults, as a file that can be used.
     Settings(SettingsArgs),
+    /// Run a node of a cluster, until it is told to leave.
+    ///
+    /// Nodes are equal: start as many as there are machines, all with the same `[cluster]` settings. A node takes its share
+    /// of the partitions, and the others take them over when it is gone. Ctrl-C hands everything over and ends; once more
+    /// ends at once. Both are safe, and so is a crash.
+    ///
+    /// Exit code: 1 failed, 2 wrong flags or settings, 11 stopped by a signal or `nephila cluster drain`, 13 stopped by a
+    /// second signal, 19 another process works in the folder.
+    Serve(cluster::ServeArgs),
+    /// Jobs of a cluster: what it crawls.
+    #[command(subcommand)]
+    Job(cluster::JobCommand),
+    /// A cluster as a whole.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     #[command(flatten)]
     Ask(ask::Ask),
 }

@@ -2,6 +2,8 @@
 //!
 //! What always holds: `mono` never goes back, whatever is done to the time of day.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nephila_core::time::{Now, Timestamp};
@@ -34,6 +36,30 @@ impl Default for Clock {
     }
 }
 
+/// Milliseconds on a clock that goes on while the machine sleeps.
+pub fn awake_or_not() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds * 1_000 + nanos / 1_000_000
+}
+
+/// Open until a moment, which may be moved: whoever acts in the name of a lease asks it first. A process that was frozen
+/// finds it closed before anybody had the time to tell it.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<AtomicU64>);
+
+impl Gate {
+    /// It is open until then, in milliseconds of [`awake_or_not`]; 0 closes it.
+    pub fn open_until(&self, moment: u64) {
+        self.0.store(moment, Ordering::Release);
+    }
+
+    /// Is it open now?
+    pub fn is_open(&self) -> bool {
+        awake_or_not() < self.0.load(Ordering::Acquire)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +71,15 @@ mod tests {
         let (first, second, third) = (clock.now(), copy.now(), clock.now());
         assert!(first.mono <= second.mono && second.mono <= third.mono && third.mono < 60_000);
         assert!(first.wall > Timestamp::from_secs(1_700_000_000));
+    }
+
+    #[test]
+    fn a_gate_closes_by_itself() {
+        let gate = Gate::default();
+        assert!(!gate.is_open(), "nobody has opened it");
+        gate.open_until(awake_or_not() + 60_000);
+        assert!(gate.is_open());
+        gate.open_until(awake_or_not());
+        assert!(!gate.is_open());
     }
 }

@@ -17,6 +17,7 @@ mod human;
 mod introduce;
 pub mod log;
 pub mod memory;
+pub mod node;
 pub mod settings;
 mod verify;
 mod wire;
@@ -33,6 +34,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Fetch(args) => fetch::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Settings(args) => settings::run(&args),
+        Command::Serve(args) => node::run(&args),
+        Command::Job(command) => node::command::job(command),
+        Command::Cluster(command) => node::command::cluster(command),
         Command::Ask(ask) => ask::run(ask),
     };
     match result {

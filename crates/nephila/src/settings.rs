@@ -42,6 +42,108 @@ pub struct Settings {
     pub worker: crate::worker::Settings,
     /// One crawl as a whole.
     pub crawl: Crawl,
+    /// Many nodes as one.
+    pub cluster: Cluster,
+}
+
+/// A cluster of equal nodes on NATS JetStream. Section `[cluster]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// The name of the cluster, the same on all its nodes: 1 to 32 letters, digits, `-` and `_`.
+    pub name: String,
+    /// The name of this node, unlike all others. Empty: the name of the machine.
+    pub node: String,
+    /// The NATS servers, `nats://HOST:PORT`.
+    pub servers: Vec<String>,
+    /// Copies that the servers keep of everything: 1 or 3. With 1 the loss of a server's disk is the loss of the crawl.
+    pub replicas: usize,
+    /// Streams on the servers, 1 to 32. Fixed for the life of a cluster.
+    pub streams: u32,
+    /// Partitions, at least 16 for each node there will be. Fixed for the life of a cluster.
+    pub partitions: u32,
+    /// A node that was not heard of for this long is taken for dead. The servers' own fail-over takes 6 to 13 s.
+    #[serde(with = "humantime_serde")]
+    pub lease_ttl: Duration,
+    /// A node says this often that it lives.
+    #[serde(with = "humantime_serde")]
+    pub heartbeat: Duration,
+    /// A node that cannot say so stops this long before the others take it for dead.
+    #[serde(with = "humantime_serde")]
+    pub margin: Duration,
+    /// What became true is durable after this time. Longer: fewer and better packed messages; a page is done later.
+    #[serde(with = "humantime_serde")]
+    pub group_delay: Duration,
+    /// Links to partitions of other nodes are sent after this time, or when 64 kB are together.
+    #[serde(with = "humantime_serde")]
+    pub parcel_age: Duration,
+    /// Who we are to the servers: a user, with `password`. Empty: nobody asks.
+    pub user: String,
+    /// See `user`.
+    pub password: String,
+    /// Also use servers that the given ones tell of.
+    pub discover: bool,
+    /// Monitoring addresses of the servers, `http://HOST:PORT`, for `nephila doctor`.
+    pub monitors: Vec<String>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster {
+            name: "nephila".into(),
+            node: String::new(),
+            servers: Vec::new(),
+            replicas: 3,
+            streams: 8,
+            partitions: 256,
+            lease_ttl: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(4),
+            margin: Duration::from_secs(3),
+            group_delay: Duration::from_millis(500),
+            parcel_age: Duration::from_secs(1),
+            user: String::new(),
+            password: String::new(),
+            discover: true,
+            monitors: Vec::new(),
+        }
+    }
+}
+
+impl Cluster {
+    /// How the servers are spoken to.
+    pub fn engine(&self) -> nephila_log::jetstream::Settings {
+        use nephila_log::jetstream::{Credentials, Settings};
+        let credentials = match &*self.user {
+            "" => Credentials::None,
+            user => Credentials::User(user.into(), self.password.clone()),
+        };
+        Settings {
+            servers: self.servers.clone(),
+            cluster: self.name.clone(),
+            streams: self.streams,
+            replicas: self.replicas,
+            lease_ttl: self.lease_ttl,
+            credentials,
+            discover: self.discover,
+            monitors: self.monitors.clone(),
+            ..Settings::default()
+        }
+    }
+
+    /// How a node keeps its place.
+    pub fn member(&self) -> nephila_core::cluster::member::Settings {
+        nephila_core::cluster::member::Settings {
+            ttl: self.lease_ttl,
+            heartbeat: self.heartbeat,
+            margin: self.margin,
+            ..Default::default()
+        }
+    }
+
+    /// How links to other nodes are collected.
+    pub fn outbox(&self) -> nephila_core::cluster::outbox::Settings {
+        nephila_core::cluster::outbox::Settings { parcel_age: self.parcel_age, ..Default::default() }
+    }
 }
 
 /// Who we are to the people whose sites we visit. Section `[identity]`.
@@ -156,9 +258,16 @@ impl Default for Handler {
 pub struct Crawl {
     /// Fetches at the same time.
     pub concurrency: usize,
+    /// Threads that fetch and read pages: as many as there are cores at 0. Half of the cores, and `nice`, leave a machine
+    /// to those who work on it.
+    pub threads: usize,
     /// What is planned for later than this from now does not keep a crawl from ending; the same command goes on with it.
     #[serde(with = "humantime_serde")]
     pub retry_wait_max: Duration,
+    /// A page is asked for again so long after it was last fetched, conditionally where the server gave validators; never
+    /// at `0s`. Later than `retry_wait_max` from now, it does not keep a crawl from ending: the same command asks again.
+    #[serde(with = "humantime_serde")]
+    pub again_every: Duration,
     /// After the first signal, open fetches have this long to end.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
@@ -172,7 +281,9 @@ impl Default for Crawl {
     fn default() -> Self {
         Crawl {
             concurrency: 256,
+            threads: 0,
             retry_wait_max: Duration::from_secs(60),
+            again_every: Duration::ZERO,
             drain_timeout: Duration::from_secs(60),
             disk_free_min: 512 << 20,
             state: StateKind::Disk,

@@ -7,6 +7,8 @@ use anyhow::Context;
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::frontier::{Config, Rules};
 use nephila_core::state::{Durable, MemoryState, StateError};
+use nephila_log::Fence;
+use nephila_log::local::LocalLog;
 use nephila_spider::Spider;
 use nephila_store::archive::{Archive, WarcInfo};
 use nephila_store::disk::RealDisk;
@@ -83,7 +85,11 @@ fn worker_on<S: Durable + Send + 'static>(
         let (journal, _) = Journal::open(Arc::new(RealDisk), &path.join("log"), journal::Settings::default())
             .with_context(what)?;
         let state = state(&path.join("tables")).with_context(what)?;
-        parts.push(Part { prefixes: Prefixes::share(number, count), state, journal });
+        parts.push(Part {
+            prefixes: Prefixes::share(number, count),
+            state,
+            log: Box::new(LocalLog::new(journal, Fence::new())),
+        });
     }
     let worker =
         Worker::open(config(settings), settings.worker.clone(), folder.secret()?, parts, Clock::new())

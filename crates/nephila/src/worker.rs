@@ -14,14 +14,16 @@
 
 mod commit;
 mod full;
+mod hand_over;
 mod handle;
 mod intake;
+mod log;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,17 +31,22 @@ use nephila_core::entry::ChainError;
 use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::state::{Durable, StateError};
-use nephila_store::journal::{self, Journal};
+use nephila_log::GroupLog;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock::Clock;
-use commit::{Log, Waiter, replay};
+use crate::clock::{Clock, Gate};
+use commit::replay_into;
 use full::Takes;
+use hand_over::Coming;
 use handle::{Batch, Event, Shared};
 use intake::Feeding;
+pub(crate) use intake::INBOX;
+use log::{Log, Waiter};
 
+pub use hand_over::{Closed, Door};
+pub(crate) use handle::offered;
 pub use handle::{Actions, Command, Handle, Link, Stopped};
 pub use stats::Stats;
 
@@ -49,6 +56,8 @@ pub const EVENTS_MAX: usize = 4_096;
 pub const OFFER_BATCHES_MAX: usize = 32;
 /// Offers in a batch; longer lists are cut into several.
 pub const OFFERS_IN_BATCH_MAX: usize = 512;
+/// Partitions that wait to be taken over.
+pub const PARTS_COMING_MAX: usize = 64;
 /// Actions that wait to be started. Few: a ticket that waits here counts as started.
 pub const ACTIONS_MAX: usize = 64;
 
@@ -89,11 +98,18 @@ pub struct Settings {
     pub sift_offers_min: usize,
     /// A partition with more than this in memory alone makes a checkpoint, and its journal is shortened. In bytes.
     pub dirty_bytes_max: usize,
+    /// While all partitions together have more than this in memory alone, the one with the most makes a checkpoint. In bytes.
+    pub dirty_bytes_all_max: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { group_delay: Duration::from_millis(50), sift_offers_min: 4_096, dirty_bytes_max: 32 << 20 }
+        Settings {
+            group_delay: Duration::from_millis(50),
+            sift_offers_min: 4_096,
+            dirty_bytes_max: 32 << 20,
+            dirty_bytes_all_max: 64 << 20,
+        }
     }
 }
 
@@ -104,9 +120,9 @@ pub enum Error {
     /// A state failed.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A journal failed.
+    /// A log failed.
     #[error(transparent)]
-    Journal(#[from] journal::Error),
+    Log(#[from] nephila_log::Error),
     /// A group in a journal does not follow the state. State and journal are not of the same partition, or one of them
     /// was restored without the other.
     #[error("group {sequence} of the journal: {source}")]
@@ -139,8 +155,16 @@ pub struct Part<S> {
     pub prefixes: Prefixes,
     /// Its state, which may be behind its journal.
     pub state: S,
-    /// Its journal.
-    pub journal: Journal,
+    /// Its log.
+    pub log: Box<dyn GroupLog>,
+}
+
+impl<S: Durable> Part<S> {
+    /// Folds what stands in the log behind the state, and says how many groups that were. Nothing may be handed out by
+    /// anybody else meanwhile.
+    pub fn replay(&mut self, dirty_bytes_max: usize) -> Result<u64, Error> {
+        replay_into(self, dirty_bytes_max)
+    }
 }
 
 /// A worker that was started.
@@ -169,13 +193,20 @@ pub struct Worker<S> {
     /// The disk is full, and is tried again at this moment, in milliseconds.
     full_until: Option<u64>,
     stats: Stats,
+    shared: Arc<Shared>,
+    /// Closed while nothing may be handed out.
+    gate: Option<Gate>,
 }
 
 /// The worker's ends of the channels.
 #[derive(Debug)]
-struct Channels {
+struct Channels<S> {
     events: mpsc::Receiver<Event>,
     offers: mpsc::Receiver<Batch>,
+    /// Partitions that come.
+    parts: mpsc::Receiver<Coming<S>>,
+    /// The one that came last.
+    came: Option<Coming<S>>,
     /// None once nobody will take any more.
     actions: Option<mpsc::Sender<Action>>,
     /// Whoever said stop: told when it is done, or else by the end of the channels, once it can be asked why.
@@ -191,8 +222,8 @@ enum HandedOut {
     All,
     /// Nobody takes what there is.
     HeldBack,
-    /// Nothing was, since the disk is full.
-    DiskFull,
+    /// Nothing was: the disk is full, or the gate is closed.
+    NotNow,
 }
 
 impl<S: Durable> Worker<S> {
@@ -207,18 +238,53 @@ impl<S: Durable> Worker<S> {
         let mut stats = Stats::default();
         // The frontier sorts them as well; the journals have to stand in the same order.
         parts.sort_by_key(|part| part.prefixes);
+        let share = settings.dirty_bytes_all_max / parts.len().max(1);
         for part in &mut parts {
-            stats.replayed += replay(part, settings.dirty_bytes_max)?;
+            stats.replayed += part.replay(settings.dirty_bytes_max.min(share))?;
         }
         let fresh = parts.iter().all(|part| part.state.position().sequence == 0);
         let began = (!fresh).then(|| clock.now());
         let (mut logs, mut states) = (Vec::new(), Vec::new());
-        for Part { prefixes, state, journal } in parts {
-            logs.push(Log { prefixes, journal, dirty_since: None, urgent: false, unwritten: None });
+        for Part { prefixes, state, log } in parts {
+            logs.push(Log::new(prefixes, log));
             states.push((prefixes, state));
         }
         let frontier = Frontier::new(config, secret, states, began);
-        Ok(Worker {
+        Ok(Worker::with(frontier, logs, settings, clock, stats))
+    }
+
+    /// A worker without partitions: they come by [`Door::bring`]. Its tickets carry this epoch, which no other process
+    /// may ever use.
+    pub fn empty(
+        config: Config,
+        settings: Settings,
+        secret: Secret,
+        ticket_epoch: u64,
+        clock: Clock,
+    ) -> Worker<S> {
+        let frontier = Frontier::empty(config, secret, ticket_epoch);
+        Worker::with(frontier, Vec::new(), settings, clock, Stats::default())
+    }
+
+    /// Hands out nothing while this is closed.
+    pub fn behind(mut self, gate: Gate) -> Worker<S> {
+        self.gate = Some(gate);
+        self
+    }
+
+    fn with(
+        frontier: Frontier<S>,
+        logs: Vec<Log>,
+        settings: Settings,
+        clock: Clock,
+        stats: Stats,
+    ) -> Worker<S> {
+        let shared = Arc::new(Shared {
+            secret: *frontier.secret(),
+            prefixes: RwLock::new(logs.iter().map(|log| log.prefixes).collect()),
+            failure: Default::default(),
+        });
+        Worker {
             frontier,
             logs,
             settings,
@@ -228,24 +294,35 @@ impl<S: Durable> Worker<S> {
             feeding: VecDeque::new(),
             full_until: None,
             stats,
-        })
+            shared,
+            gate: None,
+        }
     }
 }
 
 impl<S: Durable + Send + 'static> Worker<S> {
-    /// Starts its thread.
+    /// Starts its thread. It keeps the partitions it has.
     pub fn spawn(self) -> Result<Running, Error> {
+        self.spawn_open().map(|(running, _)| running)
+    }
+
+    /// Starts its thread, with a door through which partitions come.
+    pub fn spawn_open(self) -> Result<(Running, Door<S>), Error> {
         let (events, events_in) = mpsc::channel(EVENTS_MAX);
         let (offers, offers_in) = mpsc::channel(OFFER_BATCHES_MAX);
         let (actions_out, actions) = mpsc::channel(ACTIONS_MAX);
-        let shared = Arc::new(Shared {
-            secret: *self.frontier.secret(),
-            prefixes: self.logs.iter().map(|log| log.prefixes).collect(),
-            failure: Default::default(),
-        });
+        let (door, parts) = mpsc::channel(PARTS_COMING_MAX);
+        let shared = self.shared.clone();
         let handle = Handle { events, offers, shared: shared.clone() };
-        let channels =
-            Channels { events: events_in, offers: offers_in, actions: Some(actions_out), stop: None };
+        let actions_out = Some(actions_out);
+        let channels = Channels {
+            events: events_in,
+            offers: offers_in,
+            parts,
+            came: None,
+            actions: actions_out,
+            stop: None,
+        };
         // The runtime does nothing but wait; whatever the states do may block this thread.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Thread)?;
@@ -259,12 +336,13 @@ impl<S: Durable + Send + 'static> Worker<S> {
             drop(channels);
             result
         });
-        Ok(Running { handle, actions: Actions(actions), thread: thread.map_err(Error::Thread)? })
+        let running = Running { handle, actions: Actions(actions), thread: thread.map_err(Error::Thread)? };
+        Ok((running, Door(door)))
     }
 }
 
 impl<S: Durable> Worker<S> {
-    async fn run(mut self, channels: &mut Channels) -> Result<(), Error> {
+    async fn run(mut self, channels: &mut Channels<S>) -> Result<(), Error> {
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
         loop {
@@ -274,6 +352,7 @@ impl<S: Durable> Worker<S> {
             match self.full_until {
                 None => {
                     self.commit_due()?;
+                    self.give_away()?;
                     self.checkpoint_due(false)?;
                 }
                 Some(until) if until <= self.clock.now().mono => self.try_again()?,
@@ -292,6 +371,9 @@ impl<S: Durable> Worker<S> {
             }
             self.feeding.extend(batches.drain(..).map(Feeding::of));
             self.feed()?;
+            if let Some(coming) = channels.came.take() {
+                self.open_part(coming);
+            }
             for event in events.drain(..) {
                 if let Event::Stop(reply) = event {
                     channels.stop = Some(reply);
@@ -315,7 +397,7 @@ impl<S: Durable> Worker<S> {
     }
 
     /// Takes everything in that was said before, and makes it durable.
-    async fn stop(&mut self, channels: &mut Channels) -> Result<Stats, Error> {
+    async fn stop(&mut self, channels: &mut Channels<S>) -> Result<Stats, Error> {
         channels.actions = None;
         channels.offers.close();
         channels.events.close();
@@ -335,9 +417,9 @@ impl<S: Durable> Worker<S> {
     }
 
     /// Hands out what should be done now, as far as somebody takes it.
-    fn hand_out(&mut self, channels: &mut Channels) -> Result<HandedOut, Error> {
-        if self.full_until.is_some() {
-            return Ok(HandedOut::DiskFull);
+    fn hand_out(&mut self, channels: &mut Channels<S>) -> Result<HandedOut, Error> {
+        if self.full_until.is_some() || self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            return Ok(HandedOut::NotNow);
         }
         // Whoever took them is gone; waiting for room would never end.
         channels.actions.take_if(|actions| actions.is_closed());
@@ -373,7 +455,7 @@ impl<S: Durable> Worker<S> {
         let frontier = match handed_out {
             HandedOut::More => Some(now.mono),
             HandedOut::All => self.frontier.poll_timeout(now),
-            HandedOut::HeldBack | HandedOut::DiskFull => {
+            HandedOut::HeldBack | HandedOut::NotNow => {
                 self.frontier.poll_timeout(now).map(|at| at.max(now.mono + HELD_BACK_LOOK))
             }
         };
@@ -392,7 +474,7 @@ impl<S: Durable> Worker<S> {
             gauges: self.frontier.gauges(),
             totals: self.frontier.totals(),
             waiters: self.waiters.len(),
-            journal_bytes: self.logs.iter().map(|log| log.journal.bytes()).sum(),
+            journal_bytes: self.logs.iter().map(|log| log.log.bytes()).sum(),
             dirty_bytes,
             disk_full: self.full_until.is_some(),
             ..self.stats.clone()
@@ -400,7 +482,7 @@ impl<S: Durable> Worker<S> {
     }
 }
 
-impl Channels {
+impl<S> Channels<S> {
     /// Waits until there is something to do and takes what came in. False if nothing can come any more.
     async fn wait(
         &mut self,
@@ -421,6 +503,7 @@ impl Channels {
             count = self.events.recv_many(events, EVENTS_AT_ONCE), if takes.events => if count == 0 { return false },
             count = self.offers.recv_many(batches, BATCHES_AT_ONCE), if takes.offers => if count == 0 { return false },
             () = room => {}
+            coming = next_part(&mut self.parts) => self.came = Some(coming),
             () = tokio::time::sleep(sleep) => {}
         }
         // The one that was looked at second must not starve.
@@ -431,6 +514,14 @@ impl Channels {
             batches.push(batch);
         }
         true
+    }
+}
+
+/// The next partition that comes. Never, once nobody brings any more.
+async fn next_part<S>(parts: &mut mpsc::Receiver<Coming<S>>) -> Coming<S> {
+    match parts.recv().await {
+        Some(coming) => coming,
+        None => std::future::pending().await,
     }
 }
 

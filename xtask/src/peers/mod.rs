@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Where crawls are written while they are measured; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the environment of Scrapy and the modules of Crawlee are kept.
+    /// Where the environment of Scrapy, the modules of Crawlee and the program with the `spider` crate are kept.
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
     /// A `nephila` built before, instead of building one now.

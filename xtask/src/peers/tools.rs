@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -33,6 +34,8 @@ pub(super) enum Tool {
     Scrapy,
     /// Keeps its queue on disk, and no pages.
     Crawlee,
+    /// Keeps nothing.
+    Spider,
 }
 
 /// The web that is to be crawled.
@@ -44,7 +47,7 @@ pub(super) struct Web {
 }
 
 impl Tool {
-    pub(super) const ALL: [Tool; 7] = [
+    pub(super) const ALL: [Tool; 8] = [
         Tool::Nephila,
         Tool::NephilaZstd,
         Tool::Wget2,
@@ -52,6 +55,7 @@ impl Tool {
         Tool::Httrack,
         Tool::Scrapy,
         Tool::Crawlee,
+        Tool::Spider,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -63,6 +67,7 @@ impl Tool {
             Tool::Httrack => "httrack",
             Tool::Scrapy => "scrapy",
             Tool::Crawlee => "crawlee",
+            Tool::Spider => "spider",
         }
     }
 
@@ -87,7 +92,7 @@ impl Tool {
             Tool::NephilaZstd => "WARC, zstd",
             Tool::Wget2 | Tool::Httrack => "a file per page",
             Tool::WgetWarc => "WARC, gzip, files",
-            Tool::Scrapy | Tool::Crawlee => "no pages",
+            Tool::Scrapy | Tool::Crawlee | Tool::Spider => "no pages",
         }
     }
 
@@ -104,6 +109,7 @@ impl Tool {
             Tool::Crawlee => {
                 "apt-get install nodejs npm, then `cargo xtask bench peers --tools crawlee`".to_owned()
             }
+            Tool::Spider => "`cargo xtask bench peers --tools spider`, which builds it once".to_owned(),
         }
     }
 
@@ -123,6 +129,7 @@ impl Tool {
                 ensure!(installed.context("npm is needed")?.success(), "npm could not install {CRAWLEE}");
                 Ok(())
             }
+            Tool::Spider if !self.is_here(cache) => build_spider(cache),
             _ => Ok(()),
         }
     }
@@ -143,6 +150,7 @@ impl Tool {
             Tool::Crawlee => {
                 modules(cache).join("@crawlee/cheerio/package.json").exists() && answers("node".as_ref())
             }
+            Tool::Spider => spider(cache).exists() && is_current(&cache.join("spider")),
         }
     }
 
@@ -222,6 +230,12 @@ impl Tool {
                 command.env("NODE_EXTRA_CA_CERTS", &web.ca);
                 command
             }
+            Tool::Spider => {
+                let mut command = Command::new(spider(cache));
+                // As it comes it moves what it has visited to SQLite at 15,000 URLs, and is five times slower then.
+                command.arg(home).env("LINKS_VISITED_MEMORY_LIMIT", "100000000").stdout(Stdio::null());
+                command
+            }
         }
     }
 }
@@ -253,6 +267,48 @@ fn ours(nephila: &Path, web: &Web, out: &Path) -> Command {
         command.args(["--set", &set]);
     }
     command
+}
+
+/// The program that uses the `spider` crate: its files here, and where they lie in its folder.
+const SPIDER_FILES: [(&str, &str); 2] = [("manifest.toml", "Cargo.toml"), ("main.rs", "src/main.rs")];
+/// It has 400 dependencies.
+const SPIDER_BUILD_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Builds it in a folder, and with a lock file, of its own.
+fn build_spider(cache: &Path) -> Result<()> {
+    let folder = cache.join("spider");
+    eprintln!("building the spider crate in {}, once, for some minutes", folder.display());
+    std::fs::create_dir_all(folder.join("src"))?;
+    // What is there was built from other files, or not to its end.
+    std::fs::remove_file(spider(cache)).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    for (from, to) in SPIDER_FILES {
+        std::fs::copy(spider_source(from), folder.join(to)).with_context(|| format!("copy {from}"))?;
+    }
+    let mut build = shell::cargo(&["build", "--release", "--quiet", "--target-dir", "target"]);
+    // Flags meant for our own build are not meant for this one.
+    build.current_dir(&folder).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    shell::run(&mut build, SPIDER_BUILD_MAX)
+}
+
+/// Whether what was built is what stands here now.
+fn is_current(folder: &Path) -> bool {
+    let same = |(from, to): &(&str, &str)| {
+        std::fs::read(spider_source(from))
+            .ok()
+            .is_some_and(|text| std::fs::read(folder.join(to)).ok() == Some(text))
+    };
+    SPIDER_FILES.iter().all(same)
+}
+
+fn spider_source(name: &str) -> PathBuf {
+    shell::root().join("xtask/peers/spider").join(name)
+}
+
+fn spider(cache: &Path) -> PathBuf {
+    cache.join("spider/target/release/peer-spider")
 }
 
 fn python(cache: &Path) -> PathBuf {

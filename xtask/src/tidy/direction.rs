@@ -8,14 +8,20 @@ use super::expect_none;
 use crate::shell;
 
 /// What each package of ours may depend on among ours: in its code, and in its tests besides.
-const ALLOWED: [(&str, &[&str], &[&str]); 7] = [
+const ALLOWED: [(&str, &[&str], &[&str]); 9] = [
     ("nephila-core", &[], &[]),
     ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
     ("nephila-store", &["nephila-core"], &[]),
+    ("nephila-log", &["nephila-store"], &["nephila-core", "nephila-testnats"]),
     ("nephila-sim", &["nephila-core"], &[]),
+    ("nephila-testnats", &[], &[]),
     ("nephila-testweb", &[], &[]),
-    ("nephila", &["nephila-core", "nephila-spider", "nephila-store"], &["nephila-testweb"]),
-    ("xtask", &["nephila-core"], &[]),
+    (
+        "nephila",
+        &["nephila-core", "nephila-log", "nephila-spider", "nephila-store"],
+        &["nephila-testnats", "nephila-testweb"],
+    ),
+    ("xtask", &["nephila-core", "nephila-testnats"], &[]),
 ];
 
 /// What the core may name in its manifest. Each of these computes; none opens, connects, waits or draws lots by

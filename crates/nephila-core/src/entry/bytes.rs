@@ -29,7 +29,7 @@ mod kind {
     pub(super) const SPLIT: u8 = 11;
 }
 
-pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
+pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     match entry {
         Entry::Found(found) => put_found(out, found),
         Entry::Ended(ended) => put_ended(out, ended),
@@ -75,7 +75,7 @@ pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     }
 }
 
-pub(super) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
+pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
     Ok(match reader.u8("kind of an entry")? {
         kind::FOUND => Entry::Found(get_found(reader)?),
         kind::ENDED => Entry::Ended(Box::new(get_ended(reader)?)),

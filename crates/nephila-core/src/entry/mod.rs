@@ -19,6 +19,7 @@ use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
 
+pub(crate) use bytes::{get_entry, put_entry};
 pub use group::{ChainError, Group, open, seal};
 
 /// One thing that became true.

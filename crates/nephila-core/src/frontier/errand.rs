@@ -104,6 +104,9 @@ impl<S: State> Frontier<S> {
     ) -> Result<Option<HostIndex>, StateError> {
         let mut key = UrlKey::of(target, &self.secret).host;
         let Some(partition) = self.partition_of(&key) else { return Ok(None) };
+        if self.partitions[partition].closing {
+            return Ok(None);
+        }
         let state = &mut self.partitions[partition].state;
         if let Some(&host) = state.meta().displaced.get(&(key.domain, origin.into())) {
             key.host = host;
@@ -130,7 +133,8 @@ impl<S: State> Frontier<S> {
 
     /// A host that is here for errands has work of its own, and takes a place if there is one.
     pub(super) fn adopt(&mut self, partition: usize, index: HostIndex, record: &HostRecord, now: Now) {
-        if !record.stopped.is_empty() || record.origin.is_empty() {
+        let closing = self.partitions[partition].closing;
+        if !record.stopped.is_empty() || record.origin.is_empty() || closing {
             return;
         }
         let host = self.bench.host(index);

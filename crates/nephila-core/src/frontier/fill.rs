@@ -49,7 +49,12 @@ impl<S: State> Frontier<S> {
             }
             let host = self.bench.host_mut(index);
             host.hungry = false;
-            if !host.heads.is_empty() || host.leaving {
+            if host.leaving {
+                // It may have been on its way out, and waited for its name or an answer.
+                self.look_again(index, now);
+                continue;
+            }
+            if !host.heads.is_empty() {
                 continue;
             }
             // Others wait for a place, and this host had its turn.
@@ -370,6 +375,7 @@ impl<S: State> Frontier<S> {
             let wanted = |at: &usize| {
                 let partition = &self.partitions[*at];
                 partition.in_flight.is_none()
+                    && !partition.closing
                     && partition.scan_after.is_none_or(|after| after <= now.wall.into())
             };
             let next = (self.scan_partition..self.scan_partition + count).map(|at| at % count).find(wanted);

@@ -18,6 +18,7 @@ pub mod budget;
 pub mod errand;
 pub mod explain;
 mod fill;
+mod hand_over;
 mod heads;
 pub mod key;
 pub mod offers;
@@ -360,7 +361,7 @@ impl<S: State> Frontier<S> {
                 }
                 Entry::Host(HostChange::Resume(host)) => {
                     if let Some(index) = self.bench.index(host) {
-                        self.bench.host_mut(index).leaving = false;
+                        self.bench.host_mut(index).leaving = self.partitions[partition].closing;
                     }
                     self.has_work(partition, host, now)?;
                 }
@@ -436,7 +437,8 @@ impl<S: State> Frontier<S> {
 
     /// Brings a host to the bench if it may be asked at all.
     fn activate(&mut self, key: HostKey, record: &HostRecord, now: Now) {
-        if !record.stopped.is_empty() || record.origin.is_empty() {
+        let closing = self.partition_of(&key).is_some_and(|partition| self.partitions[partition].closing);
+        if !record.stopped.is_empty() || record.origin.is_empty() || closing {
             return;
         }
         let mut host = Workbench::fresh(key, record.origin.clone());
@@ -481,6 +483,7 @@ impl<S: State> Frontier<S> {
                     return Ok(Some(Action::Resolve { host: host.key, origin: host.origin.to_string() }));
                 }
                 Some(Want::Start(id)) => {
+                    let known = self.known(id)?;
                     let (open, deadline, address) = self.bench.ticket(id).expect("just given out");
                     let host = self.bench.host(open.host);
                     let key = UrlKey { host: host.key, path: open.head.as_ref().map_or(0, |head| head.path) };
@@ -504,6 +507,7 @@ impl<S: State> Frontier<S> {
                         deadline,
                         host_rest,
                         slot_rest,
+                        known,
                     };
                     let one_more = open.head.as_ref().filter(|head| !head.asked).map(|_| open.host);
                     match open.purpose {
@@ -550,7 +554,7 @@ impl<S: State> Frontier<S> {
     pub fn poll_timeout(&self, now: Now) -> Option<u64> {
         let bench = self.bench.poll_timeout();
         let idle = self.idle.first().map(|(at, _)| *at);
-        let scan = self.partitions.iter().filter_map(|partition| {
+        let scan = self.partitions.iter().filter(|partition| !partition.closing).filter_map(|partition| {
             // No time: a search is under way. It goes on at once, or when the group on its way is folded.
             let Some(after) = partition.scan_after.map(Timestamp::from) else {
                 return (self.bench.has_room() && partition.in_flight.is_none()).then_some(now.mono);

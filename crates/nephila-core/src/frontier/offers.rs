@@ -3,7 +3,7 @@
 //! Offers are looked at in batches, sorted by key: that is what makes them cheap. Until then they lie in one piece of
 //! memory, an origin once for a run of links to it.
 
-use super::key::{DomainKey, UrlKey};
+use super::key::{DomainKey, Prefixes, UrlKey};
 use super::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
@@ -146,6 +146,12 @@ impl Recent {
         let place = &mut self.places[key.path as usize & (self.places.len() - 1)];
         let this = (key.path, key.host.domain.0);
         std::mem::replace(place, this) == this
+    }
+
+    /// Everything of these prefixes may be offered again and will be looked at.
+    pub(crate) fn forget_all(&mut self, prefixes: Prefixes) {
+        let gone = |place: &&mut (u64, u64)| prefixes.holds(DomainKey(place.1));
+        self.places.iter_mut().filter(gone).for_each(|place| *place = (0, 0));
     }
 
     /// Everything of a domain may be offered again and will be looked at.

@@ -71,6 +71,8 @@ pub(crate) struct Partition<S> {
     /// When the next plan of a host that has left is due, where its record only knows that none is due before.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
+    /// It is on its way to another owner.
+    pub(crate) closing: bool,
     pub(crate) sifted: Sifted,
 }
 
@@ -109,6 +111,7 @@ impl<S: State> Partition<S> {
             passed_over: false,
             slept: BTreeMap::new(),
             bare: BTreeSet::new(),
+            closing: false,
             sifted: Sifted::default(),
         }
     }

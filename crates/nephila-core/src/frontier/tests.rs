@@ -3,6 +3,7 @@
 mod bench;
 mod errands;
 mod explain;
+mod hand_over;
 mod hostile;
 mod lab;
 mod limits;

@@ -72,6 +72,17 @@ pub struct Ticket {
     pub host_rest: Duration,
     /// The rest in force for its address.
     pub slot_rest: Duration,
+    /// What the server said of the page when it was last fetched, reported and so read; none at the first time.
+    pub known: Option<Box<Validators>>,
+}
+
+/// How a server names one version of a page, for a conditional request. Either may be empty, never both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`.
+    pub etag: Box<str>,
+    /// `Last-Modified`.
+    pub last_modified: Box<str>,
 }
 
 /// How a fetch went, as the frontier needs to know it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Frontier;
 use super::key::{HostKey, UrlKey};
 use super::slot::SlotKey;
-use super::ticket::TicketId;
+use super::ticket::{TicketId, Validators};
 use crate::spider::outcome::Outcome;
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};
@@ -77,6 +77,19 @@ pub struct SlotView {
 }
 
 impl<S: State> Frontier<S> {
+    /// What is known of the page that a ticket is for, if it was asked for before.
+    pub(super) fn known(&mut self, id: TicketId) -> Result<Option<Box<Validators>>, StateError> {
+        let Some((open, ..)) = self.bench.ticket(id) else { return Ok(None) };
+        let Some(head) = open.head.as_ref().filter(|head| head.asked) else { return Ok(None) };
+        let key = UrlKey { host: self.bench.host(open.host).key, path: head.path };
+        let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
+        let Some(last) = self.partitions[partition].state.url(&key)?.and_then(|record| record.last) else {
+            return Ok(None);
+        };
+        let known = Validators { etag: last.etag, last_modified: last.last_modified };
+        Ok((!known.etag.is_empty() || !known.last_modified.is_empty()).then(|| Box::new(known)))
+    }
+
     /// The key by which the host of a URL is known here. None if it is of a partition that is not here.
     pub fn host_key(&self, url: &CrawlUrl) -> Option<HostKey> {
         let mut key = UrlKey::of(url, &self.secret).host;

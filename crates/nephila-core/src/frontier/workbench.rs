@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
 use super::heads::{Head, Heads};
-use super::key::{DomainKey, HostKey};
+use super::key::{DomainKey, HostKey, Prefixes};
 use super::settings::Settings;
 use super::slot::SlotKey;
 use super::ticket::{Purpose, TicketId};
@@ -245,6 +245,18 @@ impl Workbench {
         let host = self.host(index);
         let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
         host.ready_at.max(slot.map_or(0, |slot| slot.free_at))
+    }
+
+    /// Whoever comes from here on rests as if it had just been asked.
+    pub(crate) fn rest_all(&mut self, mono: u64) {
+        self.began = Some(mono);
+    }
+
+    /// Is there a host of these prefixes here?
+    pub(crate) fn has_any(&self, prefixes: Prefixes) -> bool {
+        let first = HostKey { domain: prefixes.first_domain(), host: 0 };
+        let last = HostKey { domain: prefixes.last_domain(), host: u32::MAX };
+        self.by_key.range(first..=last).next().is_some()
     }
 
     /// Brings a host to the bench. It rests as if it had just been asked, counted from when the process began.

@@ -41,7 +41,7 @@ async fn assert_falls_back(world: &World, id: &str) -> Fetched {
 
 #[tokio::test]
 async fn h2_01_a_stream_of_continuations_is_cut_at_a_bound() {
-    let world = World::start().await;
+    let world = World::patient().await;
     for id in ["h2-01", "empty.h2-01"] {
         let (cpu, before) = (cpu_time(), memory());
         assert_falls_back(&world, id).await;
@@ -53,7 +53,7 @@ async fn h2_01_a_stream_of_continuations_is_cut_at_a_bound() {
 
 #[tokio::test]
 async fn h2_02_endless_empty_data_costs_no_memory() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let (cpu, before) = (cpu_time(), memory());
     let fetched = world.get_tls("h2-02", "/page").await;
     let spent = cpu_time() - cpu;
@@ -82,7 +82,7 @@ fn h2_02_the_lock_file_holds_no_h2_with_known_holes() {
 
 #[tokio::test]
 async fn h2_03_a_header_bomb_does_not_unfold() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let before = memory();
     let fetched = assert_falls_back(&world, "h2-03").await;
     let grown = memory().saturating_sub(before);
@@ -92,7 +92,7 @@ async fn h2_03_a_header_bomb_does_not_unfold() {
 
 #[tokio::test]
 async fn h2_04_floods_of_control_frames_are_cut_at_a_bound() {
-    let world = World::start().await;
+    let world = World::patient().await;
     for id in ["h2-04", "ping.h2-04", "window.h2-04", "priority.h2-04"] {
         let (cpu, before) = (cpu_time(), memory());
         assert_falls_back(&world, id).await;
@@ -115,7 +115,7 @@ async fn h2_04_a_flood_whose_answers_are_never_read_fills_no_queue() {
 
 #[tokio::test]
 async fn h2_05_a_server_that_resets_every_stream_is_asked_twice_and_left() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let fetched = world.get_tls("h2-05", "/page").await;
     assert_eq!((fetched.outcome, fetched.requests), (Outcome::H2Goaway, 2), "{}", fetched.detail);
     assert_eq!(fetched.outcome.action(), Action::BackOff);
@@ -125,7 +125,7 @@ async fn h2_05_a_server_that_resets_every_stream_is_asked_twice_and_left() {
 
 #[tokio::test]
 async fn h2_05_resets_that_nobody_reads_are_not_queued_for_ever() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let (cpu, before) = (cpu_time(), memory());
     let fetched = world.get_tls("queue.h2-05", "/page").await;
     let spent = cpu_time() - cpu;
@@ -141,7 +141,7 @@ async fn h2_05_resets_that_nobody_reads_are_not_queued_for_ever() {
 
 #[tokio::test]
 async fn h2_06_an_unprocessed_request_goes_out_once_more_on_a_new_connection() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let fetched = world.get_tls("h2-06", "/page").await;
     assert_eq!(
         (fetched.outcome, fetched.protocol, fetched.requests),
@@ -219,7 +219,7 @@ async fn h2_08_after_a_thousand_timeouts_the_next_request_succeeds() {
 
 #[tokio::test]
 async fn h2_09_a_connection_carries_one_request_at_a_time() {
-    let world = World::start().await;
+    let world = World::patient().await;
     // What is asked one after the other shares a connection; what is asked at once does not share streams.
     for _ in 0..3 {
         assert_eq!(world.get_tls("h2-09", "/page").await.outcome, Outcome::Fetched);
@@ -233,7 +233,7 @@ async fn h2_09_a_connection_carries_one_request_at_a_time() {
 
 #[tokio::test]
 async fn h2_10_names_never_share_a_connection() {
-    let world = World::start().await;
+    let world = World::patient().await;
     for name in ["n1.h2-10", "n2.h2-10", "h2-10", "n1.h2-10"] {
         let fetched = world.get_tls(name, "/page").await;
         assert_eq!((fetched.outcome, fetched.requests), (Outcome::Fetched, 1), "{name}: {}", fetched.detail);
@@ -243,7 +243,7 @@ async fn h2_10_names_never_share_a_connection() {
 
 #[tokio::test]
 async fn h2_10_a_misdirected_request_goes_out_once_more_on_its_own_connection() {
-    let world = World::start().await;
+    let world = World::patient().await;
     // The first answer comes on a kept connection.
     assert_eq!(world.get_tls("h2-10", "/page").await.outcome, Outcome::Fetched);
     let fetched = world.get_tls("h2-10", "/misdirected").await;
@@ -259,7 +259,7 @@ async fn h2_10_a_misdirected_request_goes_out_once_more_on_its_own_connection() 
 
 #[tokio::test]
 async fn h2_11_nothing_pushed_is_kept() {
-    let world = World::start().await;
+    let world = World::patient().await;
     let fetched = assert_falls_back(&world, "h2-11").await;
     assert!(!text(&fetched).contains("PUSHED"));
     assert_eq!(fetched.requests, 2);
@@ -267,7 +267,7 @@ async fn h2_11_nothing_pushed_is_kept() {
 
 #[tokio::test]
 async fn h2_12_a_malformed_answer_is_never_stored_as_complete() {
-    let world = World::start().await;
+    let world = World::patient().await;
     for id in ["h2-12", "short.h2-12", "long.h2-12"] {
         let fetched = world.get_tls(id, "/page").await;
         if fetched.protocol == Some("h2") {
@@ -293,7 +293,7 @@ async fn h2_12_a_malformed_answer_is_never_stored_as_complete() {
 #[tokio::test]
 async fn h2_12_a_pseudo_header_in_the_trailers_changes_nothing_that_is_stored() {
     // The HTTP library drops it instead of resetting the stream. Trailers are never stored, so it has nobody to fool.
-    let world = World::start().await;
+    let world = World::patient().await;
     let fetched = world.get_tls("trailers.h2-12", "/page").await;
     assert_eq!((fetched.status, fetched.fields.len()), (Some(200), 1), "{}", fetched.detail);
     let head = fetched.exchange.as_ref().unwrap().response_head.to_vec();
@@ -303,7 +303,7 @@ async fn h2_12_a_pseudo_header_in_the_trailers_changes_nothing_that_is_stored() 
 
 #[tokio::test]
 async fn h2_13_frames_that_are_too_large_do_not_lose_the_host() {
-    let world = World::start().await;
+    let world = World::patient().await;
     assert_falls_back(&world, "headers.h2-13").await;
     // Here the head came before the frame: what there is of the page is kept as cut, and the next try is over h1.
     let fetched = world.get_tls("h2-13", "/page").await;
@@ -326,7 +326,7 @@ async fn h2_13_frames_that_are_too_large_do_not_lose_the_host() {
 
 #[tokio::test]
 async fn h2_14_a_server_that_requires_http_1_1_gets_it_and_is_remembered() {
-    let world = World::start().await;
+    let world = World::patient().await;
     for id in ["h2-14", "goaway.h2-14"] {
         let fetched = assert_falls_back(&world, id).await;
         assert_eq!(fetched.requests, 2, "{id}");

@@ -35,7 +35,34 @@ pub(crate) fn short_deadlines() -> Settings {
     }
 }
 
+/// Deadlines that no busy machine reaches: for cases that bytes, frames or counts decide, and never the time.
+fn patient(settings: &mut Settings) {
+    for timeout in [
+        &mut settings.dns_timeout,
+        &mut settings.dns_total_timeout,
+        &mut settings.connect_timeout,
+        &mut settings.tls_timeout,
+        &mut settings.write_timeout,
+        &mut settings.head_timeout,
+        &mut settings.body_idle_timeout,
+        &mut settings.total_timeout,
+        &mut settings.speed_window,
+    ] {
+        *timeout *= PATIENCE;
+    }
+}
+
+/// How much longer the deadlines of a patient world are.
+const PATIENCE: u32 = 10;
+/// A fetch that takes so much longer than its whole deadline hangs; a busy machine is late by less.
+const LATE_MAX: Duration = Duration::from_secs(10);
+
 impl World {
+    /// With deadlines that are not met here.
+    pub(crate) async fn patient() -> World {
+        World::start_with(patient).await
+    }
+
     /// With short deadlines.
     pub(crate) async fn start() -> World {
         World::start_with(|_| {}).await
@@ -76,9 +103,9 @@ impl World {
         self.ask(request(url)).await
     }
 
-    /// Any request, with the deadline checked: a fetch that takes longer than its total and one second hangs.
+    /// Any request, with the deadline checked: a fetch that takes much longer than its total hangs.
     pub(crate) async fn ask(&self, request: Request) -> Fetched {
-        let until = self.settings.total_timeout + Duration::from_secs(1);
+        let until = self.settings.total_timeout + LATE_MAX;
         let url = request.url.as_str().to_owned();
         tokio::time::timeout(until, self.spider.fetch(request))
             .await

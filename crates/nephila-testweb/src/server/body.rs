@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use crate::journal::{Event, Journal, Request};
+use super::Open;
+use crate::journal::{Event, Request};
 
 /// A tarpit ends after this many bytes, so that nothing here is endless.
 const TARPIT_BYTES_MAX: u64 = 100_000;
 
 /// The body of an answer.
-pub(crate) struct Body {
+pub(super) struct Body {
     pieces: std::vec::IntoIter<Bytes>,
     left: u64,
     tarpit: Option<Tarpit>,
@@ -32,20 +34,20 @@ struct Tarpit {
 }
 
 /// What will stand in the journal about a request.
-pub(crate) struct Note {
-    pub(crate) request: Request,
-    pub(crate) journal: Journal,
+pub(super) struct Note {
+    pub(super) request: Request,
+    pub(super) open: Arc<Open>,
 }
 
 impl Body {
     /// A body of these pieces.
-    pub(crate) fn new(pieces: Vec<Bytes>, note: Option<Note>) -> Body {
+    pub(super) fn new(pieces: Vec<Bytes>, note: Option<Note>) -> Body {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         Body { pieces: pieces.into_iter(), left, tarpit: None, note }
     }
 
     /// A body that comes a byte at a time.
-    pub(crate) fn tarpit(pace: Duration, note: Option<Note>) -> Body {
+    pub(super) fn tarpit(pace: Duration, note: Option<Note>) -> Body {
         let tarpit = Tarpit { sleep: Box::pin(tokio::time::sleep(pace)), pace };
         Body { pieces: Vec::new().into_iter(), left: TARPIT_BYTES_MAX, tarpit: Some(tarpit), note }
     }
@@ -93,9 +95,13 @@ impl hyper::body::Body for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Some(Note { mut request, journal }) = self.note.take() {
-            request.end_us = journal.now_us();
+        if let Some(Note { mut request, open }) = self.note.take() {
             request.is_complete = self.left == 0;
+            let journal = &open.shared.journal;
+            request.end_us = match request.is_complete {
+                true => journal.now_us(),
+                false => open.given_up_us().max(request.start_us),
+            };
             journal.note(request.connection, Event::Request(request));
         }
     }

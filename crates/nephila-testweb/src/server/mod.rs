@@ -10,6 +10,7 @@
 mod bare;
 mod body;
 mod listen;
+mod open;
 mod service;
 
 use std::net::IpAddr;
@@ -28,8 +29,10 @@ use tokio_rustls::TlsAcceptor;
 pub use bare::serve_bare;
 pub(crate) use listen::bind;
 
-use crate::journal::{Connection, Event, Journal};
+use crate::journal::Journal;
 use crate::render::Renderer;
+pub(crate) use open::Registry;
+use open::{Open, Parting, Wire};
 use service::Caller;
 
 /// Addresses that have a listener each.
@@ -50,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) tls: TlsAcceptor,
     pub(crate) connections: AtomicU64,
     pub(crate) open: AtomicUsize,
+    pub(crate) left: Registry,
 }
 
 /// Accepts on one listener until `stop` changes or is dropped.
@@ -84,69 +88,35 @@ pub(crate) async fn accept(listener: TcpListener, tls: bool, shared: Arc<Shared>
 
 /// Serves one connection to its end.
 async fn serve(stream: TcpStream, local: IpAddr, tls: bool, shared: Arc<Shared>) {
-    let open = Open::new(shared, local, tls);
+    let stream = Arc::new(stream);
+    // Declared after the socket, so dropped before it: the books are closed before the client sees the end.
+    let (open, _ending) = Open::new(shared, &stream, local, tls);
+    let wire = Wire(stream.clone());
     if tls {
-        let handshake = open.shared.tls.accept(stream);
+        let handshake = open.shared.tls.accept(wire);
         let Ok(Ok(stream)) = tokio::time::timeout(GREETING_MAX, handshake).await else { return };
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        speak(stream, http2, &open).await;
+        speak(stream, http2, open).await;
     } else {
         // The preface of HTTP/2 is a request nobody would send: `PRI * HTTP/2.0`.
         let mut first = [0u8; 3];
         let Ok(Ok(len)) = tokio::time::timeout(GREETING_MAX, stream.peek(&mut first)).await else { return };
         let http2 = len == first.len() && &first == b"PRI";
-        speak(stream, http2, &open).await;
+        speak(wire, http2, open).await;
     }
 }
 
 /// Speaks HTTP on a stream. Errors are the client's business: it left, or spoke nonsense.
-async fn speak(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, http2: bool, open: &Open) {
+async fn speak(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, http2: bool, open: Arc<Open>) {
+    let io = TokioIo::new(Parting::new(stream, open.clone()));
     let caller = Arc::new(Caller::new(open, http2));
     let service = service_fn(move |request| {
         let caller = caller.clone();
         async move { caller.answer(request).await }
     });
-    let io = TokioIo::new(stream);
     if http2 {
         http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await.ok();
     } else {
         http1::Builder::new().serve_connection(io, service).await.ok();
-    }
-}
-
-/// An open connection: counted, and noted in the journal when it is dropped.
-struct Open {
-    shared: Arc<Shared>,
-    id: u64,
-    local: IpAddr,
-    tls: bool,
-    start_us: u64,
-    requests: Arc<AtomicU64>,
-}
-
-impl Open {
-    fn new(shared: Arc<Shared>, local: IpAddr, tls: bool) -> Open {
-        let id = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        shared.open.fetch_add(1, Ordering::Relaxed);
-        let start_us = shared.journal.now_us();
-        Open { shared, id, local, tls, start_us, requests: Arc::default() }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        if !self.shared.journal.is_on() {
-            return;
-        }
-        let connection = Connection {
-            id: self.id,
-            start_us: self.start_us,
-            end_us: self.shared.journal.now_us(),
-            local: self.local,
-            tls: self.tls,
-            requests: self.requests.load(Ordering::Relaxed),
-        };
-        self.shared.journal.note(self.id, Event::Connection(connection));
     }
 }

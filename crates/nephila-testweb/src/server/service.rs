@@ -3,8 +3,7 @@
 //! What always holds: every request that was read is noted once, whatever its answer.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -12,8 +11,8 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
+use super::Open;
 use super::body::{Body, Note};
-use super::{Open, Shared};
 use crate::journal;
 use crate::model::time::{http_date, parse_http_date};
 use crate::model::{Fate, Place, What};
@@ -24,12 +23,8 @@ const MISDIRECTED: u16 = 421;
 
 /// One client connection, as its requests see it.
 pub(super) struct Caller {
-    shared: Arc<Shared>,
-    connection: u64,
-    local: IpAddr,
-    tls: bool,
+    open: Arc<Open>,
     http2: bool,
-    requests: Arc<AtomicU64>,
     /// Strings the last request had; the next one mostly has the same.
     last: Mutex<Last>,
 }
@@ -43,22 +38,14 @@ struct Last {
 }
 
 impl Caller {
-    pub(super) fn new(open: &Open, http2: bool) -> Caller {
-        Caller {
-            shared: open.shared.clone(),
-            connection: open.id,
-            local: open.local,
-            tls: open.tls,
-            http2,
-            requests: open.requests.clone(),
-            last: Mutex::default(),
-        }
+    pub(super) fn new(open: Arc<Open>, http2: bool) -> Caller {
+        Caller { open, http2, last: Mutex::default() }
     }
 
     /// Answers one request.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let world = self.shared.renderer.world();
+        self.open.requests.fetch_add(1, Ordering::Relaxed);
+        let world = self.open.shared.renderer.world();
         let now = world.clock().now();
         let mut note = self.note(&request, now);
         let host = authority(&request).and_then(|authority| world.host_of(authority));
@@ -81,7 +68,7 @@ impl Caller {
         let mut answer = match place {
             _ if request.method() != Method::GET && request.method() != Method::HEAD => Answer::error(405),
             Some(place) if !is_robots && world.is_busy(place.host, now) => Answer::error(429),
-            Some(place) => self.shared.renderer.answer(place, now),
+            Some(place) => self.open.shared.renderer.answer(place, now),
             None if host.is_none() => Answer::error(MISDIRECTED),
             None => Answer::error(404),
         };
@@ -99,7 +86,7 @@ impl Caller {
 
     /// Applies conditions and content coding to an answer and makes the response.
     fn respond(&self, request: &Request<Incoming>, answer: Answer, mut note: Option<Note>) -> Response<Body> {
-        let willing = &self.shared.renderer.world().settings().encodings;
+        let willing = &self.open.shared.renderer.world().settings().encodings;
         let is_text = answer.kind != "application/gzip";
         let coding = if willing.is_empty() || !is_text {
             None
@@ -133,7 +120,7 @@ impl Caller {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.kind));
             if let Some(coding) = coding {
                 headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.token()));
-                body = self.shared.renderer.encode(&body, coding);
+                body = self.open.shared.renderer.encode(&body, coding);
             }
             if request.method() == Method::HEAD {
                 let len: usize = body.iter().map(Bytes::len).sum();
@@ -153,7 +140,7 @@ impl Caller {
 
     /// The note about a request as it begins.
     fn note(&self, request: &Request<Incoming>, now: u64) -> Option<Note> {
-        let journal = &self.shared.journal;
+        let journal = &self.open.shared.journal;
         if !journal.is_on() {
             return None;
         }
@@ -162,21 +149,23 @@ impl Caller {
             text(headers, &header::IF_NONE_MATCH).or_else(|| text(headers, &header::IF_MODIFIED_SINCE));
         let mut last = self.last.lock().expect("nobody panics while holding the strings");
         let host = authority(request).unwrap_or_default();
+        let host = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            host.to_ascii_lowercase().into()
+        } else {
+            same(&mut last.host, host)
+        };
+        self.open.carries(&host);
         let start_us = journal.now_us();
         let request = journal::Request {
-            connection: self.connection,
+            connection: self.open.id,
             start_us,
             end_us: start_us,
             virtual_s: now,
-            local: self.local,
-            tls: self.tls,
+            local: self.open.local,
+            tls: self.open.tls,
             http2: self.http2,
             method: same(&mut last.method, request.method().as_str()),
-            host: if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                host.to_ascii_lowercase().into()
-            } else {
-                same(&mut last.host, host)
-            },
+            host,
             path: request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             user_agent: text(headers, &header::USER_AGENT).map(|text| same(&mut last.user_agent, text)),
             accept_encoding: text(headers, &header::ACCEPT_ENCODING)
@@ -187,7 +176,7 @@ impl Caller {
             bytes: 0,
             is_complete: false,
         };
-        Some(Note { request, journal: journal.clone() })
+        Some(Note { request, open: self.open.clone() })
     }
 }
 

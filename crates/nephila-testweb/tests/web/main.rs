@@ -10,3 +10,5 @@ mod crawl;
 mod dns;
 /// Pages, codings, conditions, determinism, tarpits, dead hosts, many addresses.
 mod pages;
+/// When a connection ends in the journal, whoever ends it.
+mod parting;

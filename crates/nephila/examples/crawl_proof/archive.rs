@@ -29,6 +29,8 @@ const NAMED_MAX: usize = 5;
 /// One line of the index.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Capture {
+    #[serde(skip)]
+    folder: usize,
     url: String,
     #[serde(default)]
     mime: String,
@@ -41,7 +43,7 @@ pub struct Capture {
 
 /// The index by URL.
 pub struct Index {
-    folder: PathBuf,
+    folders: Vec<PathBuf>,
     by_url: HashMap<String, Vec<Capture>>,
     lines: usize,
 }
@@ -65,15 +67,24 @@ struct Record {
 impl Index {
     /// The merged index of a crawl that has ended.
     pub fn read(dir: &Path) -> anyhow::Result<Index> {
-        let path = dir.join("indexes/index.cdxj");
-        let file = File::open(&path).with_context(|| path.display().to_string())?;
-        let mut index = Index { folder: dir.join("archive"), by_url: HashMap::new(), lines: 0 };
-        for line in BufReader::new(file).lines() {
-            let line = line?;
-            let json = line.splitn(3, ' ').nth(2).context("a line of the index has three parts")?;
-            let capture: Capture = serde_json::from_str(json).with_context(|| line.clone())?;
-            index.lines += 1;
-            index.by_url.entry(capture.url.clone()).or_default().push(capture);
+        Index::read_all(&[dir.to_owned()])
+    }
+
+    /// The merged indexes of all nodes of a crawl.
+    pub fn read_all(dirs: &[PathBuf]) -> anyhow::Result<Index> {
+        let folders = dirs.iter().map(|dir| dir.join("archive")).collect();
+        let mut index = Index { folders, by_url: HashMap::new(), lines: 0 };
+        for (number, dir) in dirs.iter().enumerate() {
+            let path = dir.join("indexes/index.cdxj");
+            let file = File::open(&path).with_context(|| path.display().to_string())?;
+            for line in BufReader::new(file).lines() {
+                let line = line?;
+                let json = line.splitn(3, ' ').nth(2).context("a line of the index has three parts")?;
+                let mut capture: Capture = serde_json::from_str(json).with_context(|| line.clone())?;
+                capture.folder = number;
+                index.lines += 1;
+                index.by_url.entry(capture.url.clone()).or_default().push(capture);
+            }
         }
         Ok(index)
     }
@@ -85,7 +96,7 @@ impl Index {
 
     fn record(&self, capture: &Capture) -> anyhow::Result<Record> {
         let (offset, length): (u64, u64) = (capture.offset.parse()?, capture.length.parse()?);
-        let mut file = File::open(self.folder.join(&capture.filename))?;
+        let mut file = File::open(self.folders[capture.folder].join(&capture.filename))?;
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         GzDecoder::new(file.take(length)).take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -142,9 +153,26 @@ pub fn check(
     copies: Copies,
     sample: usize,
 ) -> anyhow::Result<(usize, usize)> {
-    let (status, said) = crawler.ask(&["verify", &crawler.dir().display().to_string()])?;
-    verdict.expect(status.success(), || format!("nephila verify: {status}: {said}"));
-    let index = Index::read(crawler.dir())?;
+    check_all(verdict, crawler, &[crawler.dir().to_owned()], world, truth, log, copies, sample)
+}
+
+/// The same for the archives of all nodes together.
+#[allow(clippy::too_many_arguments)]
+pub fn check_all(
+    verdict: &mut Verdict,
+    crawler: &Crawler,
+    dirs: &[PathBuf],
+    world: &Arc<World>,
+    truth: &Truth,
+    log: &Log,
+    copies: Copies,
+    sample: usize,
+) -> anyhow::Result<(usize, usize)> {
+    for dir in dirs {
+        let (status, said) = crawler.ask(&["verify", &dir.display().to_string()])?;
+        verdict.expect(status.success(), || format!("nephila verify: {status}: {said}"));
+    }
+    let index = Index::read_all(dirs)?;
     let mut asked: HashMap<String, u32> = HashMap::new();
     for request in &log.requests {
         let scheme = if request.tls { "https" } else { "http" };
@@ -197,7 +225,7 @@ pub fn remove_record(dir: &Path) -> anyhow::Result<()> {
     let index = Index::read(dir)?;
     let mut pages = index.by_url.values().flatten().filter(|capture| capture.url.contains("/p/"));
     let gone = pages.next().context("the archive has a page")?;
-    let path = index.folder.join(&gone.filename);
+    let path = index.folders[gone.folder].join(&gone.filename);
     let mut bytes = std::fs::read(&path)?;
     let (offset, length): (usize, usize) = (gone.offset.parse()?, gone.length.parse()?);
     bytes.drain(offset..offset + length);

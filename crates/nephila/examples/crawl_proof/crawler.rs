@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use nephila::exit::Exit;
 
 use crate::site::Site;
 
@@ -54,6 +55,8 @@ pub struct Crawler {
     said: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// The exit code of a good end.
+    ends_with: u8,
 }
 
 impl Crawler {
@@ -74,6 +77,7 @@ impl Crawler {
             args: Vec::new(),
             env: vec![("NEPHILA_CONFIG".into(), "/dev/null".into())],
             dir: dir.clone(),
+            ends_with: Exit::Done as u8,
         };
         for arg in ["crawl", "--progress", "json", "-d", "255", "--scope", scope, "-i"] {
             crawler.args.push(arg.into());
@@ -122,9 +126,33 @@ impl Crawler {
         crawler
     }
 
+    /// A node of a cluster that is set up like the crawl, in a folder of its own.
+    pub fn node(&self, folder: &Path, name: &str) -> Crawler {
+        let mut node = self.clone();
+        node.dir = folder.join(name);
+        node.said = folder.join(format!("{name}.txt"));
+        let dir = node.dir.display().to_string();
+        node.args = ["serve", "-o", &dir, "--node", name].map(str::to_owned).to_vec();
+        node.args.extend(self.settings());
+        node.ends_with = Exit::Stopped as u8;
+        node
+    }
+
+    /// The flags that set something.
+    pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
+        let pairs = self.args.windows(2).filter(|pair| pair[0] == "--set");
+        pairs.flat_map(|pair| pair.iter().cloned())
+    }
+
     /// One more setting.
     pub fn set(&mut self, set: &str) {
         self.args.extend(["--set".into(), set.into()]);
+    }
+
+    /// It ends by a limit, which is a good end then.
+    pub fn set_limit(&mut self, flag: &str, value: &str, end: Exit) {
+        self.args.extend([flag.into(), value.into()]);
+        self.ends_with = end as u8;
     }
 
     /// One more variable of its environment.
@@ -137,6 +165,11 @@ impl Crawler {
         let at = self.args.iter().position(|arg| arg == "-o").expect("given above");
         self.args[at + 1] = dir.display().to_string();
         self.dir = dir;
+    }
+
+    /// What it says goes here.
+    pub fn said(&self) -> &Path {
+        &self.said
     }
 
     /// Where the crawl lies.
@@ -155,7 +188,8 @@ impl Crawler {
             .stderr(said)
             .spawn()
             .with_context(|| format!("start {}", self.program.display()))?;
-        Ok(Run { child, began: Instant::now(), peak_kb: 0, said: self.said.clone() })
+        let said = self.said.clone();
+        Ok(Run { child, began: Instant::now(), peak_kb: 0, said, ends_with: self.ends_with })
     }
 
     /// Runs it to its end, which must be a good one.
@@ -191,9 +225,15 @@ pub struct Run {
     began: Instant,
     peak_kb: u64,
     said: PathBuf,
+    ends_with: u8,
 }
 
 impl Run {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until a moment; says whether it has ended by itself before.
     pub fn wait_until(&mut self, moment: Instant) -> anyhow::Result<bool> {
         loop {
@@ -219,6 +259,25 @@ impl Run {
         Ok(Ended { took: self.began.elapsed(), peak_kb: self.peak_kb })
     }
 
+    /// Asks it to end.
+    pub fn ask_to_end(&self) -> anyhow::Result<()> {
+        self.signal(rustix::process::Signal::TERM)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        Ok(rustix::process::kill_process(pid.context("a process id")?, signal)?)
+    }
+
+    /// Waits this long for its end, which must be a good one.
+    pub fn finish_within(mut self, limit: Duration) -> anyhow::Result<()> {
+        if !self.wait_until(Instant::now() + limit)? {
+            bail!("it did not end within {} s; it said last: {}", limit.as_secs(), self.said());
+        }
+        Ok(())
+    }
+
     /// Pulls the plug.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
@@ -227,7 +286,7 @@ impl Run {
     }
 
     fn expect_good(&self, status: ExitStatus) -> anyhow::Result<()> {
-        if !status.success() {
+        if status.code() != Some(i32::from(self.ends_with)) {
             bail!("the crawl ended with {status}; it said last: {}", self.said());
         }
         Ok(())

@@ -90,6 +90,11 @@ pub fn politeness(rests: Rests) -> Politeness {
 /// What every crawl must be: polite, and obedient.
 pub fn polite(verdict: &mut Verdict, world: &World, log: &Log, rests: Rests) {
     verdict.report("politeness", &politeness(rests).check(log));
+    obedient(verdict, world, log);
+}
+
+/// No request that the robots.txt in force forbids, none sooner than it asks for, none but GET.
+pub fn obedient(verdict: &mut Verdict, world: &World, log: &Log) {
     let agent = world.settings().agent.as_str();
     verdict.report("robots.txt", &check::Robots::of_world(world, agent).check(log));
     let delays =

@@ -3,7 +3,10 @@
 //!     crawl_proof --nephila PROGRAM complete [--hosts N] [--pages N]     all that is to be fetched, once, and nothing else
 //!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
 //!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again, and others beside it
+//!     crawl_proof --nephila PROGRAM cluster  [--nodes N] [--faults N]    many nodes on NATS, killed, frozen, cut off
 //!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
+//!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
+//!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
 //!     crawl_proof --nephila PROGRAM planted                              the judges notice what they must
 //!
 //! The test web runs here, on threads of its own; the crawler is the real program, a child process. What always holds:
@@ -15,16 +18,22 @@
 #![allow(unreachable_pub)]
 
 mod archive;
+mod cluster;
 mod complete;
 mod crawler;
 mod judge;
+mod memory;
 mod outage;
 mod peers;
 mod planted;
 mod plug;
 mod polite;
+mod portal;
 mod reasons;
+mod relay;
 mod site;
+mod soak;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,8 +68,14 @@ enum Proof {
     Polite(polite::Args),
     /// Killed at random moments, the same command again, until it is done.
     Plug(plug::Args),
+    /// Nodes, servers and the network between them fail again and again: nothing is lost, nothing is done twice.
+    Cluster(cluster::Args),
     /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
     Outage(outage::Args),
+    /// The good and the hostile web together, at full speed for a long time: nothing grows.
+    Soak(soak::Args),
+    /// What a crawl takes that knows ten thousand URLs, and one that knows a million.
+    Memory(memory::Args),
     /// Breaks what is judged, and expects the judges to notice.
     Planted,
 }
@@ -86,7 +101,10 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Complete(args) => complete::run(&args, &place),
         Proof::Polite(args) => polite::run(&args, &place),
         Proof::Plug(args) => plug::run(&args, &place),
+        Proof::Cluster(args) => cluster::run(&args, &place),
         Proof::Outage(args) => outage::run(&args, &place),
+        Proof::Soak(args) => soak::run(&args, &place),
+        Proof::Memory(args) => memory::run(&args, &place),
         Proof::Planted => planted::run(&place),
     }
 }

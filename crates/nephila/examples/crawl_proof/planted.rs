@@ -9,6 +9,7 @@ use crate::archive::{self, Copies};
 use crate::crawler::{Crawler, Place, Rests};
 use crate::judge::{self, Verdict};
 use crate::site::{self, Site};
+use crate::watch::{Sample, Tolerance, Watch};
 
 /// Each crawl has this long.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -67,5 +68,14 @@ pub fn run(place: &Place) -> anyhow::Result<()> {
     expect("a whole archive", check(usize::MAX)? == 0);
     archive::remove_record(crawler.dir())?;
     expect("a record that is gone", check(usize::MAX)? >= 2);
-    missed.end(&format!("planted: {caught} of 6 judged as they must be"))
+
+    // Memory that leaks, and memory that goes up and down.
+    let soaked = |memory_kb: &dyn Fn(u64) -> u64| {
+        let sample = |at: u64| Sample { at: at as f64, memory_kb: memory_kb(at), ..Sample::default() };
+        let tolerance = Tolerance { share: 0.1, more: 1_000.0 };
+        Watch::of((0..600).map(sample).collect()).grows(|sample| Some(sample.memory_kb as f64), tolerance)
+    };
+    expect("memory that stays", soaked(&|at| 100_000 + at * 7_919 % 20_000).is_ok());
+    expect("memory that leaks", soaked(&|at| 100_000 + at * 100).is_err());
+    missed.end(&format!("planted: {caught} of 8 judged as they must be"))
 }

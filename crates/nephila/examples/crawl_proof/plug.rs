@@ -219,17 +219,19 @@ fn repeats(verdict: &mut Verdict, log: &Log, kills: &[Kill], total: &mut Figures
 }
 
 /// A small generator (xorshift): good enough for moments.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    /// A number below this.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % end.max(1)
     }
 
-    fn duration(&mut self, from: Duration, to: Duration) -> Duration {
+    /// A time between these.
+    pub fn duration(&mut self, from: Duration, to: Duration) -> Duration {
         from + Duration::from_micros(self.below(u64::try_from((to - from).as_micros()).unwrap_or(u64::MAX)))
     }
 }

@@ -85,6 +85,12 @@ impl Site {
         self.wanted(folder, hosts.map(|host| Place { host, what: What::Page(0) }).collect(), None)
     }
 
+    /// The URLs of all home pages.
+    pub fn homes(&self) -> impl Iterator<Item = String> + '_ {
+        let hosts = 0..self.world().settings().hosts;
+        hosts.map(|host| self.world().url(Place { host, what: What::Page(0) }))
+    }
+
     fn wanted(&self, folder: &Path, seeds: Vec<Place>, scope: Option<Vec<u32>>) -> anyhow::Result<Wanted> {
         let world = self.world();
         let text: String = seeds.iter().map(|seed| format!("{}\n", world.url(*seed))).collect();
@@ -108,9 +114,23 @@ impl Site {
 /// feeds, https on half of the hosts, and one host in twenty dead or a tarpit. Its time stands still, so every page has
 /// one content. The seed is the first from `seed` on that makes all tarpits small.
 pub fn mixed(seed: u64, hosts: u32, pages: u64) -> anyhow::Result<Settings> {
-    let settings = Settings {
-        hosts,
-        pages,
+    let settings = Settings { hosts, pages, addresses: (hosts * 2 / 3).max(1), ..with_everything() };
+    let fits = |seed: &u64| {
+        let world = World::new(Settings { seed: *seed, ..settings.clone() }, 80, 443);
+        let of = |fate| (0..hosts).filter(|host| world.fate(*host) == fate).collect::<Vec<_>>();
+        let tarpits = of(Fate::Tarpit);
+        let most = (pages / TARPIT_SHARE).clamp(TARPIT_PAGES.0, TARPIT_PAGES.1);
+        let small = tarpits.iter().all(|host| world.host_pages(*host) <= most);
+        let some = !tarpits.is_empty() && !of(Fate::Nameless).is_empty() && !of(Fate::Refusing).is_empty();
+        small && (some || hosts < 20)
+    };
+    let seed = (seed..seed + SEEDS_TRIED_MAX).find(fits).context("no seed makes such a web")?;
+    Ok(Settings { seed, ..settings })
+}
+
+/// Some of everything, of a size that is still to be said.
+pub fn with_everything() -> Settings {
+    Settings {
         // Half of the mean of the real web: what is proven does not depend on it, the time it takes does.
         page_bytes: 8_000,
         private_share: 0.06,
@@ -127,21 +147,9 @@ pub fn mixed(seed: u64, hosts: u32, pages: u64) -> anyhow::Result<Settings> {
         crawl_delay: Duration::from_millis(40),
         // No named time: a second is the shortest there is, and one page in three hundred would cost it.
         retry_after: Duration::ZERO,
-        addresses: (hosts * 2 / 3).max(1),
         encodings: vec![Encoding::Gzip],
         journal_max: JOURNAL_MAX,
         threads: 1,
         ..Settings::default()
-    };
-    let fits = |seed: &u64| {
-        let world = World::new(Settings { seed: *seed, ..settings.clone() }, 80, 443);
-        let of = |fate| (0..hosts).filter(|host| world.fate(*host) == fate).collect::<Vec<_>>();
-        let tarpits = of(Fate::Tarpit);
-        let most = (pages / TARPIT_SHARE).clamp(TARPIT_PAGES.0, TARPIT_PAGES.1);
-        let small = tarpits.iter().all(|host| world.host_pages(*host) <= most);
-        let some = !tarpits.is_empty() && !of(Fate::Nameless).is_empty() && !of(Fate::Refusing).is_empty();
-        small && (some || hosts < 20)
-    };
-    let seed = (seed..seed + SEEDS_TRIED_MAX).find(fits).context("no seed makes such a web")?;
-    Ok(Settings { seed, ..settings })
+    }
 }

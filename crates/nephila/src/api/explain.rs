@@ -238,6 +238,18 @@ pub struct StatsView {
     pub hosts_active: usize,
     /// Offers that wait.
     pub offers_waiting: usize,
+    /// URLs in queues.
+    #[serde(default)]
+    pub urls_waiting: u64,
+    /// URLs planned for a time of their own.
+    #[serde(default)]
+    pub urls_later: u64,
+    /// URLs that are parked.
+    #[serde(default)]
+    pub urls_parked: u64,
+    /// Tasks of the process that are alive.
+    #[serde(default)]
+    pub tasks: usize,
     /// Bytes of the journals.
     pub journal_bytes: u64,
     /// Commits so far.
@@ -324,6 +336,10 @@ impl Questions {
             tickets_open: stats.gauges.tickets_open,
             hosts_active: stats.gauges.hosts_active,
             offers_waiting: stats.gauges.offers_waiting,
+            urls_waiting: stats.totals.waiting,
+            urls_later: stats.totals.later,
+            urls_parked: stats.totals.parked,
+            tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
             journal_bytes: stats.journal_bytes,
             commits: stats.commits,
             commit_ms_max: stats.commit_ms_max,

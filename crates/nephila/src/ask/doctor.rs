@@ -28,6 +28,8 @@ const SYNC_SLOW: Duration = Duration::from_millis(50);
 const KNOWN_NAME: &str = "example.com";
 /// The resolver has this long.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The servers of a cluster have this long.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(20);
 /// File handles that a crawl needs beside one for each fetch.
 const HANDLES_SPARE: u64 = 512;
 /// This program was not written before this moment, so it is not earlier now: 2026-01-01.
@@ -88,6 +90,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     clock(&mut checks, Clock::new().now().wall.0);
     names(&mut checks, &settings)?;
     state(&mut checks, &folder);
+    cluster(&mut checks, &settings)?;
     let mut out = out();
     for check in &checks.0 {
         if args.place.json {
@@ -104,6 +107,44 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     out.flush()?;
     let failed = checks.0.iter().any(|check| check.state == State::Fail);
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// The servers of a cluster, if the settings name some.
+fn cluster(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
+    use nephila_log::jetstream::{Engine, Level};
+    if settings.cluster.servers.is_empty() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let found = runtime.block_on(async {
+        let work = async { Ok(Engine::connect(settings.cluster.engine()).await?.check().await) };
+        match tokio::time::timeout(CLUSTER_TIMEOUT, work).await {
+            Ok(found) => found,
+            Err(_) => Err(anyhow::anyhow!("no answer within {} s", CLUSTER_TIMEOUT.as_secs())),
+        }
+    });
+    match found {
+        Ok(found) => {
+            for finding in found {
+                let state = match finding.level {
+                    Level::Good => State::Ok,
+                    Level::Warning => State::Warn,
+                    Level::Bad => State::Fail,
+                };
+                checks.add("cluster", state, finding.text);
+            }
+        }
+        Err(error) => checks.add("cluster", State::Fail, format!("NATS: {error:#}; see cluster.servers")),
+    }
+    let member = &settings.cluster;
+    if member.heartbeat * 3 + member.margin > member.lease_ttl {
+        checks.add(
+            "cluster",
+            State::Warn,
+            "cluster.heartbeat is too long for cluster.lease_ttl: one lost heartbeat would stop a node",
+        );
+    }
+    Ok(())
 }
 
 fn contact(checks: &mut Checks, settings: &Settings) {

@@ -19,7 +19,7 @@ use crate::worker;
 
 /// Why a crawl ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Nothing is left that could be fetched soon.
     Done {
         /// URLs that are planned for a later time.
@@ -40,7 +40,7 @@ pub(super) enum End {
 }
 
 impl End {
-    pub(super) fn exit(self) -> anyhow::Result<Exit> {
+    pub(crate) fn exit(self) -> anyhow::Result<Exit> {
         Ok(match self {
             End::Done { .. } => Exit::Done,
             End::Limit(Limit::Bytes) => Exit::SizeLimit,
@@ -55,7 +55,7 @@ impl End {
 }
 
 /// Ends the frontier, the archive and the log, in the order in which they depend on each other.
-pub(super) async fn close(
+pub(crate) async fn close(
     shared: &Shared,
     worker: JoinHandle<Result<(), worker::Error>>,
     log: JoinHandle<std::io::Result<()>>,
@@ -78,7 +78,7 @@ pub(super) async fn close(
 }
 
 /// The end report.
-pub(super) fn report(shared: &Shared, end: &End, totals: Option<&worker::Stats>, quiet: bool) {
+pub(crate) fn report(shared: &Shared, end: &End, totals: Option<&worker::Stats>, quiet: bool) {
     if quiet {
         return;
     }

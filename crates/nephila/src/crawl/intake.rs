@@ -14,60 +14,65 @@ use nephila_core::spider::Outcome;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
-use super::shared::{JOB, Shared};
+use super::jobs::InForce;
+use super::shared::Shared;
 use crate::log;
 use crate::worker::Link;
 
 /// What is offered, and what was left out.
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    pub(super) wanted: Vec<Link>,
-    pub(super) counts: log::Links,
+pub(crate) struct Links {
+    pub(crate) wanted: Vec<Link>,
+    pub(crate) counts: log::Links,
+    /// Where a seed has moved to: around it lies what is wanted.
+    pub(crate) moved: Vec<CrawlUrl>,
 }
 
 /// The links of a page, and where it redirects to.
-pub(super) fn links(
+pub(crate) fn links(
     shared: &Shared,
     ticket: &Ticket,
     url: &CrawlUrl,
     fetched: &Fetched,
     findings: Option<&Findings>,
-) -> anyhow::Result<Links> {
+) -> Links {
     let mut links = Links::default();
+    // A job that is gone wants nothing more.
+    let Some(job) = &shared.jobs.get(ticket.job) else { return links };
     if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
-        redirect(shared, ticket, url, target, &mut links)?;
+        redirect(shared, job, ticket, url, target, &mut links);
     }
-    let Some(findings) = findings else { return Ok(links) };
+    let Some(findings) = findings else { return links };
     let obeys = shared.settings.handler.nofollow;
     let page_closed = obeys && findings.page_robots.nofollow;
     for found in &findings.links {
         if found.kind == LinkKind::Redirect {
-            redirect(shared, ticket, url, &found.url, &mut links)?;
+            redirect(shared, job, ticket, url, &found.url, &mut links);
         } else if !(page_closed || obeys && found.nofollow) && shared.follows(found.kind) {
-            link(shared, ticket, &found.url, found.kind, &mut links);
+            link(shared, job, ticket, &found.url, found.kind, &mut links);
         }
     }
     if let Some(sitemap) = &findings.sitemap {
         for entry in &sitemap.urls {
-            link(shared, ticket, &entry.url, LinkKind::Listed, &mut links);
+            link(shared, job, ticket, &entry.url, LinkKind::Listed, &mut links);
             for alternate in &entry.alternates {
-                link(shared, ticket, alternate, LinkKind::Alternate, &mut links);
+                link(shared, job, ticket, alternate, LinkKind::Alternate, &mut links);
             }
         }
         for index in &sitemap.sitemaps {
-            link(shared, ticket, index, LinkKind::Sitemap, &mut links);
+            link(shared, job, ticket, index, LinkKind::Sitemap, &mut links);
         }
     }
     let counts = &shared.counts;
     counts.links_wanted.fetch_add(links.counts.wanted.into(), Ordering::Relaxed);
     counts.links_out.fetch_add(links.counts.out.into(), Ordering::Relaxed);
     counts.links_traps.fetch_add(links.counts.traps.into(), Ordering::Relaxed);
-    Ok(links)
+    links
 }
 
-fn link(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links: &mut Links) {
+fn link(shared: &Shared, job: &InForce, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links: &mut Links) {
     let depth = ticket.depth.saturating_add(1);
-    let verdict = shared.rules().verdict(url, Found::link(depth, ticket.hops.out()));
+    let verdict = job.rules.verdict(url, Found::link(depth, ticket.hops.out()));
     let read_as = kind.read_as();
     // What a page needs to be shown belongs to it, wherever it lies.
     let requisite = kind == LinkKind::Requisite && !matches!(verdict.rule, Rule::Exclude(_));
@@ -76,43 +81,51 @@ fn link(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links:
         Decision::Out if requisite => ticket.hops.out(),
         Decision::Out => {
             links.counts.out += 1;
-            return shared.show(url, &verdict, kind.name());
+            return shared.show(job, url, &verdict, kind.name());
         }
     };
-    shared.show(url, &verdict, kind.name());
-    links.push(shared, url.clone(), depth, Hops::new(hops_out, 0), read_as);
+    shared.show(job, url, &verdict, kind.name());
+    links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as);
 }
 
 /// Where a page leads to: as deep as the page itself.
 fn redirect(
     shared: &Shared,
+    job: &InForce,
     ticket: &Ticket,
     url: &CrawlUrl,
     target: &CrawlUrl,
     links: &mut Links,
-) -> anyhow::Result<()> {
+) {
     let is_seed = ticket.depth == 0 && ticket.read_as == ReadAs::Page;
     let found = match is_seed {
         true => Found::seed_redirect(url, ticket.depth),
         false => Found::link(ticket.depth, ticket.hops.out()),
     };
-    let verdict = shared.rules().verdict(target, found);
-    shared.show(target, &verdict, "redirect");
+    let verdict = job.rules.verdict(target, found);
+    shared.show(job, target, &verdict, "redirect");
     let Decision::In { hops_out } = verdict.decision else {
         links.counts.out += 1;
-        return Ok(());
+        return;
     };
     if verdict.rule == Rule::SeedRedirect {
         // The site has moved: what lies around its new place is wanted.
-        shared.widen(target)?;
+        links.moved.push(target.clone());
     }
     let hops = Hops::new(hops_out, ticket.hops.redirects() + 1);
-    links.push(shared, target.clone(), ticket.depth, hops, ticket.read_as);
-    Ok(())
+    links.push(shared, job, target.clone(), ticket.depth, hops, ticket.read_as);
 }
 
 impl Links {
-    fn push(&mut self, shared: &Shared, url: CrawlUrl, depth: u8, hops: Hops, read_as: ReadAs) {
+    fn push(
+        &mut self,
+        shared: &Shared,
+        job: &InForce,
+        url: CrawlUrl,
+        depth: u8,
+        hops: Hops,
+        read_as: ReadAs,
+    ) {
         if shared.map.is_some() && read_as != ReadAs::Sitemap && hops.redirects() == 0 {
             return;
         }
@@ -122,6 +135,7 @@ impl Links {
         } else {
             self.counts.wanted += 1;
         }
-        self.wanted.push(Link { url, job: JOB, depth, priority: 5, hits: 0, hops, read_as, refusal });
+        let priority = job.priority;
+        self.wanted.push(Link { url, job: job.id, depth, priority, hits: 0, hops, read_as, refusal });
     }
 }

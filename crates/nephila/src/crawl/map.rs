@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::ending::{self, End};
 use super::progress::Progress;
-use super::shared::Shared;
+use super::shared::{JOB, Shared, Tools};
 use super::{begin, meant, work};
 use crate::cli::crawl::{self, MapArgs};
 use crate::exit::Exit;
@@ -27,7 +27,7 @@ const PRINTED_MAX: usize = 5_000_000;
 
 /// Prints verdicts.
 #[derive(Debug)]
-pub(super) struct Printer {
+pub(crate) struct Printer {
     json: bool,
     printed: Mutex<HashSet<UrlId>>,
 }
@@ -82,14 +82,16 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         let running = wire::worker(&folder, &settings)?;
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
-        let mut shared = Shared::new(settings, folder, plan, running.handle, spider, None, log)?;
+        let tools = Tools { handle: running.handle, spider, archive: None, log };
+        let mut shared = Shared::new(settings, folder, plan, tools)?;
         let json = args.json || !std::io::stdout().is_terminal();
         shared.map = Some(Printer { json, printed: Mutex::default() });
         let shared = Arc::new(shared.with_fields(fields));
+        let job = shared.jobs.get(JOB).expect("a crawl has one job");
         for seed in &shared.plan().job.scope.seeds {
             if let Ok(url) = CrawlUrl::parse(seed) {
-                let verdict = shared.rules().verdict(&url, nephila_core::job::Found::seed());
-                shared.show(&url, &verdict, "seed");
+                let verdict = job.rules.verdict(&url, nephila_core::job::Found::seed());
+                shared.show(&job, &url, &verdict, "seed");
             }
         }
         begin(&shared).await?;

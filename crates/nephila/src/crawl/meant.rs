@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::budget;
-use nephila_core::job::{Job, Kind, SEEDS_MAX};
+use nephila_core::job::{Job, Kind, SEEDS_MAX, Schedule};
 use nephila_core::url::{CrawlUrl, Host};
 
 use super::shared::JOB;
@@ -19,14 +20,14 @@ use crate::settings::{self, Settings, usage};
 
 /// A crawl as it will be.
 #[derive(Debug)]
-pub(super) struct Meant {
-    pub(super) settings: Settings,
-    pub(super) plan: Plan,
-    pub(super) fields: Vec<(HeaderName, HeaderValue)>,
+pub(crate) struct Meant {
+    pub(crate) settings: Settings,
+    pub(crate) plan: Plan,
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// What `nephila crawl` is to do in this folder.
-pub(super) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
+pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
     let remembered = folder.plan()?;
     let mut plan = match remembered {
         Some(plan) => plan,
@@ -52,7 +53,7 @@ pub(super) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
 }
 
 /// What `nephila map` is to do.
-pub(super) fn map(
+pub(crate) fn map(
     urls: &[String],
     seeds: &[PathBuf],
     what: &WhatArgs,
@@ -64,14 +65,28 @@ pub(super) fn map(
     finish(plan, None, what, how)
 }
 
+/// The job that `nephila job create` is to begin.
+pub(crate) fn job(name: &str, urls: &[String], seeds: &[PathBuf], what: &WhatArgs) -> anyhow::Result<Job> {
+    let mut plan = new_plan();
+    plan.job.name = name.to_owned();
+    add_seeds(&mut plan, urls, seeds)?;
+    set_scope(&mut plan.job, what);
+    plan.job.check().map_err(|error| usage(error.into()))?;
+    Ok(plan.job)
+}
+
 fn new_plan() -> Plan {
     Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 }
 }
 
-fn finish(plan: Plan, before: Option<PathBuf>, what: &WhatArgs, how: &HowArgs) -> anyhow::Result<Meant> {
+fn finish(mut plan: Plan, before: Option<PathBuf>, what: &WhatArgs, how: &HowArgs) -> anyhow::Result<Meant> {
     plan.job.check().map_err(|error| usage(error.into()))?;
     let mut settings = settings::load_from(&how.common, before.as_deref())?;
     set_settings(&mut settings, what, how);
+    plan.job.schedule = match settings.crawl.again_every {
+        Duration::ZERO => Schedule::Once,
+        interval => Schedule::Every(interval),
+    };
     open_seeds(&mut settings, &plan);
     if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
         // Who names a site wants all of it; budgets are for the sites that a crawl stumbles upon.

@@ -8,16 +8,17 @@
 //! What always holds: every request has a ticket; an outcome is reported after its capture and its links are safe, so a
 //! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
 
-mod ending;
-mod intake;
+pub(crate) mod ending;
+pub(crate) mod intake;
+pub(crate) mod jobs;
 pub(crate) mod map;
-mod meant;
-mod page;
-mod progress;
-mod resolve;
-mod robots;
-mod shared;
-mod work;
+pub(crate) mod meant;
+pub(crate) mod page;
+pub(crate) mod progress;
+pub(crate) mod resolve;
+pub(crate) mod robots;
+pub(crate) mod shared;
+pub(crate) mod work;
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use crate::log;
 use crate::wire;
 use crate::worker::Command;
 use ending::End;
-use shared::Shared;
+use shared::{Shared, Tools};
 
 /// Links of seeds offered at once.
 const SEEDS_AT_ONCE: usize = 10_000;
@@ -44,15 +45,15 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
     folder.set_plan(&plan)?;
     folder.set_settings(&crate::settings::page(&settings)?)?;
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
         let progress = progress::Progress::new(args.progress, args.quiet);
         let archive = wire::archive(folder.dir(), &settings)?;
         let running = wire::worker(&folder, &settings)?;
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
-        let shared = Shared::new(settings, folder, plan, running.handle, spider, Some(archive), log)?;
+        let tools = Tools { handle: running.handle, spider, archive: Some(archive), log };
+        let shared = Shared::new(settings, folder, plan, tools)?;
         let shared = Arc::new(shared.with_fields(fields));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone());
         let _server = Server::start(&shared.folder, questions);
@@ -70,6 +71,15 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
     exit
 }
 
+/// So many threads that fetch and read pages; as many as there are cores at 0.
+fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build().context("starting the runtime")
+}
+
 /// Tells the frontier about the job and its seeds.
 async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let (seeds, job) = shared.seeds_and_job();
@@ -85,4 +95,16 @@ async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let mut plan = shared.plan();
     plan.seeds_offered = seeds.len() as u64;
     shared.folder.set_plan(&plan)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_crawl_has_as_many_threads_as_the_settings_say() {
+        for threads in [1, 3] {
+            assert_eq!(super::runtime(threads).unwrap().metrics().num_workers(), threads);
+        }
+        let cores = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(super::runtime(0).unwrap().metrics().num_workers(), cores);
+    }
 }

@@ -8,11 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED, SET_COOKIE};
+use http::header::{
+    CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, SET_COOKIE,
+};
 use nephila_core::frontier::ticket::{Report, Ticket};
 use nephila_core::handler::{self, Findings, Page};
 use nephila_core::job::Hops;
 use nephila_core::spider::Outcome;
+use nephila_core::spider::answer::validator;
 use nephila_core::spider::outcome::Action;
 use nephila_core::time::Timestamp;
 use nephila_core::url::{CrawlUrl, KeyRules};
@@ -22,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::intake;
 use super::resolve::try_another;
-use super::shared::Shared;
+use super::shared::{LINKS_MAX, Shared};
 use crate::log::{Line, Stored};
 
 /// A page up to this size is read where it was fetched; a larger one goes to a thread that may take its time.
@@ -33,40 +36,62 @@ const READ_TIME_MAX: Duration = Duration::from_secs(5);
 const VALIDATOR_BYTES_MAX: usize = 256;
 
 /// Waits until the stages behind the fetch have room for one more.
-pub(super) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
+pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
     shared.storing.acquire().await.expect("never closed")
 }
 
 /// A fetch that has ended.
-pub(super) struct Asked {
-    pub(super) fetched: Fetched,
+pub(crate) struct Asked {
+    pub(crate) fetched: Fetched,
     /// When it began, by the time of day.
-    pub(super) began: Timestamp,
-    pub(super) took: Duration,
+    pub(crate) began: Timestamp,
+    pub(crate) took: Duration,
 }
 
 /// Asks for what a ticket is about, at its address and no other.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     shared: &Shared,
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
 ) -> Asked {
+    let mut fields = shared.fields_for(url);
+    fields.extend(conditions(shared, ticket, url));
     let request = Request {
-        fields: shared.fields_for(url),
+        fields,
         keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
         body_bytes_max,
         address: Some(ticket.address),
         ..Request::get(url.clone())
     };
+    shared.may_begin().await;
     let began = shared.clock.now().wall;
     let began_at = Instant::now();
     let fetched = shared.spider.fetch(request).await;
     Asked { fetched, began, took: began_at.elapsed() }
 }
 
+/// What makes a request for a page that was fetched before conditional. The page must be in the archive as the frontier
+/// knows it: a version that was stored and not reported, because we died in between, was perhaps never read, and an
+/// answer without a body would hide its links.
+fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+    let Some(known) = &ticket.known else { return Vec::new() };
+    let Some(held) = shared.archive.as_ref().and_then(|archive| archive.last_capture(url.as_str())) else {
+        return Vec::new();
+    };
+    let same = |known: &str, held: Option<&str>| held.unwrap_or_default() == known;
+    if !same(&known.etag, held.etag.as_deref()) || !same(&known.last_modified, held.last_modified.as_deref())
+    {
+        return Vec::new();
+    }
+    [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, validator(value)?)))
+        .collect()
+}
+
 /// Carries a ticket to its end.
-pub(super) async fn page(
+pub(crate) async fn page(
     shared: &Shared,
     ticket: Ticket,
     fetching: OwnedSemaphorePermit,
@@ -83,6 +108,8 @@ pub(super) async fn page(
         shared.handle.released(ticket.id, took).await?;
     }
     let storing = reserve(shared).await;
+    // While the frontier has no room for links, fetches wait: bodies that nobody reads yet would fill the memory.
+    let reading = shared.reading.acquire().await.expect("never closed");
     drop(fetching);
 
     judge_redirect(shared, &ticket, &url, &mut fetched);
@@ -93,16 +120,29 @@ pub(super) async fn page(
         }
         exchange.notes.push(("depth", ticket.depth.to_string()));
     }
-    let findings = read(shared, &ticket, &url, &fetched).await;
-    let links = intake::links(shared, &ticket, &url, &fetched, findings.as_ref())?;
-    let (receipt, offered) = tokio::join!(shared.store(exchange), shared.handle.offer_durably(&links.wanted));
+    let mut findings = read(shared, &ticket, &url, &fetched).await;
+    shared.learn(ticket.job).await;
+    let links = intake::links(shared, &ticket, &url, &fetched, findings.as_ref());
+    for target in &links.moved {
+        shared.widen(ticket.job, target).await?;
+    }
+    if let Some(findings) = &mut findings {
+        // They are in `links` now; a page with many of them may wait here for a while.
+        (findings.links, findings.sitemap) = (Vec::new(), None);
+    }
+    let room = links.wanted.len().min(LINKS_MAX) as u32;
+    let offering = shared.offering.acquire_many(room).await.expect("never closed");
+    drop(reading);
+    let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&links.wanted));
     offered?;
     let receipt = receipt?;
+    let counts = links.counts;
+    drop((links.wanted, offering));
 
     let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
     if let Some(findings) = &findings {
         line.title = findings.title.clone().unwrap_or_default();
-        line.links = Some(links.counts);
+        line.links = Some(counts);
     }
     shared.log.write(&line).await;
     count(shared, &fetched, receipt.as_ref());
@@ -181,7 +221,7 @@ fn count(shared: &Shared, fetched: &Fetched, receipt: Option<&Receipt>) {
 }
 
 /// The line of a request that has ended.
-pub(super) fn line_of(
+pub(crate) fn line_of(
     shared: &Shared,
     ticket: &Ticket,
     fetched: &Fetched,

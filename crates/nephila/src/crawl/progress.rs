@@ -24,7 +24,7 @@ const WIDTH: usize = 100;
 
 /// Shows progress.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     how: How,
     said: Option<Instant>,
     /// When, and how many pages there were.
@@ -57,7 +57,7 @@ struct Look {
 }
 
 impl Progress {
-    pub(super) fn new(how: crawl::Progress, quiet: bool) -> Progress {
+    pub(crate) fn new(how: crawl::Progress, quiet: bool) -> Progress {
         let how = match how {
             _ if quiet => How::Quiet,
             crawl::Progress::Auto if std::io::stderr().is_terminal() => How::Bar,
@@ -70,7 +70,7 @@ impl Progress {
     }
 
     /// Called at every look.
-    pub(super) fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
+    pub(crate) fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
         let now = Instant::now();
         let done = shared.counts.all();
         self.history.push_back((now, done));
@@ -116,7 +116,7 @@ impl Progress {
     }
 
     /// Nothing more is begun.
-    pub(super) fn ending(&mut self, end: &End, open: usize) {
+    pub(crate) fn ending(&mut self, end: &End, open: usize) {
         self.clear();
         if matches!(end, End::Stopped) && self.how != How::Quiet {
             write(
@@ -127,7 +127,7 @@ impl Progress {
     }
 
     /// Takes the changing line away.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             write(b"\r\x1b[K");
         }

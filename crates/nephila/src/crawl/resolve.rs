@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::worker::Stopped;
 
 /// Looks up the name of a host and tells the frontier.
-pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Result<(), Stopped> {
+pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Result<(), Stopped> {
     let Ok(url) = CrawlUrl::parse(origin) else {
         return shared.handle.unresolved(host, Outcome::UrlBadHost).await;
     };
@@ -28,7 +28,7 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
 }
 
 /// If the address of a ticket did not answer, the next fetch tries another one of its host's name, if there is one.
-pub(super) async fn try_another(
+pub(crate) async fn try_another(
     shared: &Shared,
     ticket: &Ticket,
     url: &CrawlUrl,

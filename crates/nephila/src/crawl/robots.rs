@@ -14,9 +14,10 @@ use nephila_core::robots::policy::{Answer, Policy, in_force};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
+use super::jobs::InForce;
 use super::page::{Asked, ask, line_of, reserve};
 use super::resolve::try_another;
-use super::shared::{JOB, Shared};
+use super::shared::Shared;
 use crate::fetch::RobotsRead;
 use crate::log;
 use crate::worker::Link;
@@ -25,7 +26,7 @@ use crate::worker::Link;
 const SITEMAPS_MAX: usize = 100;
 
 /// Asks for a robots.txt, stores it, tells the frontier.
-pub(super) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
+pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
         // Nobody asks for rules that are not obeyed.
@@ -42,8 +43,12 @@ pub(super) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
+    if let Some(route) = &shared.route {
+        // Whose host it is may be a job that we have not heard of yet.
+        route.refresh(&shared.jobs).await;
+    }
     let sitemaps = sitemaps(shared, &url, &report);
-    let (receipt, offered) = tokio::join!(shared.store(exchange), shared.handle.offer_durably(&sitemaps));
+    let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&sitemaps));
     offered?;
     let receipt = receipt?;
     let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
@@ -86,20 +91,27 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
         return Vec::new();
     }
     let robots = Robots::parse(&report.body, &shared.settings.identity.agent);
-    let targets = robots.sitemaps().iter().take(SITEMAPS_MAX).filter_map(|text| url.join(text).ok());
-    let excluded = |target: &CrawlUrl| shared.excludes(target);
-    targets
-        .filter(|target| !excluded(target))
-        .map(|url| Link {
-            url,
-            job: JOB,
+    let targets: Vec<CrawlUrl> =
+        robots.sitemaps().iter().take(SITEMAPS_MAX).filter_map(|text| url.join(text).ok()).collect();
+    let alone = shared.route.is_none();
+    let root = url.join("/").ok();
+    let wants = |job: &InForce| match (&root, alone) {
+        (Some(root), false) => job.wants_sitemaps_of(root),
+        _ => job.wants_sitemaps(),
+    };
+    let mut links = Vec::new();
+    for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
+        links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| Link {
+            url: url.clone(),
+            job: job.id,
             // What it names is one link away from a seed.
             depth: 0,
-            priority: 5,
+            priority: job.priority,
             hits: 0,
             hops: Hops::NONE,
             read_as: ReadAs::Sitemap,
             refusal: None,
-        })
-        .collect()
+        }));
+    }
+    links
 }

@@ -3,76 +3,99 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::handler::{self, LinkKind};
-use nephila_core::job::{self, Found, Hops, Job, JobId, Limits, Rule, Rules, Verdict};
+use nephila_core::job::{Hops, Job, JobId, Limits, Verdict};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::store::Exchange;
-use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_core::url::CrawlUrl;
 use nephila_spider::Spider;
 use nephila_store::archive::{Archive, Receipt};
 use tokio::sync::Semaphore;
 
-use crate::clock::Clock;
+use super::jobs::{InForce, Jobs};
+use crate::clock::{Clock, Gate};
 use crate::folder::{Folder, Plan};
 use crate::introduce::{Introduction, credentials};
 use crate::log::Writer;
+use crate::node::Router;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
 
 /// Pages fetched and not yet reported; then fetching waits for the disk.
 const STORING_MAX: usize = 2_048;
+/// Pages that are read, or were and wait for room for their links. Reading takes a core each.
+const READING_MAX: usize = 64;
+/// Links that were found and are not yet durable. A page with more than these has all the room for itself.
+pub(crate) const LINKS_MAX: usize = 65_536;
+/// A gate that is closed is looked at again after this time.
+const GATE_PAUSE: Duration = Duration::from_millis(50);
 /// A full disk is tried again after this time.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 /// The one job of a crawl on one machine.
-pub(super) const JOB: JobId = JobId(1);
+pub(crate) const JOB: JobId = JobId(1);
 
 /// See the module.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
-    pub(super) folder: Folder,
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) folder: Folder,
     plan: Mutex<Plan>,
-    pub(super) handle: Handle,
-    pub(super) spider: Spider,
-    pub(super) archive: Option<Archive>,
-    pub(super) log: Writer,
-    pub(super) clock: Clock,
-    pub(super) rules: RwLock<Rules>,
-    pub(super) counts: Counts,
-    pub(super) storing: Semaphore,
-    pub(super) map: Option<super::map::Printer>,
+    pub(crate) handle: Handle,
+    pub(crate) spider: Spider,
+    pub(crate) archive: Option<Archive>,
+    pub(crate) log: Writer,
+    pub(crate) clock: Clock,
+    pub(crate) jobs: Arc<Jobs>,
+    /// How links reach partitions that are not here; none if all are.
+    pub(crate) route: Option<Arc<Router>>,
+    /// Closed while nothing may be asked for.
+    gate: Option<Gate>,
+    pub(crate) counts: Counts,
+    pub(crate) storing: Semaphore,
+    /// A place for each of [`READING_MAX`] pages.
+    pub(crate) reading: Semaphore,
+    /// A place for each of [`LINKS_MAX`] links.
+    pub(crate) offering: Semaphore,
+    pub(crate) map: Option<super::map::Printer>,
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
     introduction: Introduction,
 }
 
+/// The parts that a crawl is made of.
+pub(crate) struct Tools {
+    pub(crate) handle: Handle,
+    pub(crate) spider: Spider,
+    pub(crate) archive: Option<Archive>,
+    pub(crate) log: Writer,
+}
+
 /// What happened in this run.
 #[derive(Debug)]
-pub(super) struct Counts {
-    pub(super) began: Instant,
+pub(crate) struct Counts {
+    pub(crate) began: Instant,
     /// Requests for pages that ended with an answer to keep.
-    pub(super) ok: AtomicU64,
-    pub(super) redirects: AtomicU64,
-    pub(super) gone: AtomicU64,
-    pub(super) refused: AtomicU64,
+    pub(crate) ok: AtomicU64,
+    pub(crate) redirects: AtomicU64,
+    pub(crate) gone: AtomicU64,
+    pub(crate) refused: AtomicU64,
     /// Failed, perhaps to be tried again.
-    pub(super) failed: AtomicU64,
-    pub(super) robots: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) revisits: AtomicU64,
-    pub(super) revisit_bytes: AtomicU64,
-    pub(super) links_wanted: AtomicU64,
-    pub(super) links_out: AtomicU64,
-    pub(super) links_traps: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) robots: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) revisits: AtomicU64,
+    pub(crate) revisit_bytes: AtomicU64,
+    pub(crate) links_wanted: AtomicU64,
+    pub(crate) links_out: AtomicU64,
+    pub(crate) links_traps: AtomicU64,
     /// Waiting for room on the disk?
-    pub(super) disk_full: AtomicBool,
+    pub(crate) disk_full: AtomicBool,
     /// Is less free than `crawl.disk_free_min`?
-    pub(super) disk_low: AtomicBool,
+    pub(crate) disk_low: AtomicBool,
 }
 
 impl Counts {
@@ -98,7 +121,7 @@ impl Counts {
     }
 
     /// A page's fetch ended.
-    pub(super) fn ended(&self, outcome: Outcome, bytes: u64) {
+    pub(crate) fn ended(&self, outcome: Outcome, bytes: u64) {
         let which = match outcome.class() {
             Class::Ok if outcome == Outcome::Redirect => &self.redirects,
             Class::Ok => &self.ok,
@@ -111,7 +134,7 @@ impl Counts {
     }
 
     /// Page fetches that ended, however.
-    pub(super) fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         [&self.ok, &self.redirects, &self.gone, &self.refused, &self.failed]
             .iter()
             .map(|count| count.load(Ordering::Relaxed))
@@ -120,21 +143,27 @@ impl Counts {
 }
 
 impl Shared {
-    pub(super) fn new(
+    /// A crawl of one job.
+    pub(crate) fn new(
         settings: Settings,
         folder: Folder,
         plan: Plan,
-        handle: Handle,
-        spider: Spider,
-        archive: Option<Archive>,
-        log: Writer,
+        tools: Tools,
     ) -> anyhow::Result<Shared> {
-        let mut rules = plan.job.scope.resolve(&KeyRules::default()).context("scope")?;
-        for moved in &plan.moved {
-            if let Ok(url) = CrawlUrl::parse(moved) {
-                rules.widen(&url, 0);
-            }
-        }
+        let jobs = Jobs::default();
+        jobs.set(InForce::new(&plan.job, &plan.moved)?);
+        Shared::with_jobs(settings, folder, plan, Arc::new(jobs), tools)
+    }
+
+    /// Whatever is crawled for.
+    pub(crate) fn with_jobs(
+        settings: Settings,
+        folder: Folder,
+        plan: Plan,
+        jobs: Arc<Jobs>,
+        tools: Tools,
+    ) -> anyhow::Result<Shared> {
+        let Tools { handle, spider, archive, log } = tools;
         let introduction = Introduction::new(&settings)?;
         Ok(Shared {
             settings,
@@ -145,9 +174,13 @@ impl Shared {
             archive,
             log,
             clock: Clock::new(),
-            rules: RwLock::new(rules),
+            jobs,
+            route: None,
+            gate: None,
             counts: Counts::new(),
             storing: Semaphore::new(STORING_MAX),
+            reading: Semaphore::new(READING_MAX),
+            offering: Semaphore::new(LINKS_MAX),
             map: None,
             fields: Vec::new(),
             seed_origins: HashSet::new(),
@@ -155,8 +188,22 @@ impl Shared {
         })
     }
 
+    /// With partitions that are not here.
+    pub(crate) fn with_route(mut self, route: Arc<Router>, gate: Gate) -> Shared {
+        (self.route, self.gate) = (Some(route), Some(gate));
+        self
+    }
+
+    /// Returns if a request may be made now. While the lease may have run out it does not: whoever waits here is ended
+    /// with the session.
+    pub(crate) async fn may_begin(&self) {
+        while self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            tokio::time::sleep(GATE_PAUSE).await;
+        }
+    }
+
     /// Fields that go to the origins of the seeds alone.
-    pub(super) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
+    pub(crate) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
         if !fields.is_empty() {
             let seeds = &self.plan.get_mut().expect("nobody else has it yet").job.scope.seeds;
             self.seed_origins =
@@ -166,16 +213,16 @@ impl Shared {
         self
     }
 
-    pub(super) fn plan(&self) -> MutexGuard<'_, Plan> {
+    pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().expect("nobody panics holding it")
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.plan().job.limits.clone()
     }
 
     /// The seeds, and the job without them: the frontier needs its limits, not a million seeds.
-    pub(super) fn seeds_and_job(&self) -> (Vec<String>, Job) {
+    pub(crate) fn seeds_and_job(&self) -> (Vec<String>, Job) {
         let mut plan = self.plan();
         let seeds = std::mem::take(&mut plan.job.scope.seeds);
         let job = plan.job.clone();
@@ -184,7 +231,7 @@ impl Shared {
     }
 
     /// A seed as a link.
-    pub(super) fn seed(&self, text: &str) -> Option<Link> {
+    pub(crate) fn seed(&self, text: &str) -> Option<Link> {
         let url = CrawlUrl::parse(text.trim()).ok()?;
         Some(Link {
             url,
@@ -199,7 +246,7 @@ impl Shared {
     }
 
     /// What is sent to this URL and would not be sent to another.
-    pub(super) fn fields_for(&self, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+    pub(crate) fn fields_for(&self, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         fields.extend(self.introduction.from());
         if !self.fields.is_empty() && self.seed_origins.contains(&url.origin()) {
@@ -210,12 +257,12 @@ impl Shared {
     }
 
     /// May this address be asked by us?
-    pub(super) fn may_ask(&self, address: IpAddr) -> bool {
+    pub(crate) fn may_ask(&self, address: IpAddr) -> bool {
         self.introduction.may_ask(address)
     }
 
     /// Stores an exchange, however long the disk takes to have room for it.
-    pub(super) async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
+    pub(crate) async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
         let (Some(archive), Some(exchange)) = (&self.archive, exchange) else { return Ok(None) };
         loop {
             match archive.append(exchange.share()).await {
@@ -234,37 +281,53 @@ impl Shared {
         }
     }
 
-    /// The scope in force.
-    pub(super) fn rules(&self) -> std::sync::RwLockReadGuard<'_, Rules> {
-        self.rules.read().expect("nobody panics holding it")
+    /// Makes links durable, wherever their partitions are.
+    pub(crate) async fn offer(&self, links: &[Link]) -> anyhow::Result<()> {
+        let Some(route) = &self.route else {
+            self.handle.offer_durably(links).await?;
+            return Ok(());
+        };
+        let (here, elsewhere): (Vec<Link>, Vec<Link>) =
+            links.iter().cloned().partition(|link| self.handle.holds(&link.url));
+        let (left, sent) = tokio::join!(self.handle.offer_durably(&here), route.send(&elsewhere));
+        sent?;
+        // A partition may have left between the question and the offer.
+        let left: Vec<Link> = left?.into_iter().map(|number| here[number].clone()).collect();
+        Ok(route.send(&left).await?)
+    }
+
+    /// Makes sure that a job is known here: in a cluster its first page may be faster than the word of it.
+    pub(crate) async fn learn(&self, job: JobId) {
+        if let Some(route) = &self.route
+            && self.jobs.get(job).is_none()
+        {
+            route.refresh(&self.jobs).await;
+        }
     }
 
     /// A seed has moved: its new place is in scope from now on, also after a restart.
-    pub(super) fn widen(&self, target: &CrawlUrl) -> anyhow::Result<()> {
+    pub(crate) async fn widen(&self, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
+        if let Some(route) = &self.route {
+            route.widen(&self.jobs, job, target).await;
+            return Ok(());
+        }
         let mut plan = self.plan();
         if plan.moved.iter().any(|moved| moved == target.as_str()) {
             return Ok(());
         }
         plan.moved.push(target.as_str().to_owned());
         self.folder.set_plan(&plan)?;
-        self.rules.write().expect("nobody panics holding it").widen(target, 0);
+        self.jobs.widen(job, target);
         Ok(())
     }
 
-    /// Is a URL kept out by an `exclude`?
-    pub(super) fn excludes(&self, url: &CrawlUrl) -> bool {
-        matches!(self.rules().verdict(url, Found::link(0, 0)).rule, Rule::Exclude(_))
-    }
-
-    /// Are sitemaps of use to this crawl?
-    pub(super) fn reads_sitemaps(&self) -> bool {
-        let plan = self.plan();
-        let scope = &plan.job.scope;
-        self.settings.handler.sitemaps && scope.kind != job::Kind::Page && scope.depth_max > 0
+    /// Are sitemaps read at all?
+    pub(crate) fn reads_sitemaps(&self) -> bool {
+        self.settings.handler.sitemaps
     }
 
     /// Are links of this kind followed?
-    pub(super) fn follows(&self, kind: LinkKind) -> bool {
+    pub(crate) fn follows(&self, kind: LinkKind) -> bool {
         match kind {
             LinkKind::Requisite => self.settings.handler.page_requisites,
             LinkKind::Form => self.settings.handler.forms,
@@ -274,7 +337,7 @@ impl Shared {
     }
 
     /// How much of a page is read.
-    pub(super) fn page_limits(&self) -> handler::Limits {
+    pub(crate) fn page_limits(&self) -> handler::Limits {
         let settings = &self.settings.handler;
         handler::Limits {
             links_max: settings.links_per_page_max,
@@ -287,9 +350,9 @@ impl Shared {
     }
 
     /// In a dry run: what was decided about a URL.
-    pub(super) fn show(&self, url: &CrawlUrl, verdict: &Verdict, via: &str) {
+    pub(crate) fn show(&self, job: &InForce, url: &CrawlUrl, verdict: &Verdict, via: &str) {
         if let Some(map) = &self.map {
-            map.print(url, &self.rules(), verdict, via);
+            map.print(url, &job.rules, verdict, via);
         }
     }
 }

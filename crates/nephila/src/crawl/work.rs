@@ -37,17 +37,17 @@ const SPACE_EVERY: Duration = Duration::from_secs(1);
 
 /// How much room the disk has.
 #[derive(Debug)]
-struct Space {
+pub(crate) struct Space {
     looked: Option<Instant>,
-    is_low: bool,
+    pub(crate) is_low: bool,
 }
 
 impl Space {
-    fn new() -> Space {
+    pub(crate) fn new() -> Space {
         Space { looked: None, is_low: false }
     }
 
-    fn look(&mut self, shared: &Shared) {
+    pub(crate) fn look(&mut self, shared: &Shared) {
         if self.looked.is_some_and(|looked| looked.elapsed() < SPACE_EVERY) {
             return;
         }
@@ -68,7 +68,7 @@ struct Before {
 }
 
 /// Crawls until nothing is left, a limit is reached, or somebody says stop.
-pub(super) async fn work(
+pub(crate) async fn work(
     shared: &Arc<Shared>,
     mut actions: Actions,
     errors_max: Option<u64>,
@@ -135,12 +135,15 @@ pub(super) async fn work(
 }
 
 /// A place among the fetches first, then the action: whoever takes one starts it at once.
-async fn take(fetching: &Arc<Semaphore>, actions: &mut Actions) -> Option<(Action, OwnedSemaphorePermit)> {
+pub(crate) async fn take(
+    fetching: &Arc<Semaphore>,
+    actions: &mut Actions,
+) -> Option<(Action, OwnedSemaphorePermit)> {
     let permit = fetching.clone().acquire_owned().await.expect("never closed");
     Some((actions.next().await?, permit))
 }
 
-fn start(
+pub(crate) fn start(
     shared: &Arc<Shared>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     action: Action,
@@ -236,7 +239,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 }
 
 /// Why the frontier gives nothing out any more.
-async fn why(shared: &Shared) -> anyhow::Error {
+pub(crate) async fn why(shared: &Shared) -> anyhow::Error {
     match shared.handle.settled().await {
         Err(stopped) => stopped.into(),
         Ok(()) => anyhow::anyhow!("the frontier gives nothing out any more"),
@@ -244,7 +247,7 @@ async fn why(shared: &Shared) -> anyhow::Error {
 }
 
 /// The limit that a job ends by, as an exit code knows it.
-pub(super) fn name(limit: Limit, limits: &Limits) -> String {
+pub(crate) fn name(limit: Limit, limits: &Limits) -> String {
     match limit {
         Limit::Pages => format!("limit of {} pages", limits.pages_max),
         Limit::Bytes => format!("limit of {} bytes", limits.bytes_max),

@@ -19,6 +19,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("handler", include_str!("../settings.rs"), "Handler"),
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
+    ("cluster", include_str!("../settings.rs"), "Cluster"),
 ];
 
 /// The whole file.

@@ -9,49 +9,30 @@ use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
 use nephila_core::frontier::key::DomainKey;
 use nephila_core::state::{Durable, Position, StateError};
-use nephila_store::journal::{self, Journal};
-use tokio::sync::oneshot;
+use nephila_log::GroupLog;
 
+use super::log::{Reply, Waiter};
 use super::{Error, Part, SYNCS_AT_ONCE, Worker};
 
-/// What the worker knows of a partition beside its frontier.
-#[derive(Debug)]
-pub(super) struct Log {
-    pub(super) prefixes: super::Prefixes,
-    pub(super) journal: Journal,
-    /// Since when it has something to write, in milliseconds.
-    pub(super) dirty_since: Option<u64>,
-    /// Somebody waits for it who should not wait long.
-    pub(super) urgent: bool,
-    /// The group on its way, if there was no room for it. The journal has to go back before it takes it.
-    pub(super) unwritten: Option<Vec<u8>>,
-}
-
-/// A caller that waits until what these partitions had to write is durable.
-#[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) partitions: Vec<usize>,
-    pub(super) reply: oneshot::Sender<()>,
-}
-
 /// Folds what stands in the journal behind the state. Returns how many groups that were.
-pub(super) fn replay<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
+pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
     let position = part.state.position();
-    let synced = part.journal.synced();
+    let synced = part.log.synced();
     if synced != 0 && synced < position.sequence {
         return Err(Error::Behind { state: position.sequence, journal: synced });
     }
     let mut folded = 0;
-    for group in part.journal.replay(position.sequence + 1) {
+    let Part { state, log, .. } = part;
+    for group in log.replay(position.sequence + 1) {
         let (sequence, bytes) = group?;
-        match entry::open(&bytes, part.state.position()) {
-            Ok((group, behind)) => fold(&mut part.state, &group, behind)?,
+        match entry::open(&bytes, state.position()) {
+            Ok((group, behind)) => fold(state, &group, behind)?,
             Err(ChainError::Old { .. }) => continue,
             Err(source) => return Err(Error::Chain { sequence, source }),
         }
         folded += 1;
-        if part.state.dirty_bytes() > dirty_bytes_max {
-            part.state.checkpoint()?;
+        if state.dirty_bytes() > dirty_bytes_max {
+            state.checkpoint()?;
         }
     }
     Ok(folded)
@@ -112,21 +93,21 @@ impl<S: Durable> Worker<S> {
                 continue;
             };
             let sequence = self.frontier.state(partition).position().sequence + 1;
-            let journal = &mut self.logs[partition].journal;
-            let back = if again.contains(&partition) { journal.go_back() } else { Ok(()) };
-            match back.and_then(|()| journal.append(sequence, &group)) {
+            let log = &mut self.logs[partition].log;
+            let back = if again.contains(&partition) { log.go_back() } else { Ok(()) };
+            match back.and_then(|()| log.append(sequence, &group)) {
                 Ok(()) => _ = groups.insert(partition, group),
                 Err(error) if error.is_full() => refused.push((partition, group)),
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut journals: Vec<(usize, &mut Journal)> = Vec::with_capacity(groups.len());
+        let mut logs: Vec<(usize, &mut dyn GroupLog)> = Vec::with_capacity(groups.len());
         for (partition, log) in self.logs.iter_mut().enumerate() {
             if groups.contains_key(&partition) {
-                journals.push((partition, &mut log.journal));
+                logs.push((partition, &mut *log.log));
             }
         }
-        for (partition, result) in sync(&mut journals) {
+        for (partition, result) in sync(&mut logs) {
             match result {
                 Ok(()) => {}
                 Err(error) if error.is_full() => {
@@ -169,12 +150,12 @@ impl<S: Durable> Worker<S> {
     }
 
     /// A caller waits until what these partitions have to write now is durable.
-    pub(super) fn wait_for(&mut self, mut partitions: Vec<usize>, reply: oneshot::Sender<()>) {
+    pub(super) fn wait_for(&mut self, mut partitions: Vec<usize>, reply: Reply) {
         partitions.retain(|&partition| {
             self.frontier.has_group(partition) || self.logs[partition].unwritten.is_some()
         });
         if partitions.is_empty() {
-            _ = reply.send(());
+            reply.send();
         } else {
             self.waiters.push(Waiter { partitions, reply });
         }
@@ -186,8 +167,7 @@ impl<S: Durable> Worker<S> {
             waiter.partitions.is_empty()
         });
         for waiter in done {
-            // Whoever asked may have left.
-            _ = waiter.reply.send(());
+            waiter.reply.send();
         }
     }
 
@@ -200,11 +180,35 @@ impl<S: Durable> Worker<S> {
             }
             let state = self.frontier.state(partition);
             if state.dirty_bytes() > self.settings.dirty_bytes_max {
-                let position = if now { state.checkpoint() } else { state.checkpoint_soon() };
-                self.shorten(partition, position)?;
+                self.checkpoint_now_or_soon(partition, now)?;
+            }
+        }
+        // None of them has too much, all together may: the largest is written first, which makes the fewest runs.
+        while self.full_until.is_none() {
+            let (mut all, mut most, mut partition) = (0, 0, 0);
+            for one in 0..self.logs.len() {
+                let dirty = self.frontier.state(one).dirty_bytes();
+                all += dirty;
+                if dirty > most {
+                    (most, partition) = (dirty, one);
+                }
+            }
+            if most == 0 || all <= self.settings.dirty_bytes_all_max {
+                break;
+            }
+            self.checkpoint_now_or_soon(partition, now)?;
+            if self.frontier.state(partition).dirty_bytes() >= most {
+                // It could not write; the next time is soon enough.
+                break;
             }
         }
         Ok(())
+    }
+
+    fn checkpoint_now_or_soon(&mut self, partition: usize, now: bool) -> Result<(), Error> {
+        let state = self.frontier.state(partition);
+        let position = if now { state.checkpoint() } else { state.checkpoint_soon() };
+        self.shorten(partition, position)
     }
 
     /// What does not fit is in the journal, from which it is folded again.
@@ -222,7 +226,7 @@ impl<S: Durable> Worker<S> {
             }
             position => position?,
         };
-        match self.logs[partition].journal.truncate_before(position.sequence + 1) {
+        match self.logs[partition].log.truncate_before(position.sequence + 1) {
             // What is not removed now is removed behind the next checkpoint.
             Err(error) if error.is_full() => self.note_full(),
             removed => removed?,
@@ -232,20 +236,18 @@ impl<S: Durable> Worker<S> {
     }
 }
 
-/// Syncs several journals at once: a disk does that in little more time than one. All of them end before the first
+/// Syncs several logs at once: a disk does that in little more time than one. All of them end before the first
 /// failure is looked at.
-fn sync(journals: &mut [(usize, &mut Journal)]) -> Vec<(usize, Result<(), journal::Error>)> {
-    let mut results = Vec::with_capacity(journals.len());
-    for some in journals.chunks_mut(SYNCS_AT_ONCE) {
+fn sync(logs: &mut [(usize, &mut dyn GroupLog)]) -> Vec<(usize, Result<(), nephila_log::Error>)> {
+    let mut results = Vec::with_capacity(logs.len());
+    for some in logs.chunks_mut(SYNCS_AT_ONCE) {
         if let [(partition, one)] = some {
             results.push((*partition, one.sync()));
             continue;
         }
         std::thread::scope(|scope| {
-            let threads: Vec<_> = some
-                .iter_mut()
-                .map(|(partition, journal)| (*partition, scope.spawn(|| journal.sync())))
-                .collect();
+            let threads: Vec<_> =
+                some.iter_mut().map(|(partition, log)| (*partition, scope.spawn(|| log.sync()))).collect();
             let joined = threads
                 .into_iter()
                 .map(|(partition, thread)| (partition, thread.join().expect("a sync does not panic")));

@@ -4,14 +4,14 @@
 //! every call says so and nothing hangs.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
-use nephila_core::entry::{DomainChange, HostChange};
+use nephila_core::cluster::message::OfferedUrl;
+use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::Action;
 use nephila_core::frontier::explain::Explanation;
 use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
-use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::report::RobotsReport;
@@ -26,7 +26,7 @@ use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{HostKey, OFFERS_IN_BATCH_MAX, Stats};
+use super::{Closed, HostKey, OFFERS_IN_BATCH_MAX, Stats};
 
 /// The worker has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,64 +70,40 @@ pub enum Command {
     JobRemoved(JobId),
 }
 
-/// A URL on its way to the worker.
-#[derive(Debug)]
-pub(super) struct Offered {
-    key: UrlKey,
-    origin: Box<str>,
-    text: Box<str>,
-    job: JobId,
-    depth: u8,
-    hops: Hops,
-    read_as: ReadAs,
-    priority: u8,
-    hits: u32,
-    refusal: Option<Refusal>,
-}
-
-impl Offered {
-    fn of(link: &Link, secret: &Secret) -> Offered {
-        Offered {
-            key: UrlKey::of(&link.url, secret),
-            origin: link.url.origin().into(),
-            text: link.url.path_and_query().into(),
-            job: link.job,
-            depth: link.depth,
-            hops: link.hops,
-            read_as: link.read_as,
-            priority: link.priority,
-            hits: link.hits,
-            refusal: link.refusal,
-        }
-    }
-
-    pub(super) fn offer(&self) -> Offer<'_> {
-        Offer {
-            key: self.key,
-            origin: &self.origin,
-            text: &self.text,
-            job: self.job,
-            depth: self.depth,
-            hops: self.hops,
-            read_as: self.read_as,
-            priority: self.priority,
-            hits: self.hits,
-            refusal: self.refusal,
-        }
-    }
-
-    /// Memory it takes in the frontier, roughly.
-    pub(super) fn bytes(&self) -> usize {
-        self.origin.len() + self.text.len() + size_of::<Offered>()
+/// A link on its way to the worker.
+pub(crate) fn offered(link: &Link, secret: &Secret) -> OfferedUrl {
+    OfferedUrl {
+        key: UrlKey::of(&link.url, secret),
+        origin: link.url.origin().into(),
+        text: link.url.path_and_query().into(),
+        job: link.job,
+        depth: link.depth,
+        hops: link.hops,
+        read_as: link.read_as,
+        priority: link.priority,
+        hits: link.hits,
+        refusal: link.refusal,
     }
 }
 
 /// URLs on their way to the worker.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) offers: Vec<Offered>,
-    /// Told once all of them are durable.
-    pub(super) reply: Option<oneshot::Sender<()>>,
+    pub(super) offers: Vec<OfferedUrl>,
+    /// Told once all of them are durable, and which are not of a partition here.
+    pub(super) reply: Option<oneshot::Sender<Vec<u32>>>,
+    /// Where they come from, if not from here.
+    pub(super) from: Option<FromInbox>,
+}
+
+/// What was read from the inbox of a partition.
+#[derive(Debug)]
+pub(super) struct FromInbox {
+    pub(super) prefixes: Prefixes,
+    /// The inbox was read up to here once this is durable.
+    pub(super) position: u64,
+    /// What somebody said, to be written behind the offers.
+    pub(super) said: Option<Entry>,
 }
 
 /// Everything but offers that wakes a worker.
@@ -146,6 +122,7 @@ pub(super) enum Event {
     Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
     Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
     Stats(oneshot::Sender<Box<Stats>>),
+    Close(Prefixes, oneshot::Sender<Closed>),
     Stop(oneshot::Sender<Box<Stats>>),
 }
 
@@ -161,15 +138,21 @@ pub struct Handle {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) secret: Secret,
-    pub(super) prefixes: Vec<Prefixes>,
+    pub(super) prefixes: RwLock<Vec<Prefixes>>,
     pub(super) failure: OnceLock<Arc<str>>,
 }
 
 impl Handle {
-    /// Is this URL of one of the worker's partitions? Those that are not are counted and dropped when offered.
+    /// Is this URL of one of the worker's partitions? Those that are not come back when offered durably.
     pub fn holds(&self, url: &CrawlUrl) -> bool {
         let domain = UrlKey::of(url, &self.shared.secret).host.domain;
-        self.shared.prefixes.iter().any(|prefixes| prefixes.holds(domain))
+        let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
+        prefixes.iter().any(|prefixes| prefixes.holds(domain))
+    }
+
+    /// The key of a URL, in this crawl.
+    pub fn key(&self, url: &CrawlUrl) -> UrlKey {
+        UrlKey::of(url, &self.shared.secret)
     }
 
     /// Offers URLs, waiting while the worker is behind. They are durable some time later.
@@ -181,18 +164,47 @@ impl Handle {
     }
 
     /// Offers URLs and waits until all of them are durable. The links of a page are offered like this before the page
-    /// is reported: otherwise a crash between the two would lose them.
-    pub async fn offer_durably(&self, links: &[Link]) -> Result<(), Stopped> {
+    /// is reported: otherwise a crash between the two would lose them. Gives the numbers of those that are of partitions
+    /// which are not here: nothing was done about them.
+    pub async fn offer_durably(&self, links: &[Link]) -> Result<Vec<usize>, Stopped> {
         let mut replies = Vec::new();
         for links in links.chunks(OFFERS_IN_BATCH_MAX) {
             let (reply, answer) = oneshot::channel();
             self.send_batch(links, Some(reply)).await?;
             replies.push(answer);
         }
-        for answer in replies {
-            answer.await.map_err(|_| self.stopped())?;
+        let mut elsewhere = Vec::new();
+        for (chunk, answer) in replies.into_iter().enumerate() {
+            let numbers = answer.await.map_err(|_| self.stopped())?;
+            elsewhere.extend(numbers.into_iter().map(|number| chunk * OFFERS_IN_BATCH_MAX + number as usize));
         }
-        Ok(())
+        Ok(elsewhere)
+    }
+
+    /// Feeds what was read from the inbox of a partition, up to this position. Returns when it was taken, which is before
+    /// it is durable: the inbox is read again from the position in the state. If the partition is not here any
+    /// more, nothing is taken of it.
+    pub async fn from_inbox(
+        &self,
+        prefixes: Prefixes,
+        position: u64,
+        offers: Vec<OfferedUrl>,
+        said: Option<Entry>,
+    ) -> Result<(), Stopped> {
+        let from = Some(FromInbox { prefixes, position, said });
+        self.offers.send(Batch { offers, reply: None, from }).await.map_err(|_| self.stopped())
+    }
+
+    /// Hands a partition over: returns when nothing of it is under way here and its state is durable. None if it is not
+    /// here.
+    pub async fn close(&self, prefixes: Prefixes) -> Result<Option<Closed>, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Event::Close(prefixes, reply)).await?;
+        match answer.await {
+            Ok(closed) => Ok(Some(closed)),
+            Err(_) if self.events.is_closed() => Err(self.stopped()),
+            Err(_) => Ok(None),
+        }
     }
 
     /// A page was fetched, and its report will follow once it is stored: its host may be asked again when it has rested.
@@ -278,10 +290,14 @@ impl Handle {
         self.events.send(event).await.map_err(|_| self.stopped())
     }
 
-    async fn send_batch(&self, links: &[Link], reply: Option<oneshot::Sender<()>>) -> Result<(), Stopped> {
+    async fn send_batch(
+        &self,
+        links: &[Link],
+        reply: Option<oneshot::Sender<Vec<u32>>>,
+    ) -> Result<(), Stopped> {
         // Keys are made here: hashing is spread over those who find links.
-        let offers = links.iter().map(|link| Offered::of(link, &self.shared.secret)).collect();
-        self.offers.send(Batch { offers, reply }).await.map_err(|_| self.stopped())
+        let offers = links.iter().map(|link| offered(link, &self.shared.secret)).collect();
+        self.offers.send(Batch { offers, reply, from: None }).await.map_err(|_| self.stopped())
     }
 
     async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Stopped> {

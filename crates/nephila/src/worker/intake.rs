@@ -5,26 +5,58 @@
 
 use std::collections::VecDeque;
 
+use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;
 use tokio::sync::oneshot;
 
-use super::handle::{self, Batch, Event};
+use super::handle::{Batch, Event, FromInbox};
+use super::log::Reply;
 use super::{Command, Error, Worker};
+
+/// The name by which a partition knows its inbox.
+pub(crate) const INBOX: &str = "in";
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fed {
+    Taken,
+    /// Its partition is not here, or leaves.
+    Elsewhere,
+    /// There is no room for it, nor for writing what is there.
+    NoRoom,
+}
 
 /// A batch of offers that is being fed to the frontier.
 #[derive(Debug)]
 pub(super) struct Feeding {
-    offers: VecDeque<handle::Offered>,
+    offers: VecDeque<OfferedUrl>,
     /// Partitions that those before went to.
     touched: Vec<usize>,
-    reply: Option<oneshot::Sender<()>>,
+    /// How many were looked at, and the numbers of those that are of partitions which are not here.
+    looked_at: u32,
+    elsewhere: Vec<u32>,
+    reply: Option<oneshot::Sender<Vec<u32>>>,
+    from: Option<FromInbox>,
 }
 
 impl Feeding {
     pub(super) fn of(batch: Batch) -> Feeding {
-        Feeding { offers: batch.offers.into(), touched: Vec::new(), reply: batch.reply }
+        let Batch { offers, reply, from } = batch;
+        Feeding {
+            offers: offers.into(),
+            touched: Vec::new(),
+            looked_at: 0,
+            elsewhere: Vec::new(),
+            reply,
+            from,
+        }
+    }
+
+    /// Partitions have other numbers now.
+    pub(super) fn move_numbers(&mut self, new: impl Fn(usize) -> usize) {
+        self.touched.iter_mut().for_each(|number| *number = new(*number));
     }
 }
 
@@ -42,7 +74,7 @@ impl<S: Durable> Worker<S> {
             Event::Resolved(host, addresses) => self.frontier.handle_resolved(host, &addresses, now),
             Event::Unresolved(host, outcome) => self.frontier.handle_unresolved(host, outcome, now)?,
             Event::Command(command, reply) => self.command(command, reply),
-            Event::Settled(reply) => self.wait_for(Vec::from_iter(0..self.logs.len()), reply),
+            Event::Settled(reply) => self.wait_for(Vec::from_iter(0..self.logs.len()), Reply::Done(reply)),
             Event::Explain(url, reply) => _ = reply.send(Box::new(self.frontier.explain(&url, now)?)),
             Event::Host(url, reply) => {
                 let key = self.frontier.host_key(&url);
@@ -55,6 +87,7 @@ impl<S: Durable> Worker<S> {
             Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
             Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
+            Event::Close(prefixes, reply) => self.close_part(prefixes, reply),
             Event::Stop(_) => {}
         }
         Ok(())
@@ -65,34 +98,69 @@ impl<S: Durable> Worker<S> {
         while self.full_until.is_none()
             && let Some(mut feeding) = self.feeding.pop_front()
         {
+            // What was read for a partition that has left since is read again by its new owner.
+            let gone = |from: &FromInbox| {
+                self.logs.iter().all(|log| log.prefixes != from.prefixes || log.closing.is_some())
+            };
+            if feeding.from.as_ref().is_some_and(gone) {
+                continue;
+            }
             while let Some(offered) = feeding.offers.pop_front() {
-                if !self.offered(&offered, &mut feeding.touched)? {
-                    feeding.offers.push_front(offered);
-                    self.feeding.push_front(feeding);
-                    return Ok(());
+                match self.offered(&offered, &mut feeding.touched)? {
+                    Fed::Taken => {}
+                    Fed::Elsewhere => feeding.elsewhere.push(feeding.looked_at),
+                    Fed::NoRoom => {
+                        feeding.offers.push_front(offered);
+                        self.feeding.push_front(feeding);
+                        return Ok(());
+                    }
                 }
+                feeding.looked_at += 1;
+            }
+            if let Some(from) = feeding.from
+                && feeding.elsewhere.is_empty()
+            {
+                self.read_up_to(from);
             }
             if let Some(reply) = feeding.reply {
                 // Also for those that were offered a moment ago: the first of them may not be durable yet.
-                self.wait_for(feeding.touched, reply);
+                self.wait_for(feeding.touched, Reply::Offered(reply, feeding.elsewhere));
             }
         }
         Ok(())
     }
 
-    /// Feeds one offer. False if there is no room for it, nor for writing what is there.
-    fn offered(&mut self, offered: &handle::Offered, touched: &mut Vec<usize>) -> Result<bool, Error> {
+    /// An inbox was read: what it said stands in the log behind what it offered, and so does how far it was read.
+    fn read_up_to(&mut self, from: FromInbox) {
+        let here = |log: &super::log::Log| log.prefixes == from.prefixes;
+        let Some(partition) = self.logs.iter().position(here) else { return };
+        if let Some(entry) = from.said {
+            self.frontier.handle_command(partition, entry);
+            self.logs[partition].urgent = true;
+        }
+        let read = Entry::Inbox { name: INBOX.into(), position: from.position };
+        self.frontier.handle_command(partition, read);
+    }
+
+    /// Feeds one offer.
+    fn offered(&mut self, offered: &OfferedUrl, touched: &mut Vec<usize>) -> Result<Fed, Error> {
         let offer = offered.offer();
         let Some(partition) = self.partition_of(offer.key.host.domain) else {
             self.stats.elsewhere += 1;
-            return Ok(true);
+            return Ok(Fed::Elsewhere);
         };
-        if self.frontier.offer(offer) == Offered::Full {
+        let mut fed = self.frontier.offer(offer);
+        if fed == Offered::Full {
             self.commit(&[partition])?;
-            if self.frontier.offer(offer) == Offered::Full {
+            fed = self.frontier.offer(offer);
+            if fed == Offered::Full {
                 debug_assert!(self.full_until.is_some(), "there is room after a commit");
-                return Ok(false);
+                return Ok(Fed::NoRoom);
             }
+        }
+        if fed == Offered::Elsewhere {
+            self.stats.elsewhere += 1;
+            return Ok(Fed::Elsewhere);
         }
         self.stats.offers += 1;
         if !touched.contains(&partition) {
@@ -100,7 +168,7 @@ impl<S: Durable> Worker<S> {
         }
         self.logs[partition].urgent |= offer.priority == URGENT;
         self.fed_bytes += offered.bytes();
-        Ok(true)
+        Ok(Fed::Taken)
     }
 
     fn command(&mut self, command: Command, reply: oneshot::Sender<()>) {
@@ -126,6 +194,6 @@ impl<S: Durable> Worker<S> {
             self.frontier.handle_command(partition, entry.clone());
             self.logs[partition].urgent = true;
         }
-        self.wait_for(partitions, reply);
+        self.wait_for(partitions, Reply::Done(reply));
     }
 }

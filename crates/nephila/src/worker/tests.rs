@@ -1,6 +1,7 @@
 //! Whole crawls of an imaginary web through a worker, with crashes, slow consumers and losses of power.
 
 mod full;
+mod hand_over;
 mod web;
 
 use std::path::Path;
@@ -14,7 +15,10 @@ use nephila_core::frontier::key::UrlKey;
 use nephila_core::state::{MemoryState, Position};
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
+use nephila_log::Fence;
+use nephila_log::local::LocalLog;
 use nephila_store::disk::faulty::{Damage, FaultyDisk, IO_ERROR, Plan};
+use nephila_store::journal::{self, Journal};
 use nephila_store::runs::Cache;
 use nephila_store::state::{DiskState, Merger, Merging};
 use web::{Web, link};
@@ -52,14 +56,28 @@ fn open_with<S: Durable + Send + 'static>(
     config: Config,
     state: impl Fn(u32) -> Result<S, StateError>,
 ) -> Result<Running, Error> {
+    open_set(disk, folder, config, Settings { dirty_bytes_max: 20_000, ..settings() }, state)
+}
+
+fn open_set<S: Durable + Send + 'static>(
+    disk: &FaultyDisk,
+    folder: &Path,
+    config: Config,
+    settings: Settings,
+    state: impl Fn(u32) -> Result<S, StateError>,
+) -> Result<Running, Error> {
     let mut parts = Vec::new();
     // Not in order: the worker sorts them.
     for n in (0..PARTITIONS).rev() {
         let small = journal::Settings { segment_bytes_max: 4_096 };
-        let (journal, _) = Journal::open(Arc::new(disk.clone()), &folder.join(n.to_string()), small)?;
-        parts.push(Part { prefixes: Prefixes::share(n, PARTITIONS), state: state(n)?, journal });
+        let journal = Journal::open(Arc::new(disk.clone()), &folder.join(n.to_string()), small);
+        let (journal, _) = journal.map_err(nephila_log::Error::from)?;
+        parts.push(Part {
+            prefixes: Prefixes::share(n, PARTITIONS),
+            state: state(n)?,
+            log: Box::new(LocalLog::new(journal, Fence::new())),
+        });
     }
-    let settings = Settings { dirty_bytes_max: 20_000, ..settings() };
     Worker::open(config, settings, SECRET, parts, Clock::new())?.spawn()
 }
 
@@ -182,7 +200,7 @@ async fn the_power_may_go_at_any_time() {
             };
             if let Some(stopped) = ended {
                 assert!(stopped.why.is_some(), "the reason is told");
-                assert!(matches!(join(thread).await, Err(Error::Journal(_) | Error::State(_))));
+                assert!(matches!(join(thread).await, Err(Error::Log(_) | Error::State(_))));
             } else {
                 _ = handle.stop().await;
                 _ = join(thread).await;
@@ -282,6 +300,24 @@ fn on_disk(disk: &FaultyDisk, folder: &Path, n: u32) -> Result<DiskState, StateE
 }
 
 #[tokio::test]
+async fn partitions_together_keep_no_more_in_memory_than_they_may() {
+    let (dir, web) = (tempfile::tempdir().unwrap(), Web::new(20, 30));
+    let state = |n| on_disk(&healthy(), dir.path(), n);
+    let settings = Settings { dirty_bytes_max: usize::MAX, dirty_bytes_all_max: 30_000, ..settings() };
+    let running = open_set(&healthy(), dir.path(), config(), settings, state).unwrap();
+    let Running { handle, actions, thread } = running;
+    let spider = tokio::spawn(web.clone().crawl(handle.clone(), actions));
+    handle.offer_durably(&[link(0, 0)]).await.unwrap();
+    let stats = until(&handle, "half of it", |stats| stats.frontier.ended > 300).await;
+    assert!(stats.checkpoints > 2, "{stats:#?}");
+    assert!(stats.dirty_bytes < 100_000, "{stats:#?}");
+    spider.abort();
+    _ = spider.await;
+    drop(handle);
+    join(thread).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_checkpoint_shortens_the_journal_and_the_rest_is_folded_again() {
     let (dir, web) = (tempfile::tempdir().unwrap(), Web::new(20, 30));
     let state = |n| on_disk(&healthy(), dir.path(), n);
@@ -332,10 +368,11 @@ fn a_journal_that_ends_before_its_state_is_refused() {
         position = behind;
     }
     journal.sync().unwrap();
-    let mut part = Part { prefixes: Prefixes::ALL, state, journal };
-    assert!(matches!(replay(&mut part, usize::MAX), Err(Error::Behind { state: 3, journal: 2 })));
+    let mut part =
+        Part { prefixes: Prefixes::ALL, state, log: Box::new(LocalLog::new(journal, Fence::new())) };
+    assert!(matches!(part.replay(usize::MAX), Err(Error::Behind { state: 3, journal: 2 })));
     part.state = MemoryState::new();
-    assert_eq!(replay(&mut part, usize::MAX).unwrap(), 2);
+    assert_eq!(part.replay(usize::MAX).unwrap(), 2);
 }
 
 #[tokio::test]

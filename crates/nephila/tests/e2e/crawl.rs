@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use nephila_testweb::journal::Request;
 use nephila_testweb::model::{Place, Reach, TruthOptions, What};
 use nephila_testweb::{RunningWeb, Settings, Web};
 use serde_json::Value;
@@ -65,6 +66,16 @@ impl World {
         let line =
             text.lines().next().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+}
+
+/// A command that is killed, by its own handle, if a test fails.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 
@@ -321,4 +332,67 @@ async fn sto_24_a_crawl_that_is_killed_three_times_fetches_every_page() {
     assert_eq!(pages.len(), 150, "every page, and nothing else");
     let again = pages.values().sum::<usize>() - pages.len();
     assert!(again <= KILLS * HOSTS * UNSURE_MAX, "{again} fetched again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_asked_for_again_is_sent_only_if_it_changed() {
+    const PAGES: usize = 20;
+    let settings =
+        Settings { hosts: 1, pages: PAGES as u64, page_bytes: 2_000, threads: 1, ..Settings::default() };
+    let world = World::start(Settings { change_share: 0.4, ..settings }).await;
+    let home = world.home();
+    let child = Command::new(PROGRAM)
+        .args(["crawl", &home, "-o", "crawl", "--scope", "any", "--delay", "1ms", "-q"])
+        .args(world.settings())
+        .args(["--set", "crawl.again_every=2s"])
+        .current_dir(world.dir.path())
+        .env("HOME", world.dir.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut child = Running(child);
+    // Requests by page, until all pages were asked for so often since the last look.
+    let mut asked_again = |times: usize| {
+        let (began, mut pages) = (Instant::now(), BTreeMap::<String, Vec<Request>>::new());
+        while pages.len() < PAGES || pages.values().any(|requests| requests.len() < times) {
+            let in_time = began.elapsed() < PATIENCE && child.0.try_wait().expect("a child").is_none();
+            assert!(in_time, "{} of {PAGES} pages {times} times", pages.len());
+            std::thread::sleep(Duration::from_millis(50));
+            for request in world.web.journal().take().requests {
+                if request.path != "/robots.txt" {
+                    pages.entry(request.path.clone()).or_default().push(request);
+                }
+            }
+        }
+        pages
+    };
+    for requests in asked_again(2).values() {
+        assert!(requests[0].condition.is_none() && requests[0].status == 200, "{requests:?}");
+        let same =
+            |request: &Request| request.condition.is_some() && (request.status, request.bytes) == (304, 0);
+        assert!(requests[1..].iter().all(same), "{requests:?}");
+    }
+    world.web.advance(Duration::from_secs(86_400 * 90));
+    // The first may have come before that.
+    let later = asked_again(3);
+    assert!(later.values().flatten().all(|request| request.condition.is_some()));
+    let changed = later.values().filter(|all| all.iter().any(|request| request.status == 200)).count();
+    assert!(changed > 0 && changed < PAGES, "{changed} changed");
+    assert!(later.values().all(|all| all.iter().filter(|request| request.status == 200).count() <= 1));
+
+    let id = child.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    assert_eq!(child.0.wait().expect("it ends").code(), Some(11));
+    let index = std::fs::read_to_string(world.dir.path().join("crawl/indexes/index.cdxj")).unwrap();
+    let revisits = index.lines().filter(|line| line.contains("warc/revisit")).count();
+    let pages = index.lines().filter(|line| !line.contains("robots.txt")).count() - revisits;
+    assert!(revisits >= PAGES, "{revisits} revisits");
+    assert_eq!(pages, PAGES + changed, "what did not change is stored once");
+    let verify = world.ask(&["verify", "crawl"]);
+    assert!(verify.status.success(), "{}", String::from_utf8_lossy(&verify.stdout));
+    // What did not change is still read as it was.
+    let (path, _) = later.iter().find(|(_, all)| all.iter().all(|request| request.status == 304)).unwrap();
+    let url = home.trim_end_matches('/').to_owned() + path;
+    let read = world.ask(&["read", "-o", "crawl", &url]);
+    assert!(read.status.success() && read.stdout.starts_with(b"<!"), "{read:?}");
 }

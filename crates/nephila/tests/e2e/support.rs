@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// A run may take this long.
-const RUN_MAX: Duration = Duration::from_secs(30);
+const RUN_MAX: Duration = Duration::from_secs(90);
 /// How often the processor time of a run is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Variables that would change what a run does.
@@ -52,12 +52,13 @@ impl World {
             .set("frontier.slot_delay=0s")
             .set("spider.dns_timeout=700ms")
             .set("spider.dns_total_timeout=3s")
-            .set("spider.connect_timeout=2s")
-            .set("spider.tls_timeout=2s")
-            .set("spider.write_timeout=1200ms")
-            .set("spider.head_timeout=2s")
-            .set("spider.body_idle_timeout=2s")
-            .set("spider.total_timeout=6s")
+            // Nobody here waits for these; a busy machine must not reach them.
+            .set("spider.connect_timeout=10s")
+            .set("spider.tls_timeout=10s")
+            .set("spider.write_timeout=10s")
+            .set("spider.head_timeout=10s")
+            .set("spider.body_idle_timeout=10s")
+            .set("spider.total_timeout=20s")
             .set("spider.speed_window=2s")
     }
 }

@@ -135,6 +135,41 @@ fn a_page_on_a_schedule_comes_again() {
 }
 
 #[test]
+fn a_page_that_comes_again_brings_what_its_last_report_said_of_its_version() {
+    let mut lab = Lab::new(config());
+    let mut job = Job::new(JobId(1), "press");
+    job.schedule = Schedule::Every(Duration::from_secs(3_600));
+    lab.say(Entry::Job(Box::new(job)));
+    let page = |etag: &str, outcome| Report {
+        etag: etag.into(),
+        digest: 7,
+        ..Report::of(outcome, 200, Duration::ZERO)
+    };
+    let text = "http://a.test/1";
+    let mut sent = Vec::new();
+    lab.offer(&[text, "http://a.test/without-a-version"]);
+    for (etag, outcome) in [
+        ("one", Outcome::Fetched),
+        ("", Outcome::NotModified),
+        ("two", Outcome::Fetched),
+        ("", Outcome::ServerError),
+        ("two", Outcome::Fetched),
+    ] {
+        lab.web.pages.insert(text.into(), page(etag, outcome));
+        let before = lab.pages.iter().filter(|start| start.ticket.url == text).count();
+        while lab.pages.iter().filter(|start| start.ticket.url == text).count() == before {
+            lab.run(60_000);
+        }
+        let start = lab.pages.iter().rfind(|start| start.ticket.url == text).unwrap();
+        sent.push(start.ticket.known.as_ref().map_or("none".to_owned(), |known| known.etag.to_string()));
+    }
+    assert_eq!(sent, ["none", "one", "one", "two", "two"], "a failure says nothing new of the page");
+    assert!(
+        lab.pages.iter().filter(|start| start.ticket.url != text).all(|start| start.ticket.known.is_none())
+    );
+}
+
+#[test]
 fn a_paused_job_waits_and_goes_on() {
     let mut lab = Lab::new(config());
     let job = |state| Entry::Job(Box::new(Job { state, ..Job::new(JobId(1), "press") }));

@@ -36,6 +36,8 @@ pub(super) struct Web {
     /// How long an answer takes.
     pub(super) took: Duration,
     pub(super) seen: Arc<Mutex<Seen>>,
+    /// Workers that own what the one that was asked does not.
+    pub(super) others: Vec<Handle>,
 }
 
 pub(super) fn link(host: usize, page: usize) -> Link {
@@ -46,7 +48,7 @@ pub(super) fn link(host: usize, page: usize) -> Link {
 
 impl Web {
     pub(super) fn new(hosts: usize, pages: usize) -> Web {
-        Web { hosts, pages, took: Duration::from_millis(1), seen: Arc::default() }
+        Web { hosts, pages, took: Duration::from_millis(1), seen: Arc::default(), others: Vec::new() }
     }
 
     pub(super) fn fetches(&self) -> usize {
@@ -105,11 +107,25 @@ impl Web {
         }
         tokio::time::sleep(self.took).await;
         self.seen.lock().unwrap().busy.remove(&host);
-        handle.offer_durably(&self.links(&ticket.url)).await?;
+        self.offer(&handle, self.links(&ticket.url)).await?;
         handle.report(ticket.id, Report::of(Outcome::Fetched, 200, self.took)).await?;
         handle.settled().await?;
         self.seen.lock().unwrap().sure.insert(ticket.url);
         Ok(())
+    }
+
+    /// Offers links to whoever owns them. While a partition is between two owners nobody does.
+    async fn offer(&self, handle: &Handle, mut links: Vec<Link>) -> Result<(), Stopped> {
+        loop {
+            for handle in std::iter::once(handle).chain(&self.others) {
+                let elsewhere = handle.offer_durably(&links).await?;
+                links = elsewhere.into_iter().map(|number| links[number].clone()).collect();
+            }
+            if links.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// The machine that asked is gone, and so are its connections.

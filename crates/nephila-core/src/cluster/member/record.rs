@@ -1,0 +1,103 @@
+//! What leases and owner records say, as bytes: JSON, so that an operator can read them with any tool.
+//!
+//! What always holds: a field that a later version adds is skipped by an earlier one, and one that is missing has its
+//! default; so nodes of two versions can live in one cluster.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{Incarnation, NodeId};
+use crate::codec::Damaged;
+
+/// What a node's lease says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Which node.
+    pub node: NodeId,
+    /// Which of its lives.
+    pub incarnation: Incarnation,
+    /// Its name, for people.
+    #[serde(default)]
+    pub name: String,
+    /// Where its API answers.
+    #[serde(default)]
+    pub address: String,
+    /// It is leaving.
+    #[serde(default)]
+    pub draining: bool,
+    /// How much work each of its partitions is.
+    #[serde(default)]
+    pub loads: BTreeMap<u32, u32>,
+}
+
+/// What a partition's owner record says. Its revision is the epoch of the ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerRecord {
+    /// The node that wrote it.
+    pub node: NodeId,
+    /// Which of its lives.
+    pub incarnation: Incarnation,
+    /// Does it own the partition, or did it give it up?
+    pub state: OwnerState,
+}
+
+/// Does whoever wrote an owner record own the partition?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnerState {
+    /// As long as its lease lives.
+    Owned,
+    /// It gave it up.
+    Released,
+}
+
+impl NodeRecord {
+    /// As it is stored.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it has no maps with odd keys")
+    }
+
+    /// From what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<NodeRecord, Damaged> {
+        serde_json::from_slice(bytes).map_err(|_| Damaged("lease of a node"))
+    }
+}
+
+impl OwnerRecord {
+    /// As it is stored.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it has no maps")
+    }
+
+    /// From what was stored.
+    pub fn decode(bytes: &[u8]) -> Result<OwnerRecord, Damaged> {
+        serde_json::from_slice(bytes).map_err(|_| Damaged("owner of a partition"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = r#"{"node":18446744073709551615,"incarnation":3,"name":"a","address":"10.0.0.1:7700","draining":true,"loads":{"7":12}}"#;
+    const OWNER: &str = r#"{"node":5,"incarnation":3,"state":"released"}"#;
+
+    #[test]
+    fn what_is_stored_is_read_and_stays_as_it_is() {
+        let node = NodeRecord::decode(NODE.as_bytes()).unwrap();
+        assert_eq!((node.node, node.draining, node.loads[&7]), (NodeId(u64::MAX), true, 12));
+        assert_eq!(String::from_utf8(node.encode()).unwrap(), NODE);
+        let owner = OwnerRecord::decode(OWNER.as_bytes()).unwrap();
+        assert_eq!((owner.incarnation, owner.state), (Incarnation(3), OwnerState::Released));
+        assert_eq!(String::from_utf8(owner.encode()).unwrap(), OWNER);
+    }
+
+    #[test]
+    fn other_versions_are_read_and_damage_is_an_error() {
+        let later = r#"{"node":5,"incarnation":3,"colour":"blue"}"#;
+        assert_eq!(NodeRecord::decode(later.as_bytes()).unwrap().node, NodeId(5));
+        assert!(NodeRecord::decode(&NODE.as_bytes()[..20]).is_err());
+        assert!(OwnerRecord::decode(br#"{"node":5,"incarnation":3,"state":"mine"}"#).is_err());
+    }
+}

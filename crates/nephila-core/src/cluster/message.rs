@@ -1,0 +1,336 @@
+//! What travels to a partition's inbox, as bytes.
+//!
+//! Links are sorted by origin and text and written as what differs from the one before; then the whole is deflated. A
+//! link's key is not sent: whoever receives it has the same secret and makes it again. Only a key that another rule
+//! made (a job that drops parameters, say) is written in full.
+//!
+//! What always holds: a message carries its version and a hash over everything before it; damaged bytes are a
+//! [`Damaged`], never a panic, and never unpack to more than [`UNPACKED_MAX`].
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::NodeId;
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::entry::{Entry, get_entry, put_entry};
+use crate::frontier::key::{Secret, UrlKey};
+use crate::frontier::offers::Offer;
+use crate::frontier::refusal::Refusal;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
+use crate::url::CrawlUrl;
+
+/// No message unpacks to more bytes than this. A parcel holds 64 kB and one URL more, so it never comes near.
+pub const UNPACKED_MAX: usize = 4 << 20;
+
+const MAGIC: &[u8; 2] = b"NM";
+const VERSION: u8 = 1;
+
+/// Deflate's level: the fastest. The prefixes are gone already, the next levels save less than a tenth.
+const LEVEL: u32 = 1;
+
+/// A URL on its way to the partition that it belongs to: an [`Offer`] that owns its texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedUrl {
+    /// Its key.
+    pub key: UrlKey,
+    /// Scheme and authority.
+    pub origin: Box<str>,
+    /// Path and query.
+    pub text: Box<str>,
+    /// Who wants it.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// Links out of scope and redirects that led to it.
+    pub hops: Hops,
+    /// How what comes back is to be read.
+    pub read_as: ReadAs,
+    /// 0 is the most urgent.
+    pub priority: u8,
+    /// How often a stream named it.
+    pub hits: u32,
+    /// The rule that turns it away, if there is one.
+    pub refusal: Option<Refusal>,
+}
+
+impl OfferedUrl {
+    /// As the frontier takes it.
+    pub fn offer(&self) -> Offer<'_> {
+        Offer {
+            key: self.key,
+            origin: &self.origin,
+            text: &self.text,
+            job: self.job,
+            depth: self.depth,
+            hops: self.hops,
+            read_as: self.read_as,
+            priority: self.priority,
+            hits: self.hits,
+            refusal: self.refusal,
+        }
+    }
+
+    /// Bytes it takes before packing, roughly.
+    pub fn bytes(&self) -> usize {
+        size_of::<OfferedUrl>() + self.origin.len() + self.text.len()
+    }
+
+    fn wants(&self) -> Wants {
+        let OfferedUrl { job, depth, hops, read_as, priority, hits, refusal, .. } = *self;
+        Wants { job, depth, hops, read_as, priority, hits, refusal }
+    }
+}
+
+impl From<&Offer<'_>> for OfferedUrl {
+    fn from(offer: &Offer<'_>) -> OfferedUrl {
+        OfferedUrl {
+            key: offer.key,
+            origin: offer.origin.into(),
+            text: offer.text.into(),
+            job: offer.job,
+            depth: offer.depth,
+            hops: offer.hops,
+            read_as: offer.read_as,
+            priority: offer.priority,
+            hits: offer.hits,
+            refusal: offer.refusal,
+        }
+    }
+}
+
+/// What travels to a partition's inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// URLs that a node found.
+    Offers {
+        /// Who found them.
+        from: NodeId,
+        /// The URLs. They are read in the order of origin and text, whatever order they were written in.
+        offers: Vec<OfferedUrl>,
+    },
+    /// Something to be written into the partition's log: an operator's word about a job, a host or a domain.
+    Command(Box<Entry>),
+}
+
+/// The fourth byte of a message. These numbers never change.
+mod kind {
+    pub(super) const OFFERS: u8 = 1;
+    pub(super) const COMMAND: u8 = 2;
+}
+
+impl Message {
+    /// As bytes.
+    pub fn encode(&self, secret: &Secret) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024);
+        out.extend(MAGIC);
+        out.push(VERSION);
+        match self {
+            Message::Offers { from, offers } => {
+                out.push(kind::OFFERS);
+                out.extend(from.0.to_be_bytes());
+                let mut sorted: Vec<&OfferedUrl> = offers.iter().collect();
+                sorted.sort_by(|a, b| (&a.origin, &a.text, a.job).cmp(&(&b.origin, &b.text, b.job)));
+                let body = pack(&sorted, secret);
+                put_u64(&mut out, body.len() as u64);
+                let mut deflate = DeflateEncoder::new(out, Compression::new(LEVEL));
+                deflate.write_all(&body).expect("memory takes everything");
+                out = deflate.finish().expect("memory takes everything");
+            }
+            Message::Command(entry) => {
+                out.push(kind::COMMAND);
+                put_entry(&mut out, entry);
+            }
+        }
+        let hash = xxh3_64(&out);
+        out.extend(hash.to_be_bytes());
+        out
+    }
+
+    /// From bytes. The secret is that of whoever wrote them.
+    pub fn decode(bytes: &[u8], secret: &Secret) -> Result<Message, Damaged> {
+        let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a message"))?;
+        let (body, hash) = bytes.split_at(len);
+        if hash != xxh3_64(body).to_be_bytes() {
+            return Err(Damaged("hash of a message"));
+        }
+        let mut reader = Reader::new(body);
+        if reader.take(2, "mark of a message")? != MAGIC || reader.u8("version of a message")? != VERSION {
+            return Err(Damaged("version of a message"));
+        }
+        let message = match reader.u8("kind of a message")? {
+            kind::OFFERS => {
+                let from = NodeId(reader.fixed_u64("sender of a message")?);
+                let body = inflate(&mut reader)?;
+                Message::Offers { from, offers: unpack(&body, secret)? }
+            }
+            kind::COMMAND => Message::Command(Box::new(get_entry(&mut reader)?)),
+            _ => return Err(Damaged("kind of a message")),
+        };
+        if !reader.is_empty() {
+            return Err(Damaged("end of a message"));
+        }
+        Ok(message)
+    }
+}
+
+fn inflate(reader: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
+    const WHAT: Damaged = Damaged("packed links");
+    let len = usize::try_from(reader.u64("length of links")?).map_err(|_| WHAT)?;
+    if len > UNPACKED_MAX {
+        return Err(WHAT);
+    }
+    let packed = reader.take(reader.rest().len(), "packed links")?;
+    // The length is a claim: memory grows with what really comes out.
+    let mut body = Vec::with_capacity(len.min(packed.len() * 8));
+    let mut inflate = DeflateDecoder::new(packed).take(len as u64 + 1);
+    inflate.read_to_end(&mut body).map_err(|_| WHAT)?;
+    let rest = inflate.into_inner().into_inner();
+    if body.len() != len || !rest.is_empty() {
+        return Err(WHAT);
+    }
+    Ok(body)
+}
+
+/// Everything of a link but the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wants {
+    job: JobId,
+    depth: u8,
+    hops: Hops,
+    read_as: ReadAs,
+    priority: u8,
+    hits: u32,
+    refusal: Option<Refusal>,
+}
+
+/// The low bits of a link's first number; above them stands how much of its text is that of the link before.
+mod link {
+    /// Job, depth and the like are those of the link before.
+    pub(super) const SAME: u64 = 1;
+    /// The key follows: the usual rule does not make it.
+    pub(super) const KEY: u64 = 2;
+    pub(super) const BITS: u32 = 2;
+}
+
+fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
+    let mut out = Vec::with_capacity(sorted.len() * 32 + 16);
+    put_u64(&mut out, sorted.len() as u64);
+    let (mut origin, mut wants) = ("", None);
+    for links in sorted.chunk_by(|a, b| a.origin == b.origin) {
+        put_u64(&mut out, links.len() as u64);
+        put_behind(&mut out, origin, &links[0].origin, 0, 0);
+        origin = &links[0].origin;
+        let mut text = "";
+        for this in links {
+            let mut flags = 0;
+            if wants == Some(this.wants()) {
+                flags |= link::SAME;
+            }
+            let usual = key_of(origin, &this.text, secret) == Some(this.key);
+            if !usual {
+                flags |= link::KEY;
+            }
+            put_behind(&mut out, text, &this.text, flags, link::BITS);
+            if flags & link::SAME == 0 {
+                put_wants(&mut out, &this.wants());
+                wants = Some(this.wants());
+            }
+            if !usual {
+                out.extend(this.key.to_bytes());
+            }
+            text = &this.text;
+        }
+    }
+    out
+}
+
+fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
+    let mut reader = Reader::new(body);
+    let count = usize::try_from(reader.u64("number of links")?).map_err(|_| Damaged("number of links"))?;
+    // A link takes at least two bytes, so a wrong count cannot make us allocate much.
+    let mut offers: Vec<OfferedUrl> = Vec::with_capacity(count.min(body.len() / 2));
+    let mut origin = String::new();
+    let mut wants = None;
+    while offers.len() < count {
+        let links = reader.u64("links of an origin")?;
+        if links == 0 || links > (count - offers.len()) as u64 {
+            return Err(Damaged("links of an origin"));
+        }
+        (origin, _) = get_behind(&mut reader, &origin, 0)?;
+        let mut text = String::new();
+        for _ in 0..links {
+            let flags;
+            (text, flags) = get_behind(&mut reader, &text, link::BITS)?;
+            let this = match wants {
+                Some(wants) if flags & link::SAME != 0 => wants,
+                _ => get_wants(&mut reader)?,
+            };
+            wants = Some(this);
+            let key = match flags & link::KEY {
+                0 => key_of(&origin, &text, secret).ok_or(Damaged("key of a link"))?,
+                _ => {
+                    let bytes = reader.take(UrlKey::BYTES, "key of a link")?;
+                    UrlKey::from_bytes(bytes.try_into().expect("as many were taken"))
+                }
+            };
+            let Wants { job, depth, hops, read_as, priority, hits, refusal } = this;
+            let (origin, text) = (origin.as_str().into(), text.as_str().into());
+            offers.push(OfferedUrl { key, origin, text, job, depth, hops, read_as, priority, hits, refusal });
+        }
+    }
+    if !reader.is_empty() {
+        return Err(Damaged("end of links"));
+    }
+    Ok(offers)
+}
+
+fn key_of(origin: &str, text: &str, secret: &Secret) -> Option<UrlKey> {
+    CrawlUrl::parse(&[origin, text].concat()).ok().map(|url| UrlKey::of(&url, secret))
+}
+
+/// Writes a text as what differs from the one before; the low `bits` of its first number are free for `flags`.
+fn put_behind(out: &mut Vec<u8>, before: &str, this: &str, flags: u64, bits: u32) {
+    let shared = before.bytes().zip(this.bytes()).take_while(|(a, b)| a == b).count();
+    // A character is never torn: what is read back must be text.
+    let shared = (0..=shared).rev().find(|&at| this.is_char_boundary(at)).unwrap_or(0);
+    put_u64(out, (shared as u64) << bits | flags);
+    put_bytes(out, &this.as_bytes()[shared..]);
+}
+
+fn get_behind(reader: &mut Reader<'_>, before: &str, bits: u32) -> Result<(String, u64), Damaged> {
+    let head = reader.u64("text of a link")?;
+    let shared = usize::try_from(head >> bits).map_err(|_| Damaged("text of a link"))?;
+    let prefix = before.get(..shared).ok_or(Damaged("text of a link"))?;
+    let suffix = reader.text("text of a link")?;
+    Ok(([prefix, suffix].concat(), head & ((1 << bits) - 1)))
+}
+
+fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
+    put_u64(out, wants.job.0.into());
+    out.extend([wants.depth, wants.hops.code(), wants.read_as.code(), wants.priority]);
+    put_u64(out, wants.hits.into());
+    out.push(wants.refusal.map_or(0, Refusal::code));
+}
+
+fn get_wants(reader: &mut Reader<'_>) -> Result<Wants, Damaged> {
+    Ok(Wants {
+        job: JobId(reader.u32("job of a link")?),
+        depth: reader.u8("depth of a link")?,
+        hops: Hops::by_code(reader.u8("hops of a link")?),
+        read_as: ReadAs::by_code(reader.u8("reading of a link")?).ok_or(Damaged("reading of a link"))?,
+        priority: reader.u8("priority of a link")?,
+        hits: reader.u32("hits of a link")?,
+        refusal: match reader.u8("refusal of a link")? {
+            0 => None,
+            code => Some(Refusal::by_code(code).ok_or(Damaged("refusal of a link"))?),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

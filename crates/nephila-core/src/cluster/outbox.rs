@@ -1,0 +1,413 @@
+//! Links on their way to other partitions, and which pages wait for them.
+//!
+//! A link that was sent lately is dropped. The others are collected per destination and leave as a **parcel** when
+//! 64 kB are together, when the oldest has waited long enough, or at once if one is urgent. A destination has one
+//! parcel on its way at a time; if nobody says that it arrived it is sent again, with the same number and the same
+//! bytes, so that the inbox can drop the repeat.
+//!
+//! A page is **safe** once it was [finished](Outbox::finish) and every parcel that carries one of its links is
+//! acknowledged. A link that was dropped because another page named it a moment ago is carried by that page's parcel:
+//! both pages wait for it.
+//!
+//! Call it like this: [`Outbox::push`] for each link of a page (when it says [`Pushed::Full`], send first), then
+//! [`Outbox::finish`]; [`Outbox::poll`] until there is nothing, sleep until [`Outbox::poll_timeout`]; say
+//! [`Outbox::handle_acked`] or [`Outbox::handle_failed`] of each parcel; [`Outbox::poll_safe`] gives the pages that may
+//! be reported.
+//!
+//! What always holds: per destination at most [`Settings::waiting_bytes_max`] and one link wait, in all at most
+//! [`Settings::bytes_max`] and one link; parcels of a destination leave in the order of their numbers.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::NodeId;
+use super::message::{Message, OfferedUrl};
+use crate::frontier::URGENT;
+use crate::frontier::key::{Secret, UrlKey};
+
+/// The first wait before a parcel is sent again, in milliseconds; each next one is twice as long.
+const AGAIN_AFTER: u64 = 500;
+
+/// The longest.
+const AGAIN_AFTER_MAX: u64 = 8_000;
+
+/// How links to other partitions are collected. Section `[cluster.outbox]` of the settings file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// A parcel leaves when it holds so many bytes, before packing.
+    pub parcel_bytes: usize,
+    /// A parcel leaves when its oldest link has waited so long. Longer means fewer and better packed messages; a page
+    /// is reported that much later.
+    #[serde(with = "humantime_serde")]
+    pub parcel_age: Duration,
+    /// Bytes that wait for one destination, the parcel on its way included. Whoever has more for it waits.
+    pub waiting_bytes_max: usize,
+    /// Bytes that wait in all.
+    pub bytes_max: usize,
+    /// Links remembered as sent lately: one sent again soon is dropped here and costs nothing.
+    pub recent_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            parcel_bytes: 64 << 10,
+            parcel_age: Duration::from_secs(1),
+            waiting_bytes_max: 512 << 10,
+            bytes_max: 64 << 20,
+            recent_max: 1 << 18,
+        }
+    }
+}
+
+/// What became of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It will be sent.
+    Taken,
+    /// It was sent or is about to be: nothing more to do.
+    Recent,
+    /// Too much waits for this destination: send first, then push it again.
+    Full,
+}
+
+/// A message to a partition's inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Its number: whoever stores it stores it once. It is the same when it is sent again.
+    pub id: u128,
+    /// Where it goes.
+    pub partition: u32,
+    /// The message.
+    pub bytes: Bytes,
+    /// How many pages wait for it.
+    pub pages: usize,
+}
+
+/// What the outbox did, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Links that came.
+    pub pushed: u64,
+    /// Of these, sent lately.
+    pub recent: u64,
+    /// Turned back because too much waited.
+    pub full: u64,
+    /// Parcels that arrived.
+    pub parcels: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Parcels sent again.
+    pub again: u64,
+}
+
+/// Links on their way to other partitions.
+#[derive(Debug)]
+pub struct Outbox {
+    settings: Settings,
+    from: NodeId,
+    secret: Secret,
+    /// The high half of each parcel's number: nobody else has it.
+    nonce: u64,
+    next: u64,
+    to: BTreeMap<u32, Destination>,
+    /// When a destination without a parcel on its way has something to send.
+    due: BTreeSet<(u64, u32)>,
+    bytes: usize,
+    recent: Recent,
+    /// Pages that are not safe.
+    pages: BTreeMap<u64, Page>,
+    safe: VecDeque<u64>,
+    stats: Stats,
+}
+
+#[derive(Debug, Default)]
+struct Destination {
+    /// The first is on its way or the next to leave; the last is being filled unless it is packed.
+    batches: VecDeque<Batch>,
+    bytes: usize,
+    on_its_way: bool,
+    /// The entry in `Outbox::due`, if there is one.
+    due: Option<u64>,
+    tries: u32,
+    /// It failed: not before this time.
+    not_before: u64,
+}
+
+#[derive(Debug)]
+struct Batch {
+    number: u64,
+    links: Vec<OfferedUrl>,
+    bytes: usize,
+    /// When its first link came.
+    began: u64,
+    urgent: bool,
+    pages: BTreeSet<u64>,
+    /// What was sent; it never changes any more.
+    packed: Option<Bytes>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    /// Batches that carry one of its links and are not acknowledged.
+    batches: usize,
+    finished: bool,
+}
+
+impl Outbox {
+    /// An empty one. `nonce` is a number that no other outbox ever had: parcels are told apart by it.
+    pub fn new(settings: Settings, from: NodeId, secret: Secret, nonce: u64) -> Outbox {
+        Outbox {
+            recent: Recent::new(settings.recent_max),
+            settings,
+            from,
+            secret,
+            nonce,
+            next: 1,
+            to: BTreeMap::new(),
+            due: BTreeSet::new(),
+            bytes: 0,
+            pages: BTreeMap::new(),
+            safe: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Bytes that wait, the parcels on their way included.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Pages that are not safe yet.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Does so much wait for this destination that nothing more is taken?
+    pub fn is_full(&self, partition: u32) -> bool {
+        let waiting = self.to.get(&partition).map_or(0, |to| to.bytes);
+        waiting >= self.settings.waiting_bytes_max || self.bytes >= self.settings.bytes_max
+    }
+
+    /// A page names a URL of another partition.
+    pub fn push(&mut self, now: u64, partition: u32, url: OfferedUrl, page: u64) -> Pushed {
+        let mark = mark(&url);
+        let urgent = url.priority == URGENT;
+        if !urgent && let Some(number) = self.recent.batch_of(mark) {
+            self.wait_for(partition, number, page);
+            self.stats.pushed += 1;
+            self.stats.recent += 1;
+            return Pushed::Recent;
+        }
+        if self.is_full(partition) {
+            self.stats.full += 1;
+            return Pushed::Full;
+        }
+        self.stats.pushed += 1;
+        let size = url.bytes();
+        let to = self.to.entry(partition).or_default();
+        let open = to
+            .batches
+            .back()
+            .is_some_and(|batch| batch.packed.is_none() && batch.bytes < self.settings.parcel_bytes);
+        if !open {
+            let number = self.next;
+            self.next += 1;
+            let (links, pages) = (Vec::new(), BTreeSet::new());
+            let batch = Batch { number, links, bytes: 0, began: now, urgent: false, pages, packed: None };
+            to.batches.push_back(batch);
+        }
+        let batch = to.batches.back_mut().expect("there is one now");
+        batch.links.push(url);
+        batch.bytes += size;
+        batch.urgent |= urgent;
+        to.bytes += size;
+        self.bytes += size;
+        let number = batch.number;
+        self.recent.note(mark, number);
+        self.wait_for(partition, number, page);
+        self.schedule(partition, now);
+        Pushed::Taken
+    }
+
+    /// A page waits for a batch, unless that has arrived.
+    fn wait_for(&mut self, partition: u32, number: u64, page: u64) {
+        let to = self.to.get_mut(&partition);
+        let batch = to.and_then(|to| to.batches.iter_mut().find(|batch| batch.number == number));
+        if let Some(batch) = batch
+            && batch.pages.insert(page)
+        {
+            self.pages.entry(page).or_default().batches += 1;
+        }
+    }
+
+    /// All links of this page were pushed.
+    pub fn finish(&mut self, page: u64) {
+        let entry = self.pages.entry(page).or_default();
+        entry.finished = true;
+        if entry.batches == 0 {
+            self.pages.remove(&page);
+            self.safe.push_back(page);
+        }
+    }
+
+    /// Nobody waits for this page any more: its ticket is gone. Its links travel all the same.
+    pub fn forget(&mut self, page: u64) {
+        if self.pages.remove(&page).is_some() {
+            for to in self.to.values_mut() {
+                to.batches.iter_mut().for_each(|batch| _ = batch.pages.remove(&page));
+            }
+        }
+        self.safe.retain(|safe| *safe != page);
+    }
+
+    /// A page whose links have all arrived.
+    pub fn poll_safe(&mut self) -> Option<u64> {
+        self.safe.pop_front()
+    }
+
+    /// A parcel to send now.
+    pub fn poll(&mut self, now: u64) -> Option<Parcel> {
+        let &(due, partition) = self.due.first()?;
+        if due > now {
+            return None;
+        }
+        self.due.pop_first();
+        let to = self.to.get_mut(&partition).expect("it has something to send");
+        to.due = None;
+        to.on_its_way = true;
+        let batch = to.batches.front_mut().expect("it has something to send");
+        let bytes = match &batch.packed {
+            Some(packed) => packed.clone(),
+            None => {
+                let offers = std::mem::take(&mut batch.links);
+                let message = Message::Offers { from: self.from, offers };
+                let packed = Bytes::from(message.encode(&self.secret));
+                // From here on it takes what it is packed.
+                let size = packed.len().min(batch.bytes);
+                let saved = batch.bytes - size;
+                (batch.bytes, to.bytes, self.bytes) = (size, to.bytes - saved, self.bytes - saved);
+                batch.packed.insert(packed).clone()
+            }
+        };
+        Some(Parcel { id: id(self.nonce, batch.number), partition, bytes, pages: batch.pages.len() })
+    }
+
+    /// When to ask again if nothing happens, in milliseconds on the clock of `push` and `poll`.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// A parcel is in its inbox. Said twice, or of one that nobody knows, it changes nothing.
+    pub fn handle_acked(&mut self, now: u64, id: u128) {
+        let Some((partition, to)) = self.on_its_way(id) else { return };
+        let batch = to.batches.pop_front().expect("it is on its way");
+        (to.on_its_way, to.tries, to.not_before) = (false, 0, 0);
+        to.bytes -= batch.bytes;
+        self.bytes -= batch.bytes;
+        self.stats.parcels += 1;
+        self.stats.bytes += batch.packed.map_or(0, |packed| packed.len() as u64);
+        for page in batch.pages {
+            let Some(entry) = self.pages.get_mut(&page) else { continue };
+            entry.batches -= 1;
+            if entry.batches == 0 && entry.finished {
+                self.pages.remove(&page);
+                self.safe.push_back(page);
+            }
+        }
+        if self.to.get(&partition).is_some_and(|to| to.batches.is_empty()) {
+            self.to.remove(&partition);
+        }
+        self.schedule(partition, now);
+    }
+
+    /// A parcel may or may not have arrived: it is sent again after a while.
+    pub fn handle_failed(&mut self, now: u64, id: u128) {
+        let Some((partition, to)) = self.on_its_way(id) else { return };
+        to.on_its_way = false;
+        to.not_before = now + (AGAIN_AFTER << to.tries.min(8)).min(AGAIN_AFTER_MAX);
+        to.tries += 1;
+        self.stats.again += 1;
+        self.schedule(partition, now);
+    }
+
+    /// The destination of a parcel that is on its way.
+    fn on_its_way(&mut self, id: u128) -> Option<(u32, &mut Destination)> {
+        if (id >> 64) as u64 != self.nonce {
+            return None;
+        }
+        let number = id as u64;
+        let this = |to: &Destination| {
+            to.on_its_way && to.batches.front().is_some_and(|batch| batch.number == number)
+        };
+        self.to.iter_mut().find(|(_, to)| this(to)).map(|(partition, to)| (*partition, to))
+    }
+
+    /// Notes when the first batch of a destination leaves.
+    fn schedule(&mut self, partition: u32, now: u64) {
+        let Some(to) = self.to.get_mut(&partition) else { return };
+        if to.on_its_way {
+            return;
+        }
+        let Some(batch) = to.batches.front() else { return };
+        let at_once = batch.urgent
+            || batch.packed.is_some()
+            || batch.bytes >= self.settings.parcel_bytes
+            || to.batches.iter().any(|batch| batch.urgent);
+        let age = u64::try_from(self.settings.parcel_age.as_millis()).unwrap_or(u64::MAX);
+        let due = if at_once { now } else { batch.began.saturating_add(age) }.max(to.not_before);
+        if let Some(before) = to.due.replace(due) {
+            self.due.remove(&(before, partition));
+        }
+        self.due.insert((due, partition));
+    }
+}
+
+fn id(nonce: u64, number: u64) -> u128 {
+    u128::from(nonce) << 64 | u128::from(number)
+}
+
+/// What makes a link the same link: the URL, who wants it, and whether it is turned away.
+fn mark(url: &OfferedUrl) -> (u64, u64) {
+    let UrlKey { host, path } = url.key;
+    let beside = u64::from(url.job.0) << 8 | u64::from(url.refusal.map_or(0, |refusal| refusal.code()));
+    (path, host.domain.0 ^ beside.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Links sent lately, and the batch that carries each. It forgets at will; what it remembers is right.
+#[derive(Debug)]
+struct Recent {
+    places: Box<[(u64, u64, u64)]>,
+}
+
+impl Recent {
+    /// For this many links, rounded up to a power of two.
+    fn new(max: usize) -> Recent {
+        Recent { places: vec![(0, 0, 0); max.next_power_of_two()].into_boxed_slice() }
+    }
+
+    fn place(&mut self, mark: (u64, u64)) -> &mut (u64, u64, u64) {
+        &mut self.places[mark.0 as usize & (self.places.len() - 1)]
+    }
+
+    fn batch_of(&mut self, mark: (u64, u64)) -> Option<u64> {
+        let (path, beside, number) = *self.place(mark);
+        (number != 0 && (path, beside) == mark).then_some(number)
+    }
+
+    fn note(&mut self, mark: (u64, u64), number: u64) {
+        *self.place(mark) = (mark.0, mark.1, number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The outbox: when parcels leave, what waits for them, and that a lost acknowledgement costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::frontier::refusal::Refusal;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId};
+use crate::url::CrawlUrl;
+
+const SECRET: Secret = Secret([7; 16]);
+
+fn link(n: u64) -> OfferedUrl {
+    let url = CrawlUrl::parse(&format!("http://h{}.test/{n}", n % 3)).unwrap();
+    OfferedUrl {
+        key: UrlKey::of(&url, &SECRET),
+        origin: url.origin().into(),
+        text: url.path_and_query().into(),
+        job: JobId(1),
+        depth: 1,
+        hops: Hops::NONE,
+        read_as: ReadAs::Page,
+        priority: 5,
+        hits: 0,
+        refusal: None,
+    }
+}
+
+fn outbox() -> Outbox {
+    outbox_of(Settings { parcel_bytes: 1_000, waiting_bytes_max: 4_000, ..Settings::default() })
+}
+
+fn outbox_of(settings: Settings) -> Outbox {
+    Outbox::new(settings, NodeId(1), SECRET, 77)
+}
+
+fn links_of(parcel: &Parcel) -> Vec<OfferedUrl> {
+    match Message::decode(&parcel.bytes, &SECRET).unwrap() {
+        Message::Offers { offers, .. } => offers,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_link_waits_until_it_is_old_enough() {
+    let mut outbox = outbox();
+    assert_eq!(outbox.push(100, 4, link(1), 1), Pushed::Taken);
+    assert_eq!(outbox.push(900, 4, link(2), 1), Pushed::Taken);
+    assert_eq!((outbox.poll(1_099), outbox.poll_timeout()), (None, Some(1_100)));
+    let parcel = outbox.poll(1_100).unwrap();
+    assert_eq!((parcel.partition, parcel.pages, links_of(&parcel).len()), (4, 1, 2));
+    assert_eq!((outbox.poll(9_000), outbox.poll_timeout()), (None, None), "one is on its way");
+}
+
+#[test]
+fn an_urgent_link_leaves_at_once_and_takes_those_before_it_along() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    assert_eq!(outbox.push(5, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
+    assert_eq!(links_of(&outbox.poll(5).unwrap()).len(), 2);
+    // It is taken again although it was sent a moment ago: somebody wants it now.
+    assert_eq!(outbox.push(6, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
+}
+
+#[test]
+fn a_full_parcel_leaves_at_once_and_the_next_waits_for_it() {
+    let mut outbox = outbox();
+    let sent = (0..).take_while(|&n| {
+        outbox.poll_timeout() != Some(50) && {
+            assert_eq!(outbox.push(50, 4, link(n), 1), Pushed::Taken);
+            true
+        }
+    });
+    assert!((5..20).contains(&sent.count()));
+    let parcel = outbox.poll(50).unwrap();
+    for n in 100..120 {
+        outbox.push(50, 4, link(n), 2);
+    }
+    assert_eq!(outbox.poll(10_000), None);
+    outbox.handle_acked(10_000, parcel.id);
+    assert!(outbox.poll(10_000).is_some_and(|next| next.id > parcel.id));
+}
+
+#[test]
+fn a_page_is_safe_when_its_last_parcel_is_acknowledged() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    outbox.push(0, 5, link(2), 1);
+    outbox.finish(1);
+    let (first, second) = (outbox.poll(2_000).unwrap(), outbox.poll(2_000).unwrap());
+    outbox.handle_acked(2_000, second.id);
+    assert_eq!(outbox.poll_safe(), None);
+    outbox.handle_acked(2_000, first.id);
+    assert_eq!(
+        (outbox.poll_safe(), outbox.poll_safe(), outbox.pages(), outbox.bytes()),
+        (Some(1), None, 0, 0)
+    );
+    outbox.handle_acked(2_000, first.id);
+    outbox.finish(2);
+    assert_eq!(outbox.poll_safe(), Some(2), "it named nobody else's pages");
+}
+
+#[test]
+fn a_page_is_not_safe_before_it_is_finished() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    let parcel = outbox.poll(2_000).unwrap();
+    outbox.handle_acked(2_000, parcel.id);
+    assert_eq!(outbox.poll_safe(), None);
+    outbox.finish(1);
+    assert_eq!(outbox.poll_safe(), Some(1));
+}
+
+#[test]
+fn a_page_whose_link_was_dropped_waits_for_the_parcel_that_carries_it() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    outbox.finish(1);
+    assert_eq!(outbox.push(10, 4, link(1), 2), Pushed::Recent);
+    outbox.finish(2);
+    let parcel = outbox.poll(2_000).unwrap();
+    assert_eq!(outbox.push(2_000, 4, link(1), 3), Pushed::Recent, "it is on its way");
+    outbox.finish(3);
+    assert_eq!(outbox.poll_safe(), None);
+    outbox.handle_acked(2_100, parcel.id);
+    let safe: BTreeSet<u64> = std::iter::from_fn(|| outbox.poll_safe()).collect();
+    assert_eq!(safe, [1, 2, 3].into());
+    assert_eq!(outbox.push(2_200, 4, link(1), 4), Pushed::Recent, "it has arrived");
+    outbox.finish(4);
+    assert_eq!(outbox.poll_safe(), Some(4));
+}
+
+#[test]
+fn another_job_and_another_verdict_are_another_link() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    assert_eq!(outbox.push(0, 4, OfferedUrl { job: JobId(2), ..link(1) }, 1), Pushed::Taken);
+    let refused = OfferedUrl { refusal: Some(Refusal::Depth), ..link(1) };
+    assert_eq!(outbox.push(0, 4, refused.clone(), 1), Pushed::Taken);
+    assert_eq!(outbox.push(0, 4, refused, 1), Pushed::Recent);
+}
+
+#[test]
+fn what_is_sent_again_has_the_same_number_and_bytes() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    let parcel = outbox.poll(1_000).unwrap();
+    outbox.push(1_000, 4, link(2), 2);
+    outbox.handle_failed(1_000, parcel.id);
+    assert_eq!(outbox.poll(1_000 + AGAIN_AFTER - 1), None);
+    let again = outbox.poll(1_000 + AGAIN_AFTER).unwrap();
+    assert_eq!((again.id, &again.bytes), (parcel.id, &parcel.bytes));
+    outbox.handle_failed(2_000, again.id);
+    assert_eq!(outbox.poll_timeout(), Some(2_000 + 2 * AGAIN_AFTER));
+    assert_eq!(outbox.stats().again, 2);
+}
+
+#[test]
+fn a_slow_destination_holds_back_those_that_feed_it_and_nobody_else() {
+    let mut outbox = outbox();
+    let taken = (0..1_000).take_while(|&n| outbox.push(0, 4, link(n), 1) == Pushed::Taken).count();
+    assert!((10..60).contains(&taken) && outbox.is_full(4) && !outbox.is_full(5), "{taken} were taken");
+    assert_eq!(outbox.push(0, 4, link(0), 2), Pushed::Recent, "what is there already needs no room");
+    assert_eq!(outbox.push(0, 5, link(5_000), 1), Pushed::Taken);
+    while outbox.is_full(4) {
+        let parcel = outbox.poll(0).unwrap();
+        outbox.handle_acked(0, parcel.id);
+    }
+    assert_eq!(outbox.push(0, 4, link(6_000), 1), Pushed::Taken);
+}
+
+#[test]
+fn a_page_that_is_forgotten_is_never_called_safe() {
+    let mut outbox = outbox();
+    outbox.push(0, 4, link(1), 1);
+    outbox.push(0, 4, link(2), 2);
+    outbox.finish(1);
+    outbox.finish(2);
+    outbox.forget(1);
+    let parcel = outbox.poll(5_000).unwrap();
+    assert_eq!((parcel.pages, links_of(&parcel).len()), (1, 2));
+    outbox.handle_acked(5_000, parcel.id);
+    assert_eq!((outbox.poll_safe(), outbox.poll_safe()), (Some(2), None));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push { link: u64, page: u64 },
+    Finish(u64),
+    Send,
+    Ack(prop::sample::Index),
+    Fail(prop::sample::Index),
+    Wait(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u64..40, 0u64..10).prop_map(|(link, page)| Step::Push { link, page }),
+        1 => (0u64..10).prop_map(Step::Finish),
+        2 => Just(Step::Send),
+        2 => any::<prop::sample::Index>().prop_map(Step::Ack),
+        1 => any::<prop::sample::Index>().prop_map(Step::Fail),
+        1 => (0u64..2_000).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// Whatever is lost and repeated: a page is safe only if everything it named was stored, one parcel at a time, and
+    /// in the end every page is.
+    #[test]
+    fn a_safe_page_has_everything_in_the_inboxes(steps in proptest::collection::vec(any_step(), 1..200)) {
+        let settings = Settings { parcel_bytes: 700, waiting_bytes_max: 2_000, recent_max: 16, ..Settings::default() };
+        let mut outbox = outbox_of(settings);
+        let mut now = 0;
+        let mut named: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        let (mut finished, mut stored, mut safe) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut seen: BTreeMap<u128, Bytes> = BTreeMap::new();
+        let mut on_their_way: Vec<Parcel> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Push { link: n, page } if !finished.contains(&page) => {
+                    if outbox.push(now, (n % 3) as u32, link(n), page) != Pushed::Full {
+                        named.entry(page).or_default().insert(n);
+                    }
+                }
+                Step::Push { .. } => {}
+                Step::Finish(page) => {
+                    if finished.insert(page) {
+                        outbox.finish(page);
+                    }
+                }
+                Step::Send => {
+                    if let Some(parcel) = outbox.poll(now) {
+                        prop_assert!(on_their_way.iter().all(|other| other.partition != parcel.partition));
+                        let bytes = seen.entry(parcel.id).or_insert_with(|| parcel.bytes.clone());
+                        prop_assert_eq!(&*bytes, &parcel.bytes);
+                        on_their_way.push(parcel);
+                    }
+                }
+                Step::Ack(at) if !on_their_way.is_empty() => {
+                    let parcel = on_their_way.swap_remove(at.index(on_their_way.len()));
+                    stored.extend(links_of(&parcel).iter().map(|link| link.key));
+                    outbox.handle_acked(now, parcel.id);
+                }
+                Step::Fail(at) if !on_their_way.is_empty() => {
+                    let parcel = on_their_way.swap_remove(at.index(on_their_way.len()));
+                    outbox.handle_failed(now, parcel.id);
+                }
+                Step::Ack(_) | Step::Fail(_) => {}
+                Step::Wait(ms) => now += ms,
+            }
+            prop_assert!(outbox.bytes() <= 3 * (2_000 + 300));
+            while let Some(page) = outbox.poll_safe() {
+                let missing = named.get(&page).into_iter().flatten().filter(|n| !stored.contains(&link(**n).key));
+                prop_assert_eq!(missing.count(), 0, "page {}", page);
+                prop_assert!(finished.contains(&page) && safe.insert(page));
+            }
+        }
+        for page in 0..10 {
+            if finished.insert(page) {
+                outbox.finish(page);
+            }
+        }
+        on_their_way.iter().for_each(|parcel| outbox.handle_failed(now, parcel.id));
+        while let Some(at) = outbox.poll_timeout() {
+            let parcel = outbox.poll(at).unwrap();
+            outbox.handle_acked(at, parcel.id);
+        }
+        safe.extend(std::iter::from_fn(|| outbox.poll_safe()));
+        prop_assert_eq!((safe, outbox.pages(), outbox.bytes()), ((0..10).collect(), 0, 0));
+    }
+}

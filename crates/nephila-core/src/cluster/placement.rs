@@ -1,0 +1,376 @@
+//! Which node should own which partition: the same answer on every node, from the same list of nodes and partitions.
+//!
+//! A partition stays where it is as long as it can. It moves when its owner is gone or leaving, when its owner carries
+//! more than [`HIGH`] of the mean, or when another node carries less than [`LOW`] of it (one that joined, say). Where it
+//! goes is decided by **rendezvous**: each pair of node and partition has a fixed score, and the nodes with room are
+//! asked in the order of their scores; so nodes that see slightly different lists still mostly agree.
+//!
+//! What always holds: the answer does not depend on the order of the lists; as long as one node stays, every partition
+//! has a place; and no partition that is heavier than a quarter of the mean aside, no node carries more than [`HIGH`].
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::NodeId;
+
+/// A node that carries more than this share of the mean gives partitions away, in percent.
+pub const HIGH: u64 = 125;
+
+/// A node that carries less than this share of the mean is given partitions, in percent.
+pub const LOW: u64 = 75;
+
+/// Once something has to move, nodes are brought this near to the mean, in percent: one more fetch a second must not
+/// move the next partition.
+const NEAR: u64 = 10;
+
+/// A partition counts at least this part of the mean, so that idle ones are spread as well.
+const WEIGHT_MIN: u64 = 16;
+
+/// Loads are scaled to keep shares exact enough in whole numbers.
+const SCALE: u64 = 1 << 16;
+
+/// A node that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Which.
+    pub id: NodeId,
+    /// It is leaving: it gets nothing more and gives everything away.
+    pub draining: bool,
+}
+
+/// A partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionView {
+    /// Which.
+    pub number: u32,
+    /// How much work it is, in any unit that is the same for all; none if nobody knows.
+    pub load: Option<u32>,
+    /// Who owns it. Somebody who is not among the nodes counts as nobody.
+    pub owner: Option<NodeId>,
+}
+
+/// Who should own each of the partitions, in their order. None only if every node is leaving.
+pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Vec<Option<NodeId>> {
+    let mut ids: Vec<NodeId> = nodes.iter().filter(|node| !node.draining).map(|node| node.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() || partitions.is_empty() {
+        return vec![None; partitions.len()];
+    }
+    let mut order: Vec<usize> = (0..partitions.len()).collect();
+    order.sort_unstable_by_key(|&i| partitions[i].number);
+    let weights = weights(partitions);
+    let mut plan = Plan {
+        mean: (weights.iter().sum::<u64>() / ids.len() as u64).max(1),
+        loads: vec![0; ids.len()],
+        at: vec![None; partitions.len()],
+        numbers: partitions.iter().map(|partition| partition.number).collect(),
+        order,
+        weights,
+        ids,
+    };
+    plan.stay(partitions);
+    plan.settle();
+    plan.level();
+    plan.at.iter().map(|at| at.map(|node| plan.ids[node])).collect()
+}
+
+/// What each partition counts.
+fn weights(partitions: &[PartitionView]) -> Vec<u64> {
+    let (sum, known) = partitions
+        .iter()
+        .filter_map(|partition| partition.load)
+        .fold((0, 0), |(sum, n), load| (sum + u64::from(load) * SCALE, n + 1));
+    let mean = if known == 0 || sum == 0 { SCALE } else { (sum / known).max(WEIGHT_MIN) };
+    let weight = |partition: &PartitionView| match partition.load {
+        Some(load) => (u64::from(load) * SCALE).max(mean / WEIGHT_MIN),
+        None => mean,
+    };
+    partitions.iter().map(weight).collect()
+}
+
+/// How well a node and a partition go together: any fixed number, the same everywhere and for ever.
+fn score(node: NodeId, partition: u32) -> u64 {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&node.0.to_be_bytes());
+    bytes[8..].copy_from_slice(&partition.to_be_bytes());
+    xxh3_64(&bytes)
+}
+
+/// A placement that is being made. Nodes go by their place among the sorted ids.
+struct Plan {
+    ids: Vec<NodeId>,
+    loads: Vec<u64>,
+    mean: u64,
+    /// By place in the caller's list.
+    at: Vec<Option<usize>>,
+    weights: Vec<u64>,
+    numbers: Vec<u32>,
+    /// The places by number.
+    order: Vec<usize>,
+}
+
+impl Plan {
+    fn percent(&self, percent: u64) -> u64 {
+        self.mean * percent / 100
+    }
+
+    fn put(&mut self, partition: usize, node: usize) {
+        if let Some(before) = self.at[partition].replace(node) {
+            self.loads[before] -= self.weights[partition];
+        }
+        self.loads[node] += self.weights[partition];
+    }
+
+    /// Everything stays that can.
+    fn stay(&mut self, partitions: &[PartitionView]) {
+        for (i, partition) in partitions.iter().enumerate() {
+            let owner = partition.owner.and_then(|owner| self.ids.binary_search(&owner).ok());
+            if let Some(owner) = owner {
+                self.put(i, owner);
+            }
+        }
+    }
+
+    /// What nobody has finds a place, the heaviest first: by rendezvous among those well below the mean, then among
+    /// those below it, and else with whoever carries least. So what a full node gave away never comes back to it.
+    fn settle(&mut self) {
+        let mut homeless: Vec<usize> = self.order.iter().copied().filter(|&i| self.at[i].is_none()).collect();
+        homeless.sort_by_key(|&i| std::cmp::Reverse(self.weights[i]));
+        for i in homeless {
+            let fits = |max: u64| {
+                let room = (0..self.ids.len()).filter(|&node| self.loads[node] + self.weights[i] <= max);
+                room.max_by_key(|&node| score(self.ids[node], self.numbers[i]))
+            };
+            let least = || {
+                let by_load = |node: &usize| {
+                    (self.loads[*node], std::cmp::Reverse(score(self.ids[*node], self.numbers[i])))
+                };
+                (0..self.ids.len()).min_by_key(by_load).expect("there is a node")
+            };
+            let node = fits(self.percent(100 - NEAR)).or_else(|| fits(self.mean)).unwrap_or_else(least);
+            self.put(i, node);
+        }
+    }
+
+    /// Moves from the fullest to the emptiest while one of them is out of bounds, and a little further.
+    fn level(&mut self) {
+        let (high, low) = self.ends();
+        if self.loads[high] <= self.percent(HIGH) && self.loads[low] >= self.percent(LOW) {
+            return;
+        }
+        // Each partition moves once at most; every move brings the two nodes nearer to each other.
+        for _ in 0..self.at.len() {
+            let (high, low) = self.ends();
+            let near =
+                self.loads[high] <= self.percent(100 + NEAR) && self.loads[low] >= self.percent(100 - NEAR);
+            if near {
+                return;
+            }
+            let Some(partition) = self.to_move(high, low) else { return };
+            self.put(partition, low);
+        }
+    }
+
+    /// The fullest node and the emptiest.
+    fn ends(&self) -> (usize, usize) {
+        let key = |node: &usize| (self.loads[*node], self.ids[*node]);
+        let nodes = 0..self.ids.len();
+        let high = nodes.clone().max_by_key(key).expect("there is a node");
+        (high, nodes.min_by_key(key).expect("there is a node"))
+    }
+
+    /// The partition that brings both ends nearest to the mean without passing it: the heaviest that fits into what
+    /// one has too much and the other too little; else the lightest that still helps.
+    fn to_move(&self, high: usize, low: usize) -> Option<usize> {
+        let much = self.loads[high].saturating_sub(self.mean);
+        let little = self.mean.saturating_sub(self.loads[low]);
+        let fit = much.min(little);
+        let helps = |i: usize| self.loads[low] + self.weights[i] < self.loads[high];
+        let mine = || self.order.iter().copied().filter(|&i| self.at[i] == Some(high) && helps(i));
+        let by_score = |i: usize| score(self.ids[low], self.numbers[i]);
+        mine()
+            .filter(|&i| self.weights[i] <= fit)
+            .max_by_key(|&i| (self.weights[i], by_score(i)))
+            .or_else(|| mine().min_by_key(|&i| (self.weights[i], std::cmp::Reverse(by_score(i)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nodes(ids: impl IntoIterator<Item = u64>) -> Vec<NodeView> {
+        ids.into_iter().map(|id| NodeView { id: NodeId(id), draining: false }).collect()
+    }
+
+    fn fresh(count: u32) -> Vec<PartitionView> {
+        (0..count).map(|number| PartitionView { number, load: None, owner: None }).collect()
+    }
+
+    /// Places, and makes it so; gives how many moved.
+    fn settle(nodes: &[NodeView], partitions: &mut [PartitionView]) -> usize {
+        let placed = place(nodes, partitions);
+        let moved = placed.iter().zip(partitions.iter()).filter(|(to, from)| **to != from.owner).count();
+        partitions.iter_mut().zip(placed).for_each(|(partition, to)| partition.owner = to);
+        moved
+    }
+
+    fn counts(partitions: &[PartitionView]) -> BTreeMap<NodeId, u64> {
+        let mut counts = BTreeMap::new();
+        partitions.iter().for_each(|p| *counts.entry(p.owner.unwrap()).or_default() += 1);
+        counts
+    }
+
+    #[test]
+    fn nothing_moves_while_nothing_changes() {
+        let mut partitions = fresh(256);
+        assert_eq!(settle(&nodes(1..=5), &mut partitions), 256);
+        assert_eq!(settle(&nodes(1..=5), &mut partitions), 0);
+    }
+
+    #[test]
+    fn a_node_that_joins_gets_its_share_and_nothing_else_moves() {
+        let mut partitions = fresh(256);
+        settle(&nodes(1..=1), &mut partitions);
+        for count in 2..=12u64 {
+            let before = partitions.clone();
+            let moved = settle(&nodes(1..=count), &mut partitions);
+            let to_others = partitions
+                .iter()
+                .zip(&before)
+                .filter(|(now, then)| now.owner != then.owner && now.owner != Some(NodeId(count)));
+            assert_eq!(to_others.count(), 0, "{count} nodes");
+            assert!(moved as u64 <= 256 / count + 1, "{moved} moved to the {count}th node");
+            assert!(moved as u64 >= 256 * LOW / 100 / count, "{moved} moved to the {count}th node");
+        }
+    }
+
+    #[test]
+    fn a_node_that_goes_moves_only_its_own() {
+        let mut partitions = fresh(256);
+        settle(&nodes(1..=8), &mut partitions);
+        let own = counts(&partitions)[&NodeId(3)];
+        assert_eq!(settle(&nodes((1..=8).filter(|id| *id != 3)), &mut partitions) as u64, own);
+    }
+
+    #[test]
+    fn a_node_that_leaves_counts_as_gone_and_the_last_one_leaves_nothing() {
+        let mut partitions = fresh(64);
+        settle(&nodes(1..=4), &mut partitions);
+        let mut leaving = nodes(1..=4);
+        leaving[1].draining = true;
+        settle(&leaving, &mut partitions);
+        assert!(!counts(&partitions).contains_key(&NodeId(2)));
+        leaving.iter_mut().for_each(|node| node.draining = true);
+        assert!(place(&leaving, &partitions).iter().all(Option::is_none));
+        assert!(place(&[], &partitions).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn what_a_full_node_gives_away_does_not_come_back_to_it() {
+        // Everything is on node 1; it gives away one after another, and each is placed while it belongs to nobody.
+        let mut partitions = fresh(40);
+        partitions.iter_mut().for_each(|partition| partition.owner = Some(NodeId(1)));
+        let nodes = nodes(1..=3);
+        for _ in 0..100 {
+            let placed = place(&nodes, &partitions);
+            let Some(at) = (0..40).find(|&i| placed[i] != partitions[i].owner) else { break };
+            partitions[at].owner = None;
+            let to = place(&nodes, &partitions)[at];
+            assert_ne!(to, Some(NodeId(1)));
+            partitions[at].owner = to;
+        }
+        assert!(
+            counts(&partitions).values().all(|count| (10..=16).contains(count)),
+            "{:?}",
+            counts(&partitions)
+        );
+    }
+
+    #[test]
+    fn one_giant_partition_moves_the_others_away() {
+        let mut partitions = fresh(32);
+        settle(&nodes(1..=2), &mut partitions);
+        partitions.iter_mut().for_each(|partition| partition.load = Some(10));
+        partitions[0].load = Some(150);
+        settle(&nodes(1..=2), &mut partitions);
+        let owner = partitions[0].owner;
+        let load = |mine: bool| {
+            partitions.iter().filter(|p| (p.owner == owner) == mine).map(|p| p.load.unwrap()).sum::<u32>()
+        };
+        assert!(load(true).abs_diff(load(false)) <= 100, "{} and {}", load(true), load(false));
+    }
+
+    // Nodes of different versions must agree, so the scores never change.
+    #[test]
+    fn golden_scores() {
+        assert_eq!([score(NodeId(1), 0), score(NodeId(2), 77)], GOLDEN);
+    }
+
+    const GOLDEN: [u64; 2] = [12_648_982_341_097_145_995, 16_324_625_027_215_251_766];
+
+    fn any_cluster() -> impl Strategy<Value = (Vec<NodeView>, Vec<PartitionView>)> {
+        let nodes = proptest::collection::btree_map(1u64..30, proptest::bool::weighted(0.15), 1..12);
+        let partition = (proptest::option::of(0u32..1_000), proptest::option::of(1u64..40));
+        (nodes, proptest::collection::vec(partition, 1..200)).prop_map(|(nodes, partitions)| {
+            let nodes =
+                nodes.into_iter().map(|(id, draining)| NodeView { id: NodeId(id), draining }).collect();
+            let view = |(number, (load, owner)): (usize, (Option<u32>, Option<u64>))| PartitionView {
+                number: number as u32,
+                load,
+                owner: owner.map(NodeId),
+            };
+            (nodes, partitions.into_iter().enumerate().map(view).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_the_lists_does_not_matter((nodes, partitions) in any_cluster(), turn: prop::sample::Index) {
+            let straight = place(&nodes, &partitions);
+            let (mut nodes, mut turned) = (nodes, partitions.clone());
+            let by = turn.index(turned.len());
+            nodes.reverse();
+            turned.rotate_left(by);
+            let mut placed = place(&nodes, &turned);
+            placed.rotate_right(by);
+            prop_assert_eq!(placed, straight);
+        }
+
+        #[test]
+        fn everything_has_a_place_and_nobody_is_above_the_bound((nodes, partitions) in any_cluster()) {
+            let placed = place(&nodes, &partitions);
+            let staying: Vec<NodeId> = nodes.iter().filter(|n| !n.draining).map(|n| n.id).collect();
+            if staying.is_empty() {
+                prop_assert!(placed.iter().all(Option::is_none));
+                return Ok(());
+            }
+            let weights = weights(&partitions);
+            let mean = weights.iter().sum::<u64>() / staying.len() as u64;
+            for id in &staying {
+                let mine = placed.iter().zip(&weights).filter(|(at, _)| **at == Some(*id));
+                let load: u64 = mine.map(|(_, weight)| weight).sum();
+                let heaviest = weights.iter().copied().max().unwrap();
+                prop_assert!(load <= mean + (mean / 4).max(heaviest), "{load} of {mean}, the heaviest {heaviest}");
+            }
+            prop_assert!(placed.iter().all(|at| at.is_some_and(|id| staying.contains(&id))));
+        }
+
+        #[test]
+        fn it_comes_to_rest((nodes, mut partitions) in any_cluster()) {
+            settle(&nodes, &mut partitions);
+            let again = settle(&nodes, &mut partitions);
+            prop_assert!(again == 0 || partitions.len() < 16 * nodes.len(), "{again} moved again");
+            for _ in 0..partitions.len() {
+                if settle(&nodes, &mut partitions) == 0 {
+                    return Ok(());
+                }
+            }
+            prop_assert_eq!(settle(&nodes, &mut partitions), 0);
+        }
+    }
+}

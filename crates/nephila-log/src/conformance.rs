@@ -1,0 +1,474 @@
+//! What every implementation promises, as checks. Each is called with a [`World`] that nobody else uses, and panics with
+//! what was broken.
+//!
+//! Memory, local files and JetStream pass the same ones; a promise that one of them does not make (a second owner in the
+//! same folder is kept away by the lock of the crawl, not by the journal) is named in the world and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep};
+
+use crate::{Error, Fence, GroupLog, Inbox, Leases, Reply};
+
+/// How long something may take that has to happen, on a machine that does much else.
+pub const WAIT_MAX: Duration = Duration::from_secs(90);
+/// How often a waiting check looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One implementation, with everything in it empty.
+pub trait World: Send + Sync {
+    /// Opens the log of a partition.
+    fn log(&self, partition: u32, epoch: u64, fence: Fence) -> Reply<'_, Box<dyn GroupLog>>;
+    /// The inboxes.
+    fn inbox(&self) -> Arc<dyn Inbox>;
+    /// Leases and records.
+    fn leases(&self) -> Arc<dyn Leases>;
+    /// After how long a lease ends.
+    fn lease_ttl(&self) -> Duration;
+    /// Does opening a log shut out whoever had it open?
+    fn shuts_out(&self) -> bool {
+        true
+    }
+    /// Are groups removed one by one, and not file by file?
+    fn removes_groups(&self) -> bool {
+        true
+    }
+}
+
+/// A group with bytes that tell which one it is. They do not compress.
+pub fn group(sequence: u64, len: usize) -> Vec<u8> {
+    let mut state = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = sequence.to_be_bytes().to_vec();
+    while bytes.len() < len.max(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_be_bytes());
+    }
+    bytes.truncate(len.max(8));
+    bytes
+}
+
+/// Runs what blocks where it may.
+pub async fn block<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(act).await.expect("a check panicked")
+}
+
+/// Opens a log, does something with it on a thread of its own, and gives it back.
+async fn with_log<T: Send + 'static>(
+    mut log: Box<dyn GroupLog>,
+    act: impl FnOnce(&mut dyn GroupLog) -> T + Send + 'static,
+) -> (Box<dyn GroupLog>, T) {
+    block(move || {
+        let result = act(&mut *log);
+        (log, result)
+    })
+    .await
+}
+
+/// Appends groups and syncs them together.
+pub fn write(log: &mut dyn GroupLog, groups: std::ops::RangeInclusive<u64>, len: usize) -> Result<(), Error> {
+    for sequence in groups {
+        log.append(sequence, &group(sequence, len))?;
+    }
+    log.sync()
+}
+
+/// The numbers of all groups from one on, each with the bytes it should have.
+pub fn numbers(log: &mut dyn GroupLog, from: u64, len: usize) -> Result<Vec<u64>, Error> {
+    let mut numbers = Vec::new();
+    for read in log.replay(from) {
+        let (sequence, bytes) = read?;
+        assert!(bytes == group(sequence, len), "group {sequence} has other bytes");
+        numbers.push(sequence);
+    }
+    Ok(numbers)
+}
+
+/// Groups come back in order, from any of them on, after one sync for several.
+pub async fn groups_come_back_in_order(world: &dyn World) {
+    let log = world.log(1, 1, Fence::new()).await.unwrap();
+    with_log(log, |log| {
+        assert_eq!(log.synced(), 0);
+        assert_eq!(numbers(log, 1, 500).unwrap(), Vec::<u64>::new());
+        for first in (1..=100).step_by(10) {
+            write(log, first..=first + 9, 500).unwrap();
+            assert_eq!(log.synced(), first + 9);
+        }
+        log.sync().unwrap();
+        for from in [0, 1, 2, 57, 100] {
+            assert_eq!(numbers(log, from, 500).unwrap(), Vec::from_iter(from.max(1)..=100));
+        }
+        assert_eq!(numbers(log, 101, 500).unwrap(), Vec::<u64>::new());
+        assert!(log.bytes() > 0);
+        // Writing goes on after reading.
+        write(log, 101..=101, 500).unwrap();
+        assert_eq!(numbers(log, 100, 500).unwrap(), [100, 101]);
+    })
+    .await;
+}
+
+/// A log that is opened again goes on where it was, and takes only the group that follows.
+pub async fn a_log_that_is_opened_again_goes_on(world: &dyn World) {
+    let log = world.log(2, 1, Fence::new()).await.unwrap();
+    let (log, ()) = with_log(log, |log| write(log, 7..=30, 300).unwrap()).await;
+    drop(log);
+    let log = world.log(2, 2, Fence::new()).await.unwrap();
+    with_log(log, |log| {
+        assert_eq!(log.synced(), 30);
+        for sequence in [0, 1, 30, 32] {
+            let refused = log.append(sequence, b"x");
+            assert!(matches!(refused, Err(Error::OutOfOrder { last: 30, .. })), "{sequence}: {refused:?}");
+        }
+        write(log, 31..=35, 300).unwrap();
+        assert_eq!(numbers(log, 1, 300).unwrap(), Vec::from_iter(7..=35));
+    })
+    .await;
+    // Logs of other partitions are others.
+    let log = world.log(3, 1, Fence::new()).await.unwrap();
+    with_log(log, |log| assert_eq!(log.synced(), 0)).await;
+}
+
+/// Groups of all sizes come back as they were, from none to several messages long.
+pub async fn groups_of_all_sizes_come_back(world: &dyn World) {
+    let log = world.log(4, 1, Fence::new()).await.unwrap();
+    let (log, ()) = with_log(log, |log| {
+        for (sequence, len) in [(1, 8), (2, 255), (3, 256), (4, 3_300_000), (5, 1 << 20), (6, 9)] {
+            write(log, sequence..=sequence, len).unwrap();
+        }
+        log.append(7, &[]).unwrap();
+        log.append(8, &vec![7; 1 << 20]).unwrap();
+        log.sync().unwrap();
+    })
+    .await;
+    drop(log);
+    let log = world.log(4, 2, Fence::new()).await.unwrap();
+    with_log(log, |log| {
+        assert_eq!(log.synced(), 8);
+        let read: Vec<(u64, usize)> =
+            log.replay(1).map(|group| group.map(|(s, b)| (s, b.len())).unwrap()).collect();
+        let lens = [8, 255, 256, 3_300_000, 1 << 20, 9, 0, 1 << 20];
+        assert_eq!(read, Vec::from_iter((1..).zip(lens)));
+        assert_eq!(log.replay(4).next().unwrap().unwrap().1, group(4, 3_300_000));
+        assert_eq!(log.replay(8).next().unwrap().unwrap().1, vec![7; 1 << 20]);
+    })
+    .await;
+}
+
+/// What is not needed goes; what is needed, and the last group, never.
+pub async fn what_is_not_needed_goes(world: &dyn World) {
+    let is_exact = world.removes_groups();
+    let log = world.log(5, 1, Fence::new()).await.unwrap();
+    let (log, ()) = with_log(log, move |log| {
+        write(log, 1..=200, 2_000).unwrap();
+        let before = log.bytes();
+        log.truncate_before(0).unwrap();
+        log.truncate_before(1).unwrap();
+        assert_eq!(numbers(log, 1, 2_000).unwrap().len(), 200);
+        let end = std::time::Instant::now() + WAIT_MAX;
+        loop {
+            log.truncate_before(120).unwrap();
+            let kept = numbers(log, 1, 2_000).unwrap();
+            assert!(kept[0] <= 120 && kept == Vec::from_iter(kept[0]..=200), "{kept:?}");
+            if kept[0] > 1 || !is_exact {
+                break;
+            }
+            assert!(std::time::Instant::now() < end, "nothing was removed");
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        assert!(log.bytes() < before || !is_exact);
+        log.truncate_before(10_000).unwrap();
+    })
+    .await;
+    drop(log);
+    let log = world.log(5, 2, Fence::new()).await.unwrap();
+    with_log(log, |log| {
+        assert_eq!(log.synced(), 200);
+        assert_eq!(numbers(log, 200, 2_000).unwrap(), [200]);
+        write(log, 201..=202, 2_000).unwrap();
+        assert_eq!(numbers(log, 200, 2_000).unwrap(), [200, 201, 202]);
+    })
+    .await;
+}
+
+/// Whoever opens a log shuts out the owner before, who finds out when it writes; an older epoch cannot open it.
+pub async fn a_second_owner_shuts_out_the_first(world: &dyn World) {
+    if !world.shuts_out() {
+        return;
+    }
+    let first = world.log(6, 3, Fence::new()).await.unwrap();
+    let (first, ()) = with_log(first, |log| write(log, 1..=5, 400).unwrap()).await;
+    let second = world.log(6, 4, Fence::new()).await.unwrap();
+    assert_eq!(second.synced(), 5);
+    // Before the second has written a word.
+    let (mut first, refused) = with_log(first, |log| write(log, 6..=6, 400)).await;
+    assert!(refused.as_ref().is_err_and(Error::is_fenced), "{refused:?}");
+    let again = first.append(6, b"x");
+    assert!(again.as_ref().is_err_and(Error::is_fenced), "{again:?}");
+    with_log(second, |log| {
+        write(log, 6..=9, 400).unwrap();
+        assert_eq!(numbers(log, 1, 400).unwrap(), Vec::from_iter(1..=9));
+    })
+    .await;
+    let old = world.log(6, 3, Fence::new()).await;
+    assert!(old.as_ref().is_err_and(Error::is_fenced), "{old:?}");
+    let same = world.log(6, 4, Fence::new()).await.unwrap();
+    assert_eq!(same.synced(), 9);
+}
+
+/// When the fence falls every call ends with that.
+pub async fn a_fallen_fence_ends_every_call(world: &dyn World) {
+    let fence = Fence::new();
+    let log = world.log(7, 1, fence.clone()).await.unwrap();
+    let (log, ()) = with_log(log, |log| write(log, 1..=2, 100).unwrap()).await;
+    fence.fall();
+    with_log(log, |log| {
+        let results = [log.append(3, b"x"), log.sync(), log.go_back(), log.truncate_before(2)];
+        for result in results {
+            assert!(result.as_ref().is_err_and(Error::is_fenced), "{result:?}");
+        }
+        let read = numbers(log, 1, 100);
+        assert!(read.as_ref().is_err_and(Error::is_fenced), "{read:?}");
+        assert_eq!(log.synced(), 2);
+    })
+    .await;
+    if world.shuts_out() {
+        assert!(world.log(7, 2, fence).await.is_err_and(|error| error.is_fenced()));
+    }
+}
+
+/// Messages come in order, behind the position asked for, as many as asked for.
+pub async fn messages_come_in_order(world: &dyn World) {
+    let inbox = world.inbox();
+    assert_eq!(inbox.read(1, 0, 10, Duration::ZERO).await.unwrap(), []);
+    let mut positions = Vec::new();
+    for id in 0..40_u64 {
+        positions.push(inbox.publish(1, u128::from(id), group(id, 100).into()).await.unwrap());
+        inbox.publish(2, u128::from(id), Bytes::from_static(b"of another")).await.unwrap();
+    }
+    assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+    let (mut from, mut read) = (0, Vec::new());
+    for max in [1, 7, 20, 100, 5] {
+        let some = inbox.read(1, from, max, Duration::ZERO).await.unwrap();
+        assert!(some.len() <= max);
+        from = some.last().map_or(from, |(position, _)| *position);
+        read.extend(some);
+    }
+    assert_eq!(read.iter().map(|(position, _)| *position).collect::<Vec<_>>(), positions);
+    for (id, (_, message)) in (0..).zip(&read) {
+        assert_eq!(message[..], group(id, 100));
+    }
+    // Again from the middle, as whoever takes over does.
+    let again = inbox.read(1, positions[19], 100, Duration::from_secs(1)).await.unwrap();
+    assert_eq!(again, read[20..]);
+    assert_eq!(inbox.read(1, from, 10, Duration::from_millis(100)).await.unwrap(), []);
+    assert_eq!(inbox.read(1, 0, 0, Duration::from_millis(100)).await.unwrap(), []);
+}
+
+/// The same id is stored once, however often it is sent.
+pub async fn the_same_id_is_stored_once(world: &dyn World) {
+    let inbox = world.inbox();
+    let first = inbox.publish(3, 77, Bytes::from_static(b"one")).await.unwrap();
+    let other = inbox.publish(3, 78, Bytes::from_static(b"two")).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(inbox.publish(3, 77, Bytes::from_static(b"one")).await.unwrap(), first);
+    }
+    let read = inbox.read(3, 0, 10, Duration::ZERO).await.unwrap();
+    assert_eq!(read, [(first, Bytes::from_static(b"one")), (other, Bytes::from_static(b"two"))]);
+}
+
+/// A reader that waits gets what comes.
+pub async fn a_waiting_reader_gets_what_comes(world: &dyn World) {
+    let inbox = world.inbox();
+    for round in 0..3_u64 {
+        let from = inbox.read(4, 0, 100, Duration::ZERO).await.unwrap().last().map_or(0, |last| last.0);
+        let reader = inbox.clone();
+        let reading = tokio::spawn(async move { reader.read(4, from, 10, WAIT_MAX).await });
+        sleep(Duration::from_millis(200)).await;
+        let sent = inbox.publish(4, u128::from(round), group(round, 50).into()).await.unwrap();
+        let read = reading.await.unwrap().unwrap();
+        assert_eq!(read, [(sent, group(round, 50).into())]);
+    }
+}
+
+/// Messages that were consumed go, and those behind stay.
+pub async fn consumed_messages_go(world: &dyn World) {
+    let inbox = world.inbox();
+    let mut positions = Vec::new();
+    for id in 0..20_u64 {
+        positions.push(inbox.publish(5, u128::from(id), group(id, 50).into()).await.unwrap());
+    }
+    inbox.truncate_before(5, positions[12]).await.unwrap();
+    let left = inbox.read(5, 0, 100, Duration::ZERO).await.unwrap();
+    let left: Vec<u64> = left.into_iter().map(|(position, _)| position).collect();
+    let kept = positions.iter().position(|position| Some(position) == left.first()).unwrap();
+    assert!(left == positions[kept..] && kept <= 12, "{left:?}");
+    assert!(kept == 12 || !world.removes_groups(), "{kept}");
+    let next = inbox.publish(5, 99, Bytes::from_static(b"x")).await.unwrap();
+    assert!(next > positions[19]);
+}
+
+/// A lease has one holder, who alone renews it and gives it back.
+pub async fn a_lease_has_one_holder(world: &dyn World) {
+    let leases = world.leases();
+    let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let first = leases.acquire("node.a", value("1")).await.unwrap().unwrap();
+    assert_eq!(leases.acquire("node.a", value("2")).await.unwrap(), None);
+    let second = leases.renew("node.a", first, value("3")).await.unwrap().unwrap();
+    assert!(second > first);
+    assert_eq!(leases.renew("node.a", first, value("4")).await.unwrap(), None);
+    assert_eq!(leases.renew("node.b", 1, value("4")).await.unwrap(), None);
+    let other = leases.acquire("node.b", value("5")).await.unwrap().unwrap();
+    let held = leases.held().await.unwrap();
+    let held: Vec<_> = held.iter().map(|item| (item.key.as_str(), &item.value[..], item.revision)).collect();
+    assert_eq!(held, [("node.a", &b"3"[..], second), ("node.b", b"5", other)]);
+    // A revision from before gives nothing back.
+    leases.release("node.a", first).await.unwrap();
+    assert_eq!(leases.acquire("node.a", value("6")).await.unwrap(), None);
+    leases.release("node.a", second).await.unwrap();
+    leases.release("node.a", second).await.unwrap();
+    let third = leases.acquire("node.a", value("7")).await.unwrap().unwrap();
+    assert!(third > other);
+    assert_eq!(leases.renew("node.a", second, value("8")).await.unwrap(), None);
+    assert!(leases.acquire("no key", value("9")).await.is_err());
+}
+
+/// A lease that is renewed stays, one that is not ends, and its holder finds out.
+pub async fn a_lease_that_is_not_renewed_ends(world: &dyn World) {
+    let (leases, ttl) = (world.leases(), world.lease_ttl());
+    let lost = leases.acquire("lost", Bytes::new()).await.unwrap().unwrap();
+    let mut kept = leases.acquire("kept", Bytes::new()).await.unwrap().unwrap();
+    let (began, end) = (Instant::now(), Instant::now() + ttl + WAIT_MAX);
+    let mut renewed = began;
+    loop {
+        sleep(ttl / 10).await;
+        let now = Instant::now();
+        kept = match leases.renew("kept", kept, Bytes::from_static(b"k")).await.unwrap() {
+            Some(revision) => revision,
+            // A machine that stood still for as long as a lease lives has lost it rightly.
+            None => {
+                assert!(renewed.elapsed() >= ttl, "it was renewed in time");
+                leases.acquire("kept", Bytes::from_static(b"k")).await.unwrap().expect("it has ended")
+            }
+        };
+        renewed = now;
+        let held: Vec<String> = leases.held().await.unwrap().into_iter().map(|item| item.key).collect();
+        assert!(held.contains(&"kept".to_owned()) || renewed.elapsed() >= ttl, "{held:?}");
+        if !held.contains(&"lost".to_owned()) && began.elapsed() > ttl * 2 {
+            break;
+        }
+        assert!(Instant::now() < end, "the lease did not end");
+    }
+    assert_eq!(leases.renew("lost", lost, Bytes::new()).await.unwrap(), None);
+    assert!(leases.acquire("lost", Bytes::new()).await.unwrap().is_some());
+}
+
+/// Records change only by who has seen the last revision, and do not end.
+pub async fn records_change_by_compare_and_swap(world: &dyn World) {
+    let leases = world.leases();
+    assert_eq!(leases.record("owner.1").await.unwrap(), None);
+    assert_eq!(leases.records("").await.unwrap(), []);
+    let first = leases.put("owner.1", None, Bytes::from_static(b"a")).await.unwrap().unwrap();
+    assert_eq!(leases.put("owner.1", None, Bytes::from_static(b"b")).await.unwrap(), None);
+    assert_eq!(leases.put("owner.2", Some(first), Bytes::from_static(b"b")).await.unwrap(), None);
+    let second = leases.put("owner.1", Some(first), Bytes::from_static(b"c")).await.unwrap().unwrap();
+    assert_eq!(leases.put("owner.1", Some(first), Bytes::from_static(b"d")).await.unwrap(), None);
+    let third = leases.put("owner.2", None, Bytes::from_static(b"e")).await.unwrap().unwrap();
+    leases.put("job.x", None, Bytes::new()).await.unwrap().unwrap();
+    assert!(first < second && second < third);
+    let record = leases.record("owner.1").await.unwrap().unwrap();
+    assert_eq!((record.key.as_str(), &record.value[..], record.revision), ("owner.1", &b"c"[..], second));
+    let keys = |items: Vec<crate::Item>| items.into_iter().map(|item| item.key).collect::<Vec<_>>();
+    assert_eq!(keys(leases.records("owner.").await.unwrap()), ["owner.1", "owner.2"]);
+    assert_eq!(keys(leases.records("").await.unwrap()), ["job.x", "owner.1", "owner.2"]);
+    assert_eq!(leases.held().await.unwrap(), []);
+}
+
+/// Many at once count up one record: nothing is lost and nothing counted twice.
+pub async fn a_counter_that_many_count_is_right(world: &dyn World) {
+    const TASKS: u64 = 6;
+    const ROUNDS: u64 = 10;
+    let leases = world.leases();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let leases = leases.clone();
+        tasks.spawn(async move {
+            let mut done = 0;
+            let end = Instant::now() + WAIT_MAX;
+            while done < ROUNDS {
+                assert!(Instant::now() < end, "only {done} rounds were done");
+                let now = leases.record("counter").await.unwrap();
+                let count =
+                    now.as_ref().map_or(0, |item| u64::from_be_bytes(item.value[..].try_into().unwrap()));
+                let next = Bytes::copy_from_slice(&(count + 1).to_be_bytes());
+                let put = leases.put("counter", now.map(|item| item.revision), next).await.unwrap();
+                done += u64::from(put.is_some());
+            }
+        });
+    }
+    tasks.join_all().await;
+    let end = leases.record("counter").await.unwrap().unwrap();
+    assert_eq!(end.value[..], (TASKS * ROUNDS).to_be_bytes());
+}
+
+/// Lists are whole, also long ones.
+pub async fn long_lists_are_whole(world: &dyn World) {
+    const RECORDS: usize = 1_300;
+    let leases = world.leases();
+    let mut tasks = JoinSet::new();
+    for lane in 0..13 {
+        let leases = leases.clone();
+        tasks.spawn(async move {
+            for record in (0..RECORDS).skip(lane).step_by(13) {
+                let value = Bytes::from(record.to_string());
+                leases.put(&format!("r.{record:05}"), None, value).await.unwrap().unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let records = leases.records("r.").await.unwrap();
+    assert_eq!(records.len(), RECORDS);
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(
+            (record.key.clone(), &record.value[..]),
+            (format!("r.{index:05}"), index.to_string().as_bytes())
+        );
+    }
+}
+
+/// Makes a test of each promise, from an expression that makes a world.
+#[macro_export]
+macro_rules! conformance {
+    ($world:expr; $($promise:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                let world = $world;
+                $crate::conformance::$promise(&world).await;
+            }
+        )*
+    };
+    ($world:expr) => {
+        $crate::conformance! {
+            $world;
+            groups_come_back_in_order,
+            a_log_that_is_opened_again_goes_on,
+            groups_of_all_sizes_come_back,
+            what_is_not_needed_goes,
+            a_second_owner_shuts_out_the_first,
+            a_fallen_fence_ends_every_call,
+            messages_come_in_order,
+            the_same_id_is_stored_once,
+            a_waiting_reader_gets_what_comes,
+            consumed_messages_go,
+            a_lease_has_one_holder,
+            a_lease_that_is_not_renewed_ends,
+            records_change_by_compare_and_swap,
+            a_counter_that_many_count_is_right,
+            long_lists_are_whole,
+        }
+    };
+}

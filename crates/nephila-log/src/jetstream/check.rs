@@ -1,0 +1,198 @@
+//! What `nephila doctor` says about the engine: is it as we tell operators to run it?
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Engine, SERVER_VERSION_MIN};
+
+/// How long one monitoring address may take.
+const MONITOR_WAIT: Duration = Duration::from_secs(5);
+/// The longest answer of a monitoring address.
+const MONITOR_BYTES_MAX: u64 = 4 << 20;
+/// A copy that is this many operations behind is said to lag.
+const LAG_MAX: u64 = 1_000;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Good,
+    /// It works, with a risk that the text names.
+    Warning,
+    /// A cluster must not run like this.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was found, and what to do about it.
+    pub text: String,
+}
+
+impl Finding {
+    fn new(level: Level, text: impl Into<String>) -> Self {
+        Finding { level, text: text.into() }
+    }
+}
+
+impl Engine {
+    /// Looks at the servers and the streams.
+    pub async fn check(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        match self.0.link.client.try_server_info() {
+            Some(info) => found.push(of_version(&info.server_name, &info.version)),
+            None => found.push(Finding::new(Level::Bad, "no server is connected")),
+        }
+        found.push(of_replicas(self.0.settings.replicas));
+        for config in self.0.configs() {
+            found.extend(self.of_stream(&config.name).await);
+        }
+        if self.0.settings.monitors.is_empty() {
+            found.push(Finding::new(
+                Level::Warning,
+                "whether the servers run with `sync_interval: always` was not looked at, since no monitoring address \
+                 is given: look for it in the `jetstream` section of each server's configuration. Without it a power \
+                 loss of all servers loses what they acknowledged in the last two minutes",
+            ));
+        }
+        for monitor in &self.0.settings.monitors {
+            found.extend(of_monitor(monitor).await);
+        }
+        found
+    }
+
+    async fn of_stream(&self, name: &str) -> Vec<Finding> {
+        let stream = match self.0.link.answer(self.0.context.get_stream(name)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return vec![Finding::new(Level::Bad, format!("stream {name}: {error}"))],
+            Err(why) => return vec![Finding::new(Level::Bad, format!("stream {name}: {why}"))],
+        };
+        let info = stream.cached_info();
+        let mut found = Vec::new();
+        let wanted = self.0.settings.replicas;
+        if info.config.num_replicas != wanted {
+            let text = format!("stream {name} has {} replicas, not {wanted}", info.config.num_replicas);
+            found.push(Finding::new(Level::Bad, text));
+        }
+        let Some(cluster) = info.cluster.as_ref().filter(|_| wanted > 1) else { return found };
+        if cluster.leader.is_none() {
+            found.push(Finding::new(Level::Bad, format!("stream {name} has no leader")));
+        }
+        for peer in &cluster.replicas {
+            let state = match (peer.offline, peer.lag.unwrap_or(0)) {
+                (true, _) => "is offline".to_owned(),
+                (false, lag) if lag > LAG_MAX || !peer.current => format!("is {lag} operations behind"),
+                _ => continue,
+            };
+            found.push(Finding::new(
+                Level::Warning,
+                format!("stream {name}: the copy on {} {state}", peer.name),
+            ));
+        }
+        found
+    }
+}
+
+fn of_version(server: &str, version: &str) -> Finding {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u64>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (major, minor) = SERVER_VERSION_MIN;
+    if found >= SERVER_VERSION_MIN {
+        Finding::new(Level::Good, format!("server {server} is nats-server {version}"))
+    } else {
+        let text = format!("server {server} is nats-server {version}: {major}.{minor} or newer is needed");
+        Finding::new(Level::Bad, text)
+    }
+}
+
+fn of_replicas(replicas: usize) -> Finding {
+    if replicas >= 3 {
+        Finding::new(Level::Good, "everything is kept three times")
+    } else {
+        let text =
+            "everything is kept once: the loss of one server's disk is the loss of its part of the crawl";
+        Finding::new(Level::Warning, text)
+    }
+}
+
+/// What one server says of itself.
+async fn of_monitor(monitor: &str) -> Vec<Finding> {
+    let asked = async { Ok::<_, String>((get(monitor, "/varz").await?, get(monitor, "/jsz").await?)) };
+    match timeout(MONITOR_WAIT, asked).await {
+        Ok(Ok((server, jetstream))) => {
+            let name = server["server_name"].as_str().unwrap_or(monitor);
+            vec![of_version(name, server["version"].as_str().unwrap_or("?")), of_sync(name, &jetstream)]
+        }
+        Ok(Err(why)) => vec![Finding::new(Level::Warning, format!("{monitor} could not be asked: {why}"))],
+        Err(_) => vec![Finding::new(Level::Warning, format!("{monitor} did not answer"))],
+    }
+}
+
+fn of_sync(server: &str, jetstream: &Value) -> Finding {
+    let config = &jetstream["config"];
+    if config["sync_always"].as_bool() == Some(true) {
+        Finding::new(Level::Good, format!("server {server} syncs always"))
+    } else if config.is_object() {
+        let seconds = config["sync_interval"].as_u64().unwrap_or(0) / 1_000_000_000;
+        let text = format!(
+            "server {server} syncs every {seconds} s: set `sync_interval: always` in its `jetstream` section. With less \
+             a power loss of all servers loses what they acknowledged since"
+        );
+        Finding::new(Level::Bad, text)
+    } else {
+        Finding::new(Level::Bad, format!("server {server} runs without JetStream"))
+    }
+}
+
+/// One answer of a monitoring address. They speak plain HTTP.
+async fn get(monitor: &str, path: &str) -> Result<Value, String> {
+    let address =
+        monitor.strip_prefix("http://").ok_or("it does not begin with http://")?.trim_end_matches('/');
+    let text = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect(address).await.map_err(text)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(text)?;
+    let mut answer = Vec::new();
+    stream.take(MONITOR_BYTES_MAX).read_to_end(&mut answer).await.map_err(text)?;
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").ok_or("it does not answer in HTTP")? + 4;
+    serde_json::from_slice(&answer[body..]).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (version, level) in [
+            ("2.15.0", Level::Good),
+            ("2.15.1-preview", Level::Good),
+            ("2.100.0", Level::Good),
+            ("3.0.0", Level::Good),
+            ("2.9.10", Level::Bad),
+            ("2.14.9", Level::Bad),
+            ("", Level::Bad),
+        ] {
+            assert_eq!(of_version("n", version).level, level, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_syncs_now_and_then_is_bad() {
+        let says = |text: &str| of_sync("n", &serde_json::from_str(text).unwrap());
+        assert_eq!(
+            says(r#"{"config":{"sync_interval":120000000000,"sync_always":true}}"#).level,
+            Level::Good
+        );
+        let bad = says(r#"{"config":{"sync_interval":120000000000}}"#);
+        assert!(bad.level == Level::Bad && bad.text.contains("every 120 s"), "{bad:?}");
+        assert_eq!(says("{}").level, Level::Bad);
+    }
+}

@@ -1,0 +1,141 @@
+//! The connection to the servers, as far as a question needs to know it: is there one, and was it lost while we waited?
+//!
+//! What always holds: nothing is handed to the client while no server is connected, so nothing piles up there; a question
+//! ends when its connection does, and not only when its time is up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{ASK_WAIT, BACKOFF_FIRST, BACKOFF_MAX, Backoff, CONNECT_PATIENCE, Credentials, Settings};
+use crate::Error;
+
+/// How long one try to reach one server may take.
+const DIAL_WAIT: Duration = Duration::from_secs(3);
+/// How often a connection is tried. A dead one is left after three of them, well before a lease of the usual length ends.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// Messages of one subscription that wait in the client.
+const SUBSCRIPTION_MESSAGES_MAX: usize = 4_096;
+/// Commands that wait for the connection in the client.
+const CLIENT_COMMANDS_MAX: usize = 1_024;
+
+/// The connection. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    /// How often a connection was lost.
+    losses: Arc<watch::Sender<u64>>,
+}
+
+impl Link {
+    /// Connects, and tries again while no server answers.
+    pub(super) async fn dial(settings: &Settings) -> Result<Link, Error> {
+        let losses = Arc::new(watch::Sender::new(0));
+        let end = Instant::now() + CONNECT_PATIENCE;
+        let mut backoff = Backoff::new();
+        loop {
+            let options = options(settings, &losses).await?;
+            let why = match timeout(CONNECT_PATIENCE, options.connect(settings.servers.clone())).await {
+                Ok(Ok(client)) => return Ok(Link { client, losses }),
+                Ok(Err(error)) => match error.kind() {
+                    ConnectErrorKind::ServerParse
+                    | ConnectErrorKind::Authentication
+                    | ConnectErrorKind::AuthorizationViolation
+                    | ConnectErrorKind::Tls => return Err(Error::Refused(error.to_string())),
+                    // The client tells this from a broken connection only in its text.
+                    _ if error.to_string().contains("certificate") => {
+                        return Err(Error::Refused(error.to_string()));
+                    }
+                    _ => error.to_string(),
+                },
+                Err(_) => "no answer".to_owned(),
+            };
+            if Instant::now() >= end {
+                return Err(Error::Unavailable { what: "connecting", waited: CONNECT_PATIENCE, why });
+            }
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Is a server connected at this moment?
+    pub(super) fn is_up(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// How often a connection was lost so far.
+    pub(super) fn losses(&self) -> u64 {
+        *self.losses.borrow()
+    }
+
+    /// The answer to one question, or why there is none.
+    pub(super) async fn answer<T>(&self, question: impl Future<Output = T>) -> Result<T, String> {
+        self.answer_within(ASK_WAIT, question).await
+    }
+
+    /// The same, for a question that may take this long.
+    pub(super) async fn answer_within<T>(
+        &self,
+        limit: Duration,
+        question: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        if !self.is_up() {
+            return Err("no server is connected".to_owned());
+        }
+        let mut losses = self.losses.subscribe();
+        tokio::select! {
+            biased;
+            answer = timeout(limit, question) => answer.map_err(|_| "no answer".to_owned()),
+            Ok(()) = losses.changed() => Err("the connection was lost".to_owned()),
+        }
+    }
+}
+
+async fn options(settings: &Settings, losses: &Arc<watch::Sender<u64>>) -> Result<ConnectOptions, Error> {
+    let losses = losses.clone();
+    let mut options = ConnectOptions::new()
+        .name(format!("nephila {}", settings.cluster))
+        .connection_timeout(DIAL_WAIT)
+        .request_timeout(Some(ASK_WAIT))
+        .ping_interval(PING_INTERVAL)
+        .subscription_capacity(SUBSCRIPTION_MESSAGES_MAX)
+        .client_capacity(CLIENT_COMMANDS_MAX)
+        .max_reconnects(None)
+        .reconnect_delay_callback(|tries| {
+            BACKOFF_MAX.min(BACKOFF_FIRST * u32::try_from(tries).unwrap_or(u32::MAX).min(100))
+        })
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected) {
+                losses.send_modify(|count| *count += 1);
+            }
+            std::future::ready(())
+        });
+    if !settings.discover {
+        options = options.ignore_discovered_servers();
+    }
+    options = match &settings.credentials {
+        Credentials::None => options,
+        Credentials::Token(token) => options.token(token.clone()),
+        Credentials::User(user, password) => options.user_and_password(user.clone(), password.clone()),
+        Credentials::File(path) => options
+            .credentials_file(path)
+            .await
+            .map_err(|error| Error::Refused(format!("credentials {}: {error}", path.display())))?,
+    };
+    if let Some(tls) = &settings.tls {
+        options = options.require_tls(true);
+        if let Some(roots) = &tls.roots {
+            options = options.add_root_certificates(roots.clone());
+        }
+        if let Some((certificate, key)) = &tls.identity {
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        if tls.first {
+            options = options.tls_first();
+        }
+    }
+    Ok(options)
+}

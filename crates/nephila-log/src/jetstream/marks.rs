@@ -1,0 +1,88 @@
+//! Where in the stream some of the groups begin: enough to read and to remove from about there.
+//!
+//! What always holds: a mark is of a group that began there; there are never more than [`MARKS_MAX`], whatever the log
+//! grows to.
+
+/// Most marks that are remembered; beyond it every second is forgotten.
+const MARKS_MAX: usize = 4_096;
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    group: u64,
+    position: u64,
+    /// Bytes of all groups before it that were seen.
+    bytes_before: u64,
+}
+
+/// Marks, in order.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    marks: Vec<Mark>,
+    last: u64,
+    bytes: u64,
+    bytes_removed: u64,
+}
+
+impl Marks {
+    /// Remembers a group behind those known; others are known already.
+    pub(super) fn push(&mut self, group: u64, position: u64, bytes: u64) {
+        if group <= self.last {
+            return;
+        }
+        self.marks.push(Mark { group, position, bytes_before: self.bytes });
+        (self.last, self.bytes) = (group, self.bytes + bytes);
+        if self.marks.len() > MARKS_MAX {
+            let mut index = 0;
+            self.marks.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+    }
+
+    /// Where the last known group begins that is not behind this one.
+    pub(super) fn before(&self, group: u64) -> Option<u64> {
+        let behind = self.marks.partition_point(|mark| mark.group <= group);
+        behind.checked_sub(1).map(|index| self.marks[index].position)
+    }
+
+    /// Groups before this one are gone, or will be.
+    pub(super) fn forget_before(&mut self, group: u64) {
+        let behind = self.marks.partition_point(|mark| mark.group <= group);
+        self.marks.drain(..behind.saturating_sub(1));
+        if let Some(first) = self.marks.first() {
+            self.bytes_removed = first.bytes_before;
+        }
+    }
+
+    /// Bytes of the groups that are known to be there.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes - self.bytes_removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_never_behind_the_group_asked_for() {
+        let mut marks = Marks::default();
+        assert_eq!(marks.before(5), None);
+        for group in 10..20_000_u64 {
+            marks.push(group, group * 3, 7);
+        }
+        assert!(marks.marks.len() <= MARKS_MAX);
+        assert_eq!(marks.before(9), None);
+        for group in [10, 11, 9_999, 19_999, 50_000] {
+            let position = marks.before(group).unwrap();
+            assert!(position <= group * 3 && position >= 30, "{group}: {position}");
+        }
+        assert_eq!(marks.bytes(), 19_990 * 7);
+        marks.forget_before(15_000);
+        assert!(marks.bytes() >= 5_000 * 7 && marks.bytes() < 5_100 * 7, "{}", marks.bytes());
+        assert!(marks.before(15_000).unwrap() <= 45_000);
+        marks.push(11, 1, 1);
+        assert_eq!(marks.last, 19_999);
+    }
+}

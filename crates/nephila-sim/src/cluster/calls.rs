@@ -1,0 +1,294 @@
+//! Calls from the nodes to what they share: each takes its time there and back, and may be lost on either way.
+//!
+//! What always holds: a call is answered once, or after [`CALL_MAX`] with nothing; one that nobody answered may still
+//! have arrived, or arrive later.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use nephila_core::cluster::member::{Action as Deed, Answer, NodeRecord, OwnerRecord, View};
+use nephila_core::cluster::{Epoch, Incarnation};
+use nephila_core::entry::{self, ChainError};
+use nephila_core::fold::fold;
+use nephila_core::frontier::Frontier;
+use nephila_core::frontier::key::Prefixes;
+use nephila_core::frontier::ticket::TicketId;
+use nephila_core::state::{MemoryState, State};
+
+use super::engine::Appended;
+use super::node::Part;
+use super::{Event, Planted, Sim};
+use crate::{Checker, Violation};
+
+/// A call without an answer is given up after this, in milliseconds.
+const CALL_MAX: u64 = 5_000;
+
+/// Groups before the snapshot that a reader gets once more.
+const OLD_GROUPS: u64 = 3;
+
+/// What a node asks of what the nodes share.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Member(Deed),
+    Owners { incarnation: Incarnation },
+    Leases { incarnation: Incarnation, owners: BTreeMap<u32, (u64, OwnerRecord)> },
+    Load { partition: u32, epoch: Epoch },
+    Append { partition: u32, part: u64, epoch: Epoch, bytes: Vec<u8> },
+    Inbox { partition: u32, part: u64, from: u64 },
+    Publish { partition: u32, id: u128, bytes: Bytes },
+    Put { partition: u32, part: u64, ticket: TicketId, attempt: u32 },
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) enum Got {
+    Nothing,
+    Member(Answer),
+    Owners(BTreeMap<u32, (u64, OwnerRecord)>),
+    Leases(Vec<NodeRecord>),
+    Loaded(Box<MemoryState>, Vec<Vec<u8>>),
+    Appended,
+    Refused,
+    Messages(Vec<Bytes>),
+    Stored,
+}
+
+impl Sim {
+    /// A call sets out.
+    pub(crate) fn call(&mut self, node: usize, call: Call) {
+        let life = self.nodes[node].life;
+        let (there, back) = (self.delay(), self.delay());
+        let (lost, answer_lost) = match self.calm {
+            true => (false, false),
+            false => (self.rng.one_in(self.loss), self.rng.one_in(self.loss)),
+        };
+        let cut = self.nodes[node].cut_until > self.t;
+        let late = lost || answer_lost || cut || there + back >= CALL_MAX;
+        if late {
+            self.at(CALL_MAX, Event::Back { node, life, call: call.clone(), got: Got::Nothing });
+        }
+        // Whoever is cut off has mostly not even sent it.
+        if !(lost || cut && self.rng.below(4) > 0) {
+            let back = (!late).then_some(back);
+            self.at(there, Event::There { node, life, call, back });
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        let kinds = match (self.calm, self.sluggish) {
+            (true, _) => 20,
+            (false, false) => 24,
+            (false, true) => 29,
+        };
+        match self.rng.below(kinds) {
+            0..18 => self.rng.within(1, 15),
+            18..22 => self.rng.below(600),
+            22 => self.rng.below(3_000),
+            _ => self.rng.below(25_000),
+        }
+    }
+
+    /// A call arrives.
+    pub(crate) fn handle_there(
+        &mut self,
+        node: usize,
+        life: u64,
+        call: Call,
+        back: Option<u64>,
+    ) -> Result<(), Violation> {
+        let t = self.t;
+        // Nobody is there. Who asked notices when its patience ends, unless it was to hear nothing anyway.
+        if self.away_until > t {
+            if back.is_some() {
+                self.at(CALL_MAX, Event::Back { node, life, call, got: Got::Nothing });
+            }
+            return Ok(());
+        }
+        let got = match &call {
+            Call::Member(deed) => Got::Member(self.engine.apply(t, deed, self.planted)),
+            Call::Owners { .. } => Got::Owners(self.engine.owners.clone()),
+            Call::Leases { .. } => Got::Leases(self.engine.leases(t)),
+            Call::Load { partition, .. } => {
+                let state = self.engine.snapshots[*partition as usize].clone();
+                let from = state.position().sequence.saturating_sub(OLD_GROUPS);
+                let groups = self.engine.logs[*partition as usize].groups.iter().skip(from as usize);
+                Got::Loaded(Box::new(state), groups.cloned().collect())
+            }
+            Call::Append { partition, epoch, bytes, .. } => match self.engine.append(*partition, bytes) {
+                Appended::New(group) => {
+                    self.figures.groups += 1;
+                    self.trace(&[t, u64::from(*partition), epoch.0], bytes);
+                    self.books.handle_act(*partition, *epoch, "a group", t)?;
+                    self.books.handle_group(*partition, &group.entries, &self.web, &self.engine)?;
+                    Got::Appended
+                }
+                Appended::Again => Got::Appended,
+                Appended::Refused => Got::Refused,
+            },
+            Call::Inbox { partition, from, .. } => Got::Messages(self.engine.read(*partition, *from)),
+            Call::Publish { partition, id, bytes } => {
+                let forgetful = !self.calm && self.rng.one_in(30);
+                self.engine.publish(*partition, *id, bytes.clone(), forgetful);
+                Got::Stored
+            }
+            Call::Put { partition, ticket, attempt, .. } => {
+                let attempt = if self.planted == Planted::PutAnew { *attempt } else { 0 };
+                self.engine.objects.insert((*partition, ticket.0, attempt));
+                Got::Stored
+            }
+        };
+        if let Some(back) = back {
+            self.at(back, Event::Back { node, life, call, got });
+        }
+        Ok(())
+    }
+
+    /// An answer comes back, or none.
+    pub(crate) fn handle_back(&mut self, n: usize, call: Call, got: Got) -> Result<(), Violation> {
+        let mono = self.nodes[n].now(self.t).mono;
+        match (call, got) {
+            (Call::Member(deed), got) => {
+                let answer = match got {
+                    Got::Member(answer) => answer,
+                    _ => Answer::Unknown,
+                };
+                let member = &mut self.nodes[n].member;
+                match deed {
+                    Deed::Acquire { incarnation, .. } => member.handle_acquired(mono, incarnation, answer),
+                    Deed::Renew { incarnation, .. } => member.handle_renewed(mono, incarnation, answer),
+                    Deed::Claim { partition, record, .. } => {
+                        member.handle_claimed(mono, partition, record.incarnation, answer);
+                    }
+                    Deed::Release { partition, record, .. } => {
+                        member.handle_released(mono, partition, record.incarnation, answer);
+                    }
+                    _ => {}
+                }
+            }
+            (Call::Owners { incarnation }, Got::Owners(owners)) => {
+                self.call(n, Call::Leases { incarnation, owners });
+            }
+            (Call::Leases { incarnation, owners }, Got::Leases(nodes)) => {
+                let view = View { nodes, owners };
+                self.nodes[n].member.handle_view(mono, incarnation, Some(&view));
+            }
+            (Call::Owners { incarnation } | Call::Leases { incarnation, .. }, _) => {
+                self.nodes[n].member.handle_view(mono, incarnation, None);
+            }
+            (Call::Load { partition, epoch }, got) => {
+                if self.nodes[n].loading.get(&partition) != Some(&epoch) {
+                    return Ok(());
+                }
+                match got {
+                    Got::Loaded(state, groups) => self.open(n, partition, epoch, *state, &groups)?,
+                    _ => self.call(n, Call::Load { partition, epoch }),
+                }
+            }
+            (Call::Append { partition, part, .. }, Got::Appended) => {
+                self.handle_written(n, partition, part)?
+            }
+            (Call::Append { partition, part, epoch, bytes }, got) => {
+                let found = self.nodes[n].parts.get(&partition);
+                let waits =
+                    found.is_some_and(|found| found.life == part && found.group.as_ref() == Some(&bytes));
+                let holds = self.nodes[n].member.epoch(mono, partition) == Some(epoch);
+                match (waits, got) {
+                    (false, _) => {}
+                    // The last owner's last group came after we had read the log: read it again.
+                    (true, Got::Refused) => {
+                        self.figures.refused += 1;
+                        self.drop_part(n, partition);
+                        if holds {
+                            self.nodes[n].loading.insert(partition, epoch);
+                            self.call(n, Call::Load { partition, epoch });
+                        }
+                    }
+                    (true, _) if holds => self.call(n, Call::Append { partition, part, epoch, bytes }),
+                    (true, _) => self.drop_part(n, partition),
+                }
+            }
+            (Call::Inbox { partition, part, .. }, got) => {
+                let messages = match got {
+                    Got::Messages(messages) => Some(messages),
+                    _ => None,
+                };
+                self.handle_messages(n, partition, part, messages)?;
+            }
+            (Call::Publish { id, .. }, Got::Stored) => self.nodes[n].outbox.handle_acked(mono, id),
+            (Call::Publish { id, .. }, _) => self.nodes[n].outbox.handle_failed(mono, id),
+            (Call::Put { partition, part, ticket, .. }, Got::Stored) => {
+                self.handle_stored(n, partition, part, ticket);
+            }
+            (Call::Put { partition, part, ticket, attempt }, _) => {
+                if self.nodes[n].parts.get(&partition).is_some_and(|found| found.life == part) {
+                    self.call(n, Call::Put { partition, part, ticket, attempt: attempt + 1 });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A partition's state and log have been read: it is opened.
+    fn open(
+        &mut self,
+        n: usize,
+        partition: u32,
+        epoch: Epoch,
+        mut state: MemoryState,
+        groups: &[Vec<u8>],
+    ) -> Result<(), Violation> {
+        self.nodes[n].loading.remove(&partition);
+        let replayed = replay(&mut state, groups);
+        if self.lied == Some(partition) {
+            return match replayed {
+                Err(_) => {
+                    self.noticed = true;
+                    Ok(())
+                }
+                Ok(()) => {
+                    let what =
+                        format!("a group is gone from the middle of log {partition}, and nobody noticed");
+                    Err(Violation::new(Checker::Recovery, what))
+                }
+            };
+        }
+        replayed?;
+        if self.rng.one_in(3) {
+            let mut again = MemoryState::new();
+            let log = &self.engine.logs[partition as usize].groups;
+            replay(&mut again, &log[..state.position().sequence as usize])?;
+            if again.hash(Prefixes::ALL)? != state.hash(Prefixes::ALL)? {
+                let what = format!("partition {partition} from its snapshot is another than from its log");
+                return Err(Violation::new(Checker::Recovery, what));
+            }
+        }
+        // Whoever had it sleeps; what it had open may be asked for again.
+        for part in self.nodes.iter_mut().filter_map(|node| node.parts.get_mut(&partition)) {
+            for (ticket, flight) in part.flights.iter_mut().filter(|(_, flight)| !flight.lost) {
+                flight.lost = true;
+                flight.page.iter().for_each(|page| self.books.handle_lost(partition, ticket.0, *page));
+            }
+        }
+        let now = self.nodes[n].now(self.t);
+        let began = (self.planted != Planted::NoRest).then_some(now);
+        let inbox_at = Part::durable_inbox(&state);
+        let prefixes = Prefixes::share(partition, self.partitions);
+        let frontier = Frontier::new(self.config.clone(), self.secret, vec![(prefixes, state)], began);
+        let life = self.next();
+        self.nodes[n].parts.insert(partition, Part::new(frontier, epoch, life, inbox_at));
+        self.nodes[n].member.handle_opened(partition, epoch);
+        Ok(())
+    }
+}
+
+/// Folds what a log holds behind a state.
+pub(crate) fn replay(state: &mut MemoryState, log: &[Vec<u8>]) -> Result<(), Violation> {
+    for bytes in log {
+        match entry::open(bytes, state.position()) {
+            Ok((group, behind)) => fold(state, &group, behind)?,
+            Err(ChainError::Old { .. }) => {}
+            Err(error) => return Err(Violation::new(Checker::Recovery, error.to_string())),
+        }
+    }
+    Ok(())
+}

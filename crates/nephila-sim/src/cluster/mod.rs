@@ -1,0 +1,487 @@
+//! Whole clusters in one thread, in virtual time, from one seed.
+//!
+//! A [`Sim`] has some nodes, each with the core's member, outbox and frontiers and a shell that carries out what they
+//! decide ([`node`], [`page`]); what they share ([`engine`]); the way there and back ([`calls`]); a web that answers ([`web`]); and
+//! faults ([`faults`]). What happens next is whatever is due next: an answer, a message, a timer.
+//!
+//! The checkers ([`books`]) see requests at the servers and groups as they arrive: never two owners act, a host keeps its
+//! rest over every take-over, a page is asked for again only if its ticket was open at a fault, whatever is in a log is
+//! in the archive once, and in the end everything that can be reached was fetched, every partition has one owner, and
+//! each log from its beginning gives the state that its owner has.
+//!
+//! What always holds: the same seed gives the same trace, to the bit.
+
+mod books;
+mod calls;
+mod engine;
+mod faults;
+pub mod mutants;
+mod node;
+mod page;
+mod web;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nephila_core::cluster::NodeId;
+use nephila_core::cluster::member::Phase;
+use nephila_core::cluster::message::Message;
+use nephila_core::entry::Entry;
+use nephila_core::frontier::key::{Prefixes, Secret};
+use nephila_core::frontier::ticket::TicketId;
+use nephila_core::frontier::{Config, Settings, retry};
+use nephila_core::job::Job;
+use nephila_core::state::{MemoryState, State};
+use xxhash_rust::xxh3::Xxh3;
+
+use books::Books;
+use calls::{Call, Got};
+use engine::Engine;
+use node::Node;
+use web::{JOB, Web};
+
+use crate::rng::Rng;
+use crate::{Checker, Violation};
+
+/// How long things go wrong in one world, in milliseconds.
+pub const TROUBLE: u64 = 600_000;
+
+/// A calm cluster has fetched everything after this time, in milliseconds.
+const CALM_MAX: u64 = 12 * 3_600_000;
+
+/// A calm cluster that asks for nothing for so long will never ask for anything, in milliseconds.
+const IDLE_MAX: u64 = 600_000;
+
+/// How long a quiet cluster is watched, in milliseconds.
+const QUIET: u64 = 90_000;
+
+/// A bug in the simulated shell or the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Nothing,
+    /// Requests are made without asking whether the lease holds.
+    NoLeaseCheck,
+    /// A new owner does not let hosts rest first.
+    NoRest,
+    /// Pages are reported before their links are durable.
+    LinksLate,
+    /// Pages are reported before their captures are durable.
+    ReportEarly,
+    /// Owner records are written whatever their revision.
+    SwapBlindly,
+    /// A capture that is stored again gets another name.
+    PutAnew,
+}
+
+/// What happened, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Milliseconds of the world.
+    pub time: u64,
+    /// Pages asked for.
+    pub pages: u64,
+    /// Pages that could be reached.
+    pub truth: u64,
+    /// Nodes killed.
+    pub kills: u64,
+    /// Nodes stopped for a while.
+    pub sleeps: u64,
+    /// Nodes cut off.
+    pub cuts: u64,
+    /// Times the engine was away.
+    pub aways: u64,
+    /// Nodes asked to leave.
+    pub drains: u64,
+    /// Nodes that stopped by themselves.
+    pub fenced: u64,
+    /// Partitions opened.
+    pub opened: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Groups refused because another owner had written.
+    pub refused: u64,
+    /// Parcels sent.
+    pub parcels: u64,
+    /// Holes in logs that were noticed.
+    pub noticed: u64,
+}
+
+impl Figures {
+    /// Adds those of another world.
+    pub fn add(&mut self, one: &Figures) {
+        self.time += one.time;
+        self.pages += one.pages;
+        self.truth += one.truth;
+        self.kills += one.kills;
+        self.sleeps += one.sleeps;
+        self.cuts += one.cuts;
+        self.aways += one.aways;
+        self.drains += one.drains;
+        self.fenced += one.fenced;
+        self.opened += one.opened;
+        self.groups += one.groups;
+        self.refused += one.refused;
+        self.parcels += one.parcels;
+        self.noticed += one.noticed;
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} hours, {} kills, {} sleeps, {} cuts, {} times away, {} goodbyes, {} fenced, {} take-overs, {} pages \
+             asked for of {}, {} groups, {} refused, {} parcels, {} holes noticed",
+            self.time / 3_600_000,
+            self.kills,
+            self.sleeps,
+            self.cuts,
+            self.aways,
+            self.drains,
+            self.fenced,
+            self.opened,
+            self.pages,
+            self.truth,
+            self.groups,
+            self.refused,
+            self.parcels,
+            self.noticed
+        )
+    }
+}
+
+/// A request that a server is busy with.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    node: usize,
+    part: u64,
+    partition: u32,
+    ticket: TicketId,
+    host: usize,
+    page: Option<u32>,
+    took: u64,
+    /// Its node is asleep.
+    orphan: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A call arrives; its answer takes so long, or is lost.
+    There {
+        node: usize,
+        life: u64,
+        call: Call,
+        back: Option<u64>,
+    },
+    Back {
+        node: usize,
+        life: u64,
+        call: Call,
+        got: Got,
+    },
+    Answered {
+        request: u64,
+    },
+    Came {
+        running: Running,
+        failed: bool,
+    },
+}
+
+/// A cluster that runs.
+pub struct Sim {
+    /// What happened.
+    pub figures: Figures,
+    /// Tells what happens, on standard error.
+    pub verbose: bool,
+    /// A bug in the shell.
+    pub planted: Planted,
+    t: u64,
+    rng: Rng,
+    web: Web,
+    engine: Engine,
+    nodes: Vec<Node>,
+    books: Books,
+    events: BTreeMap<(u64, u64), Event>,
+    number: u64,
+    running: BTreeMap<u64, Running>,
+    partitions: u32,
+    secret: Secret,
+    config: Config,
+    /// Nothing fails any more.
+    calm: bool,
+    /// A call is lost, once in so many, and so is an answer.
+    loss: u64,
+    /// Calls are often so late that their sender is no longer there.
+    sluggish: bool,
+    fault_every: u64,
+    away_until: u64,
+    /// May a log have a hole?
+    lying: bool,
+    lied: Option<u32>,
+    noticed: bool,
+    trace: Xxh3,
+}
+
+impl Sim {
+    /// The cluster of this seed, at its beginning.
+    pub fn new(seed: u64) -> Sim {
+        let mut rng = Rng::new(seed ^ 0x0c10_57e4);
+        let partitions = rng.within(1, 8) as u32;
+        let secret = Secret(std::array::from_fn(|_| rng.bits() as u8));
+        let web = Web::new(&mut rng, &secret, partitions);
+        let config = config(&mut rng);
+        let rest = config.frontier.host_delay.as_millis() as u64;
+        let nodes = rng.within(1, 5);
+        let mut sim = Sim {
+            figures: Figures::default(),
+            verbose: false,
+            planted: Planted::Nothing,
+            t: 0,
+            books: Books::new(rest, &web),
+            engine: Engine::new(partitions),
+            web,
+            nodes: Vec::new(),
+            events: BTreeMap::new(),
+            number: 0,
+            running: BTreeMap::new(),
+            partitions,
+            secret,
+            config,
+            calm: false,
+            loss: *rng.pick(&[10, 40, 400]),
+            sluggish: rng.one_in(5),
+            fault_every: *rng.pick(&[8_000, 20_000, 60_000]),
+            away_until: 0,
+            lying: rng.one_in(8),
+            lied: None,
+            noticed: false,
+            trace: Xxh3::new(),
+            rng,
+        };
+        for index in 0..nodes {
+            let mut node = Node::new(&mut sim, index, 0);
+            node.dead_until = sim.rng.one_in(3).then(|| sim.rng.below(200_000));
+            sim.nodes.push(node);
+        }
+        sim.seed();
+        sim
+    }
+
+    /// The job and the seeds stand in the inboxes from the beginning.
+    fn seed(&mut self) {
+        let job = Message::Command(Box::new(Entry::Job(Box::new(Job::new(JOB, "all".to_owned())))));
+        for partition in 0..self.partitions {
+            let id = u128::MAX - u128::from(partition);
+            self.engine.publish(partition, id, Bytes::from(job.encode(&self.secret)), false);
+        }
+        for (n, page) in self.web.seeds.clone().into_iter().enumerate() {
+            let offers = vec![self.web.offered(page, 0)];
+            let bytes = Message::Offers { from: NodeId(0), offers }.encode(&self.secret);
+            self.engine.publish(self.web.partition(page), 1 << 120 | n as u128, Bytes::from(bytes), false);
+        }
+    }
+
+    /// Lets things go wrong for a while, then lets the cluster come to rest and checks everything. Gives the hash of all
+    /// that was asked for and written.
+    pub fn run(&mut self, trouble: u64) -> Result<u64, Violation> {
+        let result = self.run_all(trouble);
+        self.figures.time = self.t;
+        self.figures.truth = self.web.truth().len() as u64;
+        self.figures.noticed = u64::from(self.noticed);
+        result.map(|()| self.trace.digest())
+    }
+
+    fn run_all(&mut self, trouble: u64) -> Result<(), Violation> {
+        let mut next_fault = self.rng.below(self.fault_every);
+        while self.t < trouble && !self.noticed {
+            if self.t >= next_fault {
+                self.fault();
+                next_fault = self.t + self.rng.below(2 * self.fault_every);
+            }
+            self.step(next_fault)?;
+        }
+        self.calm_down();
+        let (truth, limit) = (self.web.truth().len(), self.t + CALM_MAX);
+        let mut last = (self.t, self.figures.pages);
+        while self.books.done < truth && self.t < limit.min(last.0 + IDLE_MAX) && !self.noticed {
+            self.step(limit)?;
+            if last.1 != self.figures.pages {
+                last = (self.t, self.figures.pages);
+            }
+        }
+        let quiet = self.t + QUIET;
+        while self.t < quiet && !self.noticed {
+            self.step(quiet)?;
+        }
+        // Somebody has to look after a log with a hole; nothing that follows can be promised.
+        if self.noticed { Ok(()) } else { self.check_end() }
+    }
+
+    fn calm_down(&mut self) {
+        self.tell(|| "calm".to_owned());
+        self.calm = true;
+        self.away_until = 0;
+        for node in &mut self.nodes {
+            (node.sleeps_until, node.cut_until) = (0, 0);
+            node.dead_until = node.dead_until.map(|_| self.t);
+            node.wake = self.t;
+        }
+    }
+
+    /// Everything that happens at the next moment at which something does.
+    fn step(&mut self, until: u64) -> Result<(), Violation> {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        let wakes = self.nodes.iter().map(|node| match node.dead_until {
+            Some(until) => until,
+            None => node.wake.max(node.sleeps_until),
+        });
+        let next = wakes.chain(event).min().unwrap_or(u64::MAX);
+        self.t = next.min(until).max(self.t);
+        let mut called = vec![false; self.nodes.len()];
+        for (n, called) in called.iter_mut().enumerate() {
+            if self.nodes[n].dead_until.is_some_and(|until| until <= self.t) {
+                self.restart(n);
+            }
+            *called = self.nodes[n].wake <= self.t;
+        }
+        while self.events.first_key_value().is_some_and(|((at, _), _)| *at <= self.t) {
+            let (_, event) = self.events.pop_first().expect("just seen");
+            self.handle(event, &mut called)?;
+        }
+        for (n, called) in called.into_iter().enumerate() {
+            if called && self.nodes[n].is_awake(self.t) {
+                self.turn(n)?;
+            }
+        }
+        self.check_owners()
+    }
+
+    fn handle(&mut self, event: Event, called: &mut [bool]) -> Result<(), Violation> {
+        let to = match &event {
+            Event::Back { node, .. } => Some(*node),
+            Event::Came { running, .. } => Some(running.node),
+            Event::There { .. } | Event::Answered { .. } => None,
+        };
+        if let Some(node) = to {
+            // What comes for a process that sleeps waits for it.
+            if self.nodes[node].dead_until.is_none() && self.nodes[node].sleeps_until > self.t {
+                let after = self.nodes[node].sleeps_until - self.t;
+                self.at(after, event);
+                return Ok(());
+            }
+            called[node] = true;
+        }
+        match event {
+            Event::There { node, life, call, back } => self.handle_there(node, life, call, back),
+            Event::Back { node, life, call, got } => match self.reaches(node, life) {
+                true => self.handle_back(node, call, got),
+                false => Ok(()),
+            },
+            Event::Answered { request } => {
+                self.handle_answered(request);
+                Ok(())
+            }
+            Event::Came { running, failed } => match self.nodes[running.node].dead_until {
+                None => self.handle_came(&running, failed),
+                Some(_) => Ok(()),
+            },
+        }
+    }
+
+    fn reaches(&self, node: usize, life: u64) -> bool {
+        self.nodes[node].life == life && self.nodes[node].dead_until.is_none()
+    }
+
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        let number = self.next();
+        self.events.insert((self.t + after, number), event);
+    }
+
+    fn trace(&mut self, numbers: &[u64], bytes: &[u8]) {
+        numbers.iter().for_each(|number| self.trace.update(&number.to_le_bytes()));
+        self.trace.update(bytes);
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.verbose {
+            eprintln!("{:>9} {}", self.t, what());
+        }
+    }
+
+    /// At no moment two nodes may act for one partition.
+    fn check_owners(&self) -> Result<(), Violation> {
+        let mut owners = vec![None; self.partitions as usize];
+        for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_awake(self.t)) {
+            let mono = node.now(self.t).mono;
+            for partition in
+                node.parts.keys().filter(|partition| node.member.epoch(mono, **partition).is_some())
+            {
+                if let Some(other) = owners[*partition as usize].replace(n) {
+                    let what = format!("nodes {other} and {n} both own partition {partition} at {}", self.t);
+                    return Err(Violation::new(Checker::Owners, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// It is calm and quiet: nothing is missing, everything has an owner, and every log gives its state.
+    fn check_end(&mut self) -> Result<(), Violation> {
+        self.books.check_end(&self.web, &self.engine)?;
+        for partition in 0..self.partitions {
+            let owner = |node: &&mut Node| node.member.phase(partition) == Some(Phase::Open);
+            let Some(node) = self.nodes.iter_mut().find(owner) else {
+                let what = format!("nobody owns partition {partition} in the end");
+                return Err(Violation::new(Checker::Liveness, what));
+            };
+            let Some(part) = node.parts.get_mut(&partition) else {
+                let what = format!("partition {partition} is not open in the end");
+                return Err(Violation::new(Checker::Liveness, what));
+            };
+            let mut again = MemoryState::new();
+            calls::replay(&mut again, &self.engine.logs[partition as usize].groups)?;
+            if again.hash(Prefixes::ALL)? != part.frontier.state(0).hash(Prefixes::ALL)? {
+                let what =
+                    format!("log {partition} from its beginning gives another state than its owner has");
+                return Err(Violation::new(Checker::Recovery, what));
+            }
+        }
+        match self.nodes.iter().find(|node| node.outbox.bytes() > 0 || node.outbox.pages() > 0) {
+            None => Ok(()),
+            Some(node) => {
+                Err(Violation::new(Checker::Liveness, format!("{} still has links to send", node.id)))
+            }
+        }
+    }
+}
+
+fn config(rng: &mut Rng) -> Config {
+    let secs = Duration::from_secs;
+    let frontier = Settings {
+        host_delay: Duration::from_millis(*rng.pick(&[500, 2_000, 8_000, 20_000])),
+        host_delay_factor: *rng.pick(&[0, 1]),
+        visit_urls_max: *rng.pick(&[1, 3, 20]),
+        hosts_active_max: *rng.pick(&[1, 3, 1_000]),
+        offers_max: *rng.pick(&[3, 32, 1_000]),
+        recent_max: *rng.pick(&[1, 16, 1_024]),
+        ticket_timeout: secs(24 * 3_600),
+        ..Settings::default()
+    };
+    let retry = retry::Settings {
+        back_off_first: secs(5),
+        back_off_other_first: secs(5),
+        back_off_factor: 1,
+        ..retry::Settings::default()
+    };
+    Config { frontier, retry, agent: "nephila".to_owned(), ..Config::default() }
+}

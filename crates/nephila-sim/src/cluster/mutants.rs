@@ -1,0 +1,82 @@
+//! Bugs planted on purpose in a cluster, and the checker that must notice each.
+
+use nephila_core::planted::{self, Bug};
+
+use super::{Figures, Planted, Sim, TROUBLE};
+use crate::{Checker, Violation};
+
+/// Worlds in which a planted bug has to show itself.
+pub const WORLDS_MAX: u64 = 120;
+
+/// A bug, where it is, and who must notice.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// In the core.
+    pub core: Option<Bug>,
+    /// In the shell.
+    pub shell: Planted,
+    /// Who must notice.
+    pub checkers: &'static [Checker],
+}
+
+const fn core(name: &'static str, bug: Bug, checkers: &'static [Checker]) -> Mutant {
+    Mutant { name, core: Some(bug), shell: Planted::Nothing, checkers }
+}
+
+const fn shell(name: &'static str, shell: Planted, checkers: &'static [Checker]) -> Mutant {
+    Mutant { name, core: None, shell, checkers }
+}
+
+/// All of them.
+pub const MUTANTS: &[Mutant] = &[
+    shell("m1-no-lease-check", Planted::NoLeaseCheck, &[Checker::Owners]),
+    shell("m2-no-rest-at-take-over", Planted::NoRest, &[Checker::Politeness]),
+    shell("m6-links-late", Planted::LinksLate, &[Checker::Completeness]),
+    shell("m8-report-early", Planted::ReportEarly, &[Checker::Archive]),
+    shell("m13-swap-blindly", Planted::SwapBlindly, &[Checker::Owners]),
+    core("m14-replay-twice", Bug::ReplayTwice, &[Checker::Recovery]),
+    core("m18-chain-unchecked", Bug::ChainUnchecked, &[Checker::Recovery]),
+    shell("m19-put-anew", Planted::PutAnew, &[Checker::Archive]),
+    core("lease-from-its-answer", Bug::LeaseFromAnswer, &[Checker::Owners]),
+];
+
+/// The mutant of this name.
+pub fn by_name(name: &str) -> Option<&'static Mutant> {
+    MUTANTS.iter().find(|mutant| mutant.name == name)
+}
+
+impl Mutant {
+    /// Runs one cluster with this bug in it.
+    pub fn run(&self, seed: u64, verbose: bool) -> (Result<u64, Violation>, Figures) {
+        planted::set(self.core);
+        let mut sim = Sim::new(seed);
+        (sim.planted, sim.verbose) = (self.shell, verbose);
+        let result = sim.run(TROUBLE);
+        planted::set(None);
+        (result, sim.figures)
+    }
+
+    /// Runs clusters until the checker that is there for the bug notices it; gives the number of worlds it took, and
+    /// what was noticed.
+    pub fn hunt(&self, seed: u64) -> Result<(u64, Violation), String> {
+        for n in 0..WORLDS_MAX {
+            match self.run(seed + n, false).0 {
+                Err(violation) if self.checkers.contains(&violation.checker) => {
+                    return Ok((n + 1, violation));
+                }
+                _ => {}
+            }
+        }
+        Err(format!("{}: {:?} did not notice in {WORLDS_MAX} worlds", self.name, self.checkers))
+    }
+}
+
+/// Runs one cluster as it is.
+pub fn run(seed: u64, verbose: bool) -> (Result<u64, Violation>, Figures) {
+    let mut sim = Sim::new(seed);
+    sim.verbose = verbose;
+    let result = sim.run(TROUBLE);
+    (result, sim.figures)
+}

@@ -1,0 +1,432 @@
+//! One simulated node: the core's member, outbox and frontiers, and the shell that carries out what they decide.
+//!
+//! A page goes the way that durability asks for: its capture is stored, its links to other partitions stand in their
+//! inboxes, its own links are offered, and only then is it reported. What the shell does in the name of a partition it
+//! does only while the member says that it may.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use nephila_core::cluster::member::{Action as Deed, Member, NodeRecord};
+use nephila_core::cluster::message::{Message, OfferedUrl};
+use nephila_core::cluster::outbox::{self, Outbox};
+use nephila_core::cluster::{Epoch, Incarnation, NodeId, member};
+use nephila_core::entry::Entry;
+use nephila_core::frontier::ticket::TicketId;
+use nephila_core::frontier::{Action, Frontier, Offered};
+use nephila_core::state::{MemoryState, State};
+use nephila_core::time::{Now, Timestamp};
+
+use super::calls::Call;
+use super::{Planted, Sim};
+use crate::{Checker, Violation};
+
+/// What the clock on the wall shows at the beginning.
+const WALL_BEGAN: u64 = 1_800_000_000_000;
+
+/// A group is written at most this often, in milliseconds.
+const GROUP_EVERY: u64 = 400;
+
+/// An inbox is looked at this often, in milliseconds.
+const INBOX_EVERY: u64 = 700;
+
+/// Rounds of one turn: each may make work for the next.
+const ROUNDS_MAX: usize = 16;
+
+/// A node that wants to be called at once is called after this, in milliseconds.
+const WAKE_MIN: u64 = 5;
+
+/// The inbox's name in the log.
+const INBOX: &str = "in";
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    /// Which process of this name it is.
+    pub(crate) life: u64,
+    began: u64,
+    first: u64,
+    pub(crate) member: Member,
+    pub(crate) outbox: Outbox,
+    pub(crate) parts: BTreeMap<u32, Part>,
+    /// Partitions whose log is being read.
+    pub(crate) loading: BTreeMap<u32, Epoch>,
+    pub(crate) sleeps_until: u64,
+    pub(crate) dead_until: Option<u64>,
+    pub(crate) cut_until: u64,
+    /// When it has something to do.
+    pub(crate) wake: u64,
+    /// Pages whose links travel, by the outbox's number.
+    pub(crate) pages: BTreeMap<u64, (u32, TicketId)>,
+    pub(crate) next_page: u64,
+}
+
+/// A partition that a node works on.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) frontier: Frontier<MemoryState>,
+    pub(crate) epoch: Epoch,
+    /// Told apart from any other opening.
+    pub(crate) life: u64,
+    pub(crate) draining: bool,
+    /// On its way into the log.
+    pub(crate) group: Option<Vec<u8>>,
+    group_at: u64,
+    /// How far the inbox was taken in.
+    pub(crate) inbox_at: u64,
+    pub(crate) reading: bool,
+    read_at: u64,
+    todo: VecDeque<Todo>,
+    pub(crate) flights: BTreeMap<TicketId, Flight>,
+}
+
+#[derive(Debug)]
+enum Todo {
+    Offer(OfferedUrl),
+    Command(Box<Entry>),
+    Position(u64),
+}
+
+/// An open ticket.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) page: Option<u32>,
+    pub(crate) depth: u8,
+    pub(crate) stage: Stage,
+    /// Another node has the partition already: the books know that this ticket was open.
+    pub(crate) lost: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Stage {
+    Running,
+    Fetched {
+        failed: bool,
+        links: Vec<u32>,
+        pushed: usize,
+        number: u64,
+        finished: bool,
+        safe: bool,
+        stored: bool,
+    },
+    Reported,
+}
+
+impl Node {
+    pub(crate) fn new(sim: &mut Sim, index: u64, life: u64) -> Node {
+        let id = NodeId(index + 1);
+        let first = *sim.rng.pick(&[0, 1, 7_000_000]);
+        let incarnation = Incarnation((index + 1) << 48 | life << 24);
+        let me = NodeRecord { node: id, incarnation, ..NodeRecord::default() };
+        let settings = outbox::Settings {
+            parcel_bytes: *sim.rng.pick(&[300, 4_000]),
+            parcel_age: Duration::from_millis(*sim.rng.pick(&[200, 1_000, 5_000])),
+            waiting_bytes_max: *sim.rng.pick(&[600, 100_000]),
+            recent_max: *sim.rng.pick(&[1, 16, 1_024]),
+            ..outbox::Settings::default()
+        };
+        let nonce = (index + 1) << 32 | life;
+        Node {
+            id,
+            life,
+            began: sim.t,
+            first,
+            member: Member::new(member::Settings::default(), me, sim.partitions),
+            outbox: Outbox::new(settings, id, sim.secret, nonce),
+            parts: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            sleeps_until: 0,
+            dead_until: None,
+            cut_until: 0,
+            wake: sim.t,
+            pages: BTreeMap::new(),
+            next_page: 0,
+        }
+    }
+
+    pub(crate) fn now(&self, t: u64) -> Now {
+        Now { mono: t - self.began + self.first, wall: Timestamp(WALL_BEGAN + t) }
+    }
+
+    fn t_of(&self, mono: u64) -> u64 {
+        (mono + self.began).saturating_sub(self.first)
+    }
+
+    pub(crate) fn is_awake(&self, t: u64) -> bool {
+        self.dead_until.is_none() && self.sleeps_until <= t
+    }
+}
+
+impl Part {
+    pub(crate) fn new(frontier: Frontier<MemoryState>, epoch: Epoch, life: u64, inbox_at: u64) -> Part {
+        Part {
+            frontier,
+            epoch,
+            life,
+            draining: false,
+            group: None,
+            group_at: 0,
+            inbox_at,
+            reading: false,
+            read_at: 0,
+            todo: VecDeque::new(),
+            flights: BTreeMap::new(),
+        }
+    }
+
+    /// How far the log says that the inbox was read.
+    pub(crate) fn durable_inbox(state: &MemoryState) -> u64 {
+        state.meta().inboxes.get(INBOX).copied().unwrap_or(0)
+    }
+}
+
+impl Sim {
+    /// A node does everything that it can do now.
+    pub(crate) fn turn(&mut self, n: usize) -> Result<(), Violation> {
+        let life = self.nodes[n].life;
+        for _ in 0..ROUNDS_MAX {
+            let mut busy = false;
+            for partition in Vec::from_iter(self.nodes[n].parts.keys().copied()) {
+                busy |= self.work(n, partition)?;
+            }
+            let mono = self.nodes[n].now(self.t).mono;
+            while let Some(deed) = self.nodes[n].member.poll(mono) {
+                busy = true;
+                self.carry_out(n, deed)?;
+            }
+            while let Some(parcel) = self.nodes[n].outbox.poll(mono) {
+                self.figures.parcels += 1;
+                self.call(
+                    n,
+                    Call::Publish { partition: parcel.partition, id: parcel.id, bytes: parcel.bytes },
+                );
+            }
+            while let Some(number) = self.nodes[n].outbox.poll_safe() {
+                busy = true;
+                let Some((partition, ticket)) = self.nodes[n].pages.remove(&number) else { continue };
+                let part = self.nodes[n].parts.get_mut(&partition);
+                let flight = part.and_then(|part| part.flights.get_mut(&ticket));
+                if let Some(Flight { stage: Stage::Fetched { safe, .. }, .. }) = flight {
+                    *safe = true;
+                }
+            }
+            if !busy {
+                break;
+            }
+        }
+        debug_assert_eq!(life, self.nodes[n].life);
+        self.nodes[n].wake = self.next_wake(n);
+        Ok(())
+    }
+
+    fn next_wake(&self, n: usize) -> u64 {
+        let node = &self.nodes[n];
+        let now = node.now(self.t);
+        let parts = node.parts.values().flat_map(|part| {
+            let group = (part.group.is_none() && part.frontier.has_group(0)).then_some(part.group_at);
+            let read = (!part.reading && !part.draining && part.todo.is_empty()).then_some(part.read_at);
+            let frontier = part.frontier.poll_timeout(now).filter(|_| !part.draining);
+            group.into_iter().chain(read).chain(frontier)
+        });
+        let all = parts.chain(node.member.next_wake(now.mono)).chain(node.outbox.poll_timeout());
+        all.min().map_or(u64::MAX, |mono| node.t_of(mono).max(self.t + WAKE_MIN))
+    }
+
+    /// Carries out what the member decided.
+    fn carry_out(&mut self, n: usize, deed: Deed) -> Result<(), Violation> {
+        let t = self.t;
+        match deed {
+            Deed::Fence => {
+                self.tell(|| format!("node {n} is fenced"));
+                self.figures.fenced += 1;
+                self.drop_everything(n);
+                let mono = self.nodes[n].now(t).mono;
+                self.nodes[n].member.handle_fenced(mono);
+            }
+            Deed::Read { incarnation } => self.call(n, Call::Owners { incarnation }),
+            Deed::Open { partition, epoch } => {
+                self.figures.opened += 1;
+                self.tell(|| format!("node {n} opens {partition} under {epoch:?}"));
+                self.nodes[n].loading.insert(partition, epoch);
+                self.call(n, Call::Load { partition, epoch });
+            }
+            Deed::Drain { partition, epoch } => match self.nodes[n].parts.get_mut(&partition) {
+                Some(part) => part.draining = true,
+                None => {
+                    self.nodes[n].loading.remove(&partition);
+                    self.nodes[n].member.handle_drained(partition, epoch);
+                }
+            },
+            Deed::Leave { .. } => {
+                self.tell(|| format!("node {n} leaves"));
+                self.drop_everything(n);
+                self.call(n, Call::Member(deed));
+                let away = self.rng.within(1_000, 60_000);
+                self.nodes[n].dead_until = Some(if self.calm { t } else { t + away });
+            }
+            deed => self.call(n, Call::Member(deed)),
+        }
+        Ok(())
+    }
+
+    /// Drops all partitions without a word to anybody: requests are aborted, what was not written is forgotten.
+    pub(crate) fn drop_everything(&mut self, n: usize) {
+        for partition in Vec::from_iter(self.nodes[n].parts.keys().copied()) {
+            self.drop_part(n, partition);
+        }
+        self.nodes[n].loading.clear();
+    }
+
+    pub(crate) fn drop_part(&mut self, n: usize, partition: u32) {
+        let Some(part) = self.nodes[n].parts.remove(&partition) else { return };
+        for (ticket, flight) in &part.flights {
+            if let Some(page) = flight.page.filter(|_| !flight.lost) {
+                self.books.handle_lost(partition, ticket.0, page);
+            }
+            if let Stage::Fetched { number, .. } = flight.stage {
+                self.nodes[n].pages.remove(&number);
+                self.nodes[n].outbox.forget(number);
+            }
+        }
+        let t = self.t;
+        let books = &mut self.books;
+        self.running.retain(|_, running| {
+            let mine = running.part == part.life;
+            if mine && !running.orphan {
+                books.handle_end(running.host, Some(t));
+            }
+            !mine
+        });
+    }
+
+    /// One partition's share of a turn. Gives true if it made work for others.
+    fn work(&mut self, n: usize, partition: u32) -> Result<bool, Violation> {
+        let now = self.nodes[n].now(self.t);
+        let may = self.nodes[n].member.epoch(now.mono, partition).is_some()
+            || self.planted == Planted::NoLeaseCheck;
+        let mut busy = self.advance_pages(n, partition)?;
+        let Some(part) = self.nodes[n].parts.get_mut(&partition) else { return Ok(busy) };
+        part.frontier.handle_timeout(now)?;
+        part.take_in();
+        let mut tickets = Vec::new();
+        while may && !part.draining {
+            match part.frontier.poll_action(now)? {
+                None => break,
+                Some(Action::Resolve { host, origin }) => {
+                    let address = self.web.hosts[self.web.by_origin[&origin]].address;
+                    part.frontier.handle_resolved(host, &[address], now);
+                }
+                Some(Action::Fetch(ticket)) => tickets.push(ticket),
+            }
+        }
+        let (epoch, part_life) = (part.epoch, part.life);
+        let mut calls = Vec::new();
+        let writes = may && part.group.is_none() && now.mono >= part.group_at;
+        if let Some(bytes) = if writes { part.frontier.poll_group(0, now)? } else { None } {
+            part.group_at = now.mono + GROUP_EVERY;
+            part.group = Some(bytes.clone());
+            calls.push(Call::Append { partition, part: part_life, epoch, bytes });
+        }
+        if may && !part.reading && !part.draining && part.todo.is_empty() && now.mono >= part.read_at {
+            part.reading = true;
+            part.read_at = now.mono + INBOX_EVERY;
+            calls.push(Call::Inbox { partition, part: part_life, from: part.inbox_at });
+        }
+        let done = part.group.is_none() && part.flights.is_empty() && !part.frontier.has_group(0);
+        let drained = part.draining && done;
+        if drained {
+            self.snapshot(n, partition);
+            self.drop_part(n, partition);
+            self.nodes[n].member.handle_drained(partition, epoch);
+            busy = true;
+        }
+        for ticket in tickets {
+            self.start(n, partition, ticket)?;
+        }
+        for call in calls {
+            self.call(n, call);
+        }
+        Ok(busy)
+    }
+
+    /// A group is in the log, and its writer knows it.
+    pub(crate) fn handle_written(
+        &mut self,
+        n: usize,
+        partition: u32,
+        part_life: u64,
+    ) -> Result<(), Violation> {
+        let now = self.nodes[n].now(self.t);
+        let Some(part) = self.nodes[n].parts.get_mut(&partition).filter(|part| part.life == part_life) else {
+            return Ok(());
+        };
+        if part.group.take().is_none() {
+            return Ok(());
+        }
+        part.frontier.handle_committed(0, now)?;
+        let books = &self.books;
+        part.flights.retain(|ticket, flight| {
+            !(matches!(flight.stage, Stage::Reported) && books.has_ended(partition, ticket.0))
+        });
+        if self.rng.one_in(12) {
+            self.snapshot(n, partition);
+        }
+        Ok(())
+    }
+
+    /// The state as it is becomes what the next owner begins with.
+    fn snapshot(&mut self, n: usize, partition: u32) {
+        let part = self.nodes[n].parts.get_mut(&partition).expect("it is open");
+        let state = part.frontier.state(0);
+        let kept = &mut self.engine.snapshots[partition as usize];
+        if state.position().sequence > kept.position().sequence {
+            *kept = state.clone();
+        }
+    }
+
+    /// Messages of an inbox reach its owner.
+    pub(crate) fn handle_messages(
+        &mut self,
+        n: usize,
+        partition: u32,
+        part_life: u64,
+        messages: Option<Vec<bytes::Bytes>>,
+    ) -> Result<(), Violation> {
+        let secret = self.secret;
+        let Some(part) = self.nodes[n].parts.get_mut(&partition).filter(|part| part.life == part_life) else {
+            return Ok(());
+        };
+        part.reading = false;
+        for bytes in messages.into_iter().flatten() {
+            match Message::decode(&bytes, &secret) {
+                Ok(Message::Offers { offers, .. }) => part.todo.extend(offers.into_iter().map(Todo::Offer)),
+                Ok(Message::Command(entry)) => part.todo.push_back(Todo::Command(entry)),
+                Err(error) => return Err(Violation::new(Checker::Error, error.to_string())),
+            }
+            part.inbox_at += 1;
+            part.todo.push_back(Todo::Position(part.inbox_at));
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Takes in what the inbox held, as far as there is room. Where it stands goes into the same group.
+    fn take_in(&mut self) {
+        while let Some(todo) = self.todo.pop_front() {
+            match todo {
+                Todo::Offer(url) => {
+                    if self.frontier.offer(url.offer()) == Offered::Full {
+                        return self.todo.push_front(Todo::Offer(url));
+                    }
+                }
+                Todo::Command(entry) => self.frontier.handle_command(0, *entry),
+                Todo::Position(position) => {
+                    let name = INBOX.into();
+                    self.frontier.handle_command(0, Entry::Inbox { name, position });
+                }
+            }
+        }
+    }
+}

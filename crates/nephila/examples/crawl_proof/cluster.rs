@@ -1,0 +1,475 @@
+//! A cluster: several nodes, each a process, on real NATS servers, while nodes, servers and the network between them fail.
+//!
+//! Faults come one after the other, some while the last is still being mended: a node is killed, frozen for longer than its
+//! lease, cut off from the servers, or loses what it knew of its partitions; a server is killed or frozen, or all of them at
+//! once. When all faults are over and nothing is asked for any more, the nodes are told to leave.
+//!
+//! What must hold is what holds for one node, counted at the server and in the archives of all nodes together: complete,
+//! polite to every host, obedient, every capture whole. A page may be asked for again only if a fault fell while its ticket
+//! could be open. Without faults every page is asked for once.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nephila_core::entry;
+use nephila_core::fold::fold;
+use nephila_core::frontier::key::Prefixes;
+use nephila_core::state::{MemoryState, State};
+use nephila_log::jetstream::{self, Engine};
+use nephila_log::{Fence, GroupLog};
+use nephila_store::disk::RealDisk;
+use nephila_store::runs::Cache;
+use nephila_store::state::{DiskState, Merging};
+use nephila_testnats::{Nats, Options, Proxy};
+use nephila_testweb::check::Politeness;
+use nephila_testweb::journal::{Journal, Log, Request};
+use rustix::process::Signal;
+
+use crate::archive::{self, Copies};
+use crate::crawler::{Crawler, Place, Rests, Run};
+use crate::judge::{self, Verdict};
+use crate::plug::Random;
+use crate::site::{self, Site};
+
+/// A node that was killed comes back after this.
+const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
+/// A node is frozen or cut off for so long: often longer than its lease.
+const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A server is away for so long.
+const SERVER_AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// All servers are away for so long.
+const ALL_AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// Between two faults.
+const BETWEEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(6));
+/// A page that was fetched is stored, its links are sent, and its outcome is committed within this time, if nothing fails.
+const GRACE: Duration = Duration::from_secs(8);
+/// Whoever cannot reach the servers keeps what it has fetched for this long at most before it gives its tickets up.
+const HELD: Duration = Duration::from_secs(30);
+/// The server notices within this time that the other end of a connection is gone.
+const CUT: Duration = Duration::from_millis(200);
+/// Times a page may fail and be tried again.
+const RETRIES_MAX: u32 = 3;
+/// A node has this long to hand over and leave.
+const LEAVE_MAX: Duration = Duration::from_secs(90);
+/// A cluster has this long for its work.
+const LIMIT: Duration = Duration::from_secs(3_600);
+
+/// How often it is looked at what the nodes say.
+const WATCH: Duration = Duration::from_millis(100);
+/// What a node says that stops by itself.
+const STOPS: [&str; 2] = ["everything stops", "beginning again"];
+
+/// How large, and how often.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Nodes.
+    #[arg(long, default_value_t = 4)]
+    nodes: usize,
+    /// NATS servers: 1 or 3.
+    #[arg(long, default_value_t = 3)]
+    servers: usize,
+    /// Partitions of the cluster.
+    #[arg(long, default_value_t = 64)]
+    partitions: u32,
+    /// Hosts of the web.
+    #[arg(long, default_value_t = 500)]
+    hosts: u32,
+    /// Pages of the web.
+    #[arg(long, default_value_t = 200_000)]
+    pages: u64,
+    /// How many faults.
+    #[arg(long, default_value_t = 0)]
+    faults: usize,
+    /// Seed of the web and of the faults; what a fault meets still depends on the machine.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Rest of a host, in milliseconds.
+    #[arg(long, default_value_t = 10)]
+    host_delay_ms: u64,
+    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    #[arg(long, default_value_t = 45)]
+    quiet: u64,
+}
+
+/// A fault, in time of the journal: from, to.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    kind: Kind,
+    from: u64,
+    to: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    NodeKilled,
+    NodeFrozen,
+    NodeCutOff,
+    NodeWiped,
+    ServerKilled,
+    ServerFrozen,
+    ServersKilled,
+    /// None of ours: a node could not renew its lease in time, as on a machine that is held up, and began again.
+    NodeFenced,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::NodeKilled,
+    Kind::NodeFrozen,
+    Kind::NodeCutOff,
+    Kind::NodeWiped,
+    Kind::ServerKilled,
+    Kind::ServerFrozen,
+    Kind::ServersKilled,
+];
+
+struct Node {
+    crawler: Crawler,
+    proxies: Vec<Proxy>,
+    run: Option<Run>,
+}
+
+/// Reads what the nodes say, and notes when one of them has stopped by itself.
+struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<Fault>>,
+}
+
+impl Watch {
+    fn start(said: Vec<PathBuf>, journal: Journal) -> Watch {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut seen, mut faults) = (vec![0; said.len()], Vec::new());
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(WATCH);
+                for (seen, path) in seen.iter_mut().zip(&said) {
+                    let text = std::fs::read_to_string(path).unwrap_or_default();
+                    let stops = STOPS.iter().map(|words| text.matches(words).count()).sum();
+                    if stops > std::mem::replace(seen, stops) {
+                        let now = journal.now_us();
+                        faults.push(Fault { kind: Kind::NodeFenced, from: now, to: now });
+                    }
+                }
+            }
+            faults
+        });
+        Watch { is_over, thread }
+    }
+
+    fn end(self) -> Vec<Fault> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+struct Cluster {
+    nats: Nats,
+    nodes: Vec<Node>,
+    journal: Journal,
+    random: Random,
+    faults: Vec<Fault>,
+}
+
+/// Runs it.
+pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let folder = place.folder("cluster")?;
+    let host = Duration::from_millis(args.host_delay_ms);
+    // Addresses are shared by nodes, which do not know of each other's requests to them.
+    let rests = Rests { host, slot: Duration::ZERO };
+    let site = Site::start(site::mixed(args.seed, args.hosts, args.pages)?, &folder)?;
+    let wanted = site.most_domains(&folder)?;
+    let nats = Nats::with(Options { servers: args.servers, ..Options::default() })?;
+    let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "domain", rests);
+    let replicas = if args.servers == 3 { 3 } else { 1 };
+    for set in [
+        format!("cluster.replicas={replicas}"),
+        format!("cluster.partitions={}", args.partitions),
+        "cluster.streams=4".into(),
+        "cluster.discover=false".into(),
+        "frontier.slot_connections=1000".into(),
+        "crawl.concurrency=256".into(),
+    ] {
+        crawler.set(&set);
+    }
+    let mut nodes = Vec::new();
+    for number in 0..args.nodes {
+        let mut node = crawler.node(&folder, &format!("node-{number}"));
+        let proxies: Vec<Proxy> =
+            (0..args.servers).map(|server| Proxy::to(nats.address(server))).collect::<Result<_, _>>()?;
+        let urls: Vec<_> = proxies.iter().map(|proxy| format!("\"{}\"", proxy.url())).collect();
+        node.set(&format!("cluster.servers=[{}]", urls.join(", ")));
+        let run = Some(node.start()?);
+        nodes.push(Node { crawler: node, proxies, run });
+    }
+    let urls: Vec<_> = nats.urls().iter().map(|url| format!("\"{url}\"")).collect();
+    crawler.set(&format!("cluster.servers=[{}]", urls.join(", ")));
+    create_job(&crawler, &wanted.seeds)?;
+
+    let journal = site.web().journal().clone();
+    let random = Random(args.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let watch =
+        Watch::start(nodes.iter().map(|node| node.crawler.said().to_owned()).collect(), journal.clone());
+    let mut cluster = Cluster { nats, nodes, journal, random, faults: Vec::new() };
+    cluster.break_things(args)?;
+    let first_quiet = cluster.until_quiet(Duration::from_secs(args.quiet))?;
+    let dirs: Vec<PathBuf> = cluster.nodes.iter().map(|node| node.crawler.dir().to_owned()).collect();
+    cluster.leave()?;
+    cluster.faults.extend(watch.end());
+
+    let mut verdict = Verdict::default();
+    let groups = replay(&mut verdict, &cluster.nats, args, &dirs)?;
+    let world = site.web().world().clone();
+    let log = site.stop();
+    let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
+    polite(&mut verdict, &world, &log, rests, &cluster.faults);
+    let repeats = repeats(&mut verdict, &log, &cluster.faults);
+    let copies = if cluster.faults.is_empty() { Copies::Once } else { Copies::AsAsked };
+    let (captures, read) =
+        archive::check_all(&mut verdict, &crawler, &dirs, &world, &wanted.truth, &log, copies, 1_000)?;
+    let mut kinds = std::collections::BTreeMap::<Kind, usize>::new();
+    cluster.faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
+    let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
+    verdict.end(&format!(
+        "cluster: {} nodes, {} servers, {} faults ({}), {places} places as the truth says, {captures} captures, {read} \
+         read again, {} requests, {repeats} repeated after faults, {} partitions the same when {groups} groups of their logs are \
+         folded again, {:.0} s of work, {:.0} s in all",
+        args.nodes,
+        args.servers,
+        cluster.faults.len(),
+        kinds.join(", "),
+        log.requests.len(),
+        args.partitions,
+        first_quiet.as_secs_f64(),
+        began.elapsed().as_secs_f64(),
+    ))
+}
+
+fn create_job(crawler: &Crawler, seeds: &std::path::Path) -> anyhow::Result<()> {
+    let seeds = seeds.display().to_string();
+    let mut args: Vec<String> =
+        ["job", "create", "proof", "--scope", "domain", "-d", "255", "-i", &seeds].map(str::to_owned).into();
+    args.extend(crawler.settings());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (status, said) = crawler.ask(&args)?;
+    anyhow::ensure!(status.success(), "nephila job create: {status}: {said}");
+    Ok(())
+}
+
+impl Cluster {
+    /// Faults, one after the other.
+    fn break_things(&mut self, args: &Args) -> anyhow::Result<()> {
+        for number in 0..args.faults {
+            self.pause(BETWEEN);
+            let kind = KINDS[self.random.below(KINDS.len() as u64) as usize];
+            self.fault(kind)?;
+            eprintln!("cluster: {} of {} faults, the last {kind:?}", number + 1, args.faults);
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self, between: (Duration, Duration)) {
+        std::thread::sleep(self.random.duration(between.0, between.1));
+    }
+
+    fn fault(&mut self, kind: Kind) -> anyhow::Result<()> {
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let server = self.random.below(self.nats.servers() as u64) as usize;
+        let from = self.journal.now_us();
+        match kind {
+            Kind::NodeKilled | Kind::NodeWiped => {
+                self.nodes[node].run.take().context("it runs")?.kill()?;
+                if kind == Kind::NodeWiped {
+                    wipe(self.nodes[node].crawler.dir())?;
+                }
+                self.pause(BACK);
+                self.nodes[node].run = Some(self.nodes[node].crawler.start()?);
+            }
+            Kind::NodeFrozen => {
+                self.running(node)?.signal(Signal::STOP)?;
+                self.pause(AWAY);
+                self.running(node)?.signal(Signal::CONT)?;
+            }
+            Kind::NodeCutOff => {
+                self.nodes[node].proxies.iter().for_each(Proxy::cut);
+                self.pause(AWAY);
+                self.nodes[node].proxies.iter().for_each(Proxy::heal);
+            }
+            Kind::ServerKilled => {
+                self.nats.kill(server)?;
+                self.pause(SERVER_AWAY);
+                self.nats.start(server)?;
+            }
+            Kind::ServerFrozen => {
+                self.nats.stop(server)?;
+                self.pause(SERVER_AWAY);
+                self.nats.cont(server)?;
+            }
+            Kind::NodeFenced => {}
+            Kind::ServersKilled => {
+                for server in 0..self.nats.servers() {
+                    self.nats.kill(server)?;
+                }
+                self.pause(ALL_AWAY);
+                for server in 0..self.nats.servers() {
+                    self.nats.start(server)?;
+                }
+            }
+        }
+        self.faults.push(Fault { kind, from, to: self.journal.now_us() });
+        Ok(())
+    }
+
+    fn running(&self, node: usize) -> anyhow::Result<&Run> {
+        self.nodes[node].run.as_ref().context("it runs")
+    }
+
+    /// Waits until nothing is asked for any more; says how long there was something.
+    fn until_quiet(&mut self, quiet: Duration) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let (mut requests, mut since) = (self.journal.requests(), Instant::now());
+        while since.elapsed() < quiet {
+            anyhow::ensure!(began.elapsed() < LIMIT, "it is still at work after {} s", LIMIT.as_secs());
+            for node in &mut self.nodes {
+                let ended = node.run.as_mut().context("it runs")?.wait_until(Instant::now())?;
+                anyhow::ensure!(!ended, "a node has left by itself");
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            let now = self.journal.requests();
+            if now != requests {
+                (requests, since) = (now, Instant::now());
+            }
+        }
+        Ok(began.elapsed().saturating_sub(quiet))
+    }
+
+    /// Every node hands over and leaves, the last one to nobody.
+    fn leave(&mut self) -> anyhow::Result<()> {
+        for node in &mut self.nodes {
+            let run = node.run.take().context("it runs")?;
+            run.ask_to_end()?;
+            run.finish_within(LEAVE_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+/// Folds the log of every partition from its beginning, and compares with what its last owner has on its disk. Says how many
+/// groups there were.
+fn replay(verdict: &mut Verdict, nats: &Nats, args: &Args, dirs: &[PathBuf]) -> anyhow::Result<u64> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let settings = jetstream::Settings {
+        servers: nats.urls(),
+        streams: 4,
+        replicas: if args.servers == 3 { 3 } else { 1 },
+        ..jetstream::Settings::default()
+    };
+    let engine = runtime.block_on(Engine::connect(settings))?;
+    let cache = Cache::new(1 << 20);
+    let mut groups = 0;
+    for partition in 0..args.partitions {
+        // The last owner is the one that has come furthest.
+        let mut last: Option<DiskState> = None;
+        for dir in dirs {
+            let tables = dir.join(format!("state/partition-{partition:05}/tables"));
+            if tables.is_dir() {
+                let state = DiskState::open(Arc::new(RealDisk), &tables, Merging::Inline, &cache)?;
+                let further =
+                    last.as_ref().is_none_or(|last| last.position().sequence < state.position().sequence);
+                last = if further { Some(state) } else { last };
+            }
+        }
+        let mut live = last.with_context(|| format!("nobody had partition {partition}"))?;
+        let mut log = runtime.block_on(engine.log(partition, u64::MAX / 4, Fence::new()))?;
+        let mut again = MemoryState::new();
+        for group in log.replay(1) {
+            let (_, bytes) = group?;
+            let (group, behind) = entry::open(&bytes, again.position())?;
+            fold(&mut again, &group, behind)?;
+            groups += 1;
+        }
+        let (live_at, again_at) = (live.position().sequence, again.position().sequence);
+        verdict.expect(live.hash(Prefixes::ALL)? == again.hash(Prefixes::ALL)? && live_at == again_at, || {
+            format!("partition {partition}: its log has {again_at} groups, its last owner {live_at}, and they differ")
+        });
+    }
+    Ok(groups)
+}
+
+/// What a node knew of its partitions is gone; what it has fetched is not.
+fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(dir.join("state"))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("partition-") {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Polite to every host; addresses are another matter. A node that is frozen cannot close the connections it keeps, while
+/// its hosts are asked by another: an idle one more is no fault of anybody then.
+fn polite(
+    verdict: &mut Verdict,
+    world: &nephila_testweb::model::World,
+    log: &Log,
+    rests: Rests,
+    faults: &[Fault],
+) {
+    let frozen = faults.iter().filter(|fault| fault.kind == Kind::NodeFrozen).count();
+    let by_host = Politeness {
+        host_connections_max: if frozen > 0 { 2 } else { 1 },
+        address_rest: Duration::ZERO,
+        address_requests_max: usize::MAX,
+        ..judge::politeness(rests)
+    };
+    verdict.report("politeness", &by_host.check(log));
+    judge::obedient(verdict, world, log);
+}
+
+/// Whoever was asked for twice had failed, or a fault fell while its ticket could be open.
+fn repeats(verdict: &mut Verdict, log: &Log, faults: &[Fault]) -> usize {
+    let mut by_url: HashMap<(bool, &str, &str), Vec<&Request>> = HashMap::new();
+    for request in log.requests.iter().filter(|request| !request.path.starts_with("/robots")) {
+        by_url.entry((request.tls, &request.host, &request.path)).or_default().push(request);
+    }
+    let us = |time: Duration| time.as_micros() as u64;
+    let (mut repeats, mut unasked) = (0, Vec::new());
+    for ((_, host, path), requests) in &by_url {
+        let mut failures = 0;
+        for pair in requests.windows(2) {
+            let (before, again) = (pair[0], pair[1]);
+            // A fault that fell between the two, and not long after the first was over. Who is frozen or cut off may
+            // come to itself, or give up, some time after the fault is over.
+            let hit = |fault: &&Fault| {
+                let quick = matches!(fault.kind, Kind::NodeKilled | Kind::NodeWiped);
+                let grace = us(if quick { GRACE } else { HELD });
+                fault.from <= again.start_us
+                    && before.start_us <= fault.to + grace
+                    && fault.from <= before.end_us + grace
+            };
+            let is_hit = faults.iter().any(|fault| hit(&fault));
+            let was_cut = faults
+                .iter()
+                .any(|fault| before.start_us <= fault.to + us(HELD) && fault.from <= before.end_us + us(CUT));
+            let failed = before.status == 429 || before.status >= 500 || !before.is_complete;
+            if failed && (was_cut || failures < RETRIES_MAX) {
+                failures += u32::from(!was_cut);
+            } else if is_hit {
+                repeats += 1;
+            } else {
+                let (began, at) = (before.start_us as f64 / 1e6, again.start_us as f64 / 1e6);
+                unasked.push(format!("{host}{path} at {at:.3} s, {} at {began:.3} s", before.status));
+            }
+        }
+    }
+    verdict.expect(unasked.is_empty(), || {
+        let shown: Vec<_> = unasked.iter().take(5).cloned().collect();
+        format!("{} repeats without a reason: {}", unasked.len(), shown.join("; "))
+    });
+    repeats
+}

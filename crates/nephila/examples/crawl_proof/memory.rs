@@ -1,0 +1,135 @@
+//! Memory against known URLs: the same number of pages fetched, once with ten thousand URLs known, once with a million.
+//!
+//! The web has no end, and every page has as many links as make the frontier know so many URLs when the pages are
+//! fetched: all but those pages wait in queues. Pages are equally large whatever they name. The same over few hosts, whose
+//! queues are long, and over many. What must hold: the peak of memory at the most URLs is at most [`GROWTH`] times the one
+//! at the fewest, and [`ALLOWANCE_KB`].
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use nephila::exit::Exit;
+use nephila_testweb::Settings;
+
+use crate::crawler::{Crawler, Place, Rests};
+use crate::judge::Verdict;
+use crate::site::Site;
+use crate::watch::{Said, Watch};
+
+/// The peak at the most URLs against the peak at the fewest.
+const GROWTH: f64 = 1.5;
+/// What fills up within the first million URLs and then stays as it is, in kB: the URLs seen lately, and the part of the
+/// state that is not written out yet.
+const ALLOWANCE_KB: u64 = 48 * 1024;
+/// Bytes of every page.
+const PAGE_BYTES: u32 = 40_000;
+/// Pages of the web: so many that two links seldom lead to the same one.
+const PAGES_MAX: u64 = 4_000_000_000;
+/// Hosts on one address.
+const HOSTS_PER_ADDRESS: u32 = 5;
+/// Hosts that are seeds.
+const SEEDS_MAX: u32 = 500;
+/// One crawl ends within this time.
+const LIMIT: Duration = Duration::from_secs(1_800);
+/// How often its numbers are asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The frontier knows at least this share of what was meant.
+const KNOWN_SHARE_MIN: f64 = 0.8;
+
+/// How many.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// URLs known in each crawl.
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000])]
+    known: Vec<u64>,
+    /// Pages fetched in each crawl.
+    #[arg(long, default_value_t = 3_000)]
+    pages: u64,
+    /// Hosts of the web, in turn.
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 10_000])]
+    hosts: Vec<u32>,
+}
+
+/// One crawl.
+struct Row {
+    known: u64,
+    peak_kb: u64,
+    took: Duration,
+}
+
+/// Runs it.
+pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
+    ensure!(!args.known.is_empty() && args.pages > 0, "nothing to measure");
+    let mut verdict = Verdict::default();
+    let mut figures = Vec::new();
+    println!(
+        "{:>8} {:>12} {:>12} {:>10} {:>8} {:>9}",
+        "hosts", "known, meant", "known", "peak, MB", "s", "pages/s"
+    );
+    for hosts in &args.hosts {
+        let mut rows = Vec::new();
+        for known in &args.known {
+            let row = measure(place, args.pages, *hosts, *known)?;
+            let seconds = row.took.as_secs_f64();
+            let (peak, rate) = (row.peak_kb as f64 / 1024.0, args.pages as f64 / seconds);
+            println!("{hosts:>8} {known:>12} {:>12} {peak:>10.1} {seconds:>8.1} {rate:>9.0}", row.known);
+            let enough = row.known as f64 >= *known as f64 * KNOWN_SHARE_MIN;
+            verdict.expect(enough, || format!("{hosts} hosts: {} URLs known, {known} meant", row.known));
+            rows.push(row);
+        }
+        let (Some(fewest), Some(most)) =
+            (rows.iter().min_by_key(|row| row.known), rows.iter().max_by_key(|row| row.known))
+        else {
+            continue;
+        };
+        let allowed = (fewest.peak_kb as f64 * GROWTH) as u64 + ALLOWANCE_KB;
+        verdict.expect(most.peak_kb <= allowed, || {
+            format!("{hosts} hosts: {} kB at {}, at most {allowed} kB", most.peak_kb, most.known)
+        });
+        figures.push(format!(
+            "{hosts} hosts: {:.0} MB at {} URLs, {:.0} MB at {}",
+            fewest.peak_kb as f64 / 1024.0,
+            fewest.known,
+            most.peak_kb as f64 / 1024.0,
+            most.known
+        ));
+    }
+    verdict.end(&format!("crawl memory: {} pages each: {}", args.pages, figures.join("; ")))
+}
+
+fn measure(place: &Place, pages: u64, hosts: u32, known: u64) -> anyhow::Result<Row> {
+    let folder = place.folder("memory")?;
+    let site = Site::start(
+        Settings {
+            hosts,
+            pages: PAGES_MAX,
+            size_exponent: 0.0,
+            page_bytes: PAGE_BYTES,
+            page_bytes_sigma: 0.0,
+            links: u32::try_from(known.div_ceil(pages)).unwrap_or(u32::MAX),
+            addresses: (hosts / HOSTS_PER_ADDRESS).max(1),
+            journal_max: 0,
+            threads: 1,
+            ..Settings::default()
+        },
+        &folder,
+    )?;
+    let seeds = folder.join("seeds.txt");
+    let homes: Vec<String> = site.homes().take(SEEDS_MAX as usize).collect();
+    std::fs::write(&seeds, homes.join("\n") + "\n")?;
+    let none = Rests { host: Duration::ZERO, slot: Duration::ZERO };
+    let mut crawler = Crawler::new(place, &folder, &site, &seeds, "any", none);
+    crawler.set("frontier.slot_connections=4");
+    crawler.set_limit("--limit", &pages.to_string(), Exit::PageLimit);
+    let mut crawl = crawler.start()?;
+    let began = Instant::now();
+    let mut watch = Watch::new(crawler.dir());
+    while !crawl.wait_until(Instant::now() + LOOK_EVERY)? {
+        ensure!(began.elapsed() < LIMIT, "the crawl did not end within {} s", LIMIT.as_secs());
+        watch.look(&crawl);
+    }
+    let ended = crawl.finish(LIMIT)?;
+    watch.write(&place.base.join(format!("memory-{hosts}-{known}.tsv")))?;
+    let known = watch.samples().iter().filter_map(|sample| sample.said).map(|said: Said| said.known()).max();
+    Ok(Row { known: known.unwrap_or(0), peak_kb: ended.peak_kb, took: ended.took })
+}

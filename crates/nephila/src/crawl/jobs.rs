@@ -1,0 +1,80 @@
+//! The jobs that are crawled for: what each of them wants, ready to be asked for every link.
+//!
+//! What always holds: whoever asks for a job's rules gets them as they are at that moment, and keeps them for one page.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use anyhow::Context;
+use nephila_core::job::{Found, Job, JobId, Kind, Rule, Rules};
+use nephila_core::url::{CrawlUrl, KeyRules};
+
+/// One job in force.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) id: JobId,
+    pub(crate) rules: Rules,
+    pub(crate) priority: u8,
+    /// Are sitemaps of use to it?
+    sitemaps: bool,
+}
+
+impl InForce {
+    /// A job, and where its seeds have moved to.
+    pub(crate) fn new(job: &Job, moved: &[String]) -> anyhow::Result<InForce> {
+        let mut rules = job.scope.resolve(&KeyRules::default()).context("scope")?;
+        for target in moved {
+            if let Ok(url) = CrawlUrl::parse(target) {
+                rules.widen(&url, 0);
+            }
+        }
+        let sitemaps = job.scope.kind != Kind::Page && job.scope.depth_max > 0;
+        Ok(InForce { id: job.id, rules, priority: job.priority, sitemaps })
+    }
+
+    /// Is a URL kept out by an `exclude`?
+    pub(crate) fn excludes(&self, url: &CrawlUrl) -> bool {
+        matches!(self.rules.verdict(url, Found::link(0, 0)).rule, Rule::Exclude(_))
+    }
+
+    /// Does it want the sitemaps of a host? Those of a host that it would never ask are none of its business.
+    pub(crate) fn wants_sitemaps_of(&self, root: &CrawlUrl) -> bool {
+        self.sitemaps && self.rules.verdict(root, Found::link(0, 0)).is_in()
+    }
+
+    /// The same, whatever the host.
+    pub(crate) fn wants_sitemaps(&self) -> bool {
+        self.sitemaps
+    }
+}
+
+/// All jobs in force, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(RwLock<BTreeMap<u32, Arc<InForce>>>);
+
+impl Jobs {
+    /// A job is new or has changed.
+    pub(crate) fn set(&self, job: InForce) {
+        self.0.write().expect("nobody panics holding it").insert(job.id.0, Arc::new(job));
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, id: JobId) -> Option<Arc<InForce>> {
+        self.0.read().expect("nobody panics holding it").get(&id.0).cloned()
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<InForce>> {
+        self.0.read().expect("nobody panics holding it").values().cloned().collect()
+    }
+
+    /// A seed of a job has moved: its new place is in scope from now on.
+    pub(crate) fn widen(&self, id: JobId, target: &CrawlUrl) {
+        let mut jobs = self.0.write().expect("nobody panics holding it");
+        if let Some(job) = jobs.get_mut(&id.0) {
+            let mut rules = job.rules.clone();
+            rules.widen(target, 0);
+            *job = Arc::new(InForce { id, rules, priority: job.priority, sitemaps: job.sitemaps });
+        }
+    }
+}

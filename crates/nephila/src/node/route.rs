@@ -1,0 +1,239 @@
+//! The way of links to partitions that other nodes own: through the outbox, into the inbox of their partition.
+//!
+//! What always holds: [`Router::send`] returns once every link it was given stands in an inbox, or an error; whoever has
+//! more links than the outbox holds waits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nephila_core::cluster::NodeId;
+use nephila_core::cluster::message::OfferedUrl;
+use nephila_core::cluster::outbox::{self, Outbox, Pushed};
+use nephila_core::frontier::key::{DomainKey, PREFIXES, Secret};
+use nephila_core::job::JobId;
+use nephila_core::url::CrawlUrl;
+use nephila_log::Inbox;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
+
+use super::jobs::JobStore;
+use crate::crawl::jobs::Jobs;
+use crate::worker::{Link, offered};
+
+/// Who finds the outbox full looks again after this time at the latest.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+/// Servers that are away are asked again after this time.
+const AWAY_PAUSE: Duration = Duration::from_secs(1);
+/// The loop looks at the outbox this often when nothing else wakes it.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The node is stopping: what was to be sent is repeated by whoever fetches the page next.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("this node has stopped sending")]
+pub(crate) struct NotSent;
+
+#[derive(Debug)]
+struct Inner {
+    outbox: Outbox,
+    waiting: HashMap<u64, oneshot::Sender<()>>,
+    next_page: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Router {
+    inner: Mutex<Inner>,
+    began: Instant,
+    /// Something was pushed.
+    pushed: Notify,
+    /// Something was acknowledged: there may be room.
+    room: Notify,
+    secret: Secret,
+    partitions: u32,
+    jobs: JobStore,
+}
+
+/// The partition of a domain, of so many.
+pub(crate) fn partition_of(domain: DomainKey, partitions: u32) -> u32 {
+    // Shares are cut by rounding down, so the first guess may be one too low or too high.
+    let guess = (u64::from(domain.prefix()) * u64::from(partitions) / u64::from(PREFIXES)) as u32;
+    let holds = |number: &u32| {
+        *number < partitions
+            && nephila_core::frontier::key::Prefixes::share(*number, partitions).holds(domain)
+    };
+    [guess, guess + 1, guess.saturating_sub(1)].into_iter().find(holds).expect("shares have no gaps")
+}
+
+impl Router {
+    pub(crate) fn new(
+        settings: outbox::Settings,
+        node: NodeId,
+        nonce: u64,
+        secret: Secret,
+        partitions: u32,
+        jobs: JobStore,
+    ) -> Router {
+        let outbox = Outbox::new(settings, node, secret, nonce);
+        Router {
+            inner: Mutex::new(Inner { outbox, waiting: HashMap::new(), next_page: 1 }),
+            began: Instant::now(),
+            pushed: Notify::new(),
+            room: Notify::new(),
+            secret,
+            partitions,
+            jobs,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics holding it")
+    }
+
+    /// Sends links to their partitions; returns when all of them have arrived.
+    pub(crate) async fn send(&self, links: &[Link]) -> Result<(), NotSent> {
+        if links.is_empty() {
+            return Ok(());
+        }
+        let (told, safe) = oneshot::channel();
+        let page = {
+            let mut inner = self.inner();
+            let page = inner.next_page;
+            inner.next_page += 1;
+            inner.waiting.insert(page, told);
+            page
+        };
+        let forget = ForgetOnDrop { router: self, page };
+        for link in links {
+            let url = offered(link, &self.secret);
+            let partition = partition_of(url.key.host.domain, self.partitions);
+            self.push(partition, url, page).await;
+        }
+        self.inner().outbox.finish(page);
+        self.pushed.notify_one();
+        let arrived = safe.await;
+        std::mem::forget(forget);
+        arrived.map_err(|_| NotSent)
+    }
+
+    async fn push(&self, partition: u32, url: OfferedUrl, page: u64) {
+        loop {
+            let room = self.room.notified();
+            let pushed = {
+                let now = self.now();
+                self.inner().outbox.push(now, partition, url.clone(), page)
+            };
+            if pushed != Pushed::Full {
+                return;
+            }
+            self.pushed.notify_one();
+            _ = tokio::time::timeout(FULL_PAUSE, room).await;
+        }
+    }
+
+    /// A seed of a job has moved: its new place is in scope, on this node at once, on the others soon.
+    /// While the servers are away it waits; whoever waits is ended with its session.
+    pub(crate) async fn widen(&self, jobs: &Jobs, job: JobId, target: &CrawlUrl) {
+        while self.jobs.widen(job, target).await.is_err() {
+            tokio::time::sleep(AWAY_PAUSE).await;
+        }
+        jobs.widen(job, target);
+    }
+
+    /// Reads the jobs again. While the servers are away it waits.
+    pub(crate) async fn refresh(&self, jobs: &Jobs) {
+        while self.jobs.refresh(jobs).await.is_err() {
+            tokio::time::sleep(AWAY_PAUSE).await;
+        }
+    }
+
+    /// What it did.
+    pub(crate) fn stats(&self) -> (outbox::Stats, usize) {
+        let inner = self.inner();
+        (inner.outbox.stats(), inner.outbox.bytes())
+    }
+
+    /// Sends parcels until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>, inbox: Arc<dyn Inbox>) {
+        let mut sends: JoinSet<(u128, bool)> = JoinSet::new();
+        loop {
+            let now = self.now();
+            let (parcels, wake) = {
+                let mut inner = self.inner();
+                let parcels: Vec<_> = std::iter::from_fn(|| inner.outbox.poll(now)).collect();
+                (parcels, inner.outbox.poll_timeout())
+            };
+            for parcel in parcels {
+                let inbox = inbox.clone();
+                sends.spawn(async move {
+                    let sent = inbox.publish(parcel.partition, parcel.id, parcel.bytes).await;
+                    (parcel.id, sent.is_ok())
+                });
+            }
+            let sleep = wake.map_or(LOOK, |at| Duration::from_millis(at.saturating_sub(now)).min(LOOK));
+            tokio::select! {
+                Some(sent) = sends.join_next() => {
+                    // A task that panicked has sent nothing that we know of; its parcel is sent again.
+                    if let Ok((id, ok)) = sent {
+                        self.sent(id, ok);
+                    }
+                }
+                () = self.pushed.notified() => {}
+                () = tokio::time::sleep(sleep) => {}
+            }
+            let mut inner = self.inner();
+            while let Some(page) = inner.outbox.poll_safe() {
+                if let Some(told) = inner.waiting.remove(&page) {
+                    _ = told.send(());
+                }
+            }
+        }
+    }
+
+    fn sent(&self, id: u128, ok: bool) {
+        let now = self.now();
+        let mut inner = self.inner();
+        match ok {
+            true => inner.outbox.handle_acked(now, id),
+            false => inner.outbox.handle_failed(now, id),
+        }
+        drop(inner);
+        self.room.notify_waiters();
+    }
+}
+
+/// A page that nobody waits for any more: its task was ended in the middle.
+struct ForgetOnDrop<'a> {
+    router: &'a Router,
+    page: u64,
+}
+
+impl Drop for ForgetOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.router.inner();
+        inner.waiting.remove(&self.page);
+        inner.outbox.forget(self.page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_core::frontier::key::Prefixes;
+
+    use super::*;
+
+    #[test]
+    fn every_prefix_is_of_the_partition_that_holds_it() {
+        for partitions in [1, 3, 16, 100, 256, 4_096] {
+            for prefix in (0..=u16::MAX).step_by(7).chain([u16::MAX]) {
+                let domain = DomainKey(u64::from(prefix) << 48);
+                let number = partition_of(domain, partitions);
+                assert!(Prefixes::share(number, partitions).holds(domain), "{prefix} of {partitions}");
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One life of a node's lease: a worker, a loop that fetches, a way out for links, and a fence around all of it.
+//!
+//! What always holds: when [`Session::end_now`] has returned, nothing of the session writes, fetches or holds a file any
+//! more; what it had not made durable is repeated by whoever owns its partitions next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use nephila_core::cluster::NodeId;
+use nephila_core::job::{Job, JobId};
+use nephila_log::Fence;
+use nephila_store::state::DiskState;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use super::jobs::{JobStore, READ_EVERY};
+use super::route::Router;
+use super::{Node, wire};
+use crate::clock::Clock;
+use crate::crawl::shared::{Shared, Tools};
+use crate::crawl::work::{Space, start, take};
+use crate::folder::Plan;
+use crate::worker::{self, Actions, Door, Stats, Worker};
+
+/// How often the loop looks at the disk.
+const LOOK: Duration = Duration::from_secs(1);
+/// Records that ask nodes to leave begin like this.
+pub(super) const DRAIN: &str = "drain.";
+
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Task(tokio::task::JoinHandle<()>);
+
+impl Task {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(tokio::spawn(task))
+    }
+
+    /// Ends it and waits until it has.
+    async fn end(mut self) {
+        self.0.abort();
+        _ = (&mut self.0).await;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What happens to a session by itself.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// It cannot go on.
+    Failed(anyhow::Error),
+    /// Somebody asked the node to leave.
+    Drain,
+}
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) fence: Fence,
+    pub(super) shared: Arc<Shared>,
+    pub(super) door: Door<DiskState>,
+    pub(super) router: Arc<Router>,
+    /// Readers of inboxes, by partition.
+    pub(super) inboxes: BTreeMap<u32, Task>,
+    thread: JoinHandle<Result<(), worker::Error>>,
+    tasks: Vec<Task>,
+}
+
+impl Session {
+    /// Begins one. Failures later are told through `notices`.
+    pub(super) async fn begin(node: &Arc<Node>, notices: mpsc::Sender<Notice>) -> anyhow::Result<Session> {
+        let number = node.cluster.session_number().await?;
+        let fence = Fence::new();
+        let worker: Worker<DiskState> = Worker::empty(
+            wire::config(&node.settings),
+            node.settings.worker.clone(),
+            node.cluster.secret,
+            number,
+            Clock::new(),
+        )
+        .behind(node.gate.clone());
+        let (running, door) = worker.spawn_open().context("starting the worker")?;
+        let store = JobStore::new(node.cluster.leases.clone());
+        store.refresh(&node.jobs).await?;
+        let router = Arc::new(Router::new(
+            node.settings.cluster.outbox(),
+            NodeId::of(&node.name),
+            number,
+            node.cluster.secret,
+            node.cluster.partitions,
+            store.clone(),
+        ));
+        let plan = Plan { job: Job::new(JobId(0), "node"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 };
+        let tools = Tools {
+            handle: running.handle,
+            spider: node.spider.clone(),
+            archive: Some(node.archive.clone()),
+            log: node.log.clone(),
+        };
+        let (settings, folder) = (node.settings.clone(), node.folder.clone());
+        let shared = Shared::with_jobs(settings, folder, plan, node.jobs.clone(), tools)?;
+        let shared = Arc::new(shared.with_route(router.clone(), node.gate.clone()));
+        let tasks = vec![
+            Task::spawn(router.clone().run(node.cluster.inbox.clone())),
+            Task::spawn(work(shared.clone(), running.actions, notices.clone())),
+            Task::spawn(look(node.clone(), store, notices)),
+        ];
+        let inboxes = BTreeMap::new();
+        Ok(Session { fence, shared, door, router, inboxes, thread: running.thread, tasks })
+    }
+
+    /// What the worker did and holds.
+    pub(super) async fn stats(&self) -> Option<Stats> {
+        self.shared.handle.stats().await.ok()
+    }
+
+    /// Ends everything as if the process had been killed, and waits until it has.
+    pub(super) async fn end_now(self) {
+        self.fence.fall();
+        let Session { shared, door, router, inboxes, thread, tasks, .. } = self;
+        for task in tasks.into_iter().chain(inboxes.into_values()) {
+            task.end().await;
+        }
+        // Whoever asks these hosts next is another node, with a connection of its own.
+        shared.spider.close_idle(|_| true);
+        // The worker ends when nobody speaks to it any more.
+        drop((shared, door, router));
+        _ = tokio::task::spawn_blocking(move || thread.join()).await;
+    }
+
+    /// Ends a session whose partitions are all handed over.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        self.shared.handle.stop().await?;
+        self.end_now().await;
+        Ok(())
+    }
+}
+
+/// Fetches until it is dropped, or cannot go on.
+async fn work(shared: Arc<Shared>, mut actions: Actions, notices: mpsc::Sender<Notice>) {
+    let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
+    let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut space = Space::new();
+    let error = loop {
+        tokio::select! {
+            biased;
+            Some(ended) = tasks.join_next() => {
+                let ended = ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("a task failed: {panic}")));
+                if let Err(error) = ended {
+                    break error;
+                }
+            }
+            taken = take(&fetching, &mut actions), if !space.is_low => match taken {
+                Some((action, permit)) => start(&shared, &mut tasks, action, permit),
+                None => break crate::crawl::work::why(&shared).await,
+            },
+            _ = looks.tick() => space.look(&shared),
+        }
+    };
+    // Whoever listened may have ended already.
+    _ = notices.send(Notice::Failed(error)).await;
+}
+
+/// Looks at the jobs, and whether somebody asked the node to leave, until it is dropped.
+async fn look(node: Arc<Node>, store: JobStore, notices: mpsc::Sender<Notice>) {
+    let mut looks = tokio::time::interval(READ_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let key = format!("{DRAIN}{}", node.name);
+    loop {
+        looks.tick().await;
+        // While the servers are away everything stays as it was.
+        _ = store.refresh(&node.jobs).await;
+        if let Ok(Some(item)) = node.cluster.leases.record(&key).await
+            && !item.value.is_empty()
+        {
+            // Taken note of: the node that comes back under this name stays.
+            _ = node.cluster.leases.put(&key, Some(item.revision), bytes::Bytes::new()).await;
+            _ = notices.send(Notice::Drain).await;
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Carries out what a [`Member`] decides, and tells it what came of it.
+//!
+//! Every action becomes a task that ends in bounded time; nothing waits for another. What a task brings back is taken only
+//! if it is of the session that began it.
+//!
+//! What always holds: when the lease may have run out, the session is over before anything else is done; a task that
+//! belongs to an earlier session changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, OwnerRecord, Phase, View};
+use nephila_core::cluster::{Epoch, Incarnation, NodeId};
+use nephila_core::frontier::key::Prefixes;
+use nephila_core::url::CrawlUrl;
+use nephila_log::{Error, Leases};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::Node;
+use super::parts::{self, Opening, States};
+use super::session::{Notice, Session, Task};
+use crate::clock::awake_or_not as now;
+use crate::exit::Exit;
+use crate::fetch::Signals;
+
+/// A call that has not come back by then counts as not answered.
+const CALL_MAX: Duration = Duration::from_secs(5);
+/// The longest sleep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How often a line says how it goes.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Notices that wait to be taken.
+const NOTICES_MAX: usize = 16;
+/// Owner records begin like this.
+pub(super) const OWNER: &str = "owner.";
+/// Leases of nodes begin like this.
+pub(super) const NODE: &str = "node.";
+
+/// What a task brings back.
+enum Done {
+    Acquired(Incarnation, Answer, Option<Session>),
+    Renewed(Incarnation, Answer),
+    Read(Incarnation, Option<View>),
+    Claimed(u32, Incarnation, Answer),
+    Opened(u32, Epoch, Incarnation, anyhow::Result<Task>),
+    Drained(u32, Epoch, Incarnation),
+    Released(u32, Incarnation, Answer),
+    Left,
+}
+
+struct Shell {
+    node: Arc<Node>,
+    states: States,
+    member: Member,
+    key: String,
+    /// The revision of our lease.
+    revision: u64,
+    session: Option<Session>,
+    tasks: JoinSet<Done>,
+    /// Partitions that are being opened, and the epoch of those that are to be given up again as soon as they are.
+    opening: BTreeMap<u32, Option<Epoch>>,
+    notices: (mpsc::Sender<Notice>, mpsc::Receiver<Notice>),
+}
+
+/// Works until it is told to leave.
+pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
+    let first = node.cluster.session_number().await?;
+    let me = NodeRecord {
+        node: NodeId::of(&node.name),
+        // Each session counts on from here; the next process begins far behind.
+        incarnation: Incarnation(first << 20),
+        name: node.name.clone(),
+        ..NodeRecord::default()
+    };
+    let member = Member::new(node.settings.cluster.member(), me, node.cluster.partitions);
+    let mut shell = Shell {
+        node: node.clone(),
+        states: States::new()?,
+        member,
+        key: format!("{NODE}{}", node.name),
+        revision: 0,
+        session: None,
+        tasks: JoinSet::new(),
+        opening: BTreeMap::new(),
+        notices: mpsc::channel(NOTICES_MAX),
+    };
+    eprintln!("nephila: node {} joins cluster {}", node.name, node.settings.cluster.name);
+    shell.run().await
+}
+
+impl Shell {
+    async fn run(&mut self) -> anyhow::Result<Exit> {
+        let mut signals = Signals::new()?;
+        let mut says = tokio::time::interval(SAY_EVERY);
+        says.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut leaving = false;
+        loop {
+            while let Some(action) = self.member.poll(now()) {
+                if action == Action::Fence {
+                    self.node.gate.open_until(0);
+                }
+                self.start(action).await;
+            }
+            self.node.gate.open_until(self.member.held_until());
+            let at = now();
+            let sleep = self
+                .member
+                .next_wake(at)
+                .map_or(SLEEP_MAX, |wake| Duration::from_millis(wake.saturating_sub(at)).min(SLEEP_MAX));
+            tokio::select! {
+                biased;
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(Done::Left) => return Ok(Exit::Stopped),
+                    Ok(done) => self.done(done).await,
+                    Err(panic) => anyhow::bail!("a task failed: {panic}"),
+                },
+                Some(notice) = self.notices.1.recv() => match notice {
+                    Notice::Failed(error) => self.fail(error).await,
+                    Notice::Drain => {
+                        leaving = true;
+                        self.leave("asked to leave");
+                    }
+                },
+                () = signals.next() => {
+                    if std::mem::replace(&mut leaving, true) {
+                        return Ok(Exit::StoppedHard);
+                    }
+                    self.leave("stopping");
+                }
+                _ = says.tick() => self.say().await,
+                () = tokio::time::sleep(sleep) => {}
+            }
+            if leaving && self.member.has_left() && self.session.is_none() && self.tasks.is_empty() {
+                return Ok(Exit::Stopped);
+            }
+        }
+    }
+
+    fn leave(&mut self, why: &str) {
+        eprintln!("nephila: node {}: {why}; handing over", self.node.name);
+        self.member.drain(now());
+    }
+
+    /// The session cannot go on: as if the lease had been lost. It is given back, so that others need not wait.
+    async fn fail(&mut self, error: anyhow::Error) {
+        // One failure brings others; the first ends the session.
+        let Some(session) = self.session.take() else { return };
+        eprintln!("nephila: node {}: beginning again: {error:#}", self.node.name);
+        session.end_now().await;
+        _ = bounded(self.node.cluster.leases.release(&self.key, self.revision)).await;
+        self.member.handle_renewed(now(), self.member.incarnation(), Answer::Refused);
+    }
+
+    async fn say(&self) {
+        let Some(session) = &self.session else { return };
+        let open = self.member.holdings().filter(|(_, phase)| *phase == Phase::Open).count();
+        let Ok(Some(stats)) = tokio::time::timeout(CALL_MAX, session.stats()).await else { return };
+        let (sent, waiting) = session.router.stats();
+        eprintln!(
+            "nephila: node {}: {open} partitions, {} pages, {} URLs queued, {} open, {} parcels sent, {waiting} bytes wait",
+            self.node.name,
+            session.shared.counts.all(),
+            stats.totals.waiting,
+            stats.gauges.tickets_open,
+            sent.parcels,
+        );
+    }
+
+    async fn start(&mut self, action: Action) {
+        let node = self.node.clone();
+        let leases = node.cluster.leases.clone();
+        let (key, revision) = (self.key.clone(), self.revision);
+        let incarnation = self.member.incarnation();
+        match action {
+            Action::Acquire { incarnation, record } => {
+                let notices = self.notices.0.clone();
+                self.tasks.spawn(async move {
+                    let answer = answer(bounded(leases.acquire(&key, record.encode().into())).await);
+                    let Answer::Done(revision) = answer else {
+                        return Done::Acquired(incarnation, answer, None);
+                    };
+                    match tokio::time::timeout(CALL_MAX, Session::begin(&node, notices)).await {
+                        Ok(Ok(session)) => Done::Acquired(incarnation, answer, Some(session)),
+                        failed => {
+                            if let Ok(Err(error)) = failed {
+                                eprintln!("nephila: node {}: {error:#}", node.name);
+                            }
+                            _ = bounded(leases.release(&key, revision)).await;
+                            Done::Acquired(incarnation, Answer::Refused, None)
+                        }
+                    }
+                });
+            }
+            Action::Renew { incarnation, record } => {
+                self.tasks.spawn(async move {
+                    let renewed = bounded(leases.renew(&key, revision, record.encode().into())).await;
+                    Done::Renewed(incarnation, answer(renewed))
+                });
+            }
+            Action::Read { incarnation } => {
+                self.tasks.spawn(async move { Done::Read(incarnation, view(&*leases).await) });
+            }
+            Action::Claim { partition, expected, record } => {
+                self.tasks.spawn(async move {
+                    let value = record.encode().into();
+                    let put = bounded(leases.put(&owner_key(partition), expected, value)).await;
+                    Done::Claimed(partition, incarnation, answer(put))
+                });
+            }
+            Action::Release { partition, expected, record } => {
+                self.tasks.spawn(async move {
+                    let value = record.encode().into();
+                    let put = bounded(leases.put(&owner_key(partition), Some(expected), value)).await;
+                    Done::Released(partition, incarnation, answer(put))
+                });
+            }
+            Action::Open { partition, epoch } => {
+                let Some(session) = &self.session else {
+                    return self.member.handle_open_failed(now(), partition, epoch);
+                };
+                let (states, opening) = (self.states.clone(), Opening::of(session));
+                self.opening.insert(partition, None);
+                self.tasks.spawn(async move {
+                    let opened = parts::open(node, states, opening, partition, epoch.0).await;
+                    Done::Opened(partition, epoch, incarnation, opened)
+                });
+            }
+            Action::Drain { partition, epoch } => {
+                let Some(session) = &mut self.session else { return };
+                if let Some(then) = self.opening.get_mut(&partition) {
+                    // It would come to the worker after it was asked to leave: first it comes, then it goes.
+                    *then = Some(epoch);
+                    return;
+                }
+                // What comes in from now on is read by the next owner.
+                session.inboxes.remove(&partition);
+                let handle = session.shared.handle.clone();
+                let spider = session.shared.spider.clone();
+                let prefixes = Prefixes::share(partition, node.cluster.partitions);
+                self.tasks.spawn(async move {
+                    // If the worker has ended there is nothing left to hand over.
+                    _ = handle.close(prefixes).await;
+                    spider.close_idle(|origin| {
+                        let url = CrawlUrl::parse(origin);
+                        url.is_ok_and(|url| prefixes.holds(handle.key(&url).host.domain))
+                    });
+                    Done::Drained(partition, epoch, incarnation)
+                });
+            }
+            Action::Fence => {
+                eprintln!("nephila: node {}: the lease may be lost; everything stops", node.name);
+                self.opening.clear();
+                if let Some(session) = self.session.take() {
+                    session.end_now().await;
+                }
+                self.member.handle_fenced(now());
+            }
+            Action::Leave { .. } => {
+                let session = self.session.take();
+                self.tasks.spawn(async move {
+                    if let Some(session) = session
+                        && let Err(error) = session.end().await
+                    {
+                        eprintln!("nephila: node {}: {error:#}", node.name);
+                    }
+                    _ = bounded(leases.release(&key, revision)).await;
+                    eprintln!("nephila: node {}: everything is handed over", node.name);
+                    Done::Left
+                });
+            }
+        }
+    }
+
+    async fn done(&mut self, done: Done) {
+        let (at, current) = (now(), self.member.incarnation());
+        match done {
+            Done::Acquired(incarnation, answer, session) => {
+                self.member.handle_acquired(at, incarnation, answer);
+                if let Answer::Done(revision) = answer {
+                    self.revision = revision;
+                }
+                match session {
+                    Some(session) if self.member.is_held(now()) && incarnation == current => {
+                        self.session = Some(session);
+                    }
+                    Some(session) => session.end_now().await,
+                    None => {}
+                }
+            }
+            Done::Renewed(incarnation, answer) => {
+                if let (Answer::Done(revision), true) = (answer, incarnation == current) {
+                    self.revision = revision;
+                }
+                self.member.handle_renewed(at, incarnation, answer);
+            }
+            Done::Read(incarnation, view) => self.member.handle_view(at, incarnation, view.as_ref()),
+            Done::Claimed(partition, incarnation, answer) => {
+                self.member.handle_claimed(at, partition, incarnation, answer);
+            }
+            Done::Opened(partition, epoch, incarnation, opened) if incarnation == current => {
+                let then = self.opening.remove(&partition).flatten();
+                let session = self.session.as_mut();
+                match (opened, session) {
+                    (Ok(reader), Some(session)) => {
+                        // It may have been asked to leave again before it was open.
+                        if self.member.phase(partition) == Some(Phase::Opening) {
+                            session.inboxes.insert(partition, reader);
+                        }
+                        self.member.handle_opened(partition, epoch);
+                    }
+                    (Ok(_), None) => {}
+                    (Err(error), session) => {
+                        if session.is_some() {
+                            eprintln!("nephila: partition {partition} cannot be opened: {error:#}");
+                        }
+                        self.member.handle_open_failed(at, partition, epoch);
+                    }
+                }
+                if let Some(epoch) = then {
+                    self.start(Action::Drain { partition, epoch }).await;
+                }
+            }
+            Done::Drained(partition, epoch, incarnation) if incarnation == current => {
+                self.member.handle_drained(partition, epoch);
+            }
+            Done::Released(partition, incarnation, answer) => {
+                self.member.handle_released(at, partition, incarnation, answer);
+            }
+            Done::Opened(..) | Done::Drained(..) | Done::Left => {}
+        }
+    }
+}
+
+fn owner_key(partition: u32) -> String {
+    format!("{OWNER}{partition:05}")
+}
+
+/// A call that comes back in time, or does not.
+async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(CALL_MAX, call).await {
+        Ok(result) => result,
+        Err(_) => {
+            let why = "no answer".to_owned();
+            Err(Error::Unavailable { what: "a call to the servers", waited: CALL_MAX, why })
+        }
+    }
+}
+
+fn answer(result: Result<Option<u64>, Error>) -> Answer {
+    match result {
+        Ok(Some(revision)) => Answer::Done(revision),
+        Ok(None) => Answer::Refused,
+        Err(_) => Answer::Unknown,
+    }
+}
+
+/// Owner records first, then the leases: see [`Action::Read`].
+pub(super) async fn view(leases: &dyn Leases) -> Option<View> {
+    let owners = bounded(leases.records(OWNER)).await.ok()?;
+    let held = bounded(leases.held()).await.ok()?;
+    let mut records = BTreeMap::new();
+    for item in owners {
+        let partition = item.key.strip_prefix(OWNER)?.parse().ok()?;
+        records.insert(partition, (item.revision, OwnerRecord::decode(&item.value).ok()?));
+    }
+    let nodes = held.iter().filter(|item| item.key.starts_with(NODE));
+    let nodes = nodes.map(|item| NodeRecord::decode(&item.value).ok()).collect::<Option<_>>()?;
+    Some(View { nodes, owners: records })
+}
