@@ -184,12 +184,9 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
-        let mut bytes = [0; 16];
-        File::open("/dev/urandom")
-            .and_then(|mut random| io::Read::read_exact(&mut random, &mut bytes))
-            .context("random bytes for a new crawl")?;
-        replace(&path, &bytes)?;
-        Ok(Secret(bytes))
+        let secret = new_secret()?;
+        replace(&path, &secret.0)?;
+        Ok(secret)
     }
 
     /// The folders of the partitions, in their order. Their number is fixed when the crawl begins.
@@ -209,6 +206,15 @@ impl Folder {
         }
         Ok(folders)
     }
+}
+
+/// A secret for a new crawl or a new cluster.
+pub(crate) fn new_secret() -> anyhow::Result<Secret> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut random| io::Read::read_exact(&mut random, &mut bytes))
+        .context("random bytes for a new secret")?;
+    Ok(Secret(bytes))
 }
 
 /// Bytes that are free on the disk of a folder.

@@ -52,6 +52,26 @@ pub(crate) fn config(settings: &Settings) -> Config {
     }
 }
 
+/// States on this machine's disk: what all of them share.
+#[derive(Clone, Debug)]
+pub(crate) struct States {
+    cache: Arc<Cache>,
+    merging: Merging,
+}
+
+impl States {
+    /// With a thread that merges their files.
+    pub(crate) fn new() -> anyhow::Result<States> {
+        let merging = Merging::Background(Merger::start().context("starting the merger")?);
+        Ok(States { cache: Cache::new(STATE_CACHE_BYTES), merging })
+    }
+
+    /// The state in this folder.
+    pub(crate) fn open(&self, tables: &Path) -> Result<DiskState, StateError> {
+        DiskState::open(Arc::new(RealDisk), tables, self.merging.clone(), &self.cache)
+    }
+}
+
 /// The worker of a crawl's folder, with everything folded that stands in its journals.
 pub(crate) fn worker(folder: &Folder, settings: &Settings) -> anyhow::Result<Running> {
     match settings.crawl.state {
@@ -63,11 +83,8 @@ pub(crate) fn worker(folder: &Folder, settings: &Settings) -> anyhow::Result<Run
             worker_on(folder, settings, |_| Ok(MemoryState::new()))
         }
         StateKind::Disk => {
-            let cache = Cache::new(STATE_CACHE_BYTES);
-            let merging = Merging::Background(Merger::start().context("starting the merger")?);
-            worker_on(folder, settings, move |path| {
-                DiskState::open(Arc::new(RealDisk), path, merging.clone(), &cache)
-            })
+            let states = States::new()?;
+            worker_on(folder, settings, move |path| states.open(path))
         }
     }
 }

@@ -11,33 +11,11 @@
 use super::Frontier;
 use super::key::Prefixes;
 use super::partition::Partition;
-use super::workbench::Workbench;
-use crate::frontier::offers::Recent;
-use crate::frontier::{Config, Secret, Stats};
 use crate::planted::{self, Bug};
 use crate::state::State;
 use crate::time::Now;
 
 impl<S: State> Frontier<S> {
-    /// A frontier without partitions, which come later. Its tickets carry this epoch: no other process may ever use the
-    /// same.
-    pub fn empty(config: Config, secret: Secret, ticket_epoch: u64) -> Self {
-        Frontier {
-            recent: Recent::new(config.frontier.recent_max),
-            bench: Workbench::new(config.frontier.clone(), ticket_epoch, None),
-            config,
-            secret,
-            partitions: Vec::new(),
-            hungry: Default::default(),
-            idle: Default::default(),
-            stranded: Vec::new(),
-            starved: false,
-            scan_partition: 0,
-            swept_at: 0,
-            stats: Stats::default(),
-        }
-    }
-
     /// Takes a partition over, folded as far as its log goes. Its first group, with this epoch, says so in the log; until
     /// that is durable nothing is given out. Gives its number.
     pub fn add_partition(&mut self, prefixes: Prefixes, state: S, epoch: u64, now: Now) -> usize {

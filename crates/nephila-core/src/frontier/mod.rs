@@ -195,13 +195,23 @@ impl<S: State> Frontier<S> {
         for partition in &mut partitions {
             partition.epoch = epoch;
         }
-        let bench = Workbench::new(config.frontier.clone(), epoch, began.map(|now| now.mono));
+        let mut frontier = Frontier::empty(config, secret, epoch);
+        frontier.partitions = partitions;
+        if let Some(began) = began {
+            frontier.bench.rest_all(began.mono);
+        }
+        frontier
+    }
+
+    /// A frontier without partitions, which come later. Its tickets carry this epoch: no other process may ever use the
+    /// same.
+    pub fn empty(config: Config, secret: Secret, ticket_epoch: u64) -> Self {
         Frontier {
             recent: Recent::new(config.frontier.recent_max),
+            bench: Workbench::new(config.frontier.clone(), ticket_epoch),
             config,
             secret,
-            partitions,
-            bench,
+            partitions: Vec::new(),
             hungry: VecDeque::new(),
             idle: BTreeSet::new(),
             stranded: Vec::new(),

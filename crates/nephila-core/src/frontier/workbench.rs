@@ -176,8 +176,8 @@ pub(crate) struct Workbench {
 }
 
 impl Workbench {
-    /// An empty one. `began` is when this process began, unless nothing was ever fetched before.
-    pub(crate) fn new(settings: Settings, epoch: u64, began: Option<u64>) -> Self {
+    /// An empty one, as if nothing was ever fetched before: see [`Workbench::rest_all`].
+    pub(crate) fn new(settings: Settings, epoch: u64) -> Self {
         Workbench {
             settings,
             hosts: Vec::new(),
@@ -196,7 +196,7 @@ impl Workbench {
             resting: BTreeMap::new(),
             guests: 0,
             errands: 0,
-            began,
+            began: None,
         }
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
 }
 
 /// So many threads that fetch and read pages; as many as there are cores at 0.
-fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+pub(crate) fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
         builder.worker_threads(threads);

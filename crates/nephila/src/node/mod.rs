@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::cli::cluster::ServeArgs;
 use crate::clock::Gate;
 use crate::exit::Exit;
-use crate::folder::Folder;
+use crate::folder::{Folder, new_secret};
 use crate::settings::{Settings, usage};
 use crate::{log, settings, wire};
 
@@ -107,11 +107,7 @@ async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundatio
         if let Some(item) = leases.record(FOUNDATION).await.context("reading the cluster's record")? {
             return serde_json::from_slice(&item.value).context("the cluster's record");
         }
-        let mut bytes = [0; 16];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut bytes))
-            .context("random bytes for a new cluster")?;
-        let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = new_secret()?.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let founded = Foundation { partitions, secret };
         let value = serde_json::to_vec(&founded).context("the cluster's record as JSON")?;
         let put = leases.put(FOUNDATION, None, value.into()).await;
@@ -166,8 +162,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     let name: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
     let _lock = folder.lock()?;
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::crawl::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
         let cluster = Cluster::connect(&settings.cluster).await?;
         let archive = wire::archive(folder.dir(), &settings)?;

@@ -16,12 +16,10 @@ use nephila_core::cluster::message::Message;
 use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::state::State;
 use nephila_log::{Error, Fence, GroupLog, Groups, Inbox};
-use nephila_store::disk::RealDisk;
-use nephila_store::runs::Cache;
-use nephila_store::state::{DiskState, Merging};
+use nephila_store::state::DiskState;
 
-use super::Node;
 use super::session::{Session, Task};
+use super::{Node, wire};
 use crate::worker::{self, Door, Handle, INBOX, Part};
 
 /// Messages of an inbox read at once.
@@ -32,23 +30,18 @@ const INBOX_WAIT: Duration = Duration::from_secs(5);
 const INBOX_AGAIN: Duration = Duration::from_secs(1);
 /// What was read and is durable is removed from an inbox this often.
 const FORGET_EVERY: Duration = Duration::from_secs(30);
-/// Memory for blocks of the states' files that were read lately, in bytes.
-const STATE_CACHE_BYTES: usize = 64 << 20;
 
-/// What the states of all partitions share.
+/// The states of partitions that come and go.
 #[derive(Clone, Debug)]
 pub(super) struct States {
-    cache: Arc<Cache>,
-    merging: Merging,
+    disk: wire::States,
     /// Held while a partition is being opened.
     alone: Arc<std::sync::Mutex<BTreeMap<u32, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl States {
     pub(super) fn new() -> anyhow::Result<States> {
-        let merger = nephila_store::state::Merger::start().context("starting the merger")?;
-        let cache = Cache::new(STATE_CACHE_BYTES);
-        Ok(States { cache, merging: Merging::Background(merger), alone: Arc::default() })
+        Ok(States { disk: wire::States::new()?, alone: Arc::default() })
     }
 
     fn alone(&self, partition: u32) -> Arc<tokio::sync::Mutex<()>> {
@@ -108,8 +101,7 @@ fn replay(
 ) -> anyhow::Result<Part<DiskState>> {
     let tables = folder.join("tables");
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let state = DiskState::open(Arc::new(RealDisk), &tables, states.merging.clone(), &states.cache)
-        .with_context(|| tables.display().to_string())?;
+    let state = states.disk.open(&tables).with_context(|| tables.display().to_string())?;
     let (known, kept) = (state.position().sequence, log.synced());
     let mut part = Part { prefixes, state, log };
     // A log is only ever written behind what was folded from it: if it ends before, messages are gone that the servers
