@@ -103,6 +103,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         Ok(())
     });
+    // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.
+    steps.run("cluster proofs, short", || {
+        let small = "--servers 1 --partitions 8 --hosts 16 --lease 6";
+        for proof in [
+            "takeover --nodes 2 --kills 1 --known 200 --host-delay-ms 300 --report-only",
+            "elastic --steps 1,2,1 --phase 3 --pages 480 --host-delay-ms 1000 --quiet 8 --report-only",
+            "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
+        ] {
+            let args: Vec<&str> = std::iter::once("cluster-proof").chain(proof.split(' ')).collect();
+            twice(&Vec::from_iter(args.into_iter().chain(small.split(' '))))?;
+        }
+        Ok(())
+    });
     steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
     steps.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
@@ -110,6 +123,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     // Figures of a short run on a busy machine prove nothing; that it runs does.
     steps.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
     steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
+    steps.run("bench cluster, short", || {
+        let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
+        xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
+    });
     steps.run("bench crawl-memory, short", || {
         xtask(&["bench", "crawl-memory", "--known", "10000,50000", "--pages", "1000", "--hosts", "10,500"])
     });

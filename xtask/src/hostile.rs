@@ -40,9 +40,9 @@ impl Args {
 
 /// The id prefixes that must be whole: everything between a URL and a decoded body, and everything a crawl decides and
 /// keeps.
-const REQUIRED: [&str; 16] = [
+const REQUIRED: [&str; 17] = [
     "DNS", "TCP", "TLS", "H1", "H2", "RED", "ENC", "CMP", "URL", "SSR", "HTM", "ROB", "SMP", "TRP", "POL",
-    "STO",
+    "STO", "CLU",
 ];
 
 /// More cases than this may not be declared out of reach.

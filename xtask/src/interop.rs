@@ -80,8 +80,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 /// Archives as a user makes them: the real command against the good and the hostile web.
 fn fetched_archives(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
-    let programs = Programs::build(&["-p", "nephila", "-p", "nephila-testweb", "--bins"])?;
-    let (nephila, testweb) = (programs.path("nephila")?, programs.path("testweb")?);
+    // One after the other, as all commands build them: together they would be built once more, with other features.
+    let (ours, web) = (["-p", "nephila", "--bin", "nephila"], ["-p", "nephila-testweb", "--bin", "testweb"]);
+    let (ours, web) = (Programs::build(&ours)?, Programs::build(&web)?);
+    let (nephila, testweb) = (ours.path("nephila")?, web.path("testweb")?);
     let web = ["--mixed", "--hosts", "12", "--pages", "240", "--https-share", "0.4"];
     let ca = folder.join("good-ca.pem");
     let good_web = Server::start(Command::new(testweb).arg("serve").args(web).arg("--ca").arg(&ca))?;

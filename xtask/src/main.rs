@@ -55,6 +55,8 @@ enum Command {
     Crawl(crawl::Args),
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
     Chaos(crawl::ChaosArgs),
+    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `engine`, `lying`, and sizes.
+    ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
@@ -91,6 +93,8 @@ enum BenchPart {
     Stages(stages::Args),
     /// Memory of a whole crawl against the number of URLs it knows.
     CrawlMemory(crawl::MemoryArgs),
+    /// What a cluster costs: the same work by a crawl and by clusters of several sizes.
+    Cluster(crawl::TaxArgs),
     /// The whole crawl beside other crawlers, on the same web: CPU, memory, pages/s, as ratios.
     Peers(peers::Args),
 }
@@ -114,6 +118,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(args) => crash::run(args),
         Command::Crawl(args) => crawl::run(args),
         Command::Chaos(args) => crawl::chaos(args),
+        Command::ClusterProof(args) => crawl::run(args),
         Command::Interop(args) => interop::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Sim(args) => sim::run(args),
@@ -122,6 +127,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
             Some(BenchPart::Stages(args)) => stages::run(args),
             Some(BenchPart::CrawlMemory(args)) => crawl::memory(args),
+            Some(BenchPart::Cluster(args)) => crawl::tax(args),
             Some(BenchPart::Peers(args)) => peers::run(args),
             None => bench::run(args.fetch),
         },

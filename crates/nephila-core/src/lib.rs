@@ -6,12 +6,15 @@
 pub mod cluster;
 pub mod codec;
 pub mod entry;
+pub mod feed;
 pub mod fold;
 pub mod frontier;
 pub mod handler;
 pub mod intake;
 pub mod job;
 pub mod planted;
+pub mod recrawl;
+pub mod reflog;
 pub mod robots;
 pub mod spider;
 pub mod state;

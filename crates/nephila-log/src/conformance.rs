@@ -240,6 +240,86 @@ pub async fn a_fallen_fence_ends_every_call(world: &dyn World) {
     }
 }
 
+/// Asks until a log says that everything is durable, each time only after it has called.
+fn try_until_synced(log: &mut dyn GroupLog, woken: &std::sync::mpsc::Receiver<()>) -> Result<u32, Error> {
+    let mut asked = 1;
+    while !log.try_sync()? {
+        // A log that says no calls when there is more to say; otherwise this never ends.
+        woken.recv_timeout(WAIT_MAX).expect("a log that is not done calls");
+        asked += 1;
+    }
+    Ok(asked)
+}
+
+/// A group may be on its way while its owner does something else; it is called when the group has arrived.
+pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
+    let log = world.log(8, 1, Fence::new()).await.unwrap();
+    let (log, ()) = with_log(log, |log| {
+        let (sender, woken) = std::sync::mpsc::channel();
+        log.wake_with(crate::Wake::new(move || _ = sender.send(())));
+        assert!(log.try_sync().unwrap(), "nothing was appended");
+        for sequence in 1..=20 {
+            log.append(sequence, &group(sequence, 700)).unwrap();
+            if !log.try_sync().unwrap() {
+                // What is on its way is not said to be durable, whoever asks.
+                assert!(log.synced() < sequence);
+            }
+            try_until_synced(log, &woken).unwrap();
+            assert_eq!(log.synced(), sequence);
+            assert!(log.try_sync().unwrap(), "it stays durable");
+        }
+        // Several before the first has arrived, and one that is waited for.
+        for sequence in 21..=25 {
+            log.append(sequence, &group(sequence, 700)).unwrap();
+            log.try_sync().unwrap();
+        }
+        try_until_synced(log, &woken).unwrap();
+        assert_eq!(log.synced(), 25);
+        log.append(26, &group(26, 700)).unwrap();
+        log.try_sync().unwrap();
+        log.sync().unwrap();
+        assert_eq!(log.synced(), 26);
+        // Reading and removing wait for what is on its way.
+        log.append(27, &group(27, 700)).unwrap();
+        log.try_sync().unwrap();
+        let read = numbers(log, 1, 700).unwrap();
+        assert!(read == Vec::from_iter(1..=26) || read == Vec::from_iter(1..=27), "{read:?}");
+        log.truncate_before(1).unwrap();
+        try_until_synced(log, &woken).unwrap();
+        assert_eq!(numbers(log, 1, 700).unwrap(), Vec::from_iter(1..=27));
+        // Whoever leaves now leaves a log that is whole, with this group or without it.
+        log.append(28, &group(28, 700)).unwrap();
+        log.try_sync().unwrap();
+    })
+    .await;
+    drop(log);
+    let log = world.log(8, 2, Fence::new()).await.unwrap();
+    with_log(log, |log| {
+        let last = log.synced();
+        assert!((27..=28).contains(&last), "{last}");
+        assert_eq!(numbers(log, 1, 700).unwrap(), Vec::from_iter(1..=last));
+        write(log, last + 1..=last + 2, 700).unwrap();
+    })
+    .await;
+}
+
+/// A fence that falls while a group is on its way ends the wait for it.
+pub async fn a_fallen_fence_ends_a_sync_on_its_way(world: &dyn World) {
+    let fence = Fence::new();
+    let log = world.log(9, 1, fence.clone()).await.unwrap();
+    with_log(log, move |log| {
+        write(log, 1..=2, 100).unwrap();
+        log.append(3, &group(3, 100)).unwrap();
+        fence.fall();
+        for _ in 0..2 {
+            let refused = log.try_sync();
+            assert!(refused.as_ref().is_err_and(Error::is_fenced), "{refused:?}");
+        }
+        assert_eq!(log.synced(), 2);
+    })
+    .await;
+}
+
 /// Messages come in order, behind the position asked for, as many as asked for.
 pub async fn messages_come_in_order(world: &dyn World) {
     let inbox = world.inbox();
@@ -460,6 +540,8 @@ macro_rules! conformance {
             what_is_not_needed_goes,
             a_second_owner_shuts_out_the_first,
             a_fallen_fence_ends_every_call,
+            a_sync_need_not_be_waited_for,
+            a_fallen_fence_ends_a_sync_on_its_way,
             messages_come_in_order,
             the_same_id_is_stored_once,
             a_waiting_reader_gets_what_comes,

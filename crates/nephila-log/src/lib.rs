@@ -18,6 +18,7 @@ pub mod local;
 pub mod memory;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,14 +32,46 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '
 /// Groups of a replay: their numbers and their bytes.
 pub type Groups<'a> = Box<dyn Iterator<Item = Result<(u64, Vec<u8>), Error>> + 'a>;
 
-/// A partition's log as its owner writes it. Its calls block: they belong on the thread of the worker that owns the
-/// partition. Groups are numbered 1, 2, 3 and so on; a log that holds none begins with any of them.
+/// Called when it is worth asking again, from any thread. Cheap to clone; the default does nothing.
+#[derive(Clone, Default)]
+pub struct Wake(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl Wake {
+    /// Calls this. It must not wait for anything.
+    pub fn new(call: impl Fn() + Send + Sync + 'static) -> Self {
+        Wake(Some(Arc::new(call)))
+    }
+
+    /// Somebody should ask again.
+    pub fn call(&self) {
+        if let Some(call) = &self.0 {
+            call();
+        }
+    }
+}
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Wake").field(&self.0.is_some()).finish()
+    }
+}
+
+/// A partition's log as its owner writes it. Its calls block, but for [`GroupLog::append`], which rarely does, and
+/// [`GroupLog::try_sync`]: they belong on the thread of the worker that owns the partition. Groups are numbered 1, 2, 3 and
+/// so on; a log that holds none begins with any of them.
 pub trait GroupLog: Send + std::fmt::Debug {
     /// Begins to write a group. It is durable after the next [`GroupLog::sync`].
     fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error>;
 
     /// Waits until everything that was appended is durable.
     fn sync(&mut self) -> Result<(), Error>;
+
+    /// Sees to it that everything that was appended becomes durable, and says whether it is. Never waits: while the answer
+    /// is no, [`Wake`] is called as soon as asking again is worth it. An error is that of the sync, told once.
+    fn try_sync(&mut self) -> Result<bool, Error>;
+
+    /// From now on this is called when something on its way has arrived, or failed.
+    fn wake_with(&mut self, wake: Wake);
 
     /// Forgets what was not synced, after an error that [`Error::is_full`]. It has to be appended again.
     fn go_back(&mut self) -> Result<(), Error>;

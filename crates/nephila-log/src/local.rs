@@ -5,6 +5,8 @@
 //!
 //! What always holds: what was said to be durable is synced; after a crash an open gives back just that.
 
+mod away;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +19,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::memory::{self, Ids, MemoryLeases};
-use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply};
+use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply, Wake};
+use away::Away;
 
 /// A file of an inbox, or of the records, that has grown beyond this is followed by another.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
@@ -27,8 +30,11 @@ const CHANGES_MAX: u64 = 1_024;
 /// A partition's log in a folder.
 #[derive(Debug)]
 pub struct LocalLog {
-    journal: Journal,
+    journal: Away,
     fence: Fence,
+    /// As they were when the journal was last at home.
+    synced: u64,
+    bytes: u64,
 }
 
 impl LocalLog {
@@ -40,49 +46,76 @@ impl LocalLog {
         fence: Fence,
     ) -> Result<(LocalLog, Recovered), Error> {
         let (journal, recovered) = Journal::open(disk, folder, settings)?;
-        Ok((LocalLog { journal, fence }, recovered))
+        Ok((LocalLog::new(journal, fence), recovered))
     }
 
     /// From a journal that is open already.
     pub fn new(journal: Journal, fence: Fence) -> Self {
-        LocalLog { journal, fence }
+        let (synced, bytes) = (journal.synced(), journal.bytes());
+        LocalLog { journal: Away::new(journal), fence, synced, bytes }
+    }
+
+    /// Remembers where the journal stands, for when it is away.
+    fn note(&mut self) {
+        if let Ok(journal) = self.journal.home() {
+            (self.synced, self.bytes) = (journal.synced(), journal.bytes());
+        }
     }
 }
 
 impl GroupLog for LocalLog {
     fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
         self.fence.check()?;
-        Ok(self.journal.append(sequence, group)?)
+        Ok(self.journal.home()?.append(sequence, group)?)
     }
 
     fn sync(&mut self) -> Result<(), Error> {
         self.fence.check()?;
-        Ok(self.journal.sync()?)
+        let synced = self.journal.sync();
+        self.note();
+        synced
+    }
+
+    fn try_sync(&mut self) -> Result<bool, Error> {
+        self.fence.check()?;
+        let synced = self.journal.try_sync()?;
+        if synced {
+            self.note();
+        }
+        Ok(synced)
+    }
+
+    fn wake_with(&mut self, wake: Wake) {
+        self.journal.wake_with(wake);
     }
 
     fn go_back(&mut self) -> Result<(), Error> {
         self.fence.check()?;
-        Ok(self.journal.go_back()?)
+        self.journal.go_back()?;
+        self.note();
+        Ok(())
     }
 
     fn synced(&self) -> u64 {
-        self.journal.synced()
+        self.synced
     }
 
     fn replay<'a>(&'a mut self, from: u64) -> Groups<'a> {
-        match self.fence.check() {
-            Ok(()) => Box::new(self.journal.replay(from).map(|group| group.map_err(Error::from))),
+        match self.fence.check().and_then(|()| self.journal.home()) {
+            Ok(journal) => Box::new(journal.replay(from).map(|group| group.map_err(Error::from))),
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     }
 
     fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
         self.fence.check()?;
-        Ok(self.journal.truncate_before(sequence)?)
+        self.journal.home()?.truncate_before(sequence)?;
+        self.note();
+        Ok(())
     }
 
     fn bytes(&self) -> u64 {
-        self.journal.bytes()
+        self.bytes
     }
 }
 

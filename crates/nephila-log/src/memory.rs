@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply, check_key};
+use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply, Wake, check_key};
 
 /// Ids of a partition's inbox that are remembered to notice repeated messages.
 pub const IDS_MAX: usize = 65_536;
@@ -164,6 +164,13 @@ impl GroupLog for MemoryLog {
         self.synced = last;
         Ok(())
     }
+
+    fn try_sync(&mut self) -> Result<bool, Error> {
+        self.sync().map(|()| true)
+    }
+
+    /// Nothing is ever on its way.
+    fn wake_with(&mut self, _wake: Wake) {}
 
     fn go_back(&mut self) -> Result<(), Error> {
         self.appended.clear();

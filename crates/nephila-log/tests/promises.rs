@@ -24,6 +24,7 @@ mod three_servers {
         groups_come_back_in_order,
         groups_of_all_sizes_come_back,
         a_second_owner_shuts_out_the_first,
+        a_sync_need_not_be_waited_for,
         messages_come_in_order,
         consumed_messages_go,
         a_lease_has_one_holder,

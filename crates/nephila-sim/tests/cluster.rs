@@ -16,6 +16,13 @@ fn nothing_is_violated_in_sixty_clusters() {
     assert!(enough, "clusters to which nothing happens show nothing: {sum}");
 }
 
+// In this world a node wakes up to what it had read of a log before that log had a hole.
+#[test]
+fn seed_7303_is_clean() {
+    let (result, _) = mutants::run(7_303, false);
+    assert!(result.is_ok(), "{}", result.unwrap_err());
+}
+
 #[test]
 fn twenty_seeds_give_the_same_trace_twice() {
     for seed in 1..=20 {

@@ -74,7 +74,7 @@ pub fn decode<'a>(
         let faults = Faults::default();
         let mut source: Box<dyn BufRead + 'a> = Box::new(BufReader::with_capacity(
             BUFFER_BYTES,
-            Outermost { inner: open()?, faults: faults.clone() },
+            Outermost { inner: open()?, faults: faults.clone(), late: None },
         ));
         let mut plain = guess == Guess::Plain;
         for (layer, coding) in codings.undo.iter().enumerate().filter(|_| guess != Guess::Plain) {
@@ -256,20 +256,34 @@ impl Faults {
     }
 }
 
+/// The body as it was received. It fills what it is given, so that the decoders see the same pieces however the bytes
+/// arrived: some of them give nonsense first and fail later when they get little at a time.
 struct Outermost<'a> {
     inner: Box<dyn Read + Send + 'a>,
     faults: Faults,
+    /// Met behind bytes that could still be given.
+    late: Option<io::Error>,
 }
 
 impl Read for Outermost<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.inner.read(buf).map_err(|error| {
-            let kind = error.kind();
-            if kind != io::ErrorKind::Interrupted {
-                self.faults.0.set(Some(error));
+        let mut filled = 0;
+        while filled < buf.len() && self.late.is_none() {
+            match self.inner.read(&mut buf[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.late = Some(error),
             }
-            io::Error::from(kind)
-        })
+        }
+        match self.late.take_if(|_| filled == 0) {
+            None => Ok(filled),
+            Some(error) => {
+                let kind = error.kind();
+                self.faults.0.set(Some(error));
+                Err(io::Error::from(kind))
+            }
+        }
     }
 }
 

@@ -242,6 +242,11 @@ impl Journal {
         groups.into_iter().try_for_each(|(sequence, group)| self.append(sequence, group))
     }
 
+    /// Is everything durable that was added?
+    pub fn is_synced(&self) -> bool {
+        !self.broken && self.synced == self.last && self.buffer.is_empty()
+    }
+
     /// Makes everything that was added durable.
     pub fn sync(&mut self) -> Result<(), Error> {
         if self.broken {

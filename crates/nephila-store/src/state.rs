@@ -39,7 +39,7 @@ use merge::{Floors, Merged, Plan};
 use table::{Table, later_key, queue_key};
 
 pub use merge::Merger;
-pub use snapshot::{Copied, is_state};
+pub use snapshot::{Copied, Listed, is_state, list};
 
 /// Runs of a table beyond which a checkpoint waits for a merge, so that a slow disk slows us down instead of filling up.
 const RUNS_MAX: usize = 32;

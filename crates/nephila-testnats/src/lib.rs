@@ -158,7 +158,8 @@ impl Nats {
         Ok(text)
     }
 
-    fn store(&self, index: usize) -> PathBuf {
+    /// Where a server keeps what it keeps.
+    pub fn store(&self, index: usize) -> PathBuf {
         self.folder.path().join(format!("n{index}"))
     }
 

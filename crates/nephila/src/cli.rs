@@ -58,6 +58,11 @@ pub(crate) enum Command {
     /// Jobs of a cluster: what it crawls.
     #[command(subcommand)]
     Job(cluster::JobCommand),
+    /// Add URLs to a job of a cluster.
+    ///
+    /// Each is taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
+    /// again. Exit code: 0 all were taken, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be reached.
+    Add(cluster::AddArgs),
     /// A cluster as a whole.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -74,6 +79,17 @@ pub struct Common {
     /// Set one setting, such as `spider.total_timeout=30s`; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// Which node of a cluster is asked.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Remote {
+    /// Ask this node of a cluster, such as `http://127.0.0.1:6374`; any node answers for all of them
+    #[arg(long, value_name = "URL")]
+    pub node: Option<String>,
+    /// A file with the token that the node asks for
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Flags of `nephila fetch`.

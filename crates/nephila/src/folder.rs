@@ -8,6 +8,7 @@
 //! DIR/state/secret                 the key under which URLs are hashed
 //! DIR/state/control                the socket of the process that crawls, while one does
 //! DIR/job.json                     seeds, scope, limits
+//! DIR/node.json                    instead of it: which node of which cluster works here
 //! DIR/settings.toml                the settings in force when it was last crawled
 //! ```
 //!
@@ -23,6 +24,7 @@ use nephila_core::job::Job;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
+use crate::settings::Settings;
 
 /// Partitions of a crawl on one machine. Fixed when the folder is made.
 const PARTITIONS: usize = 16;
@@ -66,7 +68,7 @@ impl Folder {
     pub fn find(named: Option<&Path>) -> Folder {
         match named {
             Some(dir) => Folder::new(dir),
-            None if Folder::new(".").is_crawl() => Folder::new("."),
+            None if Folder::new(".").is_crawl() || Folder::new(".").is_node() => Folder::new("."),
             None => Folder::new("nephila-data"),
         }
     }
@@ -81,7 +83,17 @@ impl Folder {
         self.plan_path().is_file()
     }
 
-    /// The same, as an error that says what to do.
+    /// Is it the folder of a node?
+    pub fn is_node(&self) -> bool {
+        self.node_path().is_file()
+    }
+
+    /// Either of them, for questions that its files answer; or an error that says what to do.
+    pub fn expect_crawl_or_node(&self) -> anyhow::Result<()> {
+        if self.is_node() { Ok(()) } else { self.expect_crawl() }
+    }
+
+    /// Is there a crawl in it? An error that says what to do, if not.
     pub fn expect_crawl(&self) -> anyhow::Result<()> {
         if self.is_crawl() {
             return Ok(());
@@ -116,6 +128,21 @@ impl Folder {
     /// The settings of the last run.
     pub fn settings(&self) -> PathBuf {
         self.dir.join("settings.toml")
+    }
+
+    fn node_path(&self) -> PathBuf {
+        self.dir.join("node.json")
+    }
+
+    /// A node works here, with these settings.
+    pub(crate) fn set_node(&self, name: &str, settings: &Settings) -> anyhow::Result<()> {
+        let about = serde_json::json!({"cluster": settings.cluster.name, "node": name});
+        replace(&self.node_path(), format!("{about}\n").as_bytes())?;
+        // What is kept is for questions, which need no secrets.
+        let mut kept = settings.clone();
+        kept.cluster.password.clear();
+        kept.api.token.clear();
+        self.set_settings(&crate::settings::page(&kept)?)
     }
 
     fn plan_path(&self) -> PathBuf {

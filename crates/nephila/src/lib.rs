@@ -18,6 +18,7 @@ mod introduce;
 pub mod log;
 pub mod memory;
 pub mod node;
+pub mod objects;
 pub mod settings;
 mod verify;
 mod wire;
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Settings(args) => settings::run(&args),
         Command::Serve(args) => node::run(&args),
         Command::Job(command) => node::command::job(command),
+        Command::Add(args) => node::command::add(&args),
         Command::Cluster(command) => node::command::cluster(command),
         Command::Ask(ask) => ask::run(ask),
     };

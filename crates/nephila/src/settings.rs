@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::cli::{Common, SettingsArgs};
 use crate::exit::Exit;
 
+/// Where a node answers if nothing else is said.
+pub(crate) const API_LISTEN: &str = "127.0.0.1:6374";
+
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -44,6 +47,33 @@ pub struct Settings {
     pub crawl: Crawl,
     /// Many nodes as one.
     pub cluster: Cluster,
+    /// What a node answers over HTTP.
+    pub api: Api,
+}
+
+/// The HTTP API of a node. Section `[api]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Api {
+    /// Where a node answers: address and port. Empty: nowhere. An address that others reach needs a token.
+    pub listen: String,
+    /// The address by which the other nodes reach this one, `HOST:PORT`. Empty: as `listen`.
+    pub advertise: String,
+    /// A file with the token that every request must carry, the same on all nodes. Wins over `token`.
+    pub token_file: PathBuf,
+    /// The token itself. Better in a file: settings are printed and kept.
+    pub token: String,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Api {
+            listen: API_LISTEN.into(),
+            advertise: String::new(),
+            token_file: PathBuf::new(),
+            token: String::new(),
+        }
+    }
 }
 
 /// A cluster of equal nodes on NATS JetStream. Section `[cluster]`.
@@ -85,6 +115,39 @@ pub struct Cluster {
     pub discover: bool,
     /// Monitoring addresses of the servers, `http://HOST:PORT`, for `nephila doctor`.
     pub monitors: Vec<String>,
+    /// Where snapshots and archives go: `s3://BUCKET/PREFIX`, with the usual `AWS_*` variables for who we are, or
+    /// `file:///FOLDER`, which all nodes have to see. Empty: nowhere; the log is then kept whole.
+    pub objects: String,
+    /// The address of an object store that is not Amazon's, `https://HOST:PORT`. Empty: `AWS_ENDPOINT`, or Amazon's.
+    pub objects_endpoint: String,
+    /// Its region. Empty: `AWS_REGION`, or `us-east-1`.
+    pub objects_region: String,
+    /// May it be spoken to without encryption? Everybody on the way can then read and change what is stored.
+    pub objects_http: bool,
+    /// The owner of a partition puts a snapshot of it into the object store this often, if anything has changed. Shorter:
+    /// the log is shorter, and a node without the partition opens it sooner; more bytes are sent.
+    #[serde(with = "humantime_serde")]
+    pub snapshot_every: Duration,
+    /// The same as soon as so many bytes of log stand behind the last one.
+    pub snapshot_log_bytes: u64,
+    /// Do archive files go to the object store? `no`, or `closed`: once they are full or old (`store.bytes_max`,
+    /// `store.age_max`). A page is done when it is on this node's disk: what was not sent when that disk is lost is lost.
+    pub archive_upload: ArchiveUpload,
+    /// An archive file that is in the object store, read back and equal, is removed here after this time; never at `0s`.
+    /// Its index stays.
+    #[serde(with = "humantime_serde")]
+    pub archive_keep_local: Duration,
+}
+
+/// Which archive files go to the object store.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArchiveUpload {
+    /// None.
+    #[default]
+    No,
+    /// Those that are closed.
+    Closed,
 }
 
 impl Default for Cluster {
@@ -105,6 +168,14 @@ impl Default for Cluster {
             password: String::new(),
             discover: true,
             monitors: Vec::new(),
+            objects: String::new(),
+            objects_endpoint: String::new(),
+            objects_region: String::new(),
+            objects_http: false,
+            snapshot_every: Duration::from_secs(600),
+            snapshot_log_bytes: 64 << 20,
+            archive_upload: ArchiveUpload::No,
+            archive_keep_local: Duration::ZERO,
         }
     }
 }
@@ -346,6 +417,9 @@ fn check(settings: &Settings) -> Result<(), String> {
     }
     if settings.frontier.ticket_timeout <= settings.spider.total_timeout {
         return Err("frontier.ticket_timeout must be longer than spider.total_timeout".into());
+    }
+    if settings.cluster.archive_upload != ArchiveUpload::No && settings.cluster.objects.is_empty() {
+        return Err("cluster.archive_upload needs cluster.objects, which says where to".into());
     }
     Ok(())
 }

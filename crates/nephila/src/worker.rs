@@ -1,10 +1,11 @@
 //! A worker: one thread that owns several partitions, their journals and their workbench.
 //!
 //! What others find and report comes in through bounded channels ([`Handle`]). A **turn** of the loop takes some of it,
-//! feeds the frontier, writes what became true into the journals, and hands out what should be done next ([`Actions`]).
-//! Then the thread sleeps until something comes in or the frontier wants to be woken. If nobody takes actions, no more
-//! tickets are given out; if the disk is slow, offers wait in their channel and those who offer wait with them. If the disk
-//! is full, nothing is handed out and no offers are taken until there is room: see `full`.
+//! feeds the frontier, sends what became true on its way into the journals, folds what has arrived there, and hands out
+//! what should be done next ([`Actions`]). Then the thread sleeps until something comes in, a group has arrived, or the
+//! frontier wants to be woken. It never waits for a journal: one that is slow holds up its own partition, and in the end
+//! those who offer to it. If nobody takes actions, no more tickets are given out. If the disk is full, nothing is handed
+//! out and no offers are taken until there is room: see `full`.
 //!
 //! A worker that is dropped instead of stopped has lost what was not yet durable, as after a crash. [`Worker::open`] is
 //! the same in both cases: it folds what stands in the journals behind the states.
@@ -31,15 +32,15 @@ use nephila_core::entry::ChainError;
 use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::state::{Durable, StateError};
-use nephila_log::GroupLog;
+use nephila_log::{GroupLog, Wake};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, Gate};
 use commit::replay_into;
 use full::Takes;
-use hand_over::Coming;
+use hand_over::Knock;
 use handle::{Batch, Event, Shared};
 use intake::Feeding;
 pub(crate) use intake::INBOX;
@@ -67,12 +68,12 @@ const EVENTS_AT_ONCE: usize = 1_024;
 const BATCHES_AT_ONCE: usize = 16;
 /// Actions handed out in one turn.
 const ACTIONS_AT_ONCE: usize = 256;
-/// Callers that wait for something to be durable; one more makes a commit.
+/// Callers that wait for something to be durable; with more nothing is taken until some have left.
 const WAITERS_MAX: usize = 4_096;
-/// Bytes fed to the frontier and not yet written; more make a commit.
+/// Bytes fed to the frontier that are in no group yet; with more nothing is taken until some are.
 const FED_BYTES_MAX: usize = 32 << 20;
-/// Journals synced at the same time.
-const SYNCS_AT_ONCE: usize = 8;
+/// Batches that wait for room in a partition while others pass them.
+const FEEDING_MAX: usize = 64;
 /// While nobody takes actions, the frontier is looked at this often, in milliseconds: tickets may have expired.
 const HELD_BACK_LOOK: u64 = 100;
 /// The shortest sleep, in milliseconds.
@@ -187,7 +188,8 @@ pub struct Worker<S> {
     settings: Settings,
     clock: Clock,
     waiters: Vec<Waiter>,
-    fed_bytes: usize,
+    /// Told when a group has arrived.
+    landed: Arc<Notify>,
     /// Offers that were taken and for which there is no room yet: those of a few batches.
     feeding: VecDeque<Feeding>,
     /// The disk is full, and is tried again at this moment, in milliseconds.
@@ -203,10 +205,10 @@ pub struct Worker<S> {
 struct Channels<S> {
     events: mpsc::Receiver<Event>,
     offers: mpsc::Receiver<Batch>,
-    /// Partitions that come.
-    parts: mpsc::Receiver<Coming<S>>,
-    /// The one that came last.
-    came: Option<Coming<S>>,
+    /// Partitions that come, and visits to those that are here.
+    parts: mpsc::Receiver<Knock<S>>,
+    /// What came last.
+    came: Option<Knock<S>>,
     /// None once nobody will take any more.
     actions: Option<mpsc::Sender<Action>>,
     /// Whoever said stop: told when it is done, or else by the end of the channels, once it can be asked why.
@@ -246,11 +248,15 @@ impl<S: Durable> Worker<S> {
         let began = (!fresh).then(|| clock.now());
         let (mut logs, mut states) = (Vec::new(), Vec::new());
         for Part { prefixes, state, log } in parts {
-            logs.push(Log::new(prefixes, log));
+            logs.push((prefixes, log));
             states.push((prefixes, state));
         }
         let frontier = Frontier::new(config, secret, states, began);
-        Ok(Worker::with(frontier, logs, settings, clock, stats))
+        let mut worker = Worker::with(frontier, settings, clock, stats);
+        let wake = worker.wake();
+        worker.logs = logs.into_iter().map(|(prefixes, log)| Log::new(prefixes, log, &wake)).collect();
+        worker.publish_prefixes();
+        Ok(worker)
     }
 
     /// A worker without partitions: they come by [`Door::bring`]. Its tickets carry this epoch, which no other process
@@ -263,7 +269,7 @@ impl<S: Durable> Worker<S> {
         clock: Clock,
     ) -> Worker<S> {
         let frontier = Frontier::empty(config, secret, ticket_epoch);
-        Worker::with(frontier, Vec::new(), settings, clock, Stats::default())
+        Worker::with(frontier, settings, clock, Stats::default())
     }
 
     /// Hands out nothing while this is closed.
@@ -272,25 +278,25 @@ impl<S: Durable> Worker<S> {
         self
     }
 
-    fn with(
-        frontier: Frontier<S>,
-        logs: Vec<Log>,
-        settings: Settings,
-        clock: Clock,
-        stats: Stats,
-    ) -> Worker<S> {
+    /// By this a log says that a group has arrived.
+    fn wake(&self) -> Wake {
+        let landed = self.landed.clone();
+        Wake::new(move || landed.notify_one())
+    }
+
+    fn with(frontier: Frontier<S>, settings: Settings, clock: Clock, stats: Stats) -> Worker<S> {
         let shared = Arc::new(Shared {
             secret: *frontier.secret(),
-            prefixes: RwLock::new(logs.iter().map(|log| log.prefixes).collect()),
+            prefixes: RwLock::default(),
             failure: Default::default(),
         });
         Worker {
             frontier,
-            logs,
+            logs: Vec::new(),
             settings,
             clock,
             waiters: Vec::new(),
-            fed_bytes: 0,
+            landed: Arc::new(Notify::new()),
             feeding: VecDeque::new(),
             full_until: None,
             stats,
@@ -348,6 +354,7 @@ impl<S: Durable> Worker<S> {
         loop {
             self.stats.turns += 1;
             self.frontier.handle_timeout(self.clock.now())?;
+            self.land()?;
             self.note_dirty();
             match self.full_until {
                 None => {
@@ -365,14 +372,15 @@ impl<S: Durable> Worker<S> {
 
             let sleep = self.sleep(handed_out);
             let takes = self.takes();
-            if !channels.wait(sleep, handed_out, takes, &mut events, &mut batches).await {
+            let woken = self.landed.notified();
+            if !channels.wait(sleep, woken, handed_out, takes, &mut events, &mut batches).await {
                 // All handles are gone, and nobody said stop: as after a crash.
                 return Ok(());
             }
             self.feeding.extend(batches.drain(..).map(Feeding::of));
             self.feed()?;
-            if let Some(coming) = channels.came.take() {
-                self.open_part(coming);
+            if let Some(knock) = channels.came.take() {
+                self.let_in(knock);
             }
             for event in events.drain(..) {
                 if let Event::Stop(reply) = event {
@@ -390,8 +398,8 @@ impl<S: Durable> Worker<S> {
                 }
                 return Ok(());
             }
-            if self.waiters.len() > WAITERS_MAX || self.fed_bytes > FED_BYTES_MAX {
-                self.commit_all()?;
+            if self.has_much() {
+                self.begin_all()?;
             }
         }
     }
@@ -418,7 +426,7 @@ impl<S: Durable> Worker<S> {
 
     /// Hands out what should be done now, as far as somebody takes it.
     fn hand_out(&mut self, channels: &mut Channels<S>) -> Result<HandedOut, Error> {
-        if self.full_until.is_some() || self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+        if self.is_full() || self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
             return Ok(HandedOut::NotNow);
         }
         // Whoever took them is gone; waiting for room would never end.
@@ -450,8 +458,9 @@ impl<S: Durable> Worker<S> {
             return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
         }
         let group_delay = millis(self.settings.group_delay);
-        let groups =
-            self.logs.iter().filter_map(|log| log.dirty_since.map(|since| since + group_delay)).min();
+        // What is on its way calls when it has arrived.
+        let here = self.logs.iter().filter(|log| !log.is_under_way());
+        let groups = here.filter_map(|log| log.dirty_since.map(|since| since + group_delay)).min();
         let frontier = match handed_out {
             HandedOut::More => Some(now.mono),
             HandedOut::All => self.frontier.poll_timeout(now),
@@ -476,7 +485,8 @@ impl<S: Durable> Worker<S> {
             waiters: self.waiters.len(),
             journal_bytes: self.logs.iter().map(|log| log.log.bytes()).sum(),
             dirty_bytes,
-            disk_full: self.full_until.is_some(),
+            on_their_way: self.logs.iter().filter(|log| log.flight.is_some()).count(),
+            disk_full: self.is_full(),
             ..self.stats.clone()
         }
     }
@@ -487,6 +497,7 @@ impl<S> Channels<S> {
     async fn wait(
         &mut self,
         sleep: Duration,
+        landed: impl Future<Output = ()>,
         handed_out: HandedOut,
         takes: Takes,
         events: &mut Vec<Event>,
@@ -502,8 +513,9 @@ impl<S> Channels<S> {
             biased;
             count = self.events.recv_many(events, EVENTS_AT_ONCE), if takes.events => if count == 0 { return false },
             count = self.offers.recv_many(batches, BATCHES_AT_ONCE), if takes.offers => if count == 0 { return false },
+            () = landed => {}
             () = room => {}
-            coming = next_part(&mut self.parts) => self.came = Some(coming),
+            knock = next_part(&mut self.parts) => self.came = Some(knock),
             () = tokio::time::sleep(sleep) => {}
         }
         // The one that was looked at second must not starve.
@@ -513,14 +525,17 @@ impl<S> Channels<S> {
         {
             batches.push(batch);
         }
+        if self.came.is_none() {
+            self.came = self.parts.try_recv().ok();
+        }
         true
     }
 }
 
-/// The next partition that comes. Never, once nobody brings any more.
-async fn next_part<S>(parts: &mut mpsc::Receiver<Coming<S>>) -> Coming<S> {
+/// The next that comes through the door. Never, once nobody has it any more.
+async fn next_part<S>(parts: &mut mpsc::Receiver<Knock<S>>) -> Knock<S> {
     match parts.recv().await {
-        Some(coming) => coming,
+        Some(knock) => knock,
         None => std::future::pending().await,
     }
 }

@@ -124,6 +124,8 @@ pub struct Member {
     holdings: BTreeMap<u32, Holding>,
     /// The highest revision seen of each record: whatever is lower is old news.
     revisions: BTreeMap<u32, u64>,
+    /// The load of each partition as the last view had it, and so the same on all nodes that saw it.
+    loads: BTreeMap<u32, u32>,
     /// Partitions that could not be opened, and until when they are left alone.
     shunned: BTreeMap<u32, u64>,
     actions: VecDeque<Action>,
@@ -145,6 +147,7 @@ impl Member {
             reading: false,
             holdings: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            loads: BTreeMap::new(),
             shunned: BTreeMap::new(),
             actions: VecDeque::new(),
             seen: false,
@@ -202,9 +205,14 @@ impl Member {
         self.lease == Lease::Left
     }
 
-    /// How much work a partition is, in any unit that is the same on all nodes. The next heartbeat says so.
+    /// How much work a partition of ours is: see [`load`](super::load). The next heartbeat says so.
     pub fn set_load(&mut self, partition: u32, load: u32) {
         self.me.loads.insert(partition, load);
+    }
+
+    /// How much work a partition was when somebody said so last.
+    pub fn load(&self, partition: u32) -> Option<u32> {
+        self.me.loads.get(&partition).or_else(|| self.loads.get(&partition)).copied()
     }
 
     /// Hands everything over and leaves.
@@ -430,6 +438,7 @@ impl Member {
     /// What the records and leases mean for each partition.
     fn decide(&mut self, now: u64, view: &View) {
         let live: BTreeSet<Incarnation> = view.nodes.iter().map(|node| node.incarnation).collect();
+        self.note_loads(view);
         let wanted = self.wanted(view, &live);
         for partition in 0..self.partitions {
             let record = view.owners.get(&partition);
@@ -485,6 +494,19 @@ impl Member {
         }
     }
 
+    /// What the leases of the owners say of their partitions, or else the records. Nothing that only this node knows: nodes
+    /// that weigh a free partition differently would leave it to each other for ever.
+    fn note_loads(&mut self, view: &View) {
+        let leases: BTreeMap<Incarnation, &NodeRecord> =
+            view.nodes.iter().map(|node| (node.incarnation, node)).collect();
+        let load = |(partition, (_, record)): (&u32, &(u64, OwnerRecord))| {
+            let lease = leases.get(&record.incarnation).filter(|_| record.state == OwnerState::Owned);
+            let said = lease.and_then(|node| node.loads.get(partition)).copied();
+            Some((*partition, said.or(record.load)?))
+        };
+        self.loads = view.owners.iter().filter_map(load).collect();
+    }
+
     /// The partitions that should be ours.
     fn wanted(&self, view: &View, live: &BTreeSet<Incarnation>) -> BTreeSet<u32> {
         let nodes: Vec<NodeView> =
@@ -495,15 +517,19 @@ impl Member {
                 .owners
                 .get(&number)
                 .map(|(_, record)| record)
-                .filter(|record| record.state == OwnerState::Owned && live.contains(&record.incarnation));
-            let load = owner.and_then(|owner| {
-                let node = view.nodes.iter().find(|node| node.incarnation == owner.incarnation)?;
-                node.loads.get(&number).copied()
-            });
+                .filter(|record| record.state == OwnerState::Owned && live.contains(&record.incarnation))
+                .filter(|_| !self.is_going(number));
+            let load = self.loads.get(&number).copied();
             partitions.push(PartitionView { number, load, owner: owner.map(|owner| owner.node) });
         }
         let placed = place(&nodes, &partitions);
         (0..self.partitions).zip(placed).filter(|(_, to)| *to == Some(self.me.node)).map(|(p, _)| p).collect()
+    }
+
+    /// Are we giving it up? Then it counts as nobody's, or another would be given up in its place at the next look, when
+    /// the loads are a little different.
+    fn is_going(&self, partition: u32) -> bool {
+        matches!(self.phase(partition), Some(Phase::Draining | Phase::Releasing))
     }
 
     fn is_shunned(&mut self, now: u64, partition: u32) -> bool {
@@ -521,14 +547,17 @@ impl Member {
         self.holdings.values().filter(draining).count()
     }
 
-    fn record(&self, state: OwnerState) -> OwnerRecord {
-        OwnerRecord { node: self.me.node, incarnation: self.me.incarnation, state }
+    fn record(&self, partition: u32, state: OwnerState) -> OwnerRecord {
+        let NodeRecord { node, incarnation, .. } = self.me;
+        OwnerRecord { node, incarnation, state, load: self.load(partition) }
     }
 
     fn claim(&mut self, partition: u32, expected: Option<u64>) {
+        // What it was under an earlier lease of ours is old news.
+        self.me.loads.remove(&partition);
         let epoch = expected.unwrap_or(0);
         self.holdings.insert(partition, Holding { phase: Phase::Claiming, epoch, asked: false });
-        let record = self.record(OwnerState::Owned);
+        let record = self.record(partition, OwnerState::Owned);
         self.actions.push_back(Action::Claim { partition, expected, record });
     }
 
@@ -540,12 +569,16 @@ impl Member {
             return self.release(partition, revision);
         }
         self.holdings.insert(partition, Holding { phase: Phase::Opening, epoch: revision, asked: false });
+        // Until it is measured here it is the work that it was.
+        if let Some(load) = self.loads.get(&partition) {
+            self.me.loads.insert(partition, *load);
+        }
         self.actions.push_back(Action::Open { partition, epoch: Epoch(revision) });
     }
 
     fn release(&mut self, partition: u32, epoch: u64) {
         self.holdings.insert(partition, Holding { phase: Phase::Releasing, epoch, asked: true });
-        let record = self.record(OwnerState::Released);
+        let record = self.record(partition, OwnerState::Released);
         self.actions.push_back(Action::Release { partition, expected: epoch, record });
     }
 

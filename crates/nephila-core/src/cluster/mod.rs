@@ -1,6 +1,7 @@
 //! Many equal nodes: who works on which partition, and how what one finds reaches the other.
 //!
-//! A **node** holds one **lease** with a time to live and says in it how busy it is ([`member`]). For each partition
+//! A **node** holds one **lease** with a time to live and says in it how busy it is ([`member`],
+//! [`load`]). For each partition
 //! there is one **owner record** without a time to live; it is changed by compare-and-swap alone, and its revision is
 //! the **epoch** of the ownership. From the live leases and the owner records every node computes by itself who should
 //! own what ([`placement`]): it gives up what should be another's, and claims what should be its own once the record
@@ -10,17 +11,20 @@
 //! What a page names belongs to the partition of the named host. Links to other partitions go through the **outbox**
 //! ([`outbox`]): those sent lately are dropped, the others wait in one buffer per destination and travel as a
 //! [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of its links is
-//! acknowledged; until then a crash repeats the page, and nothing is lost.
+//! acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that turn everything away do not
+//! travel at all, and partitions that cannot keep up are sent less: their owners say so ([`word`]).
 //!
 //! Nothing here touches a socket, a file or a clock. A shell carries out what is decided here and says what came of it.
 //!
 //! Invariants: at no time two nodes that are not fenced hold one partition; a page is called safe only when everything
 //! it named stands in an inbox; every buffer has a limit.
 
+pub mod load;
 pub mod member;
 pub mod message;
 pub mod outbox;
 pub mod placement;
+pub mod word;
 
 use std::fmt;
 

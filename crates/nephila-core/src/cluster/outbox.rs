@@ -14,9 +14,12 @@
 //! [`Outbox::handle_acked`] or [`Outbox::handle_failed`] of each parcel; [`Outbox::poll_safe`] gives the pages that may
 //! be reported.
 //!
+//! A destination that cannot keep up ([`Outbox::set_slow`]) is sent one parcel now and then; whoever has more for it waits.
+//!
 //! What always holds: per destination at most [`Settings::waiting_bytes_max`] and one link wait, in all at most
 //! [`Settings::bytes_max`] and one link; parcels of a destination leave in the order of their numbers.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -33,6 +36,9 @@ const AGAIN_AFTER: u64 = 500;
 
 /// The longest.
 const AGAIN_AFTER_MAX: u64 = 8_000;
+
+/// A destination that lags is sent a parcel this often, in milliseconds.
+const SLOW_AFTER: u64 = 4_000;
 
 /// How links to other partitions are collected. Section `[cluster.outbox]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -117,6 +123,8 @@ pub struct Outbox {
     to: BTreeMap<u32, Destination>,
     /// When a destination without a parcel on its way has something to send.
     due: BTreeSet<(u64, u32)>,
+    /// Destinations that cannot keep up, and when the last parcel left for them.
+    slow: BTreeMap<u32, u64>,
     bytes: usize,
     recent: Recent,
     /// Pages that are not safe.
@@ -170,6 +178,7 @@ impl Outbox {
             next: 1,
             to: BTreeMap::new(),
             due: BTreeSet::new(),
+            slow: BTreeMap::new(),
             bytes: 0,
             pages: BTreeMap::new(),
             safe: VecDeque::new(),
@@ -198,9 +207,23 @@ impl Outbox {
         waiting >= self.settings.waiting_bytes_max || self.bytes >= self.settings.bytes_max
     }
 
+    /// These destinations cannot keep up, and no others: they are sent a parcel now and then. Who has links for them
+    /// waits when the buffer is full.
+    pub fn set_slow(&mut self, now: u64, slow: &BTreeSet<u32>) {
+        let before: BTreeSet<u32> = self.slow.keys().copied().collect();
+        for partition in before.symmetric_difference(slow) {
+            match slow.contains(partition) {
+                true => _ = self.slow.insert(*partition, now),
+                false => _ = self.slow.remove(partition),
+            }
+            self.schedule(*partition, now);
+        }
+    }
+
     /// A page names a URL of another partition.
-    pub fn push(&mut self, now: u64, partition: u32, url: OfferedUrl, page: u64) -> Pushed {
-        let mark = mark(&url);
+    pub fn push(&mut self, now: u64, partition: u32, url: impl Borrow<OfferedUrl>, page: u64) -> Pushed {
+        let url = url.borrow();
+        let mark = mark(url);
         let urgent = url.priority == URGENT;
         if !urgent && let Some(number) = self.recent.batch_of(mark) {
             self.wait_for(partition, number, page);
@@ -227,7 +250,7 @@ impl Outbox {
             to.batches.push_back(batch);
         }
         let batch = to.batches.back_mut().expect("there is one now");
-        batch.links.push(url);
+        batch.links.push(url.clone());
         batch.bytes += size;
         batch.urgent |= urgent;
         to.bytes += size;
@@ -285,6 +308,9 @@ impl Outbox {
         let to = self.to.get_mut(&partition).expect("it has something to send");
         to.due = None;
         to.on_its_way = true;
+        if let Some(left) = self.slow.get_mut(&partition) {
+            *left = now;
+        }
         let batch = to.batches.front_mut().expect("it has something to send");
         let bytes = match &batch.packed {
             Some(packed) => packed.clone(),
@@ -364,7 +390,12 @@ impl Outbox {
             || batch.bytes >= self.settings.parcel_bytes
             || to.batches.iter().any(|batch| batch.urgent);
         let age = u64::try_from(self.settings.parcel_age.as_millis()).unwrap_or(u64::MAX);
-        let due = if at_once { now } else { batch.began.saturating_add(age) }.max(to.not_before);
+        let mut due = if at_once { now } else { batch.began.saturating_add(age) }.max(to.not_before);
+        if let Some(left) = self.slow.get(&partition)
+            && !to.batches.iter().any(|batch| batch.urgent)
+        {
+            due = due.max(left.saturating_add(SLOW_AFTER));
+        }
         if let Some(before) = to.due.replace(due) {
             self.due.remove(&(before, partition));
         }

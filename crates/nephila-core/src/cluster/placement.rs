@@ -22,11 +22,12 @@ pub const LOW: u64 = 75;
 /// move the next partition.
 const NEAR: u64 = 10;
 
-/// A partition counts at least this part of the mean, so that idle ones are spread as well.
-const WEIGHT_MIN: u64 = 16;
+/// Every partition counts as this many fetches a minute more than it has. So idle ones are spread as well, and a cluster
+/// with little to do stays as it is, however uneven that little is.
+pub const WEIGHT_MIN: u64 = 60;
 
 /// Loads are scaled to keep shares exact enough in whole numbers.
-const SCALE: u64 = 1 << 16;
+const SCALE: u64 = 1 << 12;
 
 /// A node that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct NodeView {
 pub struct PartitionView {
     /// Which.
     pub number: u32,
-    /// How much work it is, in any unit that is the same for all; none if nobody knows.
+    /// How much work it is, in fetches a minute; none if nobody knows.
     pub load: Option<u32>,
     /// Who owns it. Somebody who is not among the nodes counts as nobody.
     pub owner: Option<NodeId>,
@@ -80,12 +81,9 @@ fn weights(partitions: &[PartitionView]) -> Vec<u64> {
         .iter()
         .filter_map(|partition| partition.load)
         .fold((0, 0), |(sum, n), load| (sum + u64::from(load) * SCALE, n + 1));
-    let mean = if known == 0 || sum == 0 { SCALE } else { (sum / known).max(WEIGHT_MIN) };
-    let weight = |partition: &PartitionView| match partition.load {
-        Some(load) => (u64::from(load) * SCALE).max(mean / WEIGHT_MIN),
-        None => mean,
-    };
-    partitions.iter().map(weight).collect()
+    let mean = sum.checked_div(known).unwrap_or(0);
+    let load = |partition: &PartitionView| partition.load.map_or(mean, |load| u64::from(load) * SCALE);
+    partitions.iter().map(|partition| load(partition) + WEIGHT_MIN * SCALE).collect()
 }
 
 /// How well a node and a partition go together: any fixed number, the same everywhere and for ever.
@@ -295,14 +293,25 @@ mod tests {
     fn one_giant_partition_moves_the_others_away() {
         let mut partitions = fresh(32);
         settle(&nodes(1..=2), &mut partitions);
-        partitions.iter_mut().for_each(|partition| partition.load = Some(10));
-        partitions[0].load = Some(150);
+        partitions.iter_mut().for_each(|partition| partition.load = Some(1_000));
+        partitions[0].load = Some(15_000);
         settle(&nodes(1..=2), &mut partitions);
         let owner = partitions[0].owner;
         let load = |mine: bool| {
             partitions.iter().filter(|p| (p.owner == owner) == mine).map(|p| p.load.unwrap()).sum::<u32>()
         };
-        assert!(load(true).abs_diff(load(false)) <= 100, "{} and {}", load(true), load(false));
+        assert!(load(true).abs_diff(load(false)) <= 10_000, "{} and {}", load(true), load(false));
+    }
+
+    #[test]
+    fn a_cluster_with_little_to_do_stays_as_it_is() {
+        let mut partitions = fresh(64);
+        settle(&nodes(1..=4), &mut partitions);
+        // The last hosts of a crawl, all on one node, at ten pages a minute.
+        for partition in partitions.iter_mut() {
+            partition.load = Some(if partition.owner == Some(NodeId(2)) { 10 } else { 0 });
+        }
+        assert_eq!(settle(&nodes(1..=4), &mut partitions), 0);
     }
 
     // Nodes of different versions must agree, so the scores never change.

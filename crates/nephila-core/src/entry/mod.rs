@@ -112,6 +112,19 @@ pub enum Admission {
     Refuse(Refusal),
 }
 
+impl Admission {
+    /// The place in the queue that it gives the URL, if any.
+    pub(crate) fn place(&self) -> Option<QueueKey> {
+        match self {
+            Admission::Queue(place)
+            | Admission::Park(place)
+            | Admission::Unpark(place)
+            | Admission::Raise(place) => Some(*place),
+            Admission::ParkBare | Admission::Refuse(_) => None,
+        }
+    }
+}
+
 /// A fetch that ended, or a URL that was turned away just before one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {

@@ -241,7 +241,8 @@ impl<S: State> Frontier<S> {
             count += queued.len();
             match queued.last() {
                 Some(last) if queued.len() == AHEAD_READ => behind = last.place,
-                _ => break,
+                // The reading has passed it: its turn has come, and how it ended is about to be written.
+                _ => return Ok(0),
             }
         }
         Ok(count.min(AHEAD_MAX) as u64)

@@ -8,6 +8,7 @@ use super::key::{HostKey, UrlKey};
 use super::ticket::Place;
 use super::workbench::{HostIndex, RobotsPhase};
 use super::{FILLS_AT_ONCE, Frontier, SCAN_HOSTS, SCANS_AT_ONCE};
+use crate::cluster::word::Why;
 use crate::job;
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
@@ -32,7 +33,8 @@ struct Candidate {
 type Judged = (Vec<Head>, Vec<(Head, Outcome)>);
 
 impl<S: State> Frontier<S> {
-    /// Gives URLs to hosts that want some. Hosts of a partition whose group is on its way wait until it is folded.
+    /// Gives URLs to hosts that want some. While a group of their partition is on its way they get what is not touched by
+    /// it; those for which there is nothing wait until it is folded.
     pub(super) fn fill_hungry(&mut self, now: Now) -> Result<(), StateError> {
         #[cfg(feature = "planted")]
         planted::shuffle(&mut self.hungry);
@@ -43,8 +45,8 @@ impl<S: State> Frontier<S> {
                 continue;
             }
             let Some(partition) = self.partition_of(&self.bench.host(index).key) else { continue };
-            if self.partitions[partition].in_flight.is_some() {
-                self.hungry.push_back(index);
+            if self.partitions[partition].is_behind() {
+                self.partitions[partition].waiting.push(index);
                 continue;
             }
             let host = self.bench.host_mut(index);
@@ -92,6 +94,12 @@ impl<S: State> Frontier<S> {
         }
         self.stats.fills += 1;
         let candidates = self.read(partition, index, now)?;
+        if candidates.is_empty() && self.partitions[partition].in_flight.is_some() {
+            // There may be something where nobody may read now.
+            self.bench.host_mut(index).hungry = true;
+            self.partitions[partition].waiting.push(index);
+            return Ok(());
+        }
         let (heads, denied) = self.judge(partition, index, candidates, unreachable, now)?;
         let turned_away = denied.len();
         if !heads.is_empty() || turned_away > 0 {
@@ -114,7 +122,10 @@ impl<S: State> Frontier<S> {
 
     /// The next URLs of a host, plans that are due first. Moves its cursors behind them.
     fn read(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<Vec<Candidate>, StateError> {
-        self.read_parked_again(partition, index, now)?;
+        let readable = self.partitions[partition].readable(&self.bench.host(index).key);
+        if readable.is_none() {
+            self.read_parked_again(partition, index, now)?;
+        }
         let max = self.config.frontier.visit_urls_max.max(1);
         let wall = Seconds::from(now.wall);
         let state = &mut self.partitions[partition].state;
@@ -123,7 +134,7 @@ impl<S: State> Frontier<S> {
         let (mut cursor, mut later_cursor, mut later_next) =
             (host.cursor, host.later_cursor, host.later_next);
         let mut candidates = Vec::new();
-        if later_next.is_some_and(|due| due <= wall) {
+        if readable.is_none() && later_next.is_some_and(|due| due <= wall) {
             let mut planned = Vec::new();
             state.planned(&key, later_cursor, max, &mut planned)?;
             let all = planned.len() < max;
@@ -144,6 +155,11 @@ impl<S: State> Frontier<S> {
             let mut queued = Vec::new();
             state.queued(&key, cursor, max - candidates.len(), &mut queued)?;
             more = queued.len() >= max - candidates.len();
+            if let Some(end) = readable {
+                // What is left out, and what the group on its way brings, is read when it is folded.
+                more = true;
+                queued.retain(|queued| queued.place < end);
+            }
             for Queued { place, text } in queued {
                 cursor = place;
                 candidates.push(Candidate { place: Place::Queue(place), text, path: 0 });
@@ -159,7 +175,7 @@ impl<S: State> Frontier<S> {
         let host = self.bench.host_mut(index);
         (host.cursor, host.later_cursor, host.later_next, host.more) =
             (cursor, later_cursor, later_next, more);
-        if host.parked_from.is_none() {
+        if host.parked_from.is_none() && readable.is_none() {
             host.room_next = None;
         }
         Ok(candidates)
@@ -279,6 +295,10 @@ impl<S: State> Frontier<S> {
             pages += u64::from(!head.asked);
             heads.push(head);
         }
+        let by_robots = denied.iter().filter(|(_, outcome)| *outcome == Outcome::RobotsDenied).count();
+        if by_robots > 0 && robots.is_some_and(|robots| robots.forbids_all()) {
+            self.partitions[partition].hot.note(key, Why::Robots, by_robots as u64, now.mono);
+        }
         Ok((heads, denied))
     }
 
@@ -354,6 +374,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<(), StateError> {
         let key = self.bench.host(index).key;
+        self.partitions[partition].hot.forget(key, key);
         let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
         self.bench.host_mut(index).robots = super::robots_phase(&record);
         self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
@@ -375,6 +396,8 @@ impl<S: State> Frontier<S> {
             let wanted = |at: &usize| {
                 let partition = &self.partitions[*at];
                 partition.in_flight.is_none()
+                    // Tickets carry the epoch, and a number is given once: first the epoch has to stand in the log.
+                    && partition.claimed
                     && !partition.closing
                     && partition.scan_after.is_none_or(|after| after <= now.wall.into())
             };

@@ -311,9 +311,14 @@ impl<S: State> Frontier<S> {
 
     /// Has a partition anything to write?
     pub fn has_group(&self, partition: usize) -> bool {
+        let group = self.partitions[partition].in_flight.is_none();
+        group && (!self.partitions[partition].claimed || self.has_more(partition))
+    }
+
+    /// Has a partition anything that is not in a group yet? Whether one is on its way or not.
+    pub fn has_more(&self, partition: usize) -> bool {
         let partition = &self.partitions[partition];
-        let nothing = partition.claimed && partition.pending.is_empty() && partition.offers.is_empty();
-        partition.in_flight.is_none() && !nothing
+        !partition.pending.is_empty() || !partition.offers.is_empty()
     }
 
     /// The next group of entries of a partition, to be made durable. None while one is on its way.
@@ -324,6 +329,7 @@ impl<S: State> Frontier<S> {
     /// The group of this partition is durable.
     pub fn handle_committed(&mut self, partition: usize, now: Now) -> Result<(), StateError> {
         let group = self.partitions[partition].committed()?;
+        self.hungry.extend(self.partitions[partition].waiting.drain(..));
         self.stats.groups += 1;
         self.after(partition, &group, now)?;
         self.settle_stranded(now)
@@ -386,6 +392,8 @@ impl<S: State> Frontier<S> {
                 }
                 Entry::Domain(_) | Entry::Job(_) | Entry::JobRemoved(_) => {
                     if let Entry::Domain(DomainChange::Budget(domain, _)) = entry {
+                        let host = |host| HostKey { domain: *domain, host };
+                        self.partitions[partition].hot.forget(host(0), host(u32::MAX));
                         // What was kept as a key alone may be offered again at once.
                         self.recent.forget(*domain);
                     }
@@ -484,10 +492,8 @@ impl<S: State> Frontier<S> {
     pub fn poll_action(&mut self, now: Now) -> Result<Option<Action>, StateError> {
         self.fill_hungry(now)?;
         self.settle_stranded(now)?;
-        // Tickets carry the epoch, and a number is given once: first the epoch has to stand in the log.
-        let claimed = self.partitions.iter().all(|partition| partition.claimed);
         loop {
-            match self.bench.poll(now, claimed) {
+            match self.bench.poll(now) {
                 Some(Want::Resolve(index)) => {
                     let host = self.bench.host(index);
                     return Ok(Some(Action::Resolve { host: host.key, origin: host.origin.to_string() }));
@@ -567,23 +573,21 @@ impl<S: State> Frontier<S> {
         let scan = self.partitions.iter().filter(|partition| !partition.closing).filter_map(|partition| {
             // No time: a search is under way. It goes on at once, or when the group on its way is folded.
             let Some(after) = partition.scan_after.map(Timestamp::from) else {
-                return (self.bench.has_room() && partition.in_flight.is_none()).then_some(now.mono);
+                let may_search = partition.in_flight.is_none() && partition.claimed;
+                return (self.bench.has_room() && may_search).then_some(now.mono);
             };
             // A plan in 2106 is no reason to wake up; neither is a search while there is no room.
             (self.bench.has_room() && after < Timestamp::from(Seconds(u32::MAX)))
                 .then(|| now.mono + after.0.saturating_sub(now.wall.0))
         });
         // More wanted URLs than are filled in one call: the others have their turn in the next.
-        let free = self.partitions.iter().any(|partition| partition.in_flight.is_none());
-        let hungry = (free && self.hungry.iter().any(|index| self.may_fill(*index))).then_some(now.mono);
+        let hungry = self.hungry.iter().any(|index| self.is_hungry(*index)).then_some(now.mono);
         bench.into_iter().chain(idle).chain(scan).chain(hungry).min()
     }
 
-    /// Would a host that stands among the hungry be given URLs now?
-    fn may_fill(&self, index: HostIndex) -> bool {
-        let hungry = self.bench.is_here(index) && self.bench.host(index).hungry;
-        let partition = hungry.then(|| self.partition_of(&self.bench.host(index).key)).flatten();
-        partition.is_some_and(|partition| self.partitions[partition].in_flight.is_none())
+    /// Does a host that stands among the hungry still want URLs?
+    fn is_hungry(&self, index: HostIndex) -> bool {
+        self.bench.is_here(index) && self.bench.host(index).hungry
     }
 
     /// A host that should be looked at again once it has rested.

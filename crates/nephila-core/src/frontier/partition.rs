@@ -3,7 +3,8 @@
 //! Work goes round in a circle. What was offered is **sifted** against the state: what is known falls away, the rest is
 //! decided (queue, park, refuse). The decisions, together with the outcomes that came in meanwhile, become a group of
 //! entries; the owner commits it to the log, and only then is it **folded** into the state. One group is on its way at a
-//! time, and URLs are read from queues only when none is: so a URL can never be put where the reading has already passed.
+//! time. Meanwhile a queue is read only up to the first place where that group puts something, and neither plans nor
+//! parked URLs are: so a URL can never be put where the reading has already passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,11 @@ use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use super::offers::{Buffered, Offer, Offers};
 use super::refusal::Refusal;
 use super::trap;
-use super::workbench::Workbench;
+use super::workbench::{HostIndex, Workbench};
+use crate::cluster::word::{Hot, Why};
 use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, seal};
 use crate::fold::fold;
-use crate::state::queue::{LaterKey, QueueKey};
+use crate::state::queue::{LaterKey, PARKED, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord, UrlState};
 use crate::state::{Position, State, StateError};
 use crate::time::{Now, Seconds};
@@ -29,6 +31,9 @@ const BARE_DOMAINS_MAX: usize = 100_000;
 
 /// Hosts that have left whose next plan is remembered; others are looked at more often than they need.
 const SLEPT_MAX: usize = 100_000;
+
+/// Entries that wait behind a group on its way; with more, a partition's hosts get no more URLs until it is folded.
+pub(crate) const PENDING_MAX: usize = 8_192;
 
 /// The rules that a sift goes by.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +49,29 @@ pub struct Rules {
 pub(crate) struct InFlight {
     pub(crate) group: Group,
     pub(crate) behind: Position,
+    /// The first place in the queue of each host where it puts something, in the order of hosts.
+    places: Vec<(HostKey, QueueKey)>,
+}
+
+impl InFlight {
+    fn new(group: Group, behind: Position) -> InFlight {
+        let mut places: Vec<(HostKey, QueueKey)> = Vec::new();
+        for entry in &group.entries {
+            let Entry::Found(found) = entry else { continue };
+            for host in &found.hosts {
+                let first = host.urls.iter().filter_map(|url| url.admission.place()).min();
+                places.extend(first.map(|first| (host.key, first)));
+            }
+        }
+        places.sort_unstable();
+        InFlight { group, behind, places }
+    }
+
+    /// Nothing of this host's queue may be read from here on until the group is folded.
+    fn first_place(&self, host: &HostKey) -> Option<QueueKey> {
+        let at = self.places.partition_point(|(key, _)| key < host);
+        self.places.get(at).filter(|(key, _)| key == host).map(|(_, first)| *first)
+    }
 }
 
 /// One partition of the frontier.
@@ -55,6 +83,8 @@ pub(crate) struct Partition<S> {
     /// Entries to be committed next, in this order.
     pub(crate) pending: Vec<Entry>,
     pub(crate) in_flight: Option<InFlight>,
+    /// Hosts that want URLs, and get some when the group on its way is folded.
+    pub(crate) waiting: Vec<HostIndex>,
     pub(crate) epoch: u64,
     /// Does the epoch stand in the log? Until it does, the next owner would take the same.
     pub(crate) claimed: bool,
@@ -71,6 +101,8 @@ pub(crate) struct Partition<S> {
     /// When the next plan of a host that has left is due, where its record only knows that none is due before.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
+    /// Hosts that turn links away.
+    pub(crate) hot: Hot,
     /// It is on its way to another owner.
     pub(crate) closing: bool,
     pub(crate) sifted: Sifted,
@@ -101,6 +133,7 @@ impl<S: State> Partition<S> {
             offers: Offers::default(),
             pending: Vec::new(),
             in_flight: None,
+            waiting: Vec::new(),
             epoch,
             // Nothing was ever written, so nothing was ever given out.
             claimed,
@@ -111,6 +144,7 @@ impl<S: State> Partition<S> {
             passed_over: false,
             slept: BTreeMap::new(),
             bare: BTreeSet::new(),
+            hot: Hot::default(),
             closing: false,
             sifted: Sifted::default(),
         }
@@ -179,13 +213,25 @@ impl<S: State> Partition<S> {
         }
         let group = Group { epoch: self.epoch, entries };
         let (bytes, behind) = seal(&group, self.state.position());
-        self.in_flight = Some(InFlight { group, behind });
+        self.in_flight = Some(InFlight::new(group, behind));
         Ok(Some(bytes))
+    }
+
+    /// Up to which place the queue of a host may be read now; `None` if there is no limit.
+    pub(crate) fn readable(&self, host: &HostKey) -> Option<QueueKey> {
+        let parked = QueueKey { band: PARKED, ..QueueKey::MIN };
+        let group = self.in_flight.as_ref()?;
+        Some(group.first_place(host).map_or(parked, |first| first.min(parked)))
+    }
+
+    /// Is so much waiting behind the group on its way that nothing more should be begun?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.in_flight.is_some() && self.pending.len() >= PENDING_MAX
     }
 
     /// The group on its way is durable: what it says is now true.
     pub(crate) fn committed(&mut self) -> Result<Group, StateError> {
-        let InFlight { group, behind } = self.in_flight.take().expect("a group is on its way");
+        let InFlight { group, behind, .. } = self.in_flight.take().expect("a group is on its way");
         fold(&mut self.state, &group, behind)?;
         self.claimed = true;
         Ok(group)
@@ -260,6 +306,12 @@ impl<S: State> Partition<S> {
             }
         }
         found.hosts.sort_by_key(|host| host.key);
+        for host in &found.hosts {
+            let bare = host.urls.iter().filter(|url| url.admission == Admission::ParkBare).count();
+            if bare > 0 {
+                self.hot.note(host.key, Why::Budget, bare as u64, now.mono);
+            }
+        }
         for (key, domain) in domains {
             if domain.bare > 0 && self.bare.len() < BARE_DOMAINS_MAX {
                 self.bare.insert(key);

@@ -7,6 +7,7 @@ use super::Frontier;
 use super::key::{HostKey, UrlKey};
 use super::slot::SlotKey;
 use super::ticket::{TicketId, Validators};
+use crate::cluster::word::Why;
 use crate::spider::outcome::Outcome;
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};
@@ -77,6 +78,17 @@ pub struct SlotView {
 }
 
 impl<S: State> Frontier<S> {
+    /// The partition of the host that an open ticket is for.
+    pub fn partition_of_ticket(&self, id: TicketId) -> Option<usize> {
+        let (open, ..) = self.bench.ticket(id)?;
+        self.partition_of(&self.bench.host(open.host).key)
+    }
+
+    /// Hosts of a partition that turn so many links away that they need not be sent.
+    pub fn closed_hosts(&mut self, partition: usize, now: Now) -> Vec<(HostKey, Why)> {
+        self.partitions[partition].hot.closed(now.mono)
+    }
+
     /// What is known of the page that a ticket is for, if it was asked for before.
     pub(super) fn known(&mut self, id: TicketId) -> Result<Option<Box<Validators>>, StateError> {
         let Some((open, ..)) = self.bench.ticket(id) else { return Ok(None) };

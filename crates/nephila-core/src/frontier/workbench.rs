@@ -515,8 +515,8 @@ impl Workbench {
         }
     }
 
-    /// What should be done now. Names are resolved even if nothing may be fetched yet.
-    pub(crate) fn poll(&mut self, now: Now, may_start: bool) -> Option<Want> {
+    /// What should be done now.
+    pub(crate) fn poll(&mut self, now: Now) -> Option<Want> {
         loop {
             while self.resolving < self.settings.resolves_open_max {
                 let Some(index) = self.unresolved.pop_front() else { break };
@@ -530,7 +530,7 @@ impl Workbench {
                 self.resolving += 1;
                 return Some(Want::Resolve(index));
             }
-            if !may_start || self.open.len() >= self.settings.tickets_open_max {
+            if self.open.len() >= self.settings.tickets_open_max {
                 return None;
             }
             let &(at, slot) = self.timeline.first()?;

@@ -10,8 +10,8 @@
 //! What always holds: no more than `sitemap_bytes_max` bytes are unpacked and no more than `sitemap_urls_max` entries
 //! come out; whatever the bytes, what could be read is returned.
 
-mod date;
-mod xml;
+pub(crate) mod date;
+pub(crate) mod xml;
 
 use std::borrow::Cow;
 use std::io::Read;

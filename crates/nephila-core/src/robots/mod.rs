@@ -158,6 +158,13 @@ impl Robots {
         self.group
     }
 
+    /// Is everything forbidden, whatever its path? False where that would need a closer look.
+    pub fn forbids_all(&self) -> bool {
+        !self.rules.is_empty()
+            && self.rules.iter().all(|rule| !rule.allow)
+            && self.rules.iter().any(|rule| rule.pattern.is_everything())
+    }
+
     /// How many rules there are for us.
     pub fn rule_count(&self) -> usize {
         self.rules.len()

@@ -117,6 +117,11 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Does every path match, without looking at it?
+    pub(super) fn is_everything(&self) -> bool {
+        !self.anchored && matches!(&*self.text, b"/" | b"*" | b"/*")
+    }
+
     /// None for a rule that matches nothing: an empty one, or one that begins with neither `/` nor `*`.
     pub(super) fn parse(value: &[u8]) -> Option<Pattern> {
         if !matches!(value.first(), Some(b'/' | b'*')) {

@@ -414,3 +414,24 @@ proptest! {
         prop_assert_eq!(robots.verdict(&path).allowed, robots.verdict(&escaped).allowed);
     }
 }
+
+#[test]
+fn a_file_that_forbids_everything_is_known_by_its_rules() {
+    let forbids_all = |text: &str| Robots::parse(text.as_bytes(), "nephila").forbids_all();
+    for text in [
+        "User-agent: *\nDisallow: /\n",
+        "User-agent: *\nDisallow: /*\nDisallow: /x\n",
+        "User-agent: nephila\nDisallow: *\nUser-agent: *\nAllow: /\n",
+    ] {
+        assert!(forbids_all(text), "{text}");
+    }
+    for text in [
+        "",
+        "User-agent: *\nDisallow: /a\n",
+        "User-agent: *\nDisallow: /$\n",
+        "User-agent: *\nDisallow: /\nAllow: /open\n",
+        "User-agent: nephila\nDisallow:\nUser-agent: *\nDisallow: /\n",
+    ] {
+        assert!(!forbids_all(text), "{text}");
+    }
+}

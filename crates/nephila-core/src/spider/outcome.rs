@@ -287,6 +287,9 @@ outcomes! {
     LimitReached = "limit-reached", Refused, Done;
     /// A public site, and nobody said who asks: `identity.contact` is empty.
     NoContact = "no-contact", Refused, Never;
+    /// Our own program failed on this page: a fault of ours that should be reported. It is tried again a few times, much
+    /// later; everything else goes on.
+    Crashed = "crashed", Broken, BackOff;
 }
 
 impl Outcome {

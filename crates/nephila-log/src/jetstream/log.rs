@@ -9,7 +9,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,8 +20,9 @@ use super::Inner;
 use super::marks::Marks;
 use super::message::{self, HEADER_BYTES_MAX, Head, Kind};
 use super::replay::Replaying;
+use super::watch::{Seen, Watch};
 use super::write::{LOST_READS, Place, Write, Written};
-use crate::{Error, Fence, GroupLog, Groups};
+use crate::{Error, Fence, GroupLog, Groups, Wake};
 
 /// How long one message is tried. Longer than any election, shorter than an operator's patience; the fence ends it sooner.
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(120);
@@ -51,9 +53,12 @@ pub struct JetLog {
     waiting: VecDeque<(u64, Bytes)>,
     waiting_bytes: usize,
     flight: Option<Receiver<Flight>>,
+    wake: Wake,
     health: Health,
     pub(super) marks: Marks,
     purge: Option<Receiver<()>>,
+    /// What a watch compares the servers with.
+    seen: Arc<Seen>,
 }
 
 /// Can it go on?
@@ -74,6 +79,8 @@ struct Flight {
     tail: u64,
     /// Durable: group, where it begins, bytes.
     done: Vec<(u64, u64, u64)>,
+    /// Messages that were stored.
+    messages: u64,
     error: Option<Error>,
 }
 
@@ -100,15 +107,59 @@ impl JetLog {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             flight: None,
+            wake: Wake::default(),
             health: Health::Well,
             marks: Marks::default(),
             purge: None,
+            seen: Arc::new(Seen::new(tail)),
         })
     }
 
     /// Of which epoch its owner is.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Where in its stream the last message of the log is, as far as is known here.
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// The first group that is kept whole; the one behind the last if none is.
+    pub async fn first(&mut self) -> Result<u64, Error> {
+        let ask = || self.inner.next(&self.place, 1);
+        let first = self.inner.patiently("looking at the log", OPEN_PATIENCE, ask);
+        let Some(message) = self.fence.unless_fallen(first).await? else { return Ok(self.synced + 1) };
+        let head = Head::of(&message.headers)?;
+        Ok(match head.kind {
+            Kind::Whole | Kind::Part { index: 0, .. } => head.group,
+            Kind::Claim | Kind::Part { .. } => head.group + 1,
+        })
+    }
+
+    /// Looks from time to time whether the servers still have what was written here.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.inner.clone(), self.place.clone(), self.seen.clone())
+    }
+
+    /// Forgets everything and goes on behind group `last`, as if that had been the last one here. For a log that has lost
+    /// what its owner knows from elsewhere.
+    pub async fn begin_behind(&mut self, last: u64) -> Result<(), Error> {
+        self.check()?;
+        let token = format!("{}.again.{last}", self.writer);
+        let headers = Head { group: last, epoch: self.epoch, kind: Kind::Claim }.headers(&token);
+        let write =
+            Write { expected: self.tail, token, headers, payload: Bytes::new(), older_reads: LOST_READS };
+        let written = self.inner.write(&self.place, &write, OPEN_PATIENCE);
+        match self.fence.clone().unless_fallen(written).await? {
+            Written::Stored(sequence) => self.tail = sequence,
+            Written::Other(_) => return Err(fenced()),
+        }
+        (self.synced, self.appended) = (last, last);
+        self.marks = Marks::default();
+        self.seen.tail.store(self.tail, Ordering::Release);
+        let purge = || self.inner.purge(&self.place, self.tail);
+        self.inner.patiently("removing what is left of the log", OPEN_PATIENCE, purge).await
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -134,12 +185,15 @@ impl JetLog {
             epoch: self.epoch,
             writer: format!("{}.{}", self.writer, self.writes),
             tail: self.tail,
+            messages: 0,
         };
         self.writes += 1;
         let (sender, receiver) = channel();
+        let wake = self.wake.clone();
         self.inner.handle.spawn(async move {
             // Whoever waited for it may be gone.
             _ = sender.send(trip.fly(groups).await);
+            wake.call();
         });
         self.flight = Some(receiver);
     }
@@ -147,11 +201,17 @@ impl JetLog {
     /// Waits for what is on its way.
     fn land(&mut self) -> Result<(), Error> {
         let Some(receiver) = self.flight.take() else { return Ok(()) };
-        let Ok(flight) = receiver.recv() else {
+        self.landed(receiver.recv().ok())
+    }
+
+    /// What was on its way has arrived, or failed, or is lost.
+    fn landed(&mut self, flight: Option<Flight>) -> Result<(), Error> {
+        let Some(flight) = flight else {
             self.health = Health::Broken;
             return Err(Error::Broken);
         };
         self.tail = flight.tail;
+        self.seen.wrote(flight.messages, flight.tail);
         for (group, begin, bytes) in flight.done {
             self.marks.push(group, begin, bytes);
             self.synced = group;
@@ -191,6 +251,25 @@ impl GroupLog for JetLog {
             self.launch();
         }
         Ok(())
+    }
+
+    fn try_sync(&mut self) -> Result<bool, Error> {
+        self.check()?;
+        loop {
+            match self.flight.as_ref().map(Receiver::try_recv) {
+                None if self.waiting.is_empty() => return Ok(true),
+                None => self.launch(),
+                Some(Err(TryRecvError::Empty)) => return Ok(false),
+                Some(flight) => {
+                    self.flight = None;
+                    self.landed(flight.ok())?;
+                }
+            }
+        }
+    }
+
+    fn wake_with(&mut self, wake: Wake) {
+        self.wake = wake;
     }
 
     fn go_back(&mut self) -> Result<(), Error> {
@@ -234,7 +313,9 @@ impl GroupLog for JetLog {
         self.marks.forget_before(keep);
         let (inner, place, tail) = (self.inner.clone(), self.place.clone(), self.tail);
         let (sender, receiver) = channel();
+        let seen = self.seen.clone();
         self.inner.handle.spawn(async move {
+            let _removing = seen.removing();
             let position = match known {
                 Some(position) => Ok(position),
                 None => inner.search(&place, keep, 1, tail).await.map(|found| found.0),
@@ -262,6 +343,7 @@ struct Trip {
     epoch: u64,
     writer: String,
     tail: u64,
+    messages: u64,
 }
 
 impl Trip {
@@ -277,7 +359,7 @@ impl Trip {
                 }
             }
         }
-        Flight { tail: self.tail, done, error }
+        Flight { tail: self.tail, done, messages: self.messages, error }
     }
 
     async fn carry(&mut self, group: u64, packed: Bytes) -> Result<(u64, u64, u64), Error> {
@@ -292,7 +374,7 @@ impl Trip {
             let write = Write { expected: self.tail, token, headers, payload, older_reads: LOST_READS };
             let written = self.inner.write(&self.place, &write, WRITE_PATIENCE);
             match self.fence.unless_fallen(written).await? {
-                Written::Stored(sequence) => self.tail = sequence,
+                Written::Stored(sequence) => (self.tail, self.messages) = (sequence, self.messages + 1),
                 Written::Other(last) => {
                     return Err(replaced(self.tail, last.map_or(0, |last| last.sequence)));
                 }

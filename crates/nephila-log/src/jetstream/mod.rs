@@ -16,6 +16,7 @@ mod marks;
 mod message;
 mod reader;
 mod replay;
+mod watch;
 mod write;
 
 use std::collections::HashMap;
@@ -37,6 +38,7 @@ pub use check::{Finding, Level};
 pub use inbox::JetInbox;
 pub use leases::JetLeases;
 pub use log::JetLog;
+pub use watch::Watch;
 
 /// Most streams for partitions.
 pub const STREAMS_MAX: u32 = 32;

@@ -3,8 +3,8 @@
 
 use nephila_core::state::State;
 
-use super::Sim;
 use super::node::Node;
+use super::{Hole, Sim};
 
 /// The longest that a node sleeps or is dead, in milliseconds.
 const GONE_MAX: u64 = 60_000;
@@ -95,7 +95,7 @@ impl Sim {
             // Neither what the snapshot holds nor the last: both would look like a log that is just shorter.
             if groups.len() > known + 2 {
                 groups.remove(known + 1);
-                self.lied = Some(partition);
+                self.lied = Some(Hole { partition, sequence: known as u64 + 1 });
                 self.tell(|| format!("log {partition} has a hole"));
                 self.kill(n, 0);
                 return;

@@ -156,6 +156,9 @@ fn an_error_of_the_disk_is_ours_and_not_the_data() {
     }
     let codings = Codings::parse([&b"gzip"[..]].into_iter(), 2).unwrap();
     assert!(decode(&codings, || Ok(Box::new(Broken)), LIMIT, &mut Vec::new()).is_err());
+    let page = gzip(&text());
+    let cut = || Ok(Box::new((&page[..page.len() / 2]).chain(Broken)) as Box<dyn Read + Send>);
+    assert!(decode(&codings, cut, LIMIT, &mut Vec::new()).is_err(), "also behind bytes that were read");
 }
 
 proptest! {
@@ -163,5 +166,20 @@ proptest! {
     fn garbage_never_panics_and_never_exceeds_the_limit(data in prop::collection::vec(any::<u8>(), 0..600), coding in prop::sample::select(vec!["gzip", "deflate", "br", "zstd", "gzip, br", "zstd, deflate"])) {
         let (out, _) = check(coding, &data);
         prop_assert!(out.len() as u64 <= LIMIT);
+    }
+
+    #[test]
+    fn how_the_bytes_arrive_changes_nothing(data in prop::collection::vec(any::<u8>(), 0..600), step in 1usize..40, coding in prop::sample::select(vec!["gzip", "deflate", "br", "zstd", "gzip, br", "zstd, deflate"])) {
+        struct Drops<'a>(&'a [u8], usize);
+        impl Read for Drops<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                let now = self.1.min(into.len());
+                self.0.read(&mut into[..now])
+            }
+        }
+        let codings = Codings::parse([coding.as_bytes()].into_iter(), 2).unwrap();
+        let mut out = Vec::new();
+        let decoded = decode(&codings, || Ok(Box::new(Drops(&data, step))), LIMIT, &mut out).unwrap();
+        prop_assert_eq!((out, decoded.note), check(coding, &data));
     }
 }

@@ -29,7 +29,7 @@ const STRAY_DATAGRAMS_MAX: usize = 256;
 const DATAGRAM_BYTES_MAX: usize = 1232;
 /// When one family has answered, the other gets this much longer.
 const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(50);
-/// How long a silent resolver has to show that it is alive.
+/// How long a silent resolver has to show that it is alive, and how long an answer counts as a sign of life.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long "does not exist" is believed when the zone does not say.
 const NEGATIVE_TTL: Duration = Duration::from_secs(60);
@@ -79,12 +79,7 @@ impl Client {
             Err(_) => return Found::failed(Outcome::UrlBadHost),
         };
         absolute.set_fqdn(true);
-        let began = Instant::now();
-        let deadline = began + self.total;
-        match timeout_at(deadline, self.both_families(&absolute, deadline)).await {
-            Ok(found) => found,
-            Err(_) => Found::failed(self.blame_for_silence(began).await),
-        }
+        self.both_families(&absolute, Instant::now() + self.total).await
     }
 
     async fn both_families(&self, name: &Name, deadline: Instant) -> Found {
@@ -150,8 +145,10 @@ impl Client {
 
     /// One question, to each resolver in turn, as often as the settings say.
     async fn ask(&self, name: &Name, kind: RecordType, deadline: Instant) -> Result<Message, Outcome> {
-        let began = Instant::now();
         let mut worst = Outcome::DnsUnreachable;
+        // A zone is blamed for its silence only if the resolver spoke after each of them: one that goes away or comes
+        // back while we wait is the resolver's.
+        let mut is_alive = true;
         for attempt in 0..self.attempts {
             for (nth, server) in self.servers.iter().enumerate() {
                 match ask_server(*server, name, kind, self.timeout, deadline).await {
@@ -167,7 +164,10 @@ impl Client {
                     }
                     Err(Failed::Final(outcome)) => return Err(outcome),
                     Err(Failed::Away) => {}
-                    Err(Failed::Silent) => worst = Outcome::DnsTimeout,
+                    Err(Failed::Silent) => {
+                        worst = Outcome::DnsTimeout;
+                        is_alive = is_alive && self.is_alive().await;
+                    }
                 }
                 if Instant::now() >= deadline {
                     break;
@@ -175,26 +175,25 @@ impl Client {
             }
         }
         match worst {
-            Outcome::DnsTimeout => Err(self.blame_for_silence(began).await),
+            Outcome::DnsTimeout if !is_alive => Err(Outcome::DnsUnreachable),
             other => Err(other),
         }
     }
 
-    /// A question that nobody answered: is it the zone that is silent, or our resolver? It was not the resolver if it
-    /// has answered anybody since then; only otherwise it is asked something that every resolver knows.
-    async fn blame_for_silence(&self, since: Instant) -> Outcome {
-        if self.last_answer() >= Some(since) {
-            return Outcome::DnsTimeout;
+    /// Does our resolver answer at all? If it has not answered anybody just now, it is asked something that every resolver
+    /// knows.
+    async fn is_alive(&self) -> bool {
+        if self.last_answer().is_some_and(|heard| heard.elapsed() < PROBE_TIMEOUT) {
+            return true;
         }
         for server in &self.servers {
             let until = Instant::now() + PROBE_TIMEOUT;
             if ask_server(*server, &Name::root(), RecordType::NS, PROBE_TIMEOUT, until).await.is_ok() {
                 self.note_answer();
-                return Outcome::DnsTimeout;
+                return true;
             }
         }
-        // Somebody else may have been answered while we waited in vain.
-        if self.last_answer() >= Some(since) { Outcome::DnsTimeout } else { Outcome::DnsUnreachable }
+        false
     }
 
     fn note_answer(&self) {

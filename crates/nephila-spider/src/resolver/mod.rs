@@ -183,7 +183,8 @@ impl Resolver {
         drop(quick);
         if self.0.slow.fetch_add(1, Ordering::Relaxed) >= SLOW_LOOKUPS_MAX {
             self.0.slow.fetch_sub(1, Ordering::Relaxed);
-            return lookup::Found::failed(Outcome::DnsTimeout);
+            // More than we can wait for at once: the shortage is ours.
+            return lookup::Found::failed(Outcome::DnsUnreachable);
         }
         let found = lookup.await;
         self.0.slow.fetch_sub(1, Ordering::Relaxed);

@@ -356,3 +356,26 @@ async fn dns_21_a_resolver_that_is_away_is_our_own_trouble_and_passes() {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(world.get("dns-21", "/page").await.outcome, Outcome::Fetched);
 }
+
+#[tokio::test]
+async fn dns_21_a_resolver_that_goes_silent_and_comes_back_is_blamed_itself() {
+    const NAMES: usize = 60;
+    let world = World::start().await;
+    let mut asked = JoinSet::new();
+    // Some are asked before it goes silent, some meanwhile, some when it is back.
+    for n in 0..NAMES {
+        match n {
+            15 => world.web.set_dns_up(false),
+            45 => world.web.set_dns_up(true),
+            _ => {}
+        }
+        let resolver = world.spider.resolver().clone();
+        asked.spawn(async move { resolver.resolve(&format!("q{n}.good.hostile.test")).await.0 });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let answers = asked.join_all().await;
+    let blamed: Vec<_> =
+        answers.iter().filter_map(|a| a.clone().err()).filter(|o| *o != Outcome::DnsUnreachable).collect();
+    assert!(blamed.is_empty(), "no zone was silent: {blamed:?}");
+    assert!(answers.contains(&Err(Outcome::DnsUnreachable)), "it was away for longer than a question takes");
+}

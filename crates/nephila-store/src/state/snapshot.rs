@@ -102,6 +102,30 @@ fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
     fs::File::open(target)?.sync_all()
 }
 
+/// What a state on disk, or a copy of one, is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The position of the log it holds.
+    pub position: Position,
+    /// How far inboxes were read.
+    pub inboxes: std::collections::BTreeMap<Box<str>, u64>,
+    /// Its files, the manifest last.
+    pub files: Vec<String>,
+}
+
+/// What lies in this folder, as its manifest says; none if there is no state.
+pub fn list(folder: &Path) -> Result<Option<Listed>, StateError> {
+    let manifest = Manifest::read(folder).map_err(|error| disk_error(&folder.join(manifest::NAME), error))?;
+    Ok(manifest.map(|manifest| {
+        let runs = manifest.runs.iter().map(|&(table, number)| run_name(table, number));
+        Listed {
+            position: manifest.position,
+            inboxes: manifest.meta.inboxes.clone(),
+            files: runs.chain([manifest::NAME.to_owned()]).collect(),
+        }
+    }))
+}
+
 /// Is there a state, or a copy of one, in this folder?
 pub fn is_state(folder: &Path) -> bool {
     folder.join(manifest::NAME).is_file()

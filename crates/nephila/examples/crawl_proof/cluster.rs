@@ -60,6 +60,8 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How often it is looked at what the nodes say.
 const WATCH: Duration = Duration::from_millis(100);
+/// What a node says that opens a partition from a snapshot.
+const RESTORED: &str = "begins with the snapshot of group";
 /// What a node says that stops by itself.
 const STOPS: [&str; 2] = ["everything stops", "beginning again"];
 
@@ -93,18 +95,25 @@ pub struct Args {
     /// How long nothing may be asked for until the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 45)]
     quiet: u64,
+    /// With snapshots every few seconds into a folder that all nodes see, and archives sent there. The logs are then
+    /// shortened, and are not folded again from their beginning.
+    #[arg(long)]
+    snapshots: bool,
 }
 
 /// A fault, in time of the journal: from, to.
 #[derive(Clone, Copy, Debug)]
-struct Fault {
-    kind: Kind,
-    from: u64,
-    to: u64,
+pub struct Fault {
+    /// What it was.
+    pub kind: Kind,
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub to: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub enum Kind {
     NodeKilled,
     NodeFrozen,
     NodeCutOff,
@@ -133,13 +142,14 @@ struct Node {
 }
 
 /// Reads what the nodes say, and notes when one of them has stopped by itself.
-struct Watch {
+pub struct Watch {
     is_over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<Fault>>,
 }
 
 impl Watch {
-    fn start(said: Vec<PathBuf>, journal: Journal) -> Watch {
+    /// Begins.
+    pub fn start(said: Vec<PathBuf>, journal: Journal) -> Watch {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let thread = std::thread::spawn(move || {
@@ -160,7 +170,8 @@ impl Watch {
         Watch { is_over, thread }
     }
 
-    fn end(self) -> Vec<Fault> {
+    /// Ends; what it saw.
+    pub fn end(self) -> Vec<Fault> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
@@ -196,6 +207,13 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ] {
         crawler.set(&set);
     }
+    let objects = folder.join("objects");
+    if args.snapshots {
+        crawler.set(&format!("cluster.objects=\"file://{}\"", objects.display()));
+        crawler.set("cluster.snapshot_every=\"4s\"");
+        crawler.set("cluster.archive_upload=\"closed\"");
+        crawler.set("store.bytes_max=1000000");
+    }
     let mut nodes = Vec::new();
     for number in 0..args.nodes {
         let mut node = crawler.node(&folder, &format!("node-{number}"));
@@ -208,7 +226,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     }
     let urls: Vec<_> = nats.urls().iter().map(|url| format!("\"{url}\"")).collect();
     crawler.set(&format!("cluster.servers=[{}]", urls.join(", ")));
-    create_job(&crawler, &wanted.seeds)?;
+    create_job(&crawler, &wanted.seeds, "domain")?;
 
     let journal = site.web().journal().clone();
     let random = Random(args.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -222,7 +240,25 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     cluster.faults.extend(watch.end());
 
     let mut verdict = Verdict::default();
-    let groups = replay(&mut verdict, &cluster.nats, args, &dirs)?;
+    // Which of the two was looked at is said as it was: a shortened log cannot be folded from its beginning.
+    let logs = if args.snapshots {
+        let files = stored(&mut verdict, args, &objects, &dirs)?;
+        let said: Vec<_> = cluster.nodes.iter().map(|node| node.crawler.said().to_owned()).collect();
+        let restored: usize = said
+            .iter()
+            .map(|path| std::fs::read_to_string(path).unwrap_or_default().matches(RESTORED).count())
+            .sum();
+        let wiped = cluster.faults.iter().any(|fault| fault.kind == Kind::NodeWiped);
+        verdict.expect(!wiped || restored > 0, || "a node was wiped and nothing came from a snapshot".into());
+        format!(
+            "{} partitions with snapshots, {restored} openings from one, {files} archive files stored as they are, logs not \
+             folded again",
+            args.partitions
+        )
+    } else {
+        let groups = replay(&mut verdict, &cluster.nats, args.servers, args.partitions, &dirs)?;
+        format!("{} partitions the same when {groups} groups of their logs are folded again", args.partitions)
+    };
     let world = site.web().world().clone();
     let log = site.stop();
     let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
@@ -236,23 +272,22 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
     verdict.end(&format!(
         "cluster: {} nodes, {} servers, {} faults ({}), {places} places as the truth says, {captures} captures, {read} \
-         read again, {} requests, {repeats} repeated after faults, {} partitions the same when {groups} groups of their logs are \
-         folded again, {:.0} s of work, {:.0} s in all",
+         read again, {} requests, {repeats} repeated after faults, {logs}, {:.0} s of work, {:.0} s in all",
         args.nodes,
         args.servers,
         cluster.faults.len(),
         kinds.join(", "),
         log.requests.len(),
-        args.partitions,
         first_quiet.as_secs_f64(),
         began.elapsed().as_secs_f64(),
     ))
 }
 
-fn create_job(crawler: &Crawler, seeds: &std::path::Path) -> anyhow::Result<()> {
+/// Makes a job of these seeds.
+pub fn create_job(crawler: &Crawler, seeds: &std::path::Path, scope: &str) -> anyhow::Result<()> {
     let seeds = seeds.display().to_string();
     let mut args: Vec<String> =
-        ["job", "create", "proof", "--scope", "domain", "-d", "255", "-i", &seeds].map(str::to_owned).into();
+        ["job", "create", "proof", "--scope", scope, "-d", "255", "-i", &seeds].map(str::to_owned).into();
     args.extend(crawler.settings());
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (status, said) = crawler.ask(&args)?;
@@ -360,18 +395,24 @@ impl Cluster {
 
 /// Folds the log of every partition from its beginning, and compares with what its last owner has on its disk. Says how many
 /// groups there were.
-fn replay(verdict: &mut Verdict, nats: &Nats, args: &Args, dirs: &[PathBuf]) -> anyhow::Result<u64> {
+pub fn replay(
+    verdict: &mut Verdict,
+    nats: &Nats,
+    servers: usize,
+    partitions: u32,
+    dirs: &[PathBuf],
+) -> anyhow::Result<u64> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let settings = jetstream::Settings {
         servers: nats.urls(),
         streams: 4,
-        replicas: if args.servers == 3 { 3 } else { 1 },
+        replicas: if servers == 3 { 3 } else { 1 },
         ..jetstream::Settings::default()
     };
     let engine = runtime.block_on(Engine::connect(settings))?;
     let cache = Cache::new(1 << 20);
     let mut groups = 0;
-    for partition in 0..args.partitions {
+    for partition in 0..partitions {
         // The last owner is the one that has come furthest.
         let mut last: Option<DiskState> = None;
         for dir in dirs {
@@ -400,8 +441,43 @@ fn replay(verdict: &mut Verdict, nats: &Nats, args: &Args, dirs: &[PathBuf]) -> 
     Ok(groups)
 }
 
+/// Every partition has two snapshots and no more, and every closed file of an archive is stored as it is.
+fn stored(
+    verdict: &mut Verdict,
+    args: &Args,
+    objects: &std::path::Path,
+    dirs: &[PathBuf],
+) -> anyhow::Result<usize> {
+    let cluster = std::fs::read_dir(objects)?.next().context("nothing is stored")??.path();
+    for partition in 0..args.partitions {
+        let folder = cluster.join(format!("snapshots/{partition:05}"));
+        let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
+        let manifests = names.iter().filter(|name| name.to_string_lossy().ends_with(".json")).count();
+        // One more if its maker was killed before it could remove what is old.
+        verdict.expect((1..=3).contains(&manifests), || {
+            format!("partition {partition} has {manifests} snapshots")
+        });
+    }
+    let mut files = 0;
+    for (number, dir) in dirs.iter().enumerate() {
+        for entry in std::fs::read_dir(dir.join("archive"))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_owned();
+            if !name.to_string_lossy().ends_with(".warc.gz") {
+                continue;
+            }
+            let there = cluster.join("archive").join(format!("node-{number}")).join(&name);
+            let is_same = std::fs::read(&there).is_ok_and(|stored| Some(stored) == std::fs::read(&path).ok());
+            verdict.expect(is_same, || format!("{} is not stored as it is", path.display()));
+            files += 1;
+        }
+    }
+    Ok(files)
+}
+
 /// What a node knew of its partitions is gone; what it has fetched is not.
-fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
+pub fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(dir.join("state"))? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with("partition-") {
@@ -413,7 +489,7 @@ fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
 
 /// Polite to every host; addresses are another matter. A node that is frozen cannot close the connections it keeps, while
 /// its hosts are asked by another: an idle one more is no fault of anybody then.
-fn polite(
+pub fn polite(
     verdict: &mut Verdict,
     world: &nephila_testweb::model::World,
     log: &Log,
@@ -432,7 +508,7 @@ fn polite(
 }
 
 /// Whoever was asked for twice had failed, or a fault fell while its ticket could be open.
-fn repeats(verdict: &mut Verdict, log: &Log, faults: &[Fault]) -> usize {
+pub fn repeats(verdict: &mut Verdict, log: &Log, faults: &[Fault]) -> usize {
     let mut by_url: HashMap<(bool, &str, &str), Vec<&Request>> = HashMap::new();
     for request in log.requests.iter().filter(|request| !request.path.starts_with("/robots")) {
         by_url.entry((request.tls, &request.host, &request.path)).or_default().push(request);

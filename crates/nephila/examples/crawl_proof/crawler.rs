@@ -203,6 +203,13 @@ impl Crawler {
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
+    /// The same, with what it says besides.
+    pub fn ask_all(&self, args: &[&str]) -> anyhow::Result<(ExitStatus, String)> {
+        let output = self.command().args(args).stdin(Stdio::null()).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status, String::from_utf8_lossy(&said).into_owned()))
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));

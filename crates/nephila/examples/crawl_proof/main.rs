@@ -4,6 +4,11 @@
 //!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
 //!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again, and others beside it
 //!     crawl_proof --nephila PROGRAM cluster  [--nodes N] [--faults N]    many nodes on NATS, killed, frozen, cut off
+//!     crawl_proof --nephila PROGRAM takeover [--kills N] [--known N]     how long a killed node's partitions stand still
+//!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave while it crawls
+//!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
+//!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
+//!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
 //!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
 //!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
 //!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
@@ -21,7 +26,11 @@ mod archive;
 mod cluster;
 mod complete;
 mod crawler;
+mod elastic;
+mod engine;
+mod herd;
 mod judge;
+mod lying;
 mod memory;
 mod outage;
 mod peers;
@@ -33,6 +42,8 @@ mod reasons;
 mod relay;
 mod site;
 mod soak;
+mod takeover;
+mod tax;
 mod watch;
 
 use std::path::PathBuf;
@@ -70,6 +81,16 @@ enum Proof {
     Plug(plug::Args),
     /// Nodes, servers and the network between them fail again and again: nothing is lost, nothing is done twice.
     Cluster(cluster::Args),
+    /// From the kill of a node to the first request of each of its partitions.
+    Takeover(takeover::Args),
+    /// Nodes join and leave during one crawl: nothing doubled, nothing held up, nothing moved without need.
+    Elastic(elastic::Args),
+    /// All NATS servers are away for a while.
+    Engine(engine::Args),
+    /// NATS servers lose what they had acknowledged.
+    Lying(lying::Args),
+    /// The same work by a crawl and by clusters of several sizes: CPU, bytes and messages per page.
+    Tax(tax::Args),
     /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
     Outage(outage::Args),
     /// The good and the hostile web together, at full speed for a long time: nothing grows.
@@ -102,6 +123,11 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Polite(args) => polite::run(&args, &place),
         Proof::Plug(args) => plug::run(&args, &place),
         Proof::Cluster(args) => cluster::run(&args, &place),
+        Proof::Takeover(args) => takeover::run(&args, &place),
+        Proof::Elastic(args) => elastic::run(&args, &place),
+        Proof::Engine(args) => engine::run(&args, &place),
+        Proof::Lying(args) => lying::run(&args, &place),
+        Proof::Tax(args) => tax::run(&args, &place),
         Proof::Outage(args) => outage::run(&args, &place),
         Proof::Soak(args) => soak::run(&args, &place),
         Proof::Memory(args) => memory::run(&args, &place),

@@ -1,21 +1,21 @@
 //! Why a URL is where it is: every gate is run again, in order, and the frontier says the rest.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use anyhow::Context;
 use nephila_core::frontier::explain::{Explanation, Hold, Standing};
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::trap;
-use nephila_core::job::{Found, Rules};
+use nephila_core::job::State;
 use nephila_core::spider::outcome::{Class, Outcome};
 use nephila_core::state::record::{HostRecord, RobotsPolicy};
 use nephila_core::time::Timestamp;
-use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
+use super::scope::Scopes;
 use crate::clock::Clock;
+use crate::crawl::jobs::Jobs;
 use crate::folder::Folder;
 use crate::settings::Settings;
 use crate::worker::Handle;
@@ -24,19 +24,9 @@ use crate::worker::Handle;
 #[derive(Debug)]
 pub struct Questions {
     handle: Handle,
-    folder: Folder,
     settings: Settings,
     clock: Clock,
-    scope: Mutex<Option<(SystemTime, Arc<Scope>)>>,
-}
-
-/// The scope of the folder's job.
-#[derive(Debug)]
-struct Scope {
-    rules: Rules,
-    job: String,
-    /// Keys of the seeds.
-    seeds: HashSet<String>,
+    scopes: Scopes,
 }
 
 /// Where a URL stands, in one word.
@@ -133,6 +123,9 @@ pub struct Explained {
     /// When it is asked for next, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// In how many seconds it should have been fetched, as far as rests go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_s: Option<u64>,
     /// Its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostView>,
@@ -149,6 +142,12 @@ pub struct ScopeView {
     pub origin: String,
     /// Whose rule.
     pub job: String,
+}
+
+impl ScopeView {
+    fn because(&self) -> String {
+        format!("{} ({}, job {:?})", self.rule, self.origin, self.job)
+    }
 }
 
 /// A host's robots.txt.
@@ -261,7 +260,12 @@ pub struct StatsView {
 impl Questions {
     /// About the crawl in this folder, whose worker this is.
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
-        Questions { handle, folder, settings, clock: Clock::new(), scope: Mutex::new(None) }
+        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::of_folder(folder) }
+    }
+
+    /// About what a node owns, whose worker this is and which crawls for these jobs.
+    pub(crate) fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
+        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::Jobs(jobs) }
     }
 
     /// Explains a URL.
@@ -272,13 +276,7 @@ impl Questions {
         };
         let explanation = self.handle.explain(&url).await?;
         let record = explanation.record.as_ref();
-        let scope = self.scope()?;
-        let found = match record {
-            _ if scope.seeds.contains(url.key()) => Found::seed(),
-            Some(record) => Found::link(record.depth, record.hops.out().saturating_sub(1)),
-            None => Found::link(1, 0),
-        };
-        let verdict = scope.rules.verdict(&url, found);
+        let judged = self.scopes.judge(&url, record)?;
         let now = self.clock.now().wall;
         let trap = trap::judge_at(&url, &self.settings.trap, now);
         let mut explained = Explained {
@@ -286,12 +284,7 @@ impl Questions {
             summary: Summary::Unknown,
             because: String::new(),
             canonical: Some(url.key().to_owned()),
-            scope: Some(ScopeView {
-                wanted: verdict.is_in(),
-                rule: scope.rules.text(verdict.rule),
-                origin: scope.rules.origin(verdict.rule),
-                job: scope.job.clone(),
-            }),
+            scope: judged.view,
             trap: trap.map(|trap| format!("{}: {}", trap.name(), trap.meaning())),
             standing: Some(explanation.standing.to_string()),
             held_by: Vec::new(),
@@ -306,9 +299,22 @@ impl Questions {
                 status: (last.status > 0).then_some(last.status),
             }),
             next: None,
+            expected_s: None,
             host: explanation.host.as_ref().map(|host| host_view(host, &explanation.held_by)),
         };
         explained.conclude(&explanation);
+        let waits = matches!(explained.summary, Summary::Queued | Summary::Parked);
+        if let (true, true, Some(scope)) = (waits, judged.is_excluded, &explained.scope) {
+            explained.because = format!("it waits, and will not be fetched: {}", scope.because());
+            explained.summary = Summary::OutOfScope;
+        }
+        if matches!(explained.summary, Summary::Queued | Summary::Fetching | Summary::Parked) {
+            match judged.state {
+                State::Running => explained.expected_s = self.expected(&explanation, now),
+                // What is being fetched is finished.
+                state => explained.held_by.push(format!("its job is {}", state.name())),
+            }
+        }
         Ok(explained)
     }
 
@@ -321,6 +327,23 @@ impl Questions {
         let held: Vec<Hold> =
             explanation.held_by.into_iter().filter(|hold| !matches!(hold, Hold::Robots { .. })).collect();
         Ok(explanation.host.as_ref().map(|host| host_view(host, &held)))
+    }
+
+    /// Seconds until a URL should have been fetched, as far as rests go.
+    fn expected(&self, explanation: &Explanation, now: Timestamp) -> Option<u64> {
+        if let Standing::Planned(due) = explanation.standing {
+            return Some(due.0.saturating_sub(now.0).div_ceil(1_000));
+        }
+        let host = explanation.host.as_ref()?;
+        let rest = u64::try_from(self.settings.frontier.host_delay.as_millis()).unwrap_or(u64::MAX);
+        let rest = rest.max(host.delay.into()).max(host.robots.crawl_delay.into());
+        let before = match explanation.standing {
+            Standing::Waiting | Standing::AtHand => explanation.ahead.unwrap_or(0),
+            Standing::Fetching => 0,
+            _ => return None,
+        };
+        let wait = explanation.ready_in?.saturating_add(rest.saturating_mul(before));
+        Some(wait.saturating_add(rest).div_ceil(1_000))
     }
 
     /// The numbers of the worker.
@@ -345,31 +368,11 @@ impl Questions {
             commit_ms_max: stats.commit_ms_max,
         })
     }
-
-    /// The scope of the plan, read again when the plan has changed: a seed that moved widens it.
-    fn scope(&self) -> anyhow::Result<Arc<Scope>> {
-        let changed = self.folder.plan_changed()?;
-        let mut known = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, scope)) = &*known
-            && *at == changed
-        {
-            return Ok(scope.clone());
-        }
-        let plan = self.folder.plan()?.context("the folder holds no crawl")?;
-        let mut rules = plan.job.scope.resolve(&KeyRules::default()).context("scope")?;
-        for moved in plan.moved.iter().filter_map(|moved| CrawlUrl::parse(moved).ok()) {
-            rules.widen(&moved, 0);
-        }
-        let seeds = plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
-        let seeds = seeds.map(|seed| seed.key().to_owned()).collect();
-        let scope = Arc::new(Scope { rules, job: plan.job.name, seeds });
-        *known = Some((changed, scope.clone()));
-        Ok(scope)
-    }
 }
 
 impl Explained {
-    fn bad(text: &str, error: String) -> Explained {
+    /// What is no URL is of nobody's partition: every node can say so.
+    pub(crate) fn bad(text: &str, error: String) -> Explained {
         Explained {
             url: text.to_owned(),
             summary: Summary::BadUrl,
@@ -385,6 +388,7 @@ impl Explained {
             retries: 0,
             last: None,
             next: None,
+            expected_s: None,
             host: None,
         }
     }
@@ -420,9 +424,7 @@ impl Explained {
                 (summary, refusal.meaning().trim().to_owned())
             }
             Standing::Unknown => match (&self.scope, &self.trap) {
-                (Some(scope), _) if !scope.wanted => {
-                    (Summary::OutOfScope, format!("{} ({}, job {:?})", scope.rule, scope.origin, scope.job))
-                }
+                (Some(scope), _) if !scope.wanted => (Summary::OutOfScope, scope.because()),
                 (_, Some(trap)) => (Summary::Trap, trap.clone()),
                 _ if forbidden.is_some() => {
                     (Summary::Robots, forbidden.map(Hold::to_string).unwrap_or_default())

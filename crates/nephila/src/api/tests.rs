@@ -3,6 +3,9 @@
 use nephila_core::job::{Job, JobId};
 use nephila_core::url::CrawlUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use std::time::Duration;
 
 use super::*;
 use crate::folder::Plan;
@@ -104,7 +107,12 @@ async fn the_socket_answers_the_same_however_deep_it_lies() {
     for deep in ["crawl", &"d".repeat(150)] {
         let world = world(deep);
         offer(&world, "http://a.test/docs/x?a=1&b=%25+c").await;
-        let server = tokio::spawn(serve(listen(&world.folder).unwrap(), world.questions.clone()));
+        let server = tokio::spawn(serve(
+            listen(&world.folder).unwrap(),
+            world.questions.clone(),
+            Guard::Owner,
+            CONNECTIONS_MAX,
+        ));
         let url = "http://a.test/docs/x?a=1&b=%25+c";
         let request = format!(
             "GET /api/v1/explain?url={} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
@@ -129,7 +137,7 @@ async fn the_socket_answers_the_same_however_deep_it_lies() {
             assert_eq!(answer.split(' ').nth(1), Some(status), "{request}: {answer}");
         }
         // A head without end is cut off.
-        let endless = format!("GET /{} HTTP/1.1\r\n", "x".repeat(3 * HEAD_BYTES_MAX));
+        let endless = format!("GET /{} HTTP/1.1\r\n", "x".repeat(3 * super::http::HEAD_BYTES_MAX));
         let answer = raw(&world, endless.as_bytes()).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
         server.abort();
@@ -141,7 +149,12 @@ async fn the_socket_answers_the_same_however_deep_it_lies() {
 #[tokio::test]
 async fn many_who_say_nothing_keep_nobody_out_for_long() {
     let world = world("crawl");
-    let server = tokio::spawn(serve(listen(&world.folder).unwrap(), world.questions.clone()));
+    let server = tokio::spawn(serve(
+        listen(&world.folder).unwrap(),
+        world.questions.clone(),
+        Guard::Owner,
+        CONNECTIONS_MAX,
+    ));
     let mut silent = Vec::new();
     for _ in 0..2 * CONNECTIONS_MAX {
         silent.push(UnixStream::connect(world.folder.socket()).await.unwrap());

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use http::StatusCode;
 use nephila_core::handler::{charset, sniff};
 use nephila_core::spider::coding::{Codings, TooMany};
-use nephila_core::store::cdxj;
+use nephila_core::store::{cdxj, head};
 use nephila_core::text::{shown, shown_bytes};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::decode;
@@ -15,6 +16,7 @@ use super::{json, markup, on_terminal, out, time};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
 use crate::exit::Exit;
 use crate::folder::Folder;
+use crate::node::remote::{Remote, refused};
 
 /// A stored body is read up to this many bytes; `--warc` prints longer ones too.
 const BODY_BYTES_MAX: u64 = 1 << 30;
@@ -27,6 +29,9 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `nephila read`.
 pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
+    if let Some(node) = Remote::open(&args.remote)? {
+        return read_from(&node, args);
+    }
     let captures = open(&args.place)?;
     let url = canonical(&args.url);
     let at = args.at.as_deref().map(time::digits).transpose()?;
@@ -54,17 +59,60 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
     } else if args.raw {
         put(&mut out, &capture.body)?;
     } else if args.text {
-        let text = text(&capture)?;
+        let text = text(&capture.http, &capture.body)?;
         put(&mut out, text.as_bytes())?;
     } else {
-        let (body, note) = decoded(&capture)?;
-        if !matches!(note, decode::Note::Whole | decode::Note::Plain) {
-            eprintln!("nephila: the stored body is {}: this is what could be read of it", note.as_str());
-        }
-        put(&mut out, &body)?;
+        put_decoded(&mut out, &capture.http, &capture.body)?;
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// The same, from wherever in a cluster it lies.
+fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
+    let at = args.at.as_deref().map(time::digits).transpose()?;
+    let part = match (args.warc, args.place.json, args.headers, args.raw) {
+        (true, ..) => "record",
+        (_, true, ..) => "json",
+        (_, _, true, _) => "headers",
+        (.., true) => "body",
+        _ => "http",
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reply = runtime.block_on(node.page(&args.url, part, at.as_deref()))?;
+    match reply.status {
+        StatusCode::OK => {}
+        status @ (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE) => {
+            eprintln!("nephila: {}", shown(&refused(&reply).to_string()));
+            let later = status == StatusCode::SERVICE_UNAVAILABLE;
+            return Ok(if later { Exit::Unreachable } else { Exit::Failed });
+        }
+        _ => return Err(refused(&reply)),
+    }
+    let mut out = out();
+    if part == "json" {
+        let about: serde_json::Value = reply.json()?;
+        super::print_json(&mut out, &about)?;
+    } else if part == "http" {
+        let end = head::end(&reply.body).unwrap_or(0);
+        let (http, body) = reply.body.split_at(end);
+        match args.text {
+            true => put(&mut out, text(http, body)?.as_bytes())?,
+            false => put_decoded(&mut out, http, body)?,
+        }
+    } else {
+        put(&mut out, &reply.body)?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn put_decoded(out: &mut dyn Write, http: &[u8], body: &[u8]) -> anyhow::Result<()> {
+    let (body, note) = decoded(http, body)?;
+    if !matches!(note, decode::Note::Whole | decode::Note::Plain) {
+        eprintln!("nephila: the stored body is {}: this is what could be read of it", note.as_str());
+    }
+    put(out, &body)
 }
 
 /// `nephila cdx`.
@@ -135,20 +183,20 @@ fn wildcard(url: &str) -> (String, Option<Match>) {
 }
 
 /// The body without its content codings.
-fn decoded(capture: &Capture) -> anyhow::Result<(Vec<u8>, decode::Note)> {
-    let fields: Vec<String> = head_fields(&capture.http, "content-encoding");
+fn decoded(http: &[u8], stored: &[u8]) -> anyhow::Result<(Vec<u8>, decode::Note)> {
+    let fields: Vec<String> = head_fields(http, "content-encoding");
     let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
         Ok(codings) => codings,
         Err(TooMany) => anyhow::bail!("more than {CODINGS_MAX} codings: --raw prints it as it is stored"),
     };
     let mut body = Vec::new();
-    let decoded = decode::decode(&codings, || Ok(Box::new(&*capture.body)), DECODED_BYTES_MAX, &mut body)?;
+    let decoded = decode::decode(&codings, || Ok(Box::new(stored)), DECODED_BYTES_MAX, &mut body)?;
     Ok((body, decoded.note))
 }
 
-fn text(capture: &Capture) -> anyhow::Result<String> {
-    let (body, _) = decoded(capture)?;
-    let label = head_fields(&capture.http, "content-type").pop();
+fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
+    let (body, _) = decoded(http, stored)?;
+    let label = head_fields(http, "content-type").pop();
     let sniffed = sniff::sniff(label.iter().map(|label| label.as_bytes()), &body);
     if !sniffed.kind.is_text() {
         let kind = sniffed.label.unwrap_or_else(|| format!("{:?}", sniffed.kind).to_lowercase());
@@ -187,6 +235,11 @@ fn show(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
         writeln!(out, "{}", shown_bytes(line.strip_suffix(b"\r").unwrap_or(line)))?;
     }
     Ok(())
+}
+
+/// What there is to say about a capture.
+pub(crate) fn about<'a>(line: &'a cdxj::Line, capture: &'a Capture) -> impl Serialize + 'a {
+    About::of(line, capture)
 }
 
 /// A capture, without its body.

@@ -30,26 +30,31 @@ struct Kept {
 struct Answer<'a> {
     #[serde(flatten)]
     explained: &'a Explained,
-    captures: &'a Kept,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    captures: Option<&'a Kept>,
 }
 
 /// `nephila explain`.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     let captures = Captures::new(folder.dir());
-    let source = Source::open(folder)?;
+    let source = Source::open(folder, &args.remote)?;
     let mut out = out();
     let mut exit = Exit::Done;
     for (number, url) in args.urls.iter().enumerate() {
         let explained = source.explain(url)?;
-        let kept = kept(&captures, &explained)?;
+        // What a cluster has lies in the archives of its nodes.
+        let kept = match &source {
+            Source::Node(..) => None,
+            _ => Some(kept(&captures, &explained)?),
+        };
         if args.place.json {
-            print_json(&mut out, &Answer { explained: &explained, captures: &kept })?;
+            print_json(&mut out, &Answer { explained: &explained, captures: kept.as_ref() })?;
         } else {
             if number > 0 {
                 writeln!(out)?;
             }
-            print(&mut out, &explained, &kept)?;
+            print(&mut out, &explained, kept.as_ref())?;
         }
         if !explained.summary.is_yes() {
             exit = Exit::Failed;
@@ -77,7 +82,7 @@ fn kept(captures: &Captures, explained: &Explained) -> anyhow::Result<Kept> {
     Ok(kept)
 }
 
-fn print(out: &mut dyn Write, explained: &Explained, kept: &Kept) -> io::Result<()> {
+fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io::Result<()> {
     writeln!(out, "{}: {}", explained.summary.name(), shown(&explained.because))?;
     writeln!(out, "  url        {}", shown(&explained.url))?;
     if let Some(canonical) = &explained.canonical {
@@ -134,9 +139,10 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: &Kept) -> io::Result<
             write!(out, ", tried again {} times", explained.retries)?;
         }
         writeln!(out)?;
-        match &kept.latest {
-            None => writeln!(out, "  captures   none")?,
-            Some(latest) => writeln!(
+        match kept.map(|kept| (kept, &kept.latest)) {
+            None => {}
+            Some((_, None)) => writeln!(out, "  captures   none")?,
+            Some((kept, Some(latest))) => writeln!(
                 out,
                 "  captures   {} responses, {} revisits, the latest of {latest}",
                 kept.responses, kept.revisits
@@ -145,6 +151,8 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: &Kept) -> io::Result<
     }
     if let Some(next) = &explained.next {
         writeln!(out, "  next       {next}")?;
+    } else if let Some(seconds) = explained.expected_s {
+        writeln!(out, "  expected   in {} or later", time::span(seconds * 1_000))?;
     }
     if let Some(host) = &explained.host {
         writeln!(
@@ -162,7 +170,7 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: &Kept) -> io::Result<
 
 /// `nephila host show`.
 pub(super) fn host(args: &HostShowArgs) -> anyhow::Result<Exit> {
-    let source = Source::open(Folder::find(args.place.output.as_deref()))?;
+    let source = Source::open(Folder::find(args.place.output.as_deref()), &args.remote)?;
     let name = args.host.trim_end_matches('/');
     let urls = match name.contains("://") {
         true => vec![format!("{name}/")],

@@ -71,7 +71,7 @@ fn is_outcome(line: &Line, wanted: &str) -> bool {
 pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {
-        folder.expect_crawl()?;
+        folder.expect_crawl_or_node()?;
     }
     let now = Clock::new().now().wall;
     let filter = Filter {

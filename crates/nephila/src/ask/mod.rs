@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::settings::Settings;
 
-mod captures;
+pub(crate) mod captures;
 mod doctor;
 mod explain;
 mod log;

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 
 use nephila_core::spider::outcome::{Action, Outcome};
+use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 
@@ -15,11 +16,14 @@ use super::log::Filter;
 use super::summary::Summary;
 use super::table::{Column, Table};
 use super::{out, print_json, time};
+use crate::api::StatsView;
 use crate::cli::ask::{ReportArgs, StatsArgs, TableFormat, What};
 use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::log::{Line, Lines, Purpose};
+use crate::node::remote::Remote;
+use crate::node::views::NodeSaid;
 
 /// Hosts, types, pages or bodies that a report tells apart.
 const KEYS_MAX: usize = 1_000_000;
@@ -32,7 +36,7 @@ const EXAMPLES_MAX: usize = 3;
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {
-        folder.expect_crawl()?;
+        folder.expect_crawl_or_node()?;
     }
     let format = if args.place.json { TableFormat::Json } else { args.format };
     let filter = Filter::of_host(args.host.as_deref());
@@ -53,6 +57,11 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         What::Links => report.links(args.broken)?,
         What::Duplicates => report.duplicates()?,
         What::Seeds => {
+            if folder.is_node() {
+                anyhow::bail!(
+                    "the seeds of a cluster's jobs are not in a node's folder: see `nephila job show`"
+                );
+            }
             folder.expect_crawl()?;
             let seeds = folder.plan()?.map(|plan| plan.job.scope.seeds).unwrap_or_default();
             report.seeds(&seeds)?
@@ -74,9 +83,13 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 
 /// `nephila stats`.
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
+    if let Some(node) = Remote::open(&args.remote)? {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return stats_of_cluster(&runtime.block_on(node.nodes())?, args.place.json);
+    }
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {
-        folder.expect_crawl()?;
+        folder.expect_crawl_or_node()?;
     }
     let now = Clock::new().now().wall;
     let since = args.since.as_deref().map(|text| time::since(text, now)).transpose()?;
@@ -95,6 +108,57 @@ pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
                 now.tickets_open, now.hosts_active, now.tickets, now.turned_away
             )?,
         }
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// The numbers of every node, and of all of them.
+fn stats_of_cluster(nodes: &[NodeSaid], json: bool) -> anyhow::Result<Exit> {
+    let mut out = out();
+    let known: Vec<&StatsView> = nodes.iter().filter_map(|said| said.stats.as_ref()).collect();
+    let sum = |of: fn(&StatsView) -> u64| known.iter().map(|stats| of(stats)).sum::<u64>();
+    let all = serde_json::json!({
+        "nodes": nodes.len(),
+        "answered": known.len(),
+        "tickets": sum(|stats| stats.tickets),
+        "ended": sum(|stats| stats.ended),
+        "tickets_open": sum(|stats| stats.tickets_open as u64),
+        "urls_waiting": sum(|stats| stats.urls_waiting),
+        "urls_later": sum(|stats| stats.urls_later),
+        "urls_parked": sum(|stats| stats.urls_parked),
+    });
+    if json {
+        print_json(&mut out, &serde_json::json!({"all": all, "nodes": nodes}))?;
+    } else {
+        for NodeSaid { node, stats, alarms } in nodes {
+            match stats {
+                Some(now) => writeln!(
+                    out,
+                    "{:<24} {} pages ended, {} fetches open, {} URLs queued, {} planned, {} parked",
+                    shown(&node.name),
+                    now.ended,
+                    now.tickets_open,
+                    now.urls_waiting,
+                    now.urls_later,
+                    now.urls_parked
+                )?,
+                None => {
+                    let why = alarms.first().map_or("it says nothing", String::as_str);
+                    writeln!(out, "{:<24} {}", shown(&node.name), shown(why))?;
+                }
+            }
+        }
+        let count = |name: &str| all[name].as_u64().unwrap_or(0);
+        writeln!(
+            out,
+            "{} of {} nodes: {} pages ended since their sessions began, {} fetches open, {} URLs queued",
+            known.len(),
+            nodes.len(),
+            count("ended"),
+            count("tickets_open"),
+            count("urls_waiting")
+        )?;
     }
     out.flush()?;
     Ok(Exit::Done)

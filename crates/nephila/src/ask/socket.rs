@@ -14,6 +14,7 @@ use super::settings_of;
 use crate::api::{self, Explained, HostView, Questions, StatsView};
 use crate::exit::Exit;
 use crate::folder::{Folder, Lock};
+use crate::node::remote::Remote;
 use crate::settings::StateKind;
 use crate::wire;
 use crate::worker::Running;
@@ -27,6 +28,8 @@ const ANSWER_BYTES_MAX: u64 = 8 << 20;
 pub(super) enum Source {
     /// The process that crawls.
     Crawl(Folder),
+    /// A node of a cluster.
+    Node(tokio::runtime::Runtime, Remote),
     /// This one.
     Here(Box<Here>),
 }
@@ -39,14 +42,25 @@ pub(super) struct Here {
 }
 
 impl Source {
-    /// Finds out who answers about a folder.
-    pub(super) fn open(folder: Folder) -> anyhow::Result<Source> {
-        folder.expect_crawl()?;
+    /// Finds out who answers: the node that was named, or whoever answers about a folder.
+    pub(super) fn open(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
+        if let Some(node) = Remote::open(remote)? {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            return Ok(Source::Node(runtime, node));
+        }
+        folder.expect_crawl_or_node()?;
         match connect(&folder) {
             Ok(_) => return Ok(Source::Crawl(folder)),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
             Err(error) => return Err(error).context("asking the process that crawls"),
+        }
+        if folder.is_node() {
+            anyhow::bail!(
+                "{} is the folder of a node that does not run: ask another with --node URL; `nephila log`, `cdx` and `read` \
+                 know what this one did",
+                folder.dir().display()
+            );
         }
         let lock = folder.lock().map_err(|error| match error.downcast_ref() {
             Some(Exit::Held) => error
@@ -67,15 +81,16 @@ impl Source {
         Ok(Source::Here(Box::new(Here { runtime, questions, _lock: lock })))
     }
 
-    /// Is it the process that crawls?
+    /// Is it a process that crawls?
     pub(super) fn is_running(&self) -> bool {
-        matches!(self, Source::Crawl(_))
+        !matches!(self, Source::Here(_))
     }
 
     /// Explains a URL.
     pub(super) fn explain(&self, url: &str) -> anyhow::Result<Explained> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/explain?url={}", api::escaped(url))),
+            Source::Node(runtime, node) => runtime.block_on(node.explain(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.explain(url)),
         }
     }
@@ -84,6 +99,7 @@ impl Source {
     pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", api::escaped(url))),
+            Source::Node(runtime, node) => runtime.block_on(node.host(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.host(url)),
         }
     }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Common;
+use super::{Common, Remote};
 
 /// The commands that ask. Exit codes are those of grep: 0 yes or clean, 1 no or found, 2 trouble.
 #[derive(Debug, Subcommand)]
 pub enum Ask {
     /// Print what was fetched from a URL: the body, decoded.
     ///
-    /// Works while a crawl runs and after one was killed. Exit code: 0 printed, 1 there is no capture, 2 trouble.
+    /// Works while a crawl runs and after one was killed. With `--node` it is found wherever in the cluster it lies. Exit
+    /// code: 0 printed, 1 there is no capture, 2 trouble, 8 it is wanted and not there yet, or nobody can say right now.
     Read(ReadArgs),
     /// List the captures of a URL, or of all URLs like it, as CDXJ lines.
     ///
@@ -27,14 +28,14 @@ pub enum Ask {
     ///
     /// Exit code: 0; `--broken` gives 1 if it finds broken pages; 2 trouble.
     Report(ReportArgs),
-    /// Print the numbers of a crawl.
+    /// Print the numbers of a crawl, or with `--node` those of every node of a cluster.
     Stats(StatsArgs),
     /// Prove how politely sites were asked.
     #[command(subcommand)]
     Politeness(PolitenessCommand),
     /// Say why a URL was fetched or not, and when it will be.
     ///
-    /// Asks the process that crawls, or opens the folder if none does.
+    /// Asks the process that crawls, or opens the folder if none does, or asks a node of a cluster with `--node`.
     /// Exit code: 0 fetched or queued, 1 not, 2 trouble.
     Explain(ExplainArgs),
     /// Look at hosts.
@@ -55,6 +56,9 @@ pub struct ExplainArgs {
     /// URLs
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Where the crawl is
     #[command(flatten)]
     pub place: Where,
@@ -111,6 +115,9 @@ pub struct HostShowArgs {
     /// The host, such as `a.example` or `https://a.example:8443`; without a scheme both are looked at
     #[arg(value_name = "HOST")]
     pub host: String,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Where the crawl is
     #[command(flatten)]
     pub place: Where,
@@ -159,6 +166,9 @@ pub struct ReadArgs {
     /// Print the body as it is stored, compressed if it was sent so
     #[arg(long, group = "part")]
     pub raw: bool,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Where the crawl is
     #[command(flatten)]
     pub place: Where,
@@ -296,8 +306,11 @@ pub enum TableFormat {
 #[derive(Args, Clone, Debug)]
 pub struct StatsArgs {
     /// Only what began since then: `1h`, `24h`, or a time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with = "node")]
     pub since: Option<String>,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Where the crawl is
     #[command(flatten)]
     pub place: Where,

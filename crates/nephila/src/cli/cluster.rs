@@ -1,11 +1,11 @@
-//! Flags of `nephila serve`, `nephila job` and `nephila cluster`.
+//! Flags of `nephila serve`, `nephila job`, `nephila add` and `nephila cluster`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Common;
-use super::crawl::WhatArgs;
+use super::crawl::{Scope, WhatArgs};
+use super::{Common, Remote};
 
 /// Flags of `nephila serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -31,10 +31,27 @@ pub enum JobCommand {
         /// Print JSON lines
         #[arg(long)]
         json: bool,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
         /// Settings
         #[command(flatten)]
         common: Common,
     },
+    /// What a job wants, and whether it runs.
+    Show {
+        /// Print JSON, with all seeds
+        #[arg(long)]
+        json: bool,
+        /// Which
+        #[command(flatten)]
+        job: JobNameArgs,
+    },
+    /// Change what a job wants while it runs.
+    ///
+    /// Every partition learns of it at one position of its log; links are judged by it from then on. What is queued and
+    /// matches a new `--exclude` is not fetched any more. What is not said stays as it was.
+    Set(JobSetArgs),
     /// Nothing of it is fetched until it is resumed.
     Pause(JobNameArgs),
     /// It goes on.
@@ -46,7 +63,7 @@ pub enum JobCommand {
 /// Flags of `nephila job create`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct JobCreateArgs {
-    /// Its name: letters, digits, `-` and `_`
+    /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Where to begin
@@ -58,9 +75,61 @@ pub struct JobCreateArgs {
     /// What and how far
     #[command(flatten)]
     pub what: WhatArgs,
+    /// How much
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Settings
     #[command(flatten)]
     pub common: Common,
+}
+
+/// How much of a site, and how soon.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct LimitArgs {
+    /// Whose turn comes first: 0 before 9 [default: 5]
+    #[arg(long, value_name = "N")]
+    pub priority: Option<u8>,
+    /// Pages of one host; 0 is however many
+    #[arg(long, value_name = "N")]
+    pub limit_per_host: Option<u64>,
+    /// URLs of one registrable domain; 0 is however many
+    #[arg(long, value_name = "N")]
+    pub limit_per_domain: Option<u64>,
+}
+
+/// Flags of `nephila job set`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct JobSetArgs {
+    /// Which
+    #[command(flatten)]
+    pub job: JobNameArgs,
+    /// What around each seed is wanted
+    #[arg(long, value_name = "KIND")]
+    pub scope: Option<Scope>,
+    /// Also URLs in which this stands. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub include: Vec<String>,
+    /// Never URLs in which this stands. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// No longer include by this pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub drop_include: Vec<String>,
+    /// No longer exclude by this pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub drop_exclude: Vec<String>,
+    /// Follow this many links in a row out of scope
+    #[arg(long, value_name = "N")]
+    pub extra_hops: Option<u8>,
+    /// Links from a seed to a page at most; 255 is however many
+    #[arg(short, long, value_name = "N")]
+    pub depth: Option<u8>,
+    /// How much
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// A job, by name.
@@ -69,6 +138,35 @@ pub struct JobNameArgs {
     /// Its name
     #[arg(value_name = "NAME")]
     pub name: String,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
+    /// Settings
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Flags of `nephila add`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AddArgs {
+    /// The job that they are for
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// URLs; `-` reads them from standard input, one per line
+    #[arg(value_name = "URL", required_unless_present = "seeds")]
+    pub urls: Vec<String>,
+    /// A file of URLs, one per line, or of JSON lines with `url`, `job` and `priority`; `-` is standard input
+    #[arg(short = 'i', long = "input", visible_alias = "seeds", id = "seeds", value_name = "FILE")]
+    pub seeds: Vec<PathBuf>,
+    /// Take them as seeds: what lies around them is wanted from now on
+    #[arg(long = "seed")]
+    pub as_seeds: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
     /// Settings
     #[command(flatten)]
     pub common: Common,
@@ -77,13 +175,46 @@ pub struct JobNameArgs {
 /// What can be said about a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Which nodes live, and which of them owns how many partitions.
+    /// Which nodes live, which of them owns how many partitions, and what is wrong.
     ///
-    /// Exit code: 0 every partition has a live owner, 1 some have none, 2 wrong flags or settings.
+    /// Alarms are what a person has to look at: a log that has lost something, an object store that is away. With `--node`
+    /// every node is asked what is wrong there.
+    ///
+    /// Exit code: 0 every partition has a live owner and there are no alarms, 1 otherwise, 2 wrong flags or settings, 8 the
+    /// node cannot be reached.
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The nodes that live, where they answer, and with `--node` what each of them does.
+    Nodes {
+        /// Print JSON lines
+        #[arg(long)]
+        json: bool,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Every partition and its owner.
+    ///
+    /// Exit code: 0 every partition has a live owner, 1 some have none.
+    Partitions {
+        /// Print JSON lines
+        #[arg(long)]
+        json: bool,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
         /// Settings
         #[command(flatten)]
         common: Common,
@@ -91,8 +222,26 @@ pub enum ClusterCommand {
     /// Tell a node to hand everything over and end.
     Drain {
         /// Its name
-        #[arg(value_name = "NODE")]
-        node: String,
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let a partition go on whose log has lost something: with the best that a node, a snapshot and the log still have.
+    ///
+    /// `nephila cluster status` says which partitions stay closed, and why. First see whether what is gone can be restored:
+    /// what is accepted as lost is lost.
+    Heal {
+        /// Its number
+        #[arg(value_name = "PARTITION")]
+        partition: u32,
+        /// What is gone is gone
+        #[arg(long, required = true)]
+        accept_loss: bool,
         /// Settings
         #[command(flatten)]
         common: Common,

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use anyhow::Context;
-use nephila_core::job::{Found, Job, JobId, Kind, Rule, Rules};
+use nephila_core::job::{Found, Job, JobId, Kind, Rule, Rules, State};
 use nephila_core::url::{CrawlUrl, KeyRules};
 
 /// One job in force.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) id: JobId,
+    pub(crate) name: String,
+    pub(crate) state: State,
     pub(crate) rules: Rules,
     pub(crate) priority: u8,
     /// Are sitemaps of use to it?
@@ -29,7 +31,8 @@ impl InForce {
             }
         }
         let sitemaps = job.scope.kind != Kind::Page && job.scope.depth_max > 0;
-        Ok(InForce { id: job.id, rules, priority: job.priority, sitemaps })
+        let (id, name, state) = (job.id, job.name.clone(), job.state);
+        Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps })
     }
 
     /// Is a URL kept out by an `exclude`?
@@ -74,7 +77,8 @@ impl Jobs {
         if let Some(job) = jobs.get_mut(&id.0) {
             let mut rules = job.rules.clone();
             rules.widen(target, 0);
-            *job = Arc::new(InForce { id, rules, priority: job.priority, sitemaps: job.sitemaps });
+            let InForce { state, priority, sitemaps, .. } = **job;
+            *job = Arc::new(InForce { id, name: job.name.clone(), state, rules, priority, sitemaps });
         }
     }
 }

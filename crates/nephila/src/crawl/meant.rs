@@ -156,7 +156,7 @@ fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyho
 }
 
 /// `example.org` is what people write; they mean the site.
-fn with_scheme(text: &str) -> String {
+pub(crate) fn with_scheme(text: &str) -> String {
     match text.contains("://") {
         true => text.to_owned(),
         false if is_local_name(text.split([':', '/']).next().unwrap_or_default()) => format!("http://{text}"),

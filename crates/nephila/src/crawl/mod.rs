@@ -56,7 +56,7 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
         let shared = Shared::new(settings, folder, plan, tools)?;
         let shared = Arc::new(shared.with_fields(fields));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone());
-        let _server = Server::start(&shared.folder, questions);
+        let _server = Server::start(&shared.folder, Arc::new(questions));
         begin(&shared).await?;
         let end = work::work(&shared, running.actions, args.errors_max, progress).await?;
         let stats = shared.handle.stats().await.ok();

@@ -103,6 +103,11 @@ pub(crate) async fn page(
             return Ok(shared.handle.report(ticket.id, report).await?);
         }
     };
+    // Its job may have learned since it was found that it does not want it.
+    if shared.jobs.get(ticket.job).is_some_and(|job| job.excludes(&url)) {
+        let report = Report::of(Outcome::OutOfScope, 0, Duration::ZERO);
+        return Ok(shared.handle.report(ticket.id, report).await?);
+    }
     let Asked { mut fetched, began, took } = ask(shared, &ticket, &url, None).await;
     if matches!(fetched.outcome.action(), Action::Keep | Action::Offer | Action::Done) {
         shared.handle.released(ticket.id, took).await?;

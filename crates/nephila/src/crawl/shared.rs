@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
+use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::handler::{self, LinkKind};
 use nephila_core::job::{Hops, Job, JobId, Limits, Verdict};
 use nephila_core::spider::Outcome;
@@ -287,12 +288,23 @@ impl Shared {
             self.handle.offer_durably(links).await?;
             return Ok(());
         };
-        let (here, elsewhere): (Vec<Link>, Vec<Link>) =
-            links.iter().cloned().partition(|link| self.handle.holds(&link.url));
-        let (left, sent) = tokio::join!(self.handle.offer_durably(&here), route.send(&elsewhere));
+        // Keys are made once, for whoever takes the link.
+        let urls: Vec<OfferedUrl> = links.iter().map(|link| route.offered(link)).collect();
+        let holds = self.handle.holds_each(urls.iter().map(|url| url.key.host.domain));
+        let (mut here, mut numbers, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (url, is_here)) in urls.into_iter().zip(holds).enumerate() {
+            if is_here {
+                here.push(url);
+                numbers.push(number);
+            } else {
+                elsewhere.push(url);
+            }
+        }
+        let (left, sent) = tokio::join!(self.handle.offer_urls_durably(here), route.send(&elsewhere));
         sent?;
         // A partition may have left between the question and the offer.
-        let left: Vec<Link> = left?.into_iter().map(|number| here[number].clone()).collect();
+        let left: Vec<OfferedUrl> =
+            left?.into_iter().map(|number| route.offered(&links[numbers[number]])).collect();
         Ok(route.send(&left).await?)
     }
 

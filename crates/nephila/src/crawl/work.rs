@@ -3,16 +3,19 @@
 //! What always holds: an action that is taken is started at once; no more fetches run than `crawl.concurrency`; a limit
 //! of the job is never passed, since a page is begun only while done and open pages together are below it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::outlook::Outlook;
-use nephila_core::frontier::ticket::Purpose;
+use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::job::{Counts, Limit, Limits};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
+use nephila_core::text::shown;
 use nephila_core::time::Seconds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -155,16 +158,41 @@ pub(crate) fn start(
             drop(permit);
             tasks.spawn(async move { Ok(resolve::resolve(&shared, host, &origin).await?) });
         }
-        Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
+        Action::Fetch(ticket) => {
             tasks.spawn(async move {
-                let _permit = permit;
-                robots::robots(&shared, ticket).await
+                let (id, url) = (ticket.id, ticket.url.clone());
+                let carried = survive(async {
+                    if ticket.purpose == Purpose::Robots {
+                        let _permit = permit;
+                        robots::robots(&shared, ticket).await
+                    } else {
+                        page::page(&shared, ticket, permit).await
+                    }
+                });
+                match carried.await {
+                    Ok(ended) => ended,
+                    Err(Panicked) => {
+                        eprintln!(
+                            "nephila: a fault of ours ended the fetch of {}: please report it",
+                            shown(&url)
+                        );
+                        let report = Report::of(Outcome::Crashed, 0, Duration::ZERO);
+                        shared.counts.ended(Outcome::Crashed, 0);
+                        Ok(shared.handle.report(id, report).await?)
+                    }
+                }
             });
         }
-        Action::Fetch(ticket) => {
-            tasks.spawn(async move { page::page(&shared, ticket, permit).await });
-        }
     }
+}
+
+/// What was being done failed by a fault in the program.
+#[derive(Debug, PartialEq, Eq)]
+struct Panicked;
+
+/// A page that brings out a fault of ours costs that page, and not the crawl: it would come back with every restart.
+async fn survive<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
 
 /// Waits for what is open, as long as a signal leaves it.
@@ -253,5 +281,20 @@ pub(crate) fn name(limit: Limit, limits: &Limits) -> String {
         Limit::Bytes => format!("limit of {} bytes", limits.bytes_max),
         Limit::Time => format!("limit of {}", humantime::format_duration(limits.time_max)),
         Limit::HostPages | Limit::DomainPages => limit.name().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_fault_of_ours_is_an_answer() {
+        assert_eq!(survive(async { 7 }).await, Ok(7));
+        let late = async {
+            tokio::task::yield_now().await;
+            Vec::<u8>::new()[0]
+        };
+        assert_eq!(survive(late).await, Err(Panicked));
     }
 }

@@ -1,212 +1,460 @@
-//! What a person says to a cluster: jobs, status, drain. It speaks to the servers as a node does, and needs none.
+//! What a person says to a cluster: jobs, URLs, status, drain. It is said to a node (`--node`), or to the servers as a node
+//! does, and then needs none.
+//!
+//! What always holds: both ways do the same, by the same code; text of strangers is made safe before it is printed.
 
-use std::io::Write as _;
+use std::io::{BufRead, Write as _};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::cluster::NodeId;
-use nephila_core::cluster::member::OwnerState;
-use nephila_core::cluster::message::{Message, OfferedUrl};
-use nephila_core::entry::Entry;
-use nephila_core::job::{Hops, Job, State};
-use nephila_core::url::CrawlUrl;
-use tokio::task::JoinSet;
+use nephila_core::job::{Job, State};
+use nephila_core::text::shown;
 
 use super::Cluster;
-use super::jobs::{JobRecord, JobStore};
-use super::route::partition_of;
-use super::session::DRAIN;
-use super::shell::view;
-use crate::cli::Common;
-use crate::cli::cluster::{ClusterCommand, JobCommand, JobCreateArgs};
+use super::admin::{self, Adding, Error};
+use super::jobs::JobRecord;
+use super::remote::Remote;
+use super::views::{
+    Added, ClusterView, Created, JobChange, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
+};
+use super::{alarm, heal};
+use crate::cli::cluster::{
+    AddArgs, ClusterCommand, JobCommand, JobCreateArgs, JobNameArgs, JobSetArgs, LimitArgs,
+};
+use crate::cli::{Common, Remote as RemoteArgs};
+use crate::clock::Clock;
 use crate::crawl::meant;
 use crate::exit::Exit;
-use crate::settings::{self, usage};
-use crate::worker::{Link, offered};
+use crate::settings::{self, Settings, usage};
 
-/// Messages under way at once.
-const SENDS_MAX: usize = 32;
-/// Seeds in one message.
-const SEEDS_IN_MESSAGE: usize = 500;
+/// Whoever asks how a cluster is has an answer after this time: servers that are away are the answer.
+const STATUS_MAX: Duration = Duration::from_secs(10);
+/// Lines of URLs are said in pieces of so many bytes.
+const ADD_BYTES: usize = 1 << 20;
 
 /// Runs `nephila job`.
 pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
     match command {
-        JobCommand::Create(args) => with(&args.common.clone(), async |cluster| create(&cluster, &args).await),
-        JobCommand::List { json, common } => with(&common, async |cluster| list(&cluster, json).await),
-        JobCommand::Pause(args) => {
-            with(&args.common, async |cluster| set(&cluster, &args.name, State::Paused).await)
+        JobCommand::Create(args) => create(&args),
+        JobCommand::List { json, remote, common } => {
+            with(&common, &remote, async |who| list(&who.jobs().await?, json))
         }
-        JobCommand::Resume(args) => {
-            with(&args.common, async |cluster| set(&cluster, &args.name, State::Running).await)
+        JobCommand::Show { json, job } => {
+            with(&job.common, &job.remote, async |who| show(&who.job(&job.name).await?, json))
         }
-        JobCommand::Stop(args) => {
-            with(&args.common, async |cluster| set(&cluster, &args.name, State::Stopped).await)
-        }
+        JobCommand::Set(args) => set(&args),
+        JobCommand::Pause(args) => set_state(&args, State::Paused),
+        JobCommand::Resume(args) => set_state(&args, State::Running),
+        JobCommand::Stop(args) => set_state(&args, State::Stopped),
     }
 }
 
 /// Runs `nephila cluster`.
 pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
     match command {
-        ClusterCommand::Status { json, common } => {
-            with(&common, async |cluster| status(&cluster, json).await)
+        ClusterCommand::Status { json, remote, common } => {
+            within(STATUS_MAX, &common, &remote, async |who| status(&who.status().await?, json))
         }
-        ClusterCommand::Drain { node, common } => with(&common, async |cluster| drain(&cluster, &node).await),
+        ClusterCommand::Nodes { json, remote, common } => {
+            with(&common, &remote, async |who| nodes(&who.nodes().await?, json))
+        }
+        ClusterCommand::Partitions { json, remote, common } => {
+            with(&common, &remote, async |who| partitions(&who.partitions().await?, json))
+        }
+        ClusterCommand::Drain { name, remote, common } => with(&common, &remote, async |who| {
+            who.drain(&name).await?;
+            say(&format!("node {name} is asked to hand everything over; see `nephila cluster status`"));
+            Ok(Exit::Done)
+        }),
+        ClusterCommand::Heal { partition, common, .. } => {
+            with(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
+        }
     }
 }
 
-/// Connects and does something.
-fn with(common: &Common, work: impl AsyncFnOnce(Cluster) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
-    let settings = settings::load(common)?;
+/// Runs `nephila add`.
+pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
+    with(&args.common, &args.remote, async |who| {
+        let mut adding = Pieces { who: &who, args, piece: String::new(), added: Added::default() };
+        for url in &args.urls {
+            match url.as_str() {
+                "-" => adding.file(Path::new("-")).await?,
+                url => adding.line(url).await?,
+            }
+        }
+        for file in &args.seeds {
+            adding.file(file).await?;
+        }
+        adding.flush().await?;
+        let added = adding.added;
+        if args.json {
+            say(&serde_json::to_string(&added)?);
+        } else {
+            for refused in &added.refusals {
+                eprintln!("nephila: {}: {}", shown(&refused.url), shown(&refused.why));
+            }
+            let named = added.refusals.len() as u64;
+            if added.refused > named {
+                eprintln!("nephila: and {} more", added.refused - named);
+            }
+            say(&format!("{} taken, {} refused", added.taken, added.refused));
+        }
+        Ok(if added.refused == 0 { Exit::Done } else { Exit::Failed })
+    })
+}
+
+/// Who is spoken to.
+enum Who {
+    Servers(Box<(Cluster, Settings)>),
+    Node(Remote),
+}
+
+/// Finds out who is spoken to, and does something.
+fn with(
+    common: &Common,
+    remote: &RemoteArgs,
+    work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    within(Duration::MAX, common, remote, work)
+}
+
+/// The same, with so much patience.
+fn within(
+    patience: Duration,
+    common: &Common,
+    remote: &RemoteArgs,
+    work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async { work(Cluster::connect(&settings.cluster).await?).await })
-}
-
-async fn create(cluster: &Cluster, args: &JobCreateArgs) -> anyhow::Result<Exit> {
-    let job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
-    let job = JobStore::new(cluster.leases.clone()).create(job).await?;
-    tell(cluster, &job).await?;
-    let sent = send_seeds(cluster, &job).await?;
-    say(&format!("job {} ({}): {sent} seeds sent", job.name, job.id));
-    Ok(Exit::Done)
-}
-
-/// Every partition learns of a job, without its seeds: those are for who judges links.
-async fn tell(cluster: &Cluster, job: &Job) -> anyhow::Result<()> {
-    let mut told = job.clone();
-    told.scope.seeds.clear();
-    let message = Message::Command(Box::new(Entry::Job(Box::new(told)))).encode(&cluster.secret);
-    send(cluster, (0..cluster.partitions).map(|partition| (partition, message.clone()))).await
-}
-
-async fn send_seeds(cluster: &Cluster, job: &Job) -> anyhow::Result<usize> {
-    let mut by_partition: std::collections::BTreeMap<u32, Vec<OfferedUrl>> = Default::default();
-    let mut count = 0;
-    for url in job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()) {
-        let link = Link {
-            url,
-            job: job.id,
-            depth: 0,
-            priority: job.priority,
-            hits: 0,
-            hops: Hops::NONE,
-            read_as: Default::default(),
-            refusal: None,
+    if let Some(node) = Remote::open(remote)? {
+        return runtime.block_on(work(Who::Node(node)));
+    }
+    let settings = settings::load(common)?;
+    let servers = settings.cluster.servers.join(", ");
+    runtime.block_on(async {
+        let all = async {
+            let cluster = Cluster::connect(&settings.cluster).await?;
+            work(Who::Servers(Box::new((cluster, settings)))).await
         };
-        let offered = offered(&link, &cluster.secret);
-        let partition = partition_of(offered.key.host.domain, cluster.partitions);
-        by_partition.entry(partition).or_default().push(offered);
-        count += 1;
-    }
-    let mut messages = Vec::new();
-    for (partition, seeds) in by_partition {
-        for offers in seeds.chunks(SEEDS_IN_MESSAGE) {
-            let message = Message::Offers { from: NodeId::default(), offers: offers.to_vec() };
-            messages.push((partition, message.encode(&cluster.secret)));
-        }
-    }
-    send(cluster, messages).await?;
-    Ok(count)
+        tokio::time::timeout(patience, all).await.unwrap_or_else(|_| {
+            anyhow::bail!(
+                "the NATS servers ({servers}) do not answer within {} s. Without them nodes stop fetching before their \
+                 leases end; they go on by themselves when a majority of the servers is back",
+                patience.as_secs()
+            )
+        })
+    })
 }
 
-/// Sends messages, some at once; returns when all of them have arrived.
-async fn send(cluster: &Cluster, messages: impl IntoIterator<Item = (u32, Vec<u8>)>) -> anyhow::Result<()> {
-    let mut sends = JoinSet::new();
-    for (partition, message) in messages {
-        if sends.len() >= SENDS_MAX {
-            sends.join_next().await.expect("there are some")??;
+impl Who {
+    /// Heals a partition by accepting what is lost.
+    async fn accept_loss(&self, partition: u32) -> anyhow::Result<Exit> {
+        let Who::Servers(to) = self else { anyhow::bail!("this is said to the servers") };
+        accept_loss(&to.0, partition).await
+    }
+
+    async fn jobs(&self) -> anyhow::Result<Vec<JobView>> {
+        match self {
+            Who::Node(node) => node.jobs().await,
+            Who::Servers(to) => {
+                let jobs = to.0.jobs().await.map_err(said)?;
+                Ok(jobs.iter().map(|record| JobView::of(&record.job)).collect())
+            }
         }
-        let inbox = cluster.inbox.clone();
-        let id = uuid::Uuid::now_v7().as_u128();
-        sends.spawn(async move {
-            let sent = inbox.publish(partition, id, message.into()).await;
-            sent.map(|_| ()).with_context(|| format!("telling partition {partition}"))
-        });
     }
-    while let Some(sent) = sends.join_next().await {
-        sent??;
+
+    async fn job(&self, name: &str) -> anyhow::Result<JobRecord> {
+        match self {
+            Who::Node(node) => node.job(name).await,
+            Who::Servers(to) => to.0.job(name).await.map_err(said),
+        }
     }
-    Ok(())
+
+    async fn create(&self, job: Job) -> anyhow::Result<Created> {
+        match self {
+            Who::Node(node) => node.create(&job).await,
+            Who::Servers(to) => to.0.create(job).await.map_err(said),
+        }
+    }
+
+    async fn change(&self, name: &str, change: &JobChange) -> anyhow::Result<JobRecord> {
+        match self {
+            Who::Node(node) => node.change(name, change).await,
+            Who::Servers(to) => to.0.change(name, change).await.map_err(said),
+        }
+    }
+
+    async fn add(&self, job: &str, as_seeds: bool, lines: &str) -> anyhow::Result<Added> {
+        match self {
+            Who::Node(node) => node.add(job, as_seeds, lines).await,
+            Who::Servers(to) => {
+                let (cluster, settings) = &**to;
+                let adding = Adding { job: Some(job.to_owned()), as_seeds };
+                let now = Clock::new().now().wall;
+                cluster.add(&adding, lines.lines(), &settings.trap, now).await.map_err(said)
+            }
+        }
+    }
+
+    async fn status(&self) -> anyhow::Result<ClusterView> {
+        match self {
+            Who::Node(node) => node.status().await,
+            Who::Servers(to) => to.0.counted().await.map_err(said),
+        }
+    }
+
+    async fn nodes(&self) -> anyhow::Result<Vec<NodeSaid>> {
+        match self {
+            Who::Node(node) => node.nodes().await,
+            Who::Servers(_) => {
+                let nodes = self.status().await?.nodes.into_iter();
+                Ok(nodes.map(|node| NodeSaid { node, alarms: Vec::new(), stats: None }).collect())
+            }
+        }
+    }
+
+    async fn partitions(&self) -> anyhow::Result<Vec<PartitionView>> {
+        match self {
+            Who::Node(node) => node.partitions().await,
+            Who::Servers(to) => {
+                let view = to.0.view().await.map_err(said)?;
+                Ok(admin::partitions(&view, to.0.partitions))
+            }
+        }
+    }
+
+    async fn drain(&self, name: &str) -> anyhow::Result<()> {
+        match self {
+            Who::Node(node) => node.drain(name).await,
+            Who::Servers(to) => to.0.drain(name).await.map_err(said),
+        }
+    }
 }
 
-async fn list(cluster: &Cluster, json: bool) -> anyhow::Result<Exit> {
-    for JobRecord { job, .. } in JobStore::new(cluster.leases.clone()).all().await? {
+fn said(error: Error) -> anyhow::Error {
+    match error {
+        Error::Away(error) => error,
+        error => usage(error.into()),
+    }
+}
+
+/// Lines of URLs on their way, a piece at a time.
+struct Pieces<'a> {
+    who: &'a Who,
+    args: &'a AddArgs,
+    piece: String,
+    added: Added,
+}
+
+impl Pieces<'_> {
+    async fn line(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.piece.len() + line.len() > ADD_BYTES {
+            self.flush().await?;
+        }
+        self.piece.push_str(line.trim());
+        self.piece.push('\n');
+        Ok(())
+    }
+
+    async fn file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let unreadable = |error: std::io::Error| {
+            anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
+        };
+        let reader: Box<dyn BufRead> = match path.as_os_str() == "-" {
+            true => Box::new(std::io::stdin().lock()),
+            false => Box::new(std::io::BufReader::new(std::fs::File::open(path).map_err(unreadable)?)),
+        };
+        for line in reader.split(b'\n') {
+            self.line(&String::from_utf8_lossy(&line.map_err(unreadable)?)).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> anyhow::Result<()> {
+        if !self.piece.trim().is_empty() {
+            let added = self.who.add(&self.args.job, self.args.as_seeds, &self.piece).await?;
+            self.added.plus(added);
+        }
+        self.piece.clear();
+        Ok(())
+    }
+}
+
+fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
+    let mut job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
+    let LimitArgs { priority, limit_per_host, limit_per_domain } = args.limits;
+    job.priority = priority.unwrap_or(job.priority);
+    job.limits.pages_per_host_max = limit_per_host.unwrap_or(0);
+    job.limits.pages_per_domain_max = limit_per_domain.unwrap_or(0);
+    with(&args.common, &args.remote, async |who| {
+        let Created { id, name, seeds } = who.create(job).await?;
+        say(&format!("job {name} ({id}): {seeds} seeds sent"));
+        Ok(Exit::Done)
+    })
+}
+
+fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
+    let LimitArgs { priority, limit_per_host, limit_per_domain } = args.limits;
+    let change = JobChange {
+        state: None,
+        priority,
+        scope: ScopeChange {
+            kind: args.scope.map(Into::into),
+            include_add: args.include.clone(),
+            exclude_add: args.exclude.clone(),
+            include_remove: args.drop_include.clone(),
+            exclude_remove: args.drop_exclude.clone(),
+            extra_hops: args.extra_hops,
+            depth_max: args.depth,
+            ..ScopeChange::default()
+        },
+        limits: LimitsChange {
+            pages_per_host_max: limit_per_host,
+            pages_per_domain_max: limit_per_domain,
+            ..LimitsChange::default()
+        },
+    };
+    if change == JobChange::default() {
+        return Err(usage(anyhow::anyhow!("nothing was said that changes: see `nephila job set --help`")));
+    }
+    let JobNameArgs { name, remote, common } = &args.job;
+    with(common, remote, async |who| {
+        who.change(name, &change).await?;
+        say(&format!("job {name}: changed; every partition learns of it through its inbox"));
+        Ok(Exit::Done)
+    })
+}
+
+fn set_state(args: &JobNameArgs, state: State) -> anyhow::Result<Exit> {
+    with(&args.common, &args.remote, async |who| {
+        who.change(&args.name, &JobChange::state(state)).await?;
+        say(&format!("job {}: {}", args.name, state.name()));
+        Ok(Exit::Done)
+    })
+}
+
+fn list(jobs: &[JobView], json: bool) -> anyhow::Result<Exit> {
+    for job in jobs {
         match json {
-            true => say(&serde_json::to_string(&job).context("the job as JSON")?),
+            true => say(&serde_json::to_string(job)?),
             false => say(&format!(
                 "{:>4}  {:<24} {:<8} {} seeds, scope {:?}",
-                job.id,
-                job.name,
+                job.id.to_string(),
+                shown(&job.name),
                 job.state.name(),
-                job.scope.seeds.len(),
-                job.scope.kind
+                job.seeds,
+                job.kind
             )),
         }
     }
     Ok(Exit::Done)
 }
 
-async fn set(cluster: &Cluster, name: &str, state: State) -> anyhow::Result<Exit> {
-    let store = JobStore::new(cluster.leases.clone());
-    let all = store.all().await?;
-    let Some(record) = all.iter().find(|record| record.job.name == name) else {
-        return Err(usage(anyhow::anyhow!("there is no job {name}: see `nephila job list`")));
+fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
+    if json {
+        say(&serde_json::to_string(record)?);
+        return Ok(Exit::Done);
+    }
+    let JobRecord { job, moved } = record;
+    say(&format!("job {} ({}): {}, priority {}", shown(&job.name), job.id, job.state.name(), job.priority));
+    let depth = match job.scope.depth_max {
+        u8::MAX => "any depth".to_owned(),
+        depth => format!("{depth} links deep"),
     };
-    let changed = store.change(record.job.id, |record| record.job.state = state).await?;
-    let changed = changed.context("the job is gone")?;
-    tell(cluster, &changed.job).await?;
-    say(&format!("job {name}: {}", state.name()));
+    say(&format!("  scope      {:?} around {} seeds, {depth}", job.scope.kind, job.scope.seeds.len()));
+    if job.scope.extra_hops > 0 {
+        say(&format!("  extra      {} links out of scope", job.scope.extra_hops));
+    }
+    let lists = [("include", &job.scope.include), ("exclude", &job.scope.exclude), ("moved to", moved)];
+    for (name, texts) in lists {
+        for text in texts {
+            say(&format!("  {name:<10} {}", shown(text)));
+        }
+    }
+    for (name, limit) in
+        [("per host", job.limits.pages_per_host_max), ("per domain", job.limits.pages_per_domain_max)]
+    {
+        if limit > 0 {
+            say(&format!("  {name:<10} {limit} pages"));
+        }
+    }
     Ok(Exit::Done)
 }
 
-async fn status(cluster: &Cluster, json: bool) -> anyhow::Result<Exit> {
-    let view = view(&*cluster.leases).await.context("the servers do not answer")?;
-    let live = |node, incarnation| {
-        view.nodes.iter().find(|lives| lives.node == node && lives.incarnation == incarnation)
-    };
-    let mut owned = std::collections::BTreeMap::<&str, u32>::new();
-    for (_, record) in view.owners.values() {
-        if let (OwnerState::Owned, Some(node)) = (record.state, live(record.node, record.incarnation)) {
-            *owned.entry(&node.name).or_default() += 1;
-        }
-    }
-    let without = cluster.partitions - owned.values().sum::<u32>();
+fn status(status: &ClusterView, json: bool) -> anyhow::Result<Exit> {
     if json {
-        let nodes: Vec<_> = view
-            .nodes
-            .iter()
-            .map(|node| {
-                let partitions = owned.get(&*node.name).copied().unwrap_or(0);
-                serde_json::json!({"name": node.name, "draining": node.draining, "partitions": partitions})
-            })
-            .collect();
-        let status = serde_json::json!({
-            "partitions": cluster.partitions,
-            "without_owner": without,
-            "nodes": nodes,
-        });
-        say(&status.to_string());
+        say(&serde_json::to_string(status)?);
     } else {
-        say(&format!("{} partitions, {} nodes", cluster.partitions, view.nodes.len()));
-        for node in &view.nodes {
-            let partitions = owned.get(&*node.name).copied().unwrap_or(0);
+        say(&format!("{} partitions, {} nodes", status.partitions, status.nodes.len()));
+        for node in &status.nodes {
             let leaving = if node.draining { ", leaving" } else { "" };
-            say(&format!("  {:<24} {partitions} partitions{leaving}", node.name));
+            say(&format!("  {:<24} {} partitions{leaving}", shown(&node.name), node.partitions));
         }
-        if without > 0 {
-            say(&format!("  {without} partitions have no live owner: start a node, or wait for a take-over"));
+        for alarm in &status.alarms {
+            say(&format!("  ! {}", shown(alarm)));
         }
     }
-    Ok(if without == 0 { Exit::Done } else { Exit::Failed })
+    Ok(if status.without_owner == 0 && status.alarms.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-async fn drain(cluster: &Cluster, node: &str) -> anyhow::Result<Exit> {
-    let key = format!("{DRAIN}{node}");
-    let expected = cluster.leases.record(&key).await.context("reading")?.map(|item| item.revision);
-    let put = cluster.leases.put(&key, expected, "now".into()).await.context("writing")?;
-    anyhow::ensure!(put.is_some(), "somebody else said the same at this moment: try again");
-    say(&format!("node {node} is asked to hand everything over; see `nephila cluster status`"));
+fn nodes(nodes: &[NodeSaid], json: bool) -> anyhow::Result<Exit> {
+    for NodeSaid { node, alarms, stats } in nodes {
+        if json {
+            say(&serde_json::to_string(&NodeSaid {
+                node: node.clone(),
+                alarms: alarms.clone(),
+                stats: stats.clone(),
+            })?);
+            continue;
+        }
+        let leaving = if node.draining { ", leaving" } else { "" };
+        let address = if node.address.is_empty() { "no API" } else { &*node.address };
+        say(&format!(
+            "{:<24} {:<22} {} partitions{leaving}",
+            shown(&node.name),
+            shown(address),
+            node.partitions
+        ));
+        if let Some(stats) = stats {
+            say(&format!(
+                "  {} pages ended, {} fetches open, {} URLs queued, {} planned, {} parked",
+                stats.ended, stats.tickets_open, stats.urls_waiting, stats.urls_later, stats.urls_parked
+            ));
+        }
+        for alarm in alarms {
+            say(&format!("  ! {}", shown(alarm)));
+        }
+    }
+    Ok(if nodes.is_empty() { Exit::Failed } else { Exit::Done })
+}
+
+fn partitions(partitions: &[PartitionView], json: bool) -> anyhow::Result<Exit> {
+    for partition in partitions {
+        if json {
+            say(&serde_json::to_string(partition)?);
+            continue;
+        }
+        let node = partition.node.as_deref().unwrap_or("no live owner");
+        say(&format!("{:>5}  {:<24} epoch {}", partition.partition, shown(node), partition.epoch));
+    }
+    let all = partitions.iter().all(|partition| partition.node.is_some());
+    Ok(if all { Exit::Done } else { Exit::Failed })
+}
+
+async fn accept_loss(cluster: &Cluster, partition: u32) -> anyhow::Result<Exit> {
+    if partition >= cluster.partitions {
+        let last = cluster.partitions - 1;
+        return Err(usage(anyhow::anyhow!("there is no partition {partition}: they go from 0 to {last}")));
+    }
+    let about = alarm::of_partition(partition);
+    if !alarm::all(&*cluster.leases).await?.iter().any(|alarm| alarm.about == about) {
+        let text = format!("there is no alarm about partition {partition}: see `nephila cluster status`");
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    heal::ask(&*cluster.leases, partition).await?;
+    say(&format!("partition {partition} goes on with what is left when it is next opened, which is soon"));
     Ok(Exit::Done)
 }
 

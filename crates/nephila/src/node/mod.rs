@@ -4,18 +4,32 @@
 //! which partitions are opened and given up. A node works in **sessions**: from the moment its lease is acquired to the
 //! moment it is lost ([`session`]). A session has a worker, a loop that fetches, and a fence; when the lease may run out
 //! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
-//! another incarnation. `parts` opens partitions and reads their inboxes, `route` sends links to the partitions of others,
-//! `jobs` knows what is crawled for, `command` is what a person says to a cluster.
+//! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
+//! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `heal` what a person has
+//! accepted, `upload` sends the archive, `words` what owners say of their partitions, `route` sends links to the partitions of others, `jobs` knows what
+//! is crawled for, `admin` is what can be done to a cluster, `command` how a person says it, `api` how a node answers over
+//! HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
 //! clock that goes on while the machine sleeps.
 
+pub(crate) mod admin;
+mod alarm;
+pub(crate) mod api;
 pub(crate) mod command;
+mod heal;
 mod jobs;
+pub(crate) mod known;
 mod parts;
+pub(crate) mod remote;
 mod route;
 mod session;
 mod shell;
+mod snapshot;
+mod tails;
+mod upload;
+pub(crate) mod views;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +45,8 @@ use crate::cli::cluster::ServeArgs;
 use crate::clock::Gate;
 use crate::exit::Exit;
 use crate::folder::{Folder, new_secret};
-use crate::settings::{Settings, usage};
+use crate::objects::{Content, Objects};
+use crate::settings::{ArchiveUpload, Settings, usage};
 use crate::{log, settings, wire};
 
 pub use route::Router;
@@ -52,6 +67,11 @@ const SESSIONS: &str = "session";
 const TRIES_MAX: usize = 20;
 /// A new cluster's first node may still be writing.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// A node that leaves has this long for the last files of its archive.
+const LAST_UPLOADS_MAX: Duration = Duration::from_secs(60);
+/// Characters of a digest of the secret that tell two clusters of one name apart.
+const ID_CHARS: usize = 12;
 
 /// A connection to a cluster, and what is fixed there.
 #[derive(Clone, Debug)]
@@ -86,6 +106,18 @@ impl Cluster {
         }
         let secret = parse_secret(&secret).context("the secret of the cluster")?;
         Ok(Cluster { engine, inbox, leases, secret, partitions })
+    }
+
+    /// Where this cluster's objects are, if the settings name an object store. Another cluster of the same name has another
+    /// secret, and never touches them.
+    pub(crate) fn objects(&self, settings: &settings::Cluster) -> anyhow::Result<Option<Objects>> {
+        let id: String = Content::of(&self.secret.0).sha256.chars().take(ID_CHARS).collect();
+        Ok(Objects::open(settings)?.map(|objects| objects.within(&format!("{}-{id}", settings.name))))
+    }
+
+    fn snapshots(&self, settings: &settings::Cluster) -> anyhow::Result<Option<snapshot::Snapshots>> {
+        let objects = self.objects(settings)?.map(|objects| objects.within("snapshots"));
+        Ok(objects.map(|objects| snapshot::Snapshots::new(objects, self.leases.clone(), self.partitions)))
     }
 
     /// A number that no session of any node ever had.
@@ -143,6 +175,31 @@ pub(crate) struct Node {
     pub(crate) jobs: Arc<crate::crawl::jobs::Jobs>,
     /// Open while the lease is held.
     pub(crate) gate: Gate,
+    /// Where its API answers; empty if nowhere.
+    pub(crate) address: String,
+    /// What others may know of it.
+    pub(crate) known: known::Known,
+    /// Snapshots of partitions, if there is an object store.
+    snapshots: Option<snapshot::Snapshots>,
+    /// Held while a snapshot is made.
+    turns: Arc<tokio::sync::Semaphore>,
+    /// How it goes with the snapshots.
+    trouble: Arc<alarm::Trouble>,
+    /// How far logs go.
+    tails: tails::Tails,
+}
+
+impl Node {
+    /// What sends its archive, if that is wanted.
+    fn uploads(&self) -> anyhow::Result<Option<upload::Uploads>> {
+        let settings = &self.settings.cluster;
+        let objects = match settings.archive_upload {
+            ArchiveUpload::No => None,
+            ArchiveUpload::Closed => self.cluster.objects(settings)?,
+        };
+        let keep = settings.archive_keep_local;
+        Ok(objects.map(|objects| upload::Uploads::new(&self.folder, &objects, &self.name, keep)))
+    }
 }
 
 /// Runs the command.
@@ -164,15 +221,51 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = crate::crawl::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
+        let bound = api::bind(&settings.api).await?;
+        let address = bound.as_ref().map(|bound| bound.address.clone()).unwrap_or_default();
+        folder.set_node(&name, &settings)?;
         let cluster = Cluster::connect(&settings.cluster).await?;
         let archive = wire::archive(folder.dir(), &settings)?;
         let (log, _log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
         let jobs = Arc::default();
-        let gate = Gate::default();
-        let node = Arc::new(Node { name, settings, folder, cluster, archive, spider, log, jobs, gate });
+        let (gate, known) = Default::default();
+        let snapshots = cluster.snapshots(&settings.cluster)?;
+        let turns = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
+        let trouble = Arc::new(alarm::Trouble::new(cluster.leases.clone(), "snapshots", &name));
+        let tails = tails::Tails::new(&name);
+        let node = Arc::new(Node {
+            name,
+            settings,
+            folder,
+            cluster,
+            archive,
+            spider,
+            log,
+            jobs,
+            gate,
+            address,
+            known,
+            snapshots,
+            turns,
+            trouble,
+            tails,
+        });
+        let _serving = api::start(&node, bound);
+        let uploads = node.uploads()?;
+        let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
+        let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));
         let exit = shell::run(&node).await?;
         node.archive.close().await.context("closing the archive")?;
+        drop(sending);
+        if let Some(uploads) = uploads {
+            // What is not sent by then is sent by the next process.
+            match tokio::time::timeout(LAST_UPLOADS_MAX, uploads.pass()).await {
+                Ok(Err(error)) => eprintln!("nephila: not everything of the archive is stored: {error:#}"),
+                Err(_) => eprintln!("nephila: not everything of the archive is stored yet"),
+                Ok(Ok(_)) => {}
+            }
+        }
         Ok(exit)
     });
     runtime.shutdown_background();

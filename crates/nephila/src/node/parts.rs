@@ -1,26 +1,35 @@
-//! Partitions of a cluster: opened from what lies on this machine and the log, and fed from their inboxes.
+//! Partitions of a cluster: opened, fed from their inboxes, kept safe by snapshots, and watched.
 //!
-//! What lies on this machine may be old: the log goes on from it. If it does not, something is lost or mistaken, and the
-//! partition stays closed until a person has looked.
+//! `find` brings state and log together, or says why they do not fit; then the partition stays closed until a person has
+//! looked.
 //!
 //! What always holds: a partition is folded to the end of its log before it gives out anything; its inbox is read from the
 //! position that its state has, so what was read and not made durable is read again.
 
+pub(super) mod find;
+mod watch;
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
 use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::state::State;
-use nephila_log::{Error, Fence, GroupLog, Groups, Inbox};
+use nephila_log::{Fence, Inbox};
 use nephila_store::state::DiskState;
+use tokio::sync::mpsc;
 
-use super::session::{Session, Task};
-use super::{Node, wire};
-use crate::worker::{self, Door, Handle, INBOX, Part};
+use super::alarm::{self, Doubt};
+use super::session::{Notice, Session, Task};
+use super::snapshot::Keeper;
+use super::{Node, wire, words};
+use crate::worker::{Door, Handle, INBOX};
+use find::Found;
+use watch::Watched;
 
 /// Messages of an inbox read at once.
 const MESSAGES_AT_ONCE: usize = 64;
@@ -56,6 +65,7 @@ pub(super) struct Opening {
     pub(super) door: Door<DiskState>,
     pub(super) handle: Handle,
     pub(super) fence: Fence,
+    pub(super) notices: mpsc::Sender<Notice>,
 }
 
 impl Opening {
@@ -64,11 +74,12 @@ impl Opening {
             door: session.door.clone(),
             handle: session.shared.handle.clone(),
             fence: session.fence.clone(),
+            notices: session.notices.clone(),
         }
     }
 }
 
-/// Opens a partition and begins to read its inbox.
+/// Opens a partition, and begins to read its inbox, to make snapshots of it and to watch its log.
 pub(super) async fn open(
     node: Arc<Node>,
     states: States,
@@ -76,55 +87,108 @@ pub(super) async fn open(
     partition: u32,
     epoch: u64,
 ) -> anyhow::Result<Task> {
-    let prefixes = Prefixes::share(partition, node.cluster.partitions);
     // An earlier session may still be folding it, for nobody: its files are opened once at a time.
     let alone = states.alone(partition);
     let _alone = alone.lock().await;
-    let log = node.cluster.engine.log(partition, epoch, opening.fence.clone()).await.context("its log")?;
-    let folder = node.folder.state().join(format!("partition-{partition:05}"));
-    let dirty_bytes_max = node.settings.worker.dirty_bytes_max;
-    let fold = move || replay(&folder, &states, prefixes, Box::new(Kept(Box::new(log))), dirty_bytes_max);
-    let part = tokio::task::spawn_blocking(fold).await.context("folding its log")??;
-    let from = part.state.meta().inboxes.get(INBOX).copied().unwrap_or(0);
-    anyhow::ensure!(opening.door.bring(part, epoch).await, "the worker has ended");
-    let (inbox, secret) = (node.cluster.inbox.clone(), node.cluster.secret);
-    Ok(Task::spawn(read(inbox, opening.handle, partition, prefixes, from, secret)))
+    let opened = open_alone(&node, &states, &opening, partition, epoch).await;
+    let leases = &*node.cluster.leases;
+    let tended = match opened {
+        Ok(tended) => tended,
+        Err(error) => {
+            if let Some(Doubt(text)) = error.downcast_ref::<Doubt>() {
+                // Whoever tries next raises it if it cannot be raised now.
+                _ = alarm::raise(leases, &alarm::of_partition(partition), &node.name, text).await;
+            }
+            return Err(error);
+        }
+    };
+    Ok(Task::spawn(tended.run(node.clone())))
 }
 
-/// A partition with everything folded that stands in its log.
-fn replay(
-    folder: &Path,
+async fn open_alone(
+    node: &Node,
     states: &States,
-    prefixes: Prefixes,
-    log: Box<dyn GroupLog>,
-    dirty_bytes_max: usize,
-) -> anyhow::Result<Part<DiskState>> {
-    let tables = folder.join("tables");
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let state = states.disk.open(&tables).with_context(|| tables.display().to_string())?;
-    let (known, kept) = (state.position().sequence, log.synced());
-    let mut part = Part { prefixes, state, log };
-    // A log is only ever written behind what was folded from it: if it ends before, messages are gone that the servers
-    // had acknowledged. Going on with what is left would lose URLs without a word.
-    let replayed = match kept < known {
-        true => Err(worker::Error::Behind { state: known, journal: kept }),
-        false => part.replay(dirty_bytes_max),
-    };
-    let doubt = || {
-        format!(
-            "{} does not fit the log on the servers: either the folder is of another cluster, or the servers have \
-             lost messages that they acknowledged. Restore their streams; to go on with what the log has, move the \
-             folder away",
-            folder.display()
-        )
-    };
-    match replayed {
-        Ok(_) => Ok(part),
-        Err(error @ (worker::Error::Chain { .. } | worker::Error::Behind { .. })) => {
-            Err(anyhow::Error::new(error).context(doubt()))
+    opening: &Opening,
+    partition: u32,
+    epoch: u64,
+) -> anyhow::Result<Tended> {
+    let found = find::find(node, states, &opening.fence, partition, epoch).await?;
+    let Found { part, progress, watch, pointed, claim } = found;
+    let mut from = part.state.meta().inboxes.get(INBOX).copied().unwrap_or(0);
+    if from > claim {
+        // Log and inbox lie in one stream, and the claim was written just now.
+        eprintln!("nephila: partition {partition}: its inbox was made anew, and is read from its beginning");
+        from = 0;
+    }
+    let prefixes = part.prefixes;
+    // Files of the same name may be others by now.
+    let copy = folder(node, partition).join("snapshot");
+    match std::fs::remove_dir_all(&copy) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| copy.display().to_string());
         }
-        Err(worker::Error::Log(error)) if error.is_loss() => Err(anyhow::Error::new(error).context(doubt())),
-        Err(error) => Err(error.into()),
+        _ => {}
+    }
+    anyhow::ensure!(opening.door.bring(part, epoch).await, "the worker has ended");
+    node.tails.opened(partition, epoch, progress.clone());
+    let keeper = node.snapshots.clone().map(|snapshots| {
+        Keeper::new(
+            snapshots,
+            partition,
+            epoch,
+            &node.name,
+            copy,
+            opening.door.clone(),
+            opening.fence.clone(),
+            progress.clone(),
+            pointed,
+            node.turns.clone(),
+            &node.settings.cluster,
+        )
+    });
+    let watched = Watched {
+        watch,
+        partition,
+        prefixes,
+        progress,
+        door: opening.door.clone(),
+        notices: opening.notices.clone(),
+    };
+    Ok(Tended { handle: opening.handle.clone(), from, keeper, watched })
+}
+
+/// Where what this node knows of a partition lies.
+fn folder(node: &Node, partition: u32) -> PathBuf {
+    node.folder.state().join(format!("partition-{partition:05}"))
+}
+
+/// What goes on around an open partition.
+struct Tended {
+    handle: Handle,
+    from: u64,
+    keeper: Option<Keeper>,
+    watched: Watched,
+}
+
+impl Tended {
+    /// Until it is dropped, or the partition is gone.
+    async fn run(self, node: Arc<Node>) {
+        let Tended { handle, from, keeper, watched } = self;
+        let Watched { partition, prefixes, .. } = watched;
+        let (inbox, secret) = (node.cluster.inbox.clone(), node.cluster.secret);
+        let kept = async {
+            if let Some(keeper) = keeper {
+                keeper.run(node.trouble.clone()).await;
+            }
+        };
+        let unread = Arc::new(AtomicU64::new(0));
+        let leases = node.cluster.leases.clone();
+        tokio::join!(
+            words::say(leases, handle.clone(), partition, prefixes, unread.clone()),
+            read(inbox, handle, partition, prefixes, from, secret, unread),
+            kept,
+            watched.run(node.clone())
+        );
     }
 }
 
@@ -136,13 +200,15 @@ async fn read(
     prefixes: Prefixes,
     mut from: u64,
     secret: Secret,
+    unread: Arc<AtomicU64>,
 ) {
     let (mut forgot, mut forgot_at) = (from, Instant::now());
     loop {
         if from > forgot && forgot_at.elapsed() >= FORGET_EVERY {
             forgot_at = Instant::now();
             // If it cannot be removed now it is removed the next time.
-            if handle.settled().await.is_ok() && inbox.truncate_before(partition, from + 1).await.is_ok() {
+            let is_durable = handle.inbox_is_durable(prefixes, from).await == Ok(true);
+            if is_durable && inbox.truncate_before(partition, from + 1).await.is_ok() {
                 forgot = from;
             }
         }
@@ -153,7 +219,11 @@ async fn read(
                 continue;
             }
         };
+        // What was read and is not taken yet is the least that waits.
+        let mut waits: u64 = messages.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        unread.store(waits, Ordering::Relaxed);
         for (position, bytes) in messages {
+            waits -= bytes.len() as u64;
             let (offers, said) = match Message::decode(&bytes, &secret) {
                 Ok(Message::Offers { offers, .. }) => (offers, None),
                 Ok(Message::Command(entry)) => (Vec::new(), Some(*entry)),
@@ -167,40 +237,7 @@ async fn read(
                 return;
             }
             from = position;
+            unread.store(waits, Ordering::Relaxed);
         }
-    }
-}
-
-/// A log that keeps everything: whoever takes the partition over folds it from the beginning.
-#[derive(Debug)]
-struct Kept(Box<dyn GroupLog>);
-
-impl GroupLog for Kept {
-    fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
-        self.0.append(sequence, group)
-    }
-
-    fn sync(&mut self) -> Result<(), Error> {
-        self.0.sync()
-    }
-
-    fn go_back(&mut self) -> Result<(), Error> {
-        self.0.go_back()
-    }
-
-    fn synced(&self) -> u64 {
-        self.0.synced()
-    }
-
-    fn replay<'a>(&'a mut self, from: u64) -> Groups<'a> {
-        self.0.replay(from)
-    }
-
-    fn truncate_before(&mut self, _sequence: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
     }
 }

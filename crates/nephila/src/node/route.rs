@@ -1,15 +1,16 @@
 //! The way of links to partitions that other nodes own: through the outbox, into the inbox of their partition.
 //!
-//! What always holds: [`Router::send`] returns once every link it was given stands in an inbox, or an error; whoever has
-//! more links than the outbox holds waits.
+//! What always holds: [`Router::send`] returns once every link it was given stands in an inbox, or an error, but for links
+//! that an owner has said to turn away, which are counted; whoever has more links than the outbox holds waits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::outbox::{self, Outbox, Pushed};
+use nephila_core::cluster::word::{Why, Word, Words};
 use nephila_core::frontier::key::{DomainKey, PREFIXES, Secret};
 use nephila_core::job::JobId;
 use nephila_core::url::CrawlUrl;
@@ -36,6 +37,7 @@ pub(crate) struct NotSent;
 #[derive(Debug)]
 struct Inner {
     outbox: Outbox,
+    words: Words,
     waiting: HashMap<u64, oneshot::Sender<()>>,
     next_page: u64,
 }
@@ -76,7 +78,12 @@ impl Router {
     ) -> Router {
         let outbox = Outbox::new(settings, node, secret, nonce);
         Router {
-            inner: Mutex::new(Inner { outbox, waiting: HashMap::new(), next_page: 1 }),
+            inner: Mutex::new(Inner {
+                outbox,
+                words: Words::default(),
+                waiting: HashMap::new(),
+                next_page: 1,
+            }),
             began: Instant::now(),
             pushed: Notify::new(),
             room: Notify::new(),
@@ -94,9 +101,14 @@ impl Router {
         self.inner.lock().expect("nobody panics holding it")
     }
 
-    /// Sends links to their partitions; returns when all of them have arrived.
-    pub(crate) async fn send(&self, links: &[Link]) -> Result<(), NotSent> {
-        if links.is_empty() {
+    /// A link with its key.
+    pub(crate) fn offered(&self, link: &Link) -> OfferedUrl {
+        offered(link, &self.secret)
+    }
+
+    /// Sends links to their partitions; returns when all of them have arrived, but for those that need not travel.
+    pub(crate) async fn send(&self, urls: &[OfferedUrl]) -> Result<(), NotSent> {
+        if urls.is_empty() {
             return Ok(());
         }
         let (told, safe) = oneshot::channel();
@@ -108,31 +120,51 @@ impl Router {
             page
         };
         let forget = ForgetOnDrop { router: self, page };
-        for link in links {
-            let url = offered(link, &self.secret);
-            let partition = partition_of(url.key.host.domain, self.partitions);
-            self.push(partition, url, page).await;
+        let mut rest = urls;
+        loop {
+            let room = self.room.notified();
+            rest = self.push(rest, page);
+            self.pushed.notify_one();
+            if rest.is_empty() {
+                break;
+            }
+            _ = tokio::time::timeout(FULL_PAUSE, room).await;
         }
-        self.inner().outbox.finish(page);
-        self.pushed.notify_one();
         let arrived = safe.await;
         std::mem::forget(forget);
         arrived.map_err(|_| NotSent)
     }
 
-    async fn push(&self, partition: u32, url: OfferedUrl, page: u64) {
-        loop {
-            let room = self.room.notified();
-            let pushed = {
-                let now = self.now();
-                self.inner().outbox.push(now, partition, url.clone(), page)
-            };
-            if pushed != Pushed::Full {
-                return;
+    /// Puts links into the outbox as far as there is room; gives back the others.
+    fn push<'a>(&self, urls: &'a [OfferedUrl], page: u64) -> &'a [OfferedUrl] {
+        let now = self.now();
+        let mut inner = self.inner();
+        let Inner { outbox, words, .. } = &mut *inner;
+        for (number, url) in urls.iter().enumerate() {
+            let partition = partition_of(url.key.host.domain, self.partitions);
+            if words.drops(partition, url).is_none() && outbox.push(now, partition, url, page) == Pushed::Full
+            {
+                return &urls[number..];
             }
-            self.pushed.notify_one();
-            _ = tokio::time::timeout(FULL_PAUSE, room).await;
         }
+        outbox.finish(page);
+        &[]
+    }
+
+    /// What the owners of partitions say, as it was read last.
+    pub(crate) fn set_words(&self, words: BTreeMap<u32, Word>) {
+        let now = self.now();
+        let mut inner = self.inner();
+        inner.words.set(words);
+        let slow = inner.words.lagging().collect();
+        inner.outbox.set_slow(now, &slow);
+        drop(inner);
+        self.pushed.notify_one();
+    }
+
+    /// Links that did not travel, by reason.
+    pub(crate) fn dropped(&self) -> Vec<(Why, u64)> {
+        self.inner().words.dropped().collect()
     }
 
     /// A seed of a job has moved: its new place is in scope, on this node at once, on the others soon.

@@ -4,12 +4,14 @@
 //! more; what it had not made durable is repeated by whoever owns its partitions next.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
 use nephila_core::cluster::NodeId;
+use nephila_core::cluster::load::Meter;
+use nephila_core::frontier::Action;
 use nephila_core::job::{Job, JobId};
 use nephila_log::Fence;
 use nephila_store::state::DiskState;
@@ -17,8 +19,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::jobs::{JobStore, READ_EVERY};
-use super::route::Router;
-use super::{Node, wire};
+use super::route::{Router, partition_of};
+use super::{Node, wire, words};
 use crate::clock::Clock;
 use crate::crawl::shared::{Shared, Tools};
 use crate::crawl::work::{Space, start, take};
@@ -67,7 +69,11 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) door: Door<DiskState>,
     pub(super) router: Arc<Router>,
-    /// Readers of inboxes, by partition.
+    /// How much work each partition is.
+    meter: Arc<Mutex<Meter>>,
+    /// Hears what goes wrong.
+    pub(super) notices: mpsc::Sender<Notice>,
+    /// What goes on around partitions: readers of inboxes, snapshots.
     pub(super) inboxes: BTreeMap<u32, Task>,
     thread: JoinHandle<Result<(), worker::Error>>,
     tasks: Vec<Task>,
@@ -107,13 +113,21 @@ impl Session {
         let (settings, folder) = (node.settings.clone(), node.folder.clone());
         let shared = Shared::with_jobs(settings, folder, plan, node.jobs.clone(), tools)?;
         let shared = Arc::new(shared.with_route(router.clone(), node.gate.clone()));
+        let meter = Arc::new(Mutex::new(Meter::default()));
+        let counted = Counted { meter: meter.clone(), partitions: node.cluster.partitions };
         let tasks = vec![
             Task::spawn(router.clone().run(node.cluster.inbox.clone())),
-            Task::spawn(work(shared.clone(), running.actions, notices.clone())),
-            Task::spawn(look(node.clone(), store, notices)),
+            Task::spawn(work(shared.clone(), running.actions, counted, notices.clone())),
+            Task::spawn(look(node.clone(), store, router.clone(), notices.clone())),
+            Task::spawn(write_tails(node.clone())),
         ];
         let inboxes = BTreeMap::new();
-        Ok(Session { fence, shared, door, router, inboxes, thread: running.thread, tasks })
+        Ok(Session { fence, shared, door, router, meter, notices, inboxes, thread: running.thread, tasks })
+    }
+
+    /// How much work each partition is.
+    pub(super) fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
+        self.meter.lock().expect("nobody panics holding it")
     }
 
     /// What the worker did and holds.
@@ -143,8 +157,23 @@ impl Session {
     }
 }
 
+/// Counts fetches by partition.
+struct Counted {
+    meter: Arc<Mutex<Meter>>,
+    partitions: u32,
+}
+
+impl Counted {
+    fn note(&self, action: &Action) {
+        if let Action::Fetch(ticket) = action {
+            let partition = partition_of(ticket.key.host.domain, self.partitions);
+            self.meter.lock().expect("nobody panics holding it").handle_fetch(partition);
+        }
+    }
+}
+
 /// Fetches until it is dropped, or cannot go on.
-async fn work(shared: Arc<Shared>, mut actions: Actions, notices: mpsc::Sender<Notice>) {
+async fn work(shared: Arc<Shared>, mut actions: Actions, counted: Counted, notices: mpsc::Sender<Notice>) {
     let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut looks = tokio::time::interval(LOOK);
@@ -160,7 +189,10 @@ async fn work(shared: Arc<Shared>, mut actions: Actions, notices: mpsc::Sender<N
                 }
             }
             taken = take(&fetching, &mut actions), if !space.is_low => match taken {
-                Some((action, permit)) => start(&shared, &mut tasks, action, permit),
+                Some((action, permit)) => {
+                    counted.note(&action);
+                    start(&shared, &mut tasks, action, permit);
+                }
                 None => break crate::crawl::work::why(&shared).await,
             },
             _ = looks.tick() => space.look(&shared),
@@ -170,8 +202,19 @@ async fn work(shared: Arc<Shared>, mut actions: Actions, notices: mpsc::Sender<N
     _ = notices.send(Notice::Failed(error)).await;
 }
 
-/// Looks at the jobs, and whether somebody asked the node to leave, until it is dropped.
-async fn look(node: Arc<Node>, store: JobStore, notices: mpsc::Sender<Notice>) {
+/// Writes down how far the logs of this node's partitions go, until it is dropped.
+async fn write_tails(node: Arc<Node>) {
+    let mut writes = tokio::time::interval(super::tails::WRITE_EVERY);
+    writes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        writes.tick().await;
+        // While the servers are away no log grows.
+        _ = node.tails.write(&*node.cluster.leases).await;
+    }
+}
+
+/// Looks at the jobs, at what owners say of their partitions, and whether somebody asked the node to leave, until it is dropped.
+async fn look(node: Arc<Node>, store: JobStore, router: Arc<Router>, notices: mpsc::Sender<Notice>) {
     let mut looks = tokio::time::interval(READ_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let key = format!("{DRAIN}{}", node.name);
@@ -179,6 +222,9 @@ async fn look(node: Arc<Node>, store: JobStore, notices: mpsc::Sender<Notice>) {
         looks.tick().await;
         // While the servers are away everything stays as it was.
         _ = store.refresh(&node.jobs).await;
+        if let Ok(words) = words::read(&*node.cluster.leases).await {
+            router.set_words(words);
+        }
         if let Ok(Some(item)) = node.cluster.leases.record(&key).await
             && !item.value.is_empty()
         {

@@ -31,6 +31,8 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How often a line says how it goes.
 const SAY_EVERY: Duration = Duration::from_secs(10);
+/// How often the work of the partitions is measured.
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
 /// Notices that wait to be taken.
 const NOTICES_MAX: usize = 16;
 /// Owner records begin like this.
@@ -72,6 +74,7 @@ pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         // Each session counts on from here; the next process begins far behind.
         incarnation: Incarnation(first << 20),
         name: node.name.clone(),
+        address: node.address.clone(),
         ..NodeRecord::default()
     };
     let member = Member::new(node.settings.cluster.member(), me, node.cluster.partitions);
@@ -95,6 +98,8 @@ impl Shell {
         let mut signals = Signals::new()?;
         let mut says = tokio::time::interval(SAY_EVERY);
         says.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut measures = tokio::time::interval(MEASURE_EVERY);
+        measures.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut leaving = false;
         loop {
             while let Some(action) = self.member.poll(now()) {
@@ -130,6 +135,7 @@ impl Shell {
                     self.leave("stopping");
                 }
                 _ = says.tick() => self.say().await,
+                _ = measures.tick() => self.measure(),
                 () = tokio::time::sleep(sleep) => {}
             }
             if leaving && self.member.has_left() && self.session.is_none() && self.tasks.is_empty() {
@@ -149,8 +155,17 @@ impl Shell {
         let Some(session) = self.session.take() else { return };
         eprintln!("nephila: node {}: beginning again: {error:#}", self.node.name);
         session.end_now().await;
+        // If a log has lost its end we are the only ones who know.
+        let leases = &*self.node.cluster.leases;
+        _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
         _ = bounded(self.node.cluster.leases.release(&self.key, self.revision)).await;
         self.member.handle_renewed(now(), self.member.incarnation(), Answer::Refused);
+    }
+
+    /// The next heartbeat says how much work each partition is.
+    fn measure(&mut self) {
+        let Some(session) = &self.session else { return };
+        session.meter().measure(now()).for_each(|(partition, load)| self.member.set_load(partition, load));
     }
 
     async fn say(&self) {
@@ -158,8 +173,9 @@ impl Shell {
         let open = self.member.holdings().filter(|(_, phase)| *phase == Phase::Open).count();
         let Ok(Some(stats)) = tokio::time::timeout(CALL_MAX, session.stats()).await else { return };
         let (sent, waiting) = session.router.stats();
+        let dropped: u64 = session.router.dropped().into_iter().map(|(_, links)| links).sum();
         eprintln!(
-            "nephila: node {}: {open} partitions, {} pages, {} URLs queued, {} open, {} parcels sent, {waiting} bytes wait",
+            "nephila: node {}: {open} partitions, {} pages, {} URLs queued, {} open, {} parcels sent, {waiting} bytes wait, {dropped} links spared",
             self.node.name,
             session.shared.counts.all(),
             stats.totals.waiting,
@@ -236,6 +252,7 @@ impl Shell {
                 }
                 // What comes in from now on is read by the next owner.
                 session.inboxes.remove(&partition);
+                session.meter().end(partition);
                 let handle = session.shared.handle.clone();
                 let spider = session.shared.spider.clone();
                 let prefixes = Prefixes::share(partition, node.cluster.partitions);
@@ -283,6 +300,7 @@ impl Shell {
                 }
                 match session {
                     Some(session) if self.member.is_held(now()) && incarnation == current => {
+                        self.node.known.begun(&session.shared);
                         self.session = Some(session);
                     }
                     Some(session) => session.end_now().await,
@@ -295,18 +313,27 @@ impl Shell {
                 }
                 self.member.handle_renewed(at, incarnation, answer);
             }
-            Done::Read(incarnation, view) => self.member.handle_view(at, incarnation, view.as_ref()),
+            Done::Read(incarnation, view) => {
+                self.member.handle_view(at, incarnation, view.as_ref());
+                if let Some(view) = view {
+                    self.node.known.seen(view);
+                }
+            }
             Done::Claimed(partition, incarnation, answer) => {
                 self.member.handle_claimed(at, partition, incarnation, answer);
             }
             Done::Opened(partition, epoch, incarnation, opened) if incarnation == current => {
                 let then = self.opening.remove(&partition).flatten();
                 let session = self.session.as_mut();
+                let error = opened.as_ref().err().map(|error| format!("{error:#}"));
+                self.node.known.opened(partition, error);
                 match (opened, session) {
                     (Ok(reader), Some(session)) => {
                         // It may have been asked to leave again before it was open.
                         if self.member.phase(partition) == Some(Phase::Opening) {
                             session.inboxes.insert(partition, reader);
+                            let load = self.member.load(partition);
+                            session.meter().begin(at, partition, load);
                         }
                         self.member.handle_opened(partition, epoch);
                     }

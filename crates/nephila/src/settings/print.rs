@@ -20,6 +20,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
     ("cluster", include_str!("../settings.rs"), "Cluster"),
+    ("api", include_str!("../settings.rs"), "Api"),
 ];
 
 /// The whole file.

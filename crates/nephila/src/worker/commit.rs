@@ -1,18 +1,18 @@
-//! From decided to durable: groups into journals, journals onto the disk, then the fold; now and then a checkpoint.
+//! From decided to durable: groups into logs, logs onto the disk or the servers, then the fold; now and then a checkpoint.
 //!
-//! What always holds: what a journal had no room for is kept and written before anything else; nothing is folded before its journal was synced; a caller is told that something is durable after
-//! that, and never before.
-
-use std::collections::BTreeMap;
+//! A group **begins** when it is given to its log. While it is on its way the worker goes on; when it has **landed** it is
+//! folded, and what came meanwhile becomes the next one. Partitions do not wait for each other.
+//!
+//! What always holds: what a log had no room for is kept and written before anything else; nothing is folded before its
+//! log has it; a caller is told that something is durable after that, and never before.
 
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
 use nephila_core::frontier::key::DomainKey;
 use nephila_core::state::{Durable, Position, StateError};
-use nephila_log::GroupLog;
 
-use super::log::{Reply, Waiter};
-use super::{Error, Part, SYNCS_AT_ONCE, Worker};
+use super::log::{Flight, Reply, Waiter};
+use super::{Error, Part, Worker};
 
 /// Folds what stands in the journal behind the state. Returns how many groups that were.
 pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
@@ -47,13 +47,14 @@ impl<S: Durable> Worker<S> {
     pub(super) fn note_dirty(&mut self) {
         let now = self.clock.now().mono;
         for (partition, log) in self.logs.iter_mut().enumerate() {
-            if log.dirty_since.is_none() && self.frontier.has_group(partition) {
+            let has_more = self.frontier.has_more(partition) || self.frontier.has_group(partition);
+            if log.dirty_since.is_none() && has_more {
                 log.dirty_since = Some(now);
             }
         }
     }
 
-    /// Writes the partitions that have enough, or have waited long enough, or are urgent.
+    /// Begins to write the partitions that have enough, or have waited long enough, or are urgent.
     pub(super) fn commit_due(&mut self) -> Result<(), Error> {
         let now = self.clock.now().mono;
         let group_delay = super::millis(self.settings.group_delay);
@@ -62,109 +63,146 @@ impl<S: Durable> Worker<S> {
                 let log = &self.logs[partition];
                 let waited = log.dirty_since.is_some_and(|since| now >= since + group_delay);
                 let many = self.frontier.offers_waiting(partition) >= self.settings.sift_offers_min;
-                log.urgent || waited || many
+                !log.is_under_way() && (log.urgent || waited || many)
             })
             .collect();
-        self.commit(&due)
+        self.begin(&due)
     }
 
-    /// Writes everything there is to write.
-    pub(super) fn commit_all(&mut self) -> Result<(), Error> {
-        self.commit(&Vec::from_iter(0..self.logs.len()))
+    /// Begins to write everything there is to write.
+    pub(super) fn begin_all(&mut self) -> Result<(), Error> {
+        self.begin(&Vec::from_iter(0..self.logs.len()))
     }
 
-    /// Writes a group of each of these partitions, syncs them together, folds them. While the disk is full it does
-    /// nothing; where it turns out to be, the group is kept.
-    pub(super) fn commit(&mut self, partitions: &[usize]) -> Result<(), Error> {
+    /// Sends a group of each of these partitions on its way, unless one is. While the disk is full it does nothing; where
+    /// it turns out to be, the group is kept.
+    pub(super) fn begin(&mut self, partitions: &[usize]) -> Result<(), Error> {
         if partitions.is_empty() || self.full_until.is_some() {
             return Ok(());
         }
-        let began = self.clock.now();
-        let mut groups: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
-        let (mut refused, mut again) = (Vec::new(), Vec::new());
+        let now = self.clock.now();
+        let mut refused = false;
         for &partition in partitions {
-            let kept = self.logs[partition].unwritten.take();
-            if kept.is_some() {
-                again.push(partition);
-            }
-            let Some(group) =
-                kept.map_or_else(|| self.frontier.poll_group(partition, began), |g| Ok(Some(g)))?
-            else {
+            if self.logs[partition].flight.is_some() {
                 continue;
+            }
+            let kept = self.logs[partition].unwritten.take();
+            let again = kept.is_some();
+            let group = match kept {
+                Some(group) => group,
+                None => {
+                    let group = self.frontier.poll_group(partition, now)?;
+                    let log = &mut self.logs[partition];
+                    log.begin();
+                    let Some(group) = group else {
+                        // All that was offered was known, and stands in the log.
+                        log.done = log.begun;
+                        continue;
+                    };
+                    group
+                }
             };
             let sequence = self.frontier.state(partition).position().sequence + 1;
-            let log = &mut self.logs[partition].log;
-            let back = if again.contains(&partition) { log.go_back() } else { Ok(()) };
-            match back.and_then(|()| log.append(sequence, &group)) {
-                Ok(()) => _ = groups.insert(partition, group),
-                Err(error) if error.is_full() => refused.push((partition, group)),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let mut logs: Vec<(usize, &mut dyn GroupLog)> = Vec::with_capacity(groups.len());
-        for (partition, log) in self.logs.iter_mut().enumerate() {
-            if groups.contains_key(&partition) {
-                logs.push((partition, &mut *log.log));
-            }
-        }
-        for (partition, result) in sync(&mut logs) {
-            match result {
-                Ok(()) => {}
+            let log = &mut self.logs[partition];
+            let back = if again { log.log.go_back() } else { Ok(()) };
+            let begun =
+                back.and_then(|()| log.log.append(sequence, &group)).and_then(|()| log.log.try_sync());
+            match begun {
+                Ok(_) => log.flight = Some(Flight { group, began: now.mono, again }),
                 Err(error) if error.is_full() => {
-                    refused.push((partition, groups.remove(&partition).expect("it was appended")));
+                    log.unwritten = Some(group);
+                    refused = true;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.ended_by(error)),
             }
         }
-        let now = self.clock.now();
-        for (&partition, group) in &groups {
-            self.stats.groups += 1;
-            self.stats.group_bytes += group.len() as u64;
-            self.frontier.handle_committed(partition, now)?;
-        }
-        // What came while a group was kept is not durable with it.
-        let mut done = partitions.to_vec();
-        done.retain(|partition| !again.contains(partition) || !self.frontier.has_group(*partition));
-        if !refused.is_empty() {
-            done.retain(|partition| refused.iter().all(|(refused, _)| refused != partition));
-            for (partition, group) in refused {
-                self.logs[partition].unwritten = Some(group);
-            }
+        if refused {
             self.note_full();
         }
-        if !groups.is_empty() {
-            let took = now.mono - began.mono;
-            self.stats.commits += 1;
-            self.stats.commit_ms += took;
-            self.stats.commit_ms_max = self.stats.commit_ms_max.max(took);
-        }
-        for &partition in &done {
-            let log = &mut self.logs[partition];
-            (log.dirty_since, log.urgent) = (None, false);
-        }
-        if done.len() == self.logs.len() {
-            self.fed_bytes = 0;
-        }
-        self.release(&done);
+        self.land()?;
+        self.release();
         Ok(())
     }
 
+    /// Folds the groups that have arrived, and tells those who waited for them.
+    pub(super) fn land(&mut self) -> Result<(), Error> {
+        let (mut landed, mut refused) = (false, false);
+        for partition in 0..self.logs.len() {
+            let log = &mut self.logs[partition];
+            if log.flight.is_none() {
+                continue;
+            }
+            let arrived = log.log.try_sync();
+            if let Ok(false) = arrived {
+                continue;
+            }
+            let flight = log.flight.take().expect("looked at above");
+            match arrived {
+                Err(error) if error.is_full() => {
+                    log.unwritten = Some(flight.group);
+                    refused = true;
+                    continue;
+                }
+                Err(error) => return Err(self.ended_by(error)),
+                Ok(_) => log.done = log.begun,
+            }
+            let now = self.clock.now();
+            let took = now.mono.saturating_sub(flight.began);
+            self.stats.groups += 1;
+            self.stats.group_bytes += flight.group.len() as u64;
+            self.stats.commit_ms += took;
+            self.stats.commit_ms_max = self.stats.commit_ms_max.max(took);
+            self.frontier.handle_committed(partition, now)?;
+            if let Some(sequence) = self.logs[partition].shorten_to.take() {
+                self.truncate(partition, sequence)?;
+            }
+            landed = true;
+        }
+        if refused {
+            self.note_full();
+        }
+        if landed {
+            self.stats.commits += 1;
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// A log failed. If it has lost what it had, the states are the only ones who still know it.
+    fn ended_by(&mut self, error: nephila_log::Error) -> Error {
+        if error.is_loss() {
+            for partition in 0..self.logs.len() {
+                // The worker ends in any case.
+                _ = self.frontier.state(partition).checkpoint();
+            }
+        }
+        error.into()
+    }
+
     /// A caller waits until what these partitions have to write now is durable.
-    pub(super) fn wait_for(&mut self, mut partitions: Vec<usize>, reply: Reply) {
-        partitions.retain(|&partition| {
-            self.frontier.has_group(partition) || self.logs[partition].unwritten.is_some()
-        });
-        if partitions.is_empty() {
+    pub(super) fn wait_for(&mut self, partitions: Vec<usize>, reply: Reply) {
+        let needs: Vec<(usize, u64)> = partitions
+            .into_iter()
+            .filter_map(|partition| {
+                let log = &self.logs[partition];
+                // What is in no group yet is in the one that follows the one on its way.
+                let has_more = self.frontier.has_more(partition) || self.frontier.has_group(partition);
+                let number = log.begun + u64::from(has_more);
+                (number > log.done).then_some((partition, number))
+            })
+            .collect();
+        if needs.is_empty() {
             reply.send();
         } else {
-            self.waiters.push(Waiter { partitions, reply });
+            self.waiters.push(Waiter { needs, reply });
         }
     }
 
-    fn release(&mut self, partitions: &[usize]) {
+    fn release(&mut self) {
+        let logs = &self.logs;
         let done = self.waiters.extract_if(.., |waiter| {
-            waiter.partitions.retain(|partition| !partitions.contains(partition));
-            waiter.partitions.is_empty()
+            waiter.needs.retain(|(partition, number)| logs[*partition].done < *number);
+            waiter.needs.is_empty()
         });
         for waiter in done {
             waiter.reply.send();
@@ -226,33 +264,21 @@ impl<S: Durable> Worker<S> {
             }
             position => position?,
         };
-        match self.logs[partition].log.truncate_before(position.sequence + 1) {
+        self.stats.checkpoints += 1;
+        let keep_from = position.sequence + 1;
+        if self.logs[partition].flight.is_some() {
+            self.logs[partition].shorten_to = Some(keep_from);
+            return Ok(());
+        }
+        self.truncate(partition, keep_from)
+    }
+
+    fn truncate(&mut self, partition: usize, keep_from: u64) -> Result<(), Error> {
+        match self.logs[partition].log.truncate_before(keep_from) {
             // What is not removed now is removed behind the next checkpoint.
             Err(error) if error.is_full() => self.note_full(),
             removed => removed?,
         }
-        self.stats.checkpoints += 1;
         Ok(())
     }
-}
-
-/// Syncs several logs at once: a disk does that in little more time than one. All of them end before the first
-/// failure is looked at.
-fn sync(logs: &mut [(usize, &mut dyn GroupLog)]) -> Vec<(usize, Result<(), nephila_log::Error>)> {
-    let mut results = Vec::with_capacity(logs.len());
-    for some in logs.chunks_mut(SYNCS_AT_ONCE) {
-        if let [(partition, one)] = some {
-            results.push((*partition, one.sync()));
-            continue;
-        }
-        std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                some.iter_mut().map(|(partition, log)| (*partition, scope.spawn(|| log.sync()))).collect();
-            let joined = threads
-                .into_iter()
-                .map(|(partition, thread)| (partition, thread.join().expect("a sync does not panic")));
-            results.extend(joined);
-        });
-    }
-    results
 }

@@ -9,7 +9,10 @@
 
 use nephila_core::state::Durable;
 
-use super::{DISK_FULL_PAUSE, Error, FED_BYTES_MAX, STOP_PAUSES_MAX, STOP_ROUNDS_MAX, WAITERS_MAX, Worker};
+use super::log::Log;
+use super::{
+    DISK_FULL_PAUSE, Error, FED_BYTES_MAX, FEEDING_MAX, STOP_PAUSES_MAX, STOP_ROUNDS_MAX, WAITERS_MAX, Worker,
+};
 
 /// What a worker takes from its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +24,23 @@ pub(super) struct Takes {
 impl<S: Durable> Worker<S> {
     /// What is taken next. Reports of what is under way are always few; callers that wait are not.
     pub(super) fn takes(&self) -> Takes {
-        let full = self.full_until.is_some();
-        let many = self.waiters.len() > WAITERS_MAX || self.fed_bytes > FED_BYTES_MAX;
-        Takes { events: !(full && many), offers: !full && self.feeding.is_empty() }
+        let is_full = self.is_full();
+        let held_up = is_full || self.logs.iter().any(|log| log.flight.is_some());
+        Takes {
+            events: !(held_up && self.has_much()),
+            offers: !is_full && !self.has_much() && self.feeding.len() < FEEDING_MAX,
+        }
+    }
+
+    /// Is more waiting than may wait? Then it is written first.
+    pub(super) fn has_much(&self) -> bool {
+        let fed_bytes: usize = self.logs.iter().map(|log| log.fed_bytes).sum();
+        self.waiters.len() > WAITERS_MAX || fed_bytes > FED_BYTES_MAX
+    }
+
+    /// Is the disk full, or is it not yet known that it is not any more?
+    pub(super) fn is_full(&self) -> bool {
+        self.full_until.is_some() || self.logs.iter().any(Log::tries_again)
     }
 
     /// The disk is full.
@@ -35,7 +52,7 @@ impl<S: Durable> Worker<S> {
     /// The disk was full a while ago: is it still?
     pub(super) fn try_again(&mut self) -> Result<(), Error> {
         self.full_until = None;
-        self.commit_all()?;
+        self.begin_all()?;
         if self.full_until.is_none() {
             self.checkpoint_due(true)?;
         }
@@ -54,15 +71,19 @@ impl<S: Durable> Worker<S> {
                 tokio::time::sleep(DISK_FULL_PAUSE).await;
                 self.full_until = None;
             }
+            self.land()?;
             self.feed()?;
             let fed = self.feeding.is_empty();
-            let written = self.logs.iter().all(|log| log.unwritten.is_none())
+            let written = !self.logs.iter().any(Log::is_under_way)
                 && !(0..self.logs.len()).any(|partition| self.frontier.has_group(partition));
             if fed && written && self.full_until.is_none() {
                 break;
             }
-            self.commit_all()?;
-            if self.full_until.is_none() {
+            self.begin_all()?;
+            if self.logs.iter().any(|log| log.flight.is_some()) {
+                // A log ends every wait by itself.
+                self.landed.notified().await;
+            } else if fed && self.full_until.is_none() {
                 rounds += 1;
             }
         }

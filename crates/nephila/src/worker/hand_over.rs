@@ -9,6 +9,7 @@
 
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::state::{Durable, Position};
+use nephila_log::GroupLog;
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::{Log, Reply};
@@ -32,9 +33,30 @@ pub(super) struct Coming<S> {
     pub(super) reply: oneshot::Sender<()>,
 }
 
+/// Something to be done with the state and the log of a partition, on the worker's own thread.
+type Visit<S> = Box<dyn FnOnce(&mut S, &mut dyn GroupLog) + Send>;
+
+/// What comes through the door.
+pub(super) enum Knock<S> {
+    /// A partition.
+    Part(Coming<S>),
+    /// Somebody who looks at one that is here.
+    Visit(Prefixes, Visit<S>),
+}
+
+// Not derived: a visit cannot be shown.
+impl<S> std::fmt::Debug for Knock<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Knock::Part(_) => "Part",
+            Knock::Visit(..) => "Visit",
+        })
+    }
+}
+
 /// Where partitions come in.
 #[derive(Debug)]
-pub struct Door<S>(pub(super) mpsc::Sender<Coming<S>>);
+pub struct Door<S>(pub(super) mpsc::Sender<Knock<S>>);
 
 // Not derived: that would ask the same of the state.
 impl<S> Clone for Door<S> {
@@ -48,18 +70,47 @@ impl<S> Door<S> {
     /// False if the worker has ended.
     pub async fn bring(&self, part: Part<S>, epoch: u64) -> bool {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Coming { part, epoch, reply }).await.is_ok() && answer.await.is_ok()
+        let knock = Knock::Part(Coming { part, epoch, reply });
+        self.0.send(knock).await.is_ok() && answer.await.is_ok()
+    }
+
+    /// Does something with the state and the log of a partition, between two turns of the worker, which waits: it should
+    /// take milliseconds. None if the partition is not here, or the worker has ended.
+    pub async fn visit<T: Send + 'static>(
+        &self,
+        prefixes: Prefixes,
+        visit: impl FnOnce(&mut S, &mut dyn GroupLog) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        let visit: Visit<S> = Box::new(move |state, log| {
+            // Whoever asked may have left.
+            _ = reply.send(visit(state, log));
+        });
+        self.0.send(Knock::Visit(prefixes, visit)).await.ok()?;
+        answer.await.ok()
     }
 }
 
 impl<S: Durable> Worker<S> {
+    /// Lets in what came.
+    pub(super) fn let_in(&mut self, knock: Knock<S>) {
+        match knock {
+            Knock::Part(coming) => self.open_part(coming),
+            Knock::Visit(prefixes, visit) => {
+                if let Some(at) = self.logs.iter().position(|log| log.prefixes == prefixes) {
+                    visit(self.frontier.state(at), &mut *self.logs[at].log);
+                }
+            }
+        }
+    }
+
     /// Takes a partition over.
-    pub(super) fn open_part(&mut self, coming: Coming<S>) {
+    fn open_part(&mut self, coming: Coming<S>) {
         let now = self.clock.now();
         let Coming { part: Part { prefixes, state, log }, epoch, reply } = coming;
         let at = self.frontier.add_partition(prefixes, state, epoch, now);
         self.move_numbers(|number| if number >= at { number + 1 } else { number });
-        let mut log = Log::new(prefixes, log);
+        let mut log = Log::new(prefixes, log, &self.wake());
         log.urgent = true;
         self.logs.insert(at, log);
         self.publish_prefixes();
@@ -77,9 +128,7 @@ impl<S: Durable> Worker<S> {
     /// Gives away what is closed.
     pub(super) fn give_away(&mut self) -> Result<(), Error> {
         while let Some(at) = (0..self.logs.len()).find(|&at| {
-            self.logs[at].closing.is_some()
-                && self.logs[at].unwritten.is_none()
-                && self.frontier.is_closed(at)
+            self.logs[at].closing.is_some() && !self.logs[at].is_under_way() && self.frontier.is_closed(at)
         }) {
             self.checkpoint(at)?;
             if self.full_until.is_some() {
@@ -92,8 +141,8 @@ impl<S: Durable> Worker<S> {
             // Nobody waits for it: it had nothing to write. One that came by its old number would be answered by this.
             let mut done = Vec::new();
             for mut waiter in std::mem::take(&mut self.waiters) {
-                waiter.partitions.retain(|&number| number != at);
-                match waiter.partitions.is_empty() {
+                waiter.needs.retain(|(number, _)| *number != at);
+                match waiter.needs.is_empty() {
                     true => done.push(waiter.reply),
                     false => self.waiters.push(waiter),
                 }
@@ -113,7 +162,7 @@ impl<S: Durable> Worker<S> {
     /// Partitions have other numbers now.
     fn move_numbers(&mut self, new: impl Fn(usize) -> usize) {
         for waiter in &mut self.waiters {
-            waiter.partitions.iter_mut().for_each(|number| *number = new(*number));
+            waiter.needs.iter_mut().for_each(|(number, _)| *number = new(*number));
         }
         for feeding in &mut self.feeding {
             feeding.move_numbers(&new);
@@ -121,7 +170,7 @@ impl<S: Durable> Worker<S> {
     }
 
     /// Tells those who offer which URLs are ours.
-    fn publish_prefixes(&self) {
+    pub(super) fn publish_prefixes(&self) {
         let prefixes = self.logs.iter().map(|log| log.prefixes).collect();
         *self.shared.prefixes.write().expect("nobody panics holding it") = prefixes;
     }

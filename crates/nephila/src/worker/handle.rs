@@ -8,10 +8,11 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use nephila_core::cluster::message::OfferedUrl;
+use nephila_core::cluster::word::Why;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::Action;
 use nephila_core::frontier::explain::Explanation;
-use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
+use nephila_core::frontier::key::{DomainKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::report::RobotsReport;
@@ -115,13 +116,15 @@ pub(super) enum Event {
     Resolved(HostKey, Box<[IpAddr]>),
     Unresolved(HostKey, Outcome),
     Command(Command, oneshot::Sender<()>),
-    Settled(oneshot::Sender<()>),
+    /// Of one partition, or of all.
+    Settled(Option<Prefixes>, oneshot::Sender<()>),
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
     Outlook(Seconds, oneshot::Sender<Outlook>),
     Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),
     Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
     Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
     Stats(oneshot::Sender<Box<Stats>>),
+    Closed(Prefixes, oneshot::Sender<Vec<(HostKey, Why)>>),
     Close(Prefixes, oneshot::Sender<Closed>),
     Stop(oneshot::Sender<Box<Stats>>),
 }
@@ -143,6 +146,12 @@ pub(super) struct Shared {
 }
 
 impl Handle {
+    /// The same of many URLs at once, by their keys.
+    pub(crate) fn holds_each<'a>(&self, domains: impl Iterator<Item = DomainKey> + 'a) -> Vec<bool> {
+        let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
+        domains.map(|domain| prefixes.iter().any(|prefixes| prefixes.holds(domain))).collect()
+    }
+
     /// Is this URL of one of the worker's partitions? Those that are not come back when offered durably.
     pub fn holds(&self, url: &CrawlUrl) -> bool {
         let domain = UrlKey::of(url, &self.shared.secret).host.domain;
@@ -158,19 +167,22 @@ impl Handle {
     /// Offers URLs, waiting while the worker is behind. They are durable some time later.
     pub async fn offer(&self, links: &[Link]) -> Result<(), Stopped> {
         for links in links.chunks(OFFERS_IN_BATCH_MAX) {
-            self.send_batch(links, None).await?;
+            let offers = links.iter().map(|link| offered(link, &self.shared.secret)).collect();
+            let batch = Batch { offers, reply: None, from: None };
+            self.offers.send(batch).await.map_err(|_| self.stopped())?;
         }
         Ok(())
     }
 
-    /// Offers URLs and waits until all of them are durable. The links of a page are offered like this before the page
-    /// is reported: otherwise a crash between the two would lose them. Gives the numbers of those that are of partitions
-    /// which are not here: nothing was done about them.
-    pub async fn offer_durably(&self, links: &[Link]) -> Result<Vec<usize>, Stopped> {
+    /// The same with links that have their keys already.
+    pub(crate) async fn offer_urls_durably(&self, mut urls: Vec<OfferedUrl>) -> Result<Vec<usize>, Stopped> {
         let mut replies = Vec::new();
-        for links in links.chunks(OFFERS_IN_BATCH_MAX) {
+        while !urls.is_empty() {
+            let others = urls.split_off(urls.len().min(OFFERS_IN_BATCH_MAX));
             let (reply, answer) = oneshot::channel();
-            self.send_batch(links, Some(reply)).await?;
+            let offers = std::mem::replace(&mut urls, others);
+            let batch = Batch { offers, reply: Some(reply), from: None };
+            self.offers.send(batch).await.map_err(|_| self.stopped())?;
             replies.push(answer);
         }
         let mut elsewhere = Vec::new();
@@ -179,6 +191,14 @@ impl Handle {
             elsewhere.extend(numbers.into_iter().map(|number| chunk * OFFERS_IN_BATCH_MAX + number as usize));
         }
         Ok(elsewhere)
+    }
+
+    /// Offers URLs and waits until all of them are durable. The links of a page are offered like this before the page
+    /// is reported: otherwise a crash between the two would lose them. Gives the numbers of those that are of partitions
+    /// which are not here: nothing was done about them.
+    pub async fn offer_durably(&self, links: &[Link]) -> Result<Vec<usize>, Stopped> {
+        // Keys are made here: hashing is spread over those who find links.
+        self.offer_urls_durably(links.iter().map(|link| offered(link, &self.shared.secret)).collect()).await
     }
 
     /// Feeds what was read from the inbox of a partition, up to this position. Returns when it was taken, which is before
@@ -193,6 +213,21 @@ impl Handle {
     ) -> Result<(), Stopped> {
         let from = Some(FromInbox { prefixes, position, said });
         self.offers.send(Batch { offers, reply: None, from }).await.map_err(|_| self.stopped())
+    }
+
+    /// Returns once everything that was fed from the inbox of a partition, up to this position, is durable: it may then be
+    /// removed there. False if the partition is not here any more.
+    pub async fn inbox_is_durable(&self, prefixes: Prefixes, position: u64) -> Result<bool, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        // The same way as what was fed, so that it comes behind all of it.
+        let from = Some(FromInbox { prefixes, position, said: None });
+        let batch = Batch { offers: Vec::new(), reply: Some(reply), from };
+        self.offers.send(batch).await.map_err(|_| self.stopped())?;
+        match answer.await {
+            Ok(_) => Ok(true),
+            Err(_) if self.offers.is_closed() => Err(self.stopped()),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Hands a partition over: returns when nothing of it is under way here and its state is durable. None if it is not
@@ -239,7 +274,12 @@ impl Handle {
 
     /// Returns once everything that was reported or said before is durable.
     pub async fn settled(&self) -> Result<(), Stopped> {
-        self.ask(Event::Settled).await
+        self.ask(|reply| Event::Settled(None, reply)).await
+    }
+
+    /// The same for one partition alone, whatever the others wait for. At once if it is not here.
+    pub async fn settled_in(&self, prefixes: Prefixes) -> Result<(), Stopped> {
+        self.ask(|reply| Event::Settled(Some(prefixes), reply)).await
     }
 
     /// Why a URL is where it is.
@@ -274,6 +314,11 @@ impl Handle {
         self.ask(|reply| Event::Outlook(horizon, reply)).await
     }
 
+    /// Hosts of a partition that turn so many links away that nobody need send any. None if it is not here.
+    pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, Why)>, Stopped> {
+        self.ask(|reply| Event::Closed(prefixes, reply)).await
+    }
+
     /// What the worker did and holds.
     pub async fn stats(&self) -> Result<Stats, Stopped> {
         self.ask(Event::Stats).await.map(|stats| *stats)
@@ -288,16 +333,6 @@ impl Handle {
 
     async fn send(&self, event: Event) -> Result<(), Stopped> {
         self.events.send(event).await.map_err(|_| self.stopped())
-    }
-
-    async fn send_batch(
-        &self,
-        links: &[Link],
-        reply: Option<oneshot::Sender<Vec<u32>>>,
-    ) -> Result<(), Stopped> {
-        // Keys are made here: hashing is spread over those who find links.
-        let offers = links.iter().map(|link| offered(link, &self.shared.secret)).collect();
-        self.offers.send(Batch { offers, reply, from: None }).await.map_err(|_| self.stopped())
     }
 
     async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Stopped> {

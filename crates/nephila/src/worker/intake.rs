@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
+use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;
 use tokio::sync::oneshot;
@@ -18,13 +19,16 @@ use super::{Command, Error, Worker};
 /// The name by which a partition knows its inbox.
 pub(crate) const INBOX: &str = "in";
 
+/// What a report takes in memory until it is durable, roughly.
+const REPORT_BYTES: usize = 512;
+
 /// What became of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fed {
     Taken,
     /// Its partition is not here, or leaves.
     Elsewhere,
-    /// There is no room for it, nor for writing what is there.
+    /// There is no room for it until the group on its way has landed.
     NoRoom,
 }
 
@@ -66,15 +70,22 @@ impl<S: Durable> Worker<S> {
         let now = self.clock.now();
         match event {
             Event::Released(id, took) => _ = self.frontier.handle_released(id, took, now),
-            Event::Report(id, report) => _ = self.frontier.handle_report(id, &report, now)?,
+            Event::Report(id, report) => {
+                self.note_fed(id, REPORT_BYTES);
+                self.frontier.handle_report(id, &report, now)?;
+            }
             Event::Robots(id, report) => {
-                self.fed_bytes += report.body.len();
+                self.note_fed(id, REPORT_BYTES + report.body.len());
                 self.frontier.handle_robots(id, *report, now)?;
             }
             Event::Resolved(host, addresses) => self.frontier.handle_resolved(host, &addresses, now),
             Event::Unresolved(host, outcome) => self.frontier.handle_unresolved(host, outcome, now)?,
             Event::Command(command, reply) => self.command(command, reply),
-            Event::Settled(reply) => self.wait_for(Vec::from_iter(0..self.logs.len()), Reply::Done(reply)),
+            Event::Settled(only, reply) => {
+                let wanted = |at: &usize| only.is_none_or(|prefixes| self.logs[*at].prefixes == prefixes);
+                let partitions = (0..self.logs.len()).filter(wanted).collect();
+                self.wait_for(partitions, Reply::Done(reply));
+            }
             Event::Explain(url, reply) => _ = reply.send(Box::new(self.frontier.explain(&url, now)?)),
             Event::Host(url, reply) => {
                 let key = self.frontier.host_key(&url);
@@ -87,59 +98,87 @@ impl<S: Durable> Worker<S> {
             Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
             Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
+            Event::Closed(prefixes, reply) => {
+                let at = self.logs.iter().position(|log| log.prefixes == prefixes);
+                _ = reply.send(at.map(|at| self.frontier.closed_hosts(at, now)).unwrap_or_default());
+            }
             Event::Close(prefixes, reply) => self.close_part(prefixes, reply),
             Event::Stop(_) => {}
         }
         Ok(())
     }
 
-    /// Feeds the offers that were taken to the frontier, as far as there is room.
+    /// Something that takes so many bytes was said about a ticket.
+    fn note_fed(&mut self, id: TicketId, bytes: usize) {
+        if let Some(partition) = self.frontier.partition_of_ticket(id) {
+            self.logs[partition].fed_bytes += bytes;
+        }
+    }
+
+    /// Feeds the offers that were taken to the frontier, as far as there is room. A batch for which there is none waits;
+    /// others pass it, but for those that were read from the same inbox.
     pub(super) fn feed(&mut self) -> Result<(), Error> {
-        while self.full_until.is_none()
-            && let Some(mut feeding) = self.feeding.pop_front()
+        let mut held: VecDeque<Feeding> = VecDeque::new();
+        while !self.is_full()
+            && let Some(feeding) = self.feeding.pop_front()
         {
-            // What was read for a partition that has left since is read again by its new owner.
-            let gone = |from: &FromInbox| {
-                self.logs.iter().all(|log| log.prefixes != from.prefixes || log.closing.is_some())
+            let is_of = |from: &FromInbox, other: &Feeding| {
+                other.from.as_ref().is_some_and(|other| other.prefixes == from.prefixes)
             };
-            if feeding.from.as_ref().is_some_and(gone) {
-                continue;
-            }
-            while let Some(offered) = feeding.offers.pop_front() {
-                match self.offered(&offered, &mut feeding.touched)? {
-                    Fed::Taken => {}
-                    Fed::Elsewhere => feeding.elsewhere.push(feeding.looked_at),
-                    Fed::NoRoom => {
-                        feeding.offers.push_front(offered);
-                        self.feeding.push_front(feeding);
-                        return Ok(());
-                    }
-                }
-                feeding.looked_at += 1;
-            }
-            if let Some(from) = feeding.from
-                && feeding.elsewhere.is_empty()
-            {
-                self.read_up_to(from);
-            }
-            if let Some(reply) = feeding.reply {
-                // Also for those that were offered a moment ago: the first of them may not be durable yet.
-                self.wait_for(feeding.touched, Reply::Offered(reply, feeding.elsewhere));
+            if feeding.from.as_ref().is_some_and(|from| held.iter().any(|other| is_of(from, other))) {
+                held.push_back(feeding);
+            } else {
+                held.extend(self.feed_one(feeding)?);
             }
         }
+        held.append(&mut self.feeding);
+        self.feeding = held;
         Ok(())
     }
 
-    /// An inbox was read: what it said stands in the log behind what it offered, and so does how far it was read.
-    fn read_up_to(&mut self, from: FromInbox) {
-        let here = |log: &super::log::Log| log.prefixes == from.prefixes;
-        let Some(partition) = self.logs.iter().position(here) else { return };
+    /// Feeds a batch. Gives back what there is no room for.
+    fn feed_one(&mut self, mut feeding: Feeding) -> Result<Option<Feeding>, Error> {
+        // What was read for a partition that has left since is read again by its new owner.
+        let gone = |from: &FromInbox| {
+            self.logs.iter().all(|log| log.prefixes != from.prefixes || log.closing.is_some())
+        };
+        if feeding.from.as_ref().is_some_and(gone) {
+            return Ok(None);
+        }
+        while let Some(offered) = feeding.offers.pop_front() {
+            match self.offered(&offered, &mut feeding.touched)? {
+                Fed::Taken => {}
+                Fed::Elsewhere => feeding.elsewhere.push(feeding.looked_at),
+                Fed::NoRoom => {
+                    feeding.offers.push_front(offered);
+                    return Ok(Some(feeding));
+                }
+            }
+            feeding.looked_at += 1;
+        }
+        if let Some(from) = feeding.from
+            && feeding.elsewhere.is_empty()
+        {
+            feeding.touched.extend(self.read_up_to(from));
+        }
+        if let Some(reply) = feeding.reply {
+            // Also for those that were offered a moment ago: the first of them may not be durable yet.
+            self.wait_for(feeding.touched, Reply::Offered(reply, feeding.elsewhere));
+        }
+        Ok(None)
+    }
+
+    /// An inbox was read: what it said stands in the log behind what it offered, and so does how far it was read. Gives
+    /// its partition.
+    fn read_up_to(&mut self, from: FromInbox) -> Option<usize> {
+        let partition = self.logs.iter().position(|log| log.prefixes == from.prefixes)?;
         if let Some(entry) = from.said {
             self.frontier.handle_command(partition, entry);
             self.logs[partition].urgent = true;
         }
         let read = Entry::Inbox { name: INBOX.into(), position: from.position };
         self.frontier.handle_command(partition, read);
+        Some(partition)
     }
 
     /// Feeds one offer.
@@ -151,10 +190,10 @@ impl<S: Durable> Worker<S> {
         };
         let mut fed = self.frontier.offer(offer);
         if fed == Offered::Full {
-            self.commit(&[partition])?;
+            // What is there goes on its way, unless something is.
+            self.begin(&[partition])?;
             fed = self.frontier.offer(offer);
             if fed == Offered::Full {
-                debug_assert!(self.full_until.is_some(), "there is room after a commit");
                 return Ok(Fed::NoRoom);
             }
         }
@@ -167,7 +206,7 @@ impl<S: Durable> Worker<S> {
             touched.push(partition);
         }
         self.logs[partition].urgent |= offer.priority == URGENT;
-        self.fed_bytes += offered.bytes();
+        self.logs[partition].fed_bytes += offered.bytes();
         Ok(Fed::Taken)
     }
 

@@ -28,12 +28,14 @@ pub struct Stats {
     pub groups: u64,
     /// Bytes of them, before compression.
     pub group_bytes: u64,
-    /// Commits: one or more groups at once.
+    /// Times when one or more groups had become durable.
     pub commits: u64,
-    /// Milliseconds that commits took, all together.
+    /// Milliseconds that groups were on their way, all together.
     pub commit_ms: u64,
-    /// Milliseconds of the longest commit.
+    /// Milliseconds of the one that took longest.
     pub commit_ms_max: u64,
+    /// Groups that are on their way.
+    pub on_their_way: usize,
     /// Checkpoints of a partition's state.
     pub checkpoints: u64,
     /// Groups folded again when the worker was opened.

@@ -2,6 +2,7 @@
 
 mod full;
 mod hand_over;
+mod slow;
 mod web;
 
 use std::path::Path;

@@ -21,3 +21,5 @@ mod crawl;
 mod crawl_hostile;
 // What can be asked about all this afterwards.
 mod questions;
+// A cluster, asked over HTTP.
+mod cluster_api;

@@ -40,6 +40,9 @@ pub struct OwnerRecord {
     pub incarnation: Incarnation,
     /// Does it own the partition, or did it give it up?
     pub state: OwnerState,
+    /// How much work it was when this was written: what all go by while no lease of an owner says better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<u32>,
 }
 
 /// Does whoever wrote an owner record own the partition?
@@ -91,6 +94,8 @@ mod tests {
         let owner = OwnerRecord::decode(OWNER.as_bytes()).unwrap();
         assert_eq!((owner.incarnation, owner.state), (Incarnation(3), OwnerState::Released));
         assert_eq!(String::from_utf8(owner.encode()).unwrap(), OWNER);
+        let busy = OwnerRecord { load: Some(77), ..owner };
+        assert_eq!(OwnerRecord::decode(&busy.encode()).unwrap(), busy);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One member by hand, and several over one store with delays, lost calls, pauses, joins and goodbyes.
 
+mod loads;
 mod several;
 
 use super::*;
@@ -32,7 +33,7 @@ fn node(id: u64, incarnation: u64) -> NodeRecord {
 }
 
 fn owner(id: u64, incarnation: u64, state: OwnerState) -> OwnerRecord {
-    OwnerRecord { node: NodeId(id), incarnation: Incarnation(incarnation), state }
+    OwnerRecord { node: NodeId(id), incarnation: Incarnation(incarnation), state, load: None }
 }
 
 fn view(nodes: &[NodeRecord], owners: &[(u32, u64, OwnerRecord)]) -> View {

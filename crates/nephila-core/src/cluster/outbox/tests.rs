@@ -55,6 +55,34 @@ fn a_link_waits_until_it_is_old_enough() {
 }
 
 #[test]
+fn a_destination_that_lags_is_sent_a_parcel_now_and_then_until_it_keeps_up() {
+    let mut outbox = outbox();
+    outbox.set_slow(0, &BTreeSet::from([4]));
+    let (mut page, mut parcels, mut full) = (0, 0, 0);
+    // Links come all the time, for it and for another.
+    for now in (0..40_000).step_by(50) {
+        page += 1;
+        full += usize::from(outbox.push(now, 4, link(page), page) == Pushed::Full);
+        assert_ne!(outbox.push(now, 5, link(page + 1_000_000), page), Pushed::Full);
+        outbox.finish(page);
+        while let Some(parcel) = outbox.poll(now) {
+            parcels += usize::from(parcel.partition == 4);
+            outbox.handle_acked(now, parcel.id);
+        }
+    }
+    assert!((9..=10).contains(&parcels), "{parcels} parcels in 40 s");
+    assert!(full > 0, "who has more waits");
+    outbox.set_slow(40_000, &BTreeSet::new());
+    let parcel = std::iter::from_fn(|| outbox.poll(40_000)).find(|parcel| parcel.partition == 4);
+    assert!(parcel.is_some(), "it keeps up again");
+    outbox.handle_acked(40_000, parcel.unwrap().id);
+    // What is urgent leaves at once all the same.
+    outbox.set_slow(40_000, &BTreeSet::from([4]));
+    outbox.push(40_001, 4, OfferedUrl { priority: URGENT, ..link(9_999_999) }, 1);
+    assert!(std::iter::from_fn(|| outbox.poll(40_001)).any(|parcel| parcel.partition == 4));
+}
+
+#[test]
 fn an_urgent_link_leaves_at_once_and_takes_those_before_it_along() {
     let mut outbox = outbox();
     outbox.push(0, 4, link(1), 1);

@@ -1,6 +1,7 @@
 //! robots.txt: asked for first, obeyed always, and judged anew when it changes.
 
-use super::lab::{Lab, config};
+use super::lab::{Lab, config, key};
+use crate::cluster::word::Why;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{RobotsPolicy, UrlState};
@@ -41,6 +42,27 @@ fn a_site_that_forbids_all_of_many_pages_is_done_with_one_request() {
     let host = lab.host("http://a.test/");
     assert_eq!((host.waiting, host.ended), (0, 500));
     assert_eq!(lab.frontier.gauges().hosts_active, 0);
+}
+
+#[test]
+fn a_site_that_turns_many_links_away_is_said_to_be_closed_until_its_rules_change() {
+    let mut lab = Lab::new(config());
+    lab.web.robots.insert("http://giant.test".into(), rules("Disallow: /"));
+    lab.web.robots.insert("http://half.test".into(), rules("Disallow: /share"));
+    for i in 0..2_000 {
+        lab.offer_as(&format!("http://giant.test/share/{i}"), 1, 1, 5);
+        lab.offer_as(&format!("http://half.test/share/{i}"), 1, 1, 5);
+    }
+    lab.run(30_000);
+    let now = lab.now;
+    let closed = lab.frontier.closed_hosts(0, now);
+    assert_eq!(closed, [(key("http://giant.test/").host, Why::Robots)], "not one that forbids a part");
+    lab.web.robots.insert("http://giant.test".into(), rules("Disallow: /private"));
+    lab.run(2 * DAY);
+    lab.offer_as("http://giant.test/new", 1, 1, 5);
+    lab.run(60_000);
+    let now = lab.now;
+    assert_eq!(lab.frontier.closed_hosts(0, now), []);
 }
 
 #[test]

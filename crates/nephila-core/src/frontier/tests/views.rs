@@ -7,6 +7,7 @@ use super::lab::{Lab, config, failed, key, url};
 use crate::entry::{Entry, HostChange};
 use crate::frontier::explain::{AHEAD_MAX, Hold, RobotsView, Standing};
 use crate::frontier::slot::SlotKey;
+use crate::frontier::ticket::Report;
 use crate::robots::Group;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
@@ -90,6 +91,20 @@ fn hosts_are_listed_in_pages_over_all_partitions() {
     assert_eq!(all.len(), 40);
     assert!(all.is_sorted_by_key(|(key, _)| *key));
     assert!(all.iter().all(|(_, record)| record.waiting == 1));
+}
+
+#[test]
+fn a_url_whose_end_is_being_written_waits_for_nobody() {
+    let mut lab = Lab::new(config());
+    for n in 0..9 {
+        lab.offer(&[&format!("http://a.test/{n}")]);
+    }
+    lab.run(1_150);
+    let ticket = lab.pages.last().expect("one is being fetched").ticket.clone();
+    let report = Report::of(Outcome::Fetched, 200, Duration::from_millis(20));
+    lab.frontier.handle_report(ticket.id, &report, lab.now).unwrap();
+    let explained = lab.frontier.explain(&url(&ticket.url), lab.now).unwrap();
+    assert_eq!((explained.standing, explained.ahead), (Standing::Waiting, Some(0)));
 }
 
 #[test]

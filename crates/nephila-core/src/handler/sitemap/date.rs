@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 const DATE_BYTES_MAX: usize = 64;
 
 /// Reads a date. Without a time it means midnight, without a zone UTC.
-pub(super) fn parse(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if text.len() < 4 || text.len() > DATE_BYTES_MAX || !text.is_ascii() {
         return None;

@@ -286,7 +286,7 @@ impl State<'_, '_> {
 }
 
 /// An attribute by the last part of its name, references decoded.
-fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
+pub(crate) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = tag.html_attributes();
     attributes.with_checks(false);
     let found = attributes.flatten().take(ATTRIBUTES_MAX).find(|a| a.key.local_name().as_ref() == name)?;
@@ -317,7 +317,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// The character of a reference that XML has by itself.
-fn character(name: &str) -> Option<char> {
+pub(crate) fn character(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),
         "lt" => Some('<'),

@@ -26,7 +26,7 @@ pub(super) use check::run as check;
 pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {
-        folder.expect_crawl()?;
+        folder.expect_crawl_or_node()?;
     }
     let now = Clock::new().now().wall;
     let from = args.from.as_deref().map(|text| time::since(text, now)).transpose()?;
@@ -63,7 +63,7 @@ pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
 pub(super) fn slot(args: &SlotShowArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {
-        folder.expect_crawl()?;
+        folder.expect_crawl_or_node()?;
     }
     let settings = settings_of(&folder)?;
     let slot = SlotKey::of(args.address);

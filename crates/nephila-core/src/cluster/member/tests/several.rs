@@ -13,11 +13,11 @@ const PARTITIONS: u32 = 6;
 const CALL_MAX: u64 = 5_000;
 
 #[derive(Default)]
-struct Store {
+pub(super) struct Store {
     revision: u64,
     /// Node to record and end.
-    leases: BTreeMap<NodeId, (NodeRecord, u64)>,
-    owners: BTreeMap<u32, (u64, OwnerRecord)>,
+    pub(super) leases: BTreeMap<NodeId, (NodeRecord, u64)>,
+    pub(super) owners: BTreeMap<u32, (u64, OwnerRecord)>,
 }
 
 impl Store {
@@ -34,7 +34,7 @@ impl Store {
         Answer::Done(self.revision)
     }
 
-    fn apply(&mut self, now: u64, action: &Action) -> Answer {
+    pub(super) fn apply(&mut self, now: u64, action: &Action) -> Answer {
         self.expire(now);
         self.revision += 1;
         match action {

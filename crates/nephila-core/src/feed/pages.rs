@@ -1,0 +1,58 @@
+//! Feeds in pages (RFC 5005): how far `rel=next` is followed.
+//!
+//! What always holds: no page is asked for twice in one walk, and no more than [`PAGES_MAX`] are.
+
+use std::collections::BTreeSet;
+
+use super::Feed;
+use crate::url::{CrawlUrl, UrlId};
+
+/// Pages of one feed in one walk, the first included.
+pub const PAGES_MAX: usize = 20;
+
+/// One walk through the pages of a feed.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    seen: BTreeSet<UrlId>,
+}
+
+impl Walk {
+    /// Begins at the feed itself.
+    pub fn new(feed: &CrawlUrl) -> Walk {
+        Walk { seen: BTreeSet::from([feed.id()]) }
+    }
+
+    /// The page to ask for after this one; none at the end, in a circle, and after too many. A page on another host is
+    /// none either: it would speak for somebody else.
+    pub fn next<'a>(&mut self, page: &'a Feed, at: &CrawlUrl) -> Option<&'a CrawlUrl> {
+        let next = page.next.as_ref().filter(|next| next.host() == at.host())?;
+        (self.seen.len() < PAGES_MAX && self.seen.insert(next.id())).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(next: impl Fn(usize) -> String) -> usize {
+        let mut at = CrawlUrl::parse("http://s.test/feed").unwrap();
+        let mut walk = Walk::new(&at);
+        for pages in 1.. {
+            let page = Feed { next: CrawlUrl::parse(&next(pages)).ok(), ..Feed::default() };
+            match walk.next(&page, &at) {
+                Some(next) => at = next.clone(),
+                None => return pages,
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn fee_20_pages_in_a_circle_or_without_end_are_left() {
+        assert_eq!(walk(|_| String::new()), 1);
+        assert_eq!(walk(|_| "http://s.test/feed".to_owned()), 1);
+        assert_eq!(walk(|n| format!("http://s.test/feed?page={}", n % 4)), 5);
+        assert_eq!(walk(|n| format!("http://s.test/feed?page={n}")), PAGES_MAX);
+        assert_eq!(walk(|n| format!("http://other{n}.test/feed")), 1);
+    }
+}

@@ -1,0 +1,557 @@
+//! When a feed is asked again, and whether it is silent against its own rhythm.
+//!
+//! Two rules, by setting. **Doubling** (SEEDS D3): five minutes after a poll that found a new story, twice as long after
+//! each fruitless one, up to a week. **Adaptive**: so often that a story takes [`Settings::polls_per_story`] polls, by
+//! the gaps between the stories so far; longer as the silence grows; sooner when so much of the feed was new that something
+//! may have been missed; never sooner than the feed itself asks for (`ttl`, `sy:updatePeriod`, `Cache-Control`), within
+//! reason; and down to five minutes only where validators make a poll cheap.
+//!
+//! Both keep to `Retry-After`, and let failures double the wait. A feed that is gone (410, several times over) is
+//! retired, and one that has moved for good several times over is to be asked at its new place. A 304 is believed, but a
+//! whole answer is asked for once in [`Settings::full_after`]; a server whose 304s hid stories is not believed again.
+//!
+//! What always holds: the next poll is later than this one by `interval_min` or more and by no more than `interval_max`,
+//! or `retry_after_max` where that is asked for; the same polls give the same plan on every machine.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Hints;
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::time::Timestamp;
+
+/// How the next poll is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// Five minutes after a new story, twice as long after each fruitless poll.
+    #[default]
+    Doubling,
+    /// By the feed's own rhythm and what it asks for.
+    Adaptive,
+}
+
+/// How often feeds are asked. Section `[feed.schedule]` of the settings file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How the next poll is found.
+    pub rule: Rule,
+    /// The shortest wait: that after a new story.
+    #[serde(with = "humantime_serde")]
+    pub interval_min: Duration,
+    /// The longest wait.
+    #[serde(with = "humantime_serde")]
+    pub interval_max: Duration,
+    /// The shortest wait of the adaptive rule where every poll costs the whole feed.
+    #[serde(with = "humantime_serde")]
+    pub interval_min_unvalidated: Duration,
+    /// How many polls a story may cost under the adaptive rule. More find it sooner.
+    pub polls_per_story: u32,
+    /// A feed that asks for more time than this between polls is given this much. Feeds that ask for a year exist.
+    #[serde(with = "humantime_serde")]
+    pub hint_max: Duration,
+    /// The longest `Retry-After` that is kept to.
+    #[serde(with = "humantime_serde")]
+    pub retry_after_max: Duration,
+    /// A whole answer is asked for when the last one is this old, whatever the validators say.
+    #[serde(with = "humantime_serde")]
+    pub full_after: Duration,
+    /// By how many hundredths the adaptive rule shortens a wait, at most, so that feeds which began together drift
+    /// apart.
+    pub spread_percent: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let hours = |hours: u64| Duration::from_secs(3_600 * hours);
+        Settings {
+            rule: Rule::Doubling,
+            interval_min: Duration::from_secs(300),
+            interval_max: hours(7 * 24),
+            interval_min_unvalidated: Duration::from_secs(1_800),
+            polls_per_story: 2,
+            hint_max: hours(24),
+            retry_after_max: hours(24),
+            full_after: hours(7 * 24),
+            spread_percent: 10,
+        }
+    }
+}
+
+/// What a poll found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 304.
+    NotModified,
+    /// The URLs of last time.
+    Redundant,
+    /// Entries, some of them new stories, perhaps.
+    Read {
+        /// How many entries.
+        entries: u32,
+        /// How many of them are new.
+        new: u32,
+        /// The earliest date among the new ones.
+        oldest_new: Option<Timestamp>,
+        /// The mean gap between all entries, by their dates ([`super::Feed::dated_gap`]).
+        dated_gap: Option<Duration>,
+    },
+    /// No feed: an error, no answer, something else.
+    Failed,
+    /// 410.
+    Gone,
+}
+
+impl Answer {
+    fn stories(self) -> u32 {
+        match self {
+            Answer::Read { new, .. } => new,
+            _ => 0,
+        }
+    }
+
+    fn is_failure(self) -> bool {
+        matches!(self, Answer::Failed | Answer::Gone)
+    }
+}
+
+/// A poll that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// When.
+    pub at: Timestamp,
+    /// What it found.
+    pub answer: Answer,
+    /// The request carried validators.
+    pub conditional: bool,
+    /// The answer has validators (`ETag` or `Last-Modified`).
+    pub validators: bool,
+    /// What the feed asks for.
+    pub hints: Hints,
+    /// `max-age` of its `Cache-Control`.
+    pub max_age: Option<Duration>,
+    /// `Retry-After`.
+    pub retry_after: Option<Duration>,
+    /// A hash of where a permanent redirect led, if one did.
+    pub moved_to: Option<u64>,
+}
+
+impl Poll {
+    /// A poll that found this, and nothing else to say.
+    pub fn new(at: Timestamp, answer: Answer) -> Poll {
+        Poll {
+            at,
+            answer,
+            conditional: false,
+            validators: false,
+            hints: Hints::default(),
+            max_age: None,
+            retry_after: None,
+            moved_to: None,
+        }
+    }
+}
+
+/// Why the next poll is when it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There was a new story.
+    NewStory,
+    /// There was none, so many times in a row: doubled each time.
+    Fruitless(u16),
+    /// The rhythm of its stories.
+    Rhythm,
+    /// It has been silent for longer than usual.
+    Silence,
+    /// So much was new that something may have been missed.
+    Crowded,
+    /// It asks for it.
+    Hint,
+    /// Its server asks for it.
+    RetryAfter,
+    /// It failed so many times in a row.
+    Failing(u16),
+    /// The shortest or longest wait there is.
+    Bound,
+    /// It said that it is gone, so many times over. There is no next poll.
+    Gone,
+}
+
+impl Why {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Why::NewStory => "new-story",
+            Why::Fruitless(_) => "no-new-story",
+            Why::Rhythm => "rhythm",
+            Why::Silence => "silence",
+            Why::Crowded => "crowded",
+            Why::Hint => "hint",
+            Why::RetryAfter => "retry-after",
+            Why::Failing(_) => "failing",
+            Why::Bound => "bound",
+            Why::Gone => "gone",
+        }
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// When the feed is asked again; never, if it is gone.
+    pub due: Option<Timestamp>,
+    /// Whether to send validators, if there are any.
+    pub conditional: bool,
+    /// Whether the place of the permanent redirect is from now on its own.
+    pub adopt_move: bool,
+    /// Why then.
+    pub why: Why,
+}
+
+/// How a feed is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// As ever.
+    Fine,
+    /// Too few stories to have a rhythm.
+    Learning,
+    /// Silent against its own rhythm.
+    Quiet {
+        /// The usual time between polls that find something.
+        usual: Duration,
+        /// For how long it has been silent, as far as we have looked.
+        silent: Duration,
+    },
+    /// Out of reach or no feed.
+    Failing {
+        /// Since when.
+        since: Timestamp,
+        /// How often in a row.
+        times: u16,
+    },
+    /// Gone for good.
+    Gone,
+}
+
+impl Health {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Health::Fine => "fine",
+            Health::Learning => "learning",
+            Health::Quiet { .. } => "quiet",
+            Health::Failing { .. } => "failing",
+            Health::Gone => "gone",
+        }
+    }
+}
+
+/// What is remembered of a feed's polls. Times are in milliseconds, 0 for never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    polls: u64,
+    first: u64,
+    last_ok: u64,
+    last_full: u64,
+    last_new: u64,
+    last_not_modified: u64,
+    failing_since: u64,
+    fruitless: u16,
+    failures: u16,
+    gone: u8,
+    /// Polls that found something, the first not counted.
+    news: u32,
+    /// The mean time between stories, the last ones counting most.
+    gap: u64,
+    /// The mean and the longest time between polls that found something, the last ones counting most.
+    pause: u64,
+    pause_max: u64,
+    /// The wait before this poll.
+    interval: u64,
+    validators: bool,
+    /// How often a 304 hid a story.
+    lies: u8,
+    moved_to: u64,
+    moves: u8,
+}
+
+impl History {
+    /// Takes in a poll and says what comes next. `spread` is any number that differs from feed to feed.
+    pub fn handle_poll(&mut self, poll: &Poll, settings: &Settings, spread: u64) -> Plan {
+        self.take(poll);
+        let adopt_move = self.moves >= MOVES_MIN;
+        if self.gone >= GONE_MIN {
+            return Plan { due: None, conditional: false, adopt_move: false, why: Why::Gone };
+        }
+        let (mut wait, mut why) = match settings.rule {
+            Rule::Doubling => self.doubling(settings),
+            Rule::Adaptive => self.adaptive(poll, settings, spread),
+        };
+        let asked = poll.retry_after.map_or(0, |after| ms(after.min(settings.retry_after_max)));
+        if asked > wait {
+            (wait, why) = (asked, Why::RetryAfter);
+        }
+        self.interval = wait;
+        if adopt_move {
+            (self.moves, self.moved_to) = (0, 0);
+        }
+        let due = poll.at.0.saturating_add(wait);
+        let is_fresh = due.saturating_sub(self.last_full) < ms(settings.full_after);
+        let conditional = self.is_cheap() && is_fresh;
+        Plan { due: Some(Timestamp(due)), conditional, adopt_move, why }
+    }
+
+    fn take(&mut self, poll: &Poll) {
+        let now = poll.at.0;
+        let stories = poll.answer.stories();
+        if self.polls == 0 {
+            self.first = now;
+        }
+        match poll.answer {
+            Answer::Read { dated_gap, oldest_new, .. } => {
+                let hidden = self.last_not_modified > 0
+                    && !poll.conditional
+                    && oldest_new.is_some_and(|at| at.0 + HIDDEN_SLACK_MS < self.last_not_modified);
+                self.lies = self.lies.saturating_add(u8::from(hidden));
+                if stories > 0 {
+                    self.take_news(now, stories, dated_gap);
+                }
+                self.last_full = now;
+            }
+            Answer::Redundant => self.last_full = now,
+            Answer::NotModified => self.last_not_modified = now,
+            Answer::Failed | Answer::Gone => {}
+        }
+        self.fruitless = if stories > 0 { 0 } else { self.fruitless.saturating_add(1) };
+        self.gone = if poll.answer == Answer::Gone { self.gone.saturating_add(1) } else { 0 };
+        if poll.answer.is_failure() {
+            if self.failures == 0 {
+                self.failing_since = now;
+            }
+            self.failures = self.failures.saturating_add(1);
+        } else {
+            (self.failures, self.failing_since) = (0, 0);
+            self.last_ok = now;
+            // A 304 need not repeat them.
+            self.validators = poll.validators || poll.answer == Answer::NotModified && self.validators;
+        }
+        match poll.moved_to {
+            Some(to) if to == self.moved_to => self.moves = self.moves.saturating_add(1),
+            Some(to) => (self.moved_to, self.moves) = (to, 1),
+            // No answer says nothing about where it is.
+            None if poll.answer.is_failure() => {}
+            None => (self.moved_to, self.moves) = (0, 0),
+        }
+        self.polls += 1;
+    }
+
+    fn take_news(&mut self, now: u64, stories: u32, dated_gap: Option<Duration>) {
+        if self.last_new > 0 {
+            let pause = now.saturating_sub(self.last_new);
+            let gap = pause / u64::from(stories);
+            self.gap = if self.gap == 0 { gap } else { lean(self.gap, gap) };
+            self.pause = if self.pause == 0 { pause } else { lean(self.pause, pause) };
+            // It fades with time, not with stories: a weekend is remembered until the next.
+            let fades = self.pause_max / 1_000 * (pause / 1_000).min(FADE_SECS) / FADE_SECS * 1_000;
+            self.pause_max = pause.max(self.pause_max - fades);
+            self.news = self.news.saturating_add(1);
+        } else {
+            // All that was there before us: its dates tell the rhythm, if anything does.
+            self.gap = dated_gap.map_or(0, ms);
+        }
+        self.last_new = now;
+    }
+
+    /// SEEDS D3.
+    fn doubling(&self, settings: &Settings) -> (u64, Why) {
+        let (min, max) = (ms(settings.interval_min), ms(settings.interval_max));
+        let wait = doubled(min, self.fruitless).min(max);
+        let why = match (self.failures, self.fruitless) {
+            (1.., _) => Why::Failing(self.failures),
+            (_, 0) => Why::NewStory,
+            (_, times) => Why::Fruitless(times),
+        };
+        (wait, why)
+    }
+
+    fn adaptive(&self, poll: &Poll, settings: &Settings, spread: u64) -> (u64, Why) {
+        let max = ms(settings.interval_max);
+        let min = ms(if self.is_cheap() { settings.interval_min } else { settings.interval_min_unvalidated });
+        let gap = if self.gap == 0 { GAP_UNKNOWN_MS } else { self.gap };
+        let silent = poll.at.0.saturating_sub(if self.last_new > 0 { self.last_new } else { self.first });
+        let mut why = if silent > gap { Why::Silence } else { Why::Rhythm };
+        let mut wait = gap.max(silent) / u64::from(settings.polls_per_story.max(1));
+        if let Answer::Read { entries, new, .. } = poll.answer
+            && self.polls > 1
+            && entries >= CROWD_ENTRIES_MIN
+            && new >= entries / 2
+            && self.interval / 2 < wait
+        {
+            (wait, why) = (self.interval / 2, Why::Crowded);
+        }
+        let failing = if self.failures > 0 { doubled(min, self.failures) } else { 0 };
+        if failing > wait {
+            (wait, why) = (failing, Why::Failing(self.failures));
+        }
+        // Before the bounds, so that what is bounded stays so.
+        let spread = spread % 1_000 * u64::from(settings.spread_percent.min(50));
+        wait -= wait / 100_000 * spread;
+        let hints = [poll.hints.ttl, poll.hints.update_period, poll.max_age];
+        let hint = hints.into_iter().flatten().max().map_or(0, |hint| ms(hint.min(settings.hint_max)));
+        if hint > wait {
+            (wait, why) = (hint, Why::Hint);
+        }
+        if wait < min || wait > max {
+            (wait, why) = (wait.clamp(min, max.max(min)), Why::Bound);
+        }
+        (wait, why)
+    }
+
+    /// Does a poll that finds nothing cost next to nothing?
+    fn is_cheap(&self) -> bool {
+        self.validators && self.lies < LIES_MAX
+    }
+
+    /// How the feed is, as far as the last poll tells.
+    pub fn health(&self) -> Health {
+        let silent = self.last_ok.saturating_sub(self.last_new);
+        // Before it was seen through two weekends, its rhythm may have one.
+        let is_young = self.last_ok.saturating_sub(self.first) < YOUNG_MS;
+        let quiet_min = if is_young { QUIET_MIN_YOUNG_MS } else { QUIET_MIN_MS };
+        if self.gone >= GONE_MIN {
+            Health::Gone
+        } else if self.failures >= FAILURES_MIN {
+            Health::Failing { since: Timestamp(self.failing_since), times: self.failures }
+        } else if self.news < NEWS_MIN {
+            Health::Learning
+        } else if silent > (2 * self.pause_max).max(quiet_min) {
+            Health::Quiet { usual: Duration::from_millis(self.pause), silent: Duration::from_millis(silent) }
+        } else {
+            Health::Fine
+        }
+    }
+
+    /// The usual time between stories; none before there are two.
+    pub fn usual_gap(&self) -> Option<Duration> {
+        (self.gap > 0).then(|| Duration::from_millis(self.gap))
+    }
+
+    /// When the last new story was found; 0 is never.
+    pub fn last_new(&self) -> Timestamp {
+        Timestamp(self.last_new)
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        for number in self.numbers() {
+            put_u64(&mut out, number);
+        }
+        out
+    }
+
+    fn numbers(&self) -> [u64; 19] {
+        [
+            self.polls,
+            self.first,
+            self.last_ok,
+            self.last_full,
+            self.last_new,
+            self.last_not_modified,
+            self.failing_since,
+            u64::from(self.fruitless),
+            u64::from(self.failures),
+            u64::from(self.gone),
+            u64::from(self.news),
+            self.gap,
+            self.pause,
+            self.pause_max,
+            self.interval,
+            u64::from(self.validators),
+            u64::from(self.lies),
+            self.moved_to,
+            u64::from(self.moves),
+        ]
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8]) -> Result<History, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let mut next = || reader.u64("history of a feed");
+        let short = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+        let byte = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
+        Ok(History {
+            polls: next()?,
+            first: next()?,
+            last_ok: next()?,
+            last_full: next()?,
+            last_new: next()?,
+            last_not_modified: next()?,
+            failing_since: next()?,
+            fruitless: short(next()?),
+            failures: short(next()?),
+            gone: byte(next()?),
+            news: u32::try_from(next()?).unwrap_or(u32::MAX),
+            gap: next()?,
+            pause: next()?,
+            pause_max: next()?,
+            interval: next()?,
+            validators: next()? != 0,
+            lies: byte(next()?),
+            moved_to: next()?,
+            moves: byte(next()?),
+        })
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn doubled(min: u64, times: u16) -> u64 {
+    min.saturating_mul(1 << times.min(40))
+}
+
+/// A mean that follows: a quarter of what is new.
+fn lean(mean: u64, new: u64) -> u64 {
+    mean - mean / 4 + new / 4
+}
+
+/// Permanent redirects to one place in a row before it is taken for the feed's own.
+const MOVES_MIN: u8 = 3;
+
+/// Answers "gone" in a row before they are believed.
+const GONE_MIN: u8 = 3;
+
+/// Failures in a row before they are reported.
+const FAILURES_MIN: u16 = 3;
+
+/// Polls that found something before a feed has a rhythm.
+const NEWS_MIN: u32 = 5;
+
+/// No feed is called quiet before a day has passed.
+const QUIET_MIN_MS: u64 = 24 * 3_600 * 1_000;
+
+/// Nor one that has been followed for less than two weeks before a long weekend has.
+const QUIET_MIN_YOUNG_MS: u64 = 4 * QUIET_MIN_MS;
+const YOUNG_MS: u64 = 14 * QUIET_MIN_MS;
+
+/// The longest pause is as good as forgotten after a few times so long.
+const FADE_SECS: u64 = 28 * 24 * 3_600;
+
+/// What is assumed of a feed whose entries have no dates, until its second story.
+const GAP_UNKNOWN_MS: u64 = 6 * 3_600 * 1_000;
+
+/// A feed with fewer entries is not crowded, whatever share of them is new.
+const CROWD_ENTRIES_MIN: u32 = 4;
+
+/// Stories appear a while after the date they bear.
+const HIDDEN_SLACK_MS: u64 = 6 * 3_600 * 1_000;
+
+/// So often a 304 may have hidden a story, by its date, before no 304 is asked for.
+const LIES_MAX: u8 = 2;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! Which entries of a source are new stories (SEEDS D6), and the bounded memory that this takes.
+//!
+//! An entry is a **new story** if neither its URL nor its guid is known for its source, and no other entry of the source
+//! has its title in the same calendar week. Each entry leaves up to three **marks** of 64 bits in the memory: its URL, its
+//! guid, and its title together with its week. A mark is what was seen, not what became a story: an entry that was
+//! turned away for its title today is turned away by its URL tomorrow, and not taken for a story in the next week.
+//!
+//! - **URL**: its key under [`Settings::keys`], which drop what newsletters and campaigns append, without its scheme:
+//!   a source that moves to https has no new stories.
+//! - **Guid**: as it is written; one that is a URL is compared as a URL, also with the URLs of other entries.
+//! - **Title**: without case and white space. An empty one is no title, and no two of those are equal.
+//! - **Week**: Monday to Sunday in UTC, of the day of publication; of the first sighting where there is no date, or one
+//!   further than a day in the future. The zone of a source is unknown (its dates carry that of a program, and many
+//!   none), and UTC gives the same answer on every node and after every restart.
+//!
+//! **How long it remembers**: a mark stays while its entry is in the feed, however long, and [`FORGET_WEEKS`] more. What
+//! was forgotten leaves the week in which it was last seen: an unknown entry that was published by then may be one of
+//! those, and is [`Verdict::TooOld`] instead of new. So no dated story comes twice, ever, and one without a date can come
+//! again only after its source has left it out for [`FORGET_WEEKS`].
+//!
+//! Judging changes nothing. It returns the [`Sighting`] that is to be written down; folding that is what changes the
+//! memory, and folding it twice changes it once.
+//!
+//! What always holds: at most [`MARKS_MAX`] marks; the same entries in the same order give the same verdicts on every
+//! machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{ENTRIES_MAX, FeedEntry};
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::time::Timestamp;
+use crate::url::{CrawlUrl, KeyRules};
+
+/// A mark is forgotten when its entry has been out of the feed for so many weeks. Feeds bring back what fell off their
+/// end within days; a poll may be a week late, and a source may be down for a month.
+pub const FORGET_WEEKS: u32 = 8;
+
+/// Marks of one source: the three of every entry of the largest feed, four times over. Beyond it those go first that
+/// were not seen for longest; those of the last poll never do.
+pub const MARKS_MAX: usize = 4 * 3 * ENTRIES_MAX;
+
+/// A date so far in the future is a mistake.
+const FUTURE_MAX_MS: u64 = 24 * 3_600 * 1_000;
+
+/// How stories are told apart. Section `[feed.story]` of the settings file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Which spellings of a URL are one story.
+    pub keys: KeyRules,
+    /// New stories of one source in one day (UTC); the rest waits for the next, and is reported. A source with more is
+    /// a trap or an archive.
+    pub stories_per_day_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let dropped = [
+            "utm_*", "fbclid", "gclid", "dclid", "msclkid", "yclid", "mc_cid", "mc_eid", "igshid", "_hsenc",
+            "_hsmi",
+        ];
+        Settings {
+            keys: KeyRules {
+                query_drop: dropped.map(str::to_owned).to_vec(),
+                query_sort: true,
+                slashes_merge: true,
+                ..KeyRules::default()
+            },
+            stories_per_day_max: 5_000,
+        }
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// A new story.
+    New,
+    /// Its URL is known.
+    KnownUrl,
+    /// Its guid is known, under another URL.
+    KnownGuid,
+    /// Another entry has its title in its week.
+    KnownTitle,
+    /// Unknown, but from a time of which the memory has forgotten something.
+    TooOld,
+    /// New, but the source has had its share of the day. Not marked: it is judged again next time.
+    OverLimit,
+}
+
+impl Verdict {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::New => "new",
+            Verdict::KnownUrl => "known-url",
+            Verdict::KnownGuid => "known-guid",
+            Verdict::KnownTitle => "known-title",
+            Verdict::TooOld => "too-old",
+            Verdict::OverLimit => "over-limit",
+        }
+    }
+}
+
+/// A calendar week, Monday to Sunday in UTC, counted from the one that holds 1970-01-01.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Week(pub u32);
+
+impl Week {
+    /// The week of a moment. 1970 began on a Thursday.
+    pub fn of(time: Timestamp) -> Week {
+        Week(u32::try_from((day(time) + 3) / 7).unwrap_or(u32::MAX))
+    }
+
+    /// The week in which the title of this entry has to be the only one of its kind.
+    pub fn of_entry(entry: &FeedEntry, now: Timestamp) -> Week {
+        let believed = entry.published.filter(|at| at.0 <= now.0.saturating_add(FUTURE_MAX_MS));
+        Week::of(believed.unwrap_or(now))
+    }
+}
+
+fn day(time: Timestamp) -> u64 {
+    time.0 / 86_400_000
+}
+
+/// What a poll saw: what is written down, and what the memory is folded from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// The week of the poll.
+    pub week: Week,
+    /// The day of the poll, since 1970.
+    pub day: u64,
+    /// The source's new stories of that day, this poll's included.
+    pub day_stories: u32,
+    /// The feed names the same URLs as before; nothing else was looked at.
+    pub redundant: bool,
+    /// Marks that are new, or were not yet seen this week. In order, each once.
+    pub marks: Vec<u64>,
+}
+
+impl Sighting {
+    /// As it is written.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 + 8 * self.marks.len());
+        put_u64(&mut out, u64::from(self.week.0));
+        put_u64(&mut out, self.day);
+        put_u64(&mut out, u64::from(self.day_stories));
+        out.push(u8::from(self.redundant));
+        put_u64(&mut out, self.marks.len() as u64);
+        self.marks.iter().for_each(|mark| out.extend_from_slice(&mark.to_be_bytes()));
+        out
+    }
+
+    /// From what was written.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Sighting, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let week = Week(reader.u32("week of a sighting")?);
+        let day = reader.u64("day of a sighting")?;
+        let day_stories = reader.u32("stories of a sighting")?;
+        let redundant = reader.u8("kind of a sighting")? != 0;
+        let count = reader.u64("marks of a sighting")?;
+        let mut marks = Vec::new();
+        for _ in 0..count {
+            marks.push(reader.fixed_u64("mark")?);
+        }
+        Ok(Sighting { week, day, day_stories, redundant, marks })
+    }
+}
+
+/// What became of a poll.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// What each entry is, in the order of the feed.
+    pub verdicts: Vec<Verdict>,
+    /// What is to be written down.
+    pub sighting: Sighting,
+}
+
+impl Judged {
+    /// How many are new.
+    pub fn stories(&self) -> u32 {
+        self.count(Verdict::New)
+    }
+
+    /// How many are this.
+    pub fn count(&self, verdict: Verdict) -> u32 {
+        self.verdicts.iter().filter(|v| **v == verdict).count() as u32
+    }
+}
+
+/// What is remembered of a source: all its feeds together, wherever they are or move to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Marks, and the week in which each was last seen.
+    marks: BTreeMap<u64, Week>,
+    /// The week of the last poll whose entries were looked at.
+    judged: Week,
+    /// The week of the last poll since then that named the same URLs.
+    unchanged: Week,
+    /// The last week in which something was seen that is forgotten; none if nothing is.
+    forgotten: Option<Week>,
+    day: u64,
+    day_stories: u32,
+}
+
+impl Memory {
+    /// How many marks are kept.
+    pub fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Was nothing ever seen?
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// Says what each entry is. To be called when the feed's checksum differs from the last one; otherwise
+    /// [`Memory::redundant`] is all there is to say.
+    pub fn judge(&self, entries: &[FeedEntry], settings: &Settings, now: Timestamp) -> Judged {
+        let week = Week::of(now);
+        let day = day(now);
+        let before = if self.day == day { self.day_stories } else { 0 };
+        let mut stories = before;
+        let mut seen: BTreeSet<u64> = BTreeSet::new();
+        let mut verdicts = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let marks = Marks::of(entry, settings, now);
+            let knows = |mark: u64| seen.contains(&mark) || self.marks.contains_key(&mark);
+            let mut verdict = if knows(marks.url) {
+                Verdict::KnownUrl
+            } else if marks.guid.is_some_and(knows) {
+                Verdict::KnownGuid
+            } else if marks.title.is_some_and(knows) {
+                Verdict::KnownTitle
+            } else if entry.published.is_some()
+                && self.forgotten.is_some_and(|f| Week::of_entry(entry, now) <= f)
+            {
+                Verdict::TooOld
+            } else {
+                Verdict::New
+            };
+            if verdict == Verdict::New {
+                if stories >= settings.stories_per_day_max {
+                    verdict = Verdict::OverLimit;
+                } else {
+                    stories += 1;
+                }
+            }
+            if verdict != Verdict::OverLimit {
+                seen.extend(marks.all());
+            }
+            verdicts.push(verdict);
+        }
+        // What was already seen this week need not be written again.
+        let marks =
+            seen.into_iter().filter(|mark| self.marks.get(mark).is_none_or(|last| *last < week)).collect();
+        Judged { verdicts, sighting: Sighting { week, day, day_stories: stories, redundant: false, marks } }
+    }
+
+    /// What is to be written down of a poll that found the feed unchanged; nothing, if that was written this week.
+    pub fn redundant(&self, now: Timestamp) -> Option<Sighting> {
+        let week = Week::of(now);
+        let day = day(now);
+        let day_stories = if self.day == day { self.day_stories } else { 0 };
+        let is_new = week > self.judged.max(self.unchanged);
+        is_new.then(|| Sighting { week, day, day_stories, redundant: true, marks: Vec::new() })
+    }
+
+    /// Takes in what a poll saw.
+    pub fn fold(&mut self, sighting: &Sighting) {
+        (self.day, self.day_stories) = (sighting.day, sighting.day_stories);
+        if sighting.redundant {
+            self.unchanged = self.unchanged.max(sighting.week);
+            return;
+        }
+        // What stood in the feed when it was last looked at stood there as long as it did not change.
+        if self.unchanged > self.judged {
+            let (judged, unchanged) = (self.judged, self.unchanged);
+            self.marks.values_mut().filter(|last| **last == judged).for_each(|last| *last = unchanged);
+        }
+        let week = sighting.week;
+        for mark in &sighting.marks {
+            let last = self.marks.entry(*mark).or_insert(week);
+            *last = week.max(*last);
+        }
+        self.judged = self.judged.max(week);
+        self.forget(week);
+    }
+
+    fn forget(&mut self, now: Week) {
+        let oldest = now.0.saturating_sub(FORGET_WEEKS);
+        let mut forgotten = self.forgotten;
+        self.marks.retain(|_, last| {
+            let kept = last.0 >= oldest;
+            forgotten = if kept { forgotten } else { forgotten.max(Some(*last)) };
+            kept
+        });
+        if self.marks.len() > MARKS_MAX {
+            let mut by_age: Vec<(Week, u64)> = self.marks.iter().map(|(mark, last)| (*last, *mark)).collect();
+            by_age.sort_unstable();
+            by_age.truncate(self.marks.len() - MARKS_MAX);
+            for (last, mark) in by_age {
+                self.marks.remove(&mark);
+                forgotten = forgotten.max(Some(last));
+            }
+        }
+        self.forgotten = forgotten;
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24 + 10 * self.marks.len());
+        put_u64(&mut out, u64::from(self.judged.0));
+        put_u64(&mut out, u64::from(self.unchanged.0));
+        put_u64(&mut out, self.forgotten.map_or(0, |week| u64::from(week.0) + 1));
+        put_u64(&mut out, self.day);
+        put_u64(&mut out, u64::from(self.day_stories));
+        put_u64(&mut out, self.marks.len() as u64);
+        for (mark, last) in &self.marks {
+            out.extend_from_slice(&mark.to_be_bytes());
+            put_u64(&mut out, u64::from(self.judged.0.saturating_sub(last.0)));
+        }
+        out
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Memory, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let judged = Week(reader.u32("week of a memory")?);
+        let unchanged = Week(reader.u32("week of a memory")?);
+        let forgotten = reader.u32("week of a memory")?.checked_sub(1).map(Week);
+        let day = reader.u64("day of a memory")?;
+        let day_stories = reader.u32("stories of a memory")?;
+        let count = reader.u64("marks of a memory")?;
+        let mut marks = BTreeMap::new();
+        for _ in 0..count {
+            let mark = reader.fixed_u64("mark")?;
+            let last = Week(judged.0.saturating_sub(reader.u32("age of a mark")?));
+            marks.insert(mark, last);
+        }
+        Ok(Memory { marks, judged, unchanged, forgotten, day, day_stories })
+    }
+}
+
+/// What an entry is known by.
+struct Marks {
+    url: u64,
+    guid: Option<u64>,
+    title: Option<u64>,
+}
+
+impl Marks {
+    fn of(entry: &FeedEntry, settings: &Settings, now: Timestamp) -> Marks {
+        let url = url_mark(entry.url.as_str(), settings).unwrap_or_else(|| hash(URL, 0, entry.url.key()));
+        let guid = entry.guid.as_deref().map(str::trim).filter(|guid| !guid.is_empty()).map(|guid| {
+            let is_url = guid.contains("://");
+            is_url.then(|| url_mark(guid, settings)).flatten().unwrap_or_else(|| hash(GUID, 0, guid))
+        });
+        let title = folded(&entry.title);
+        let week = u64::from(Week::of_entry(entry, now).0);
+        // The week is part of the mark, so it needs no table of its own.
+        let title = (!title.is_empty()).then(|| hash(TITLE, week, &title));
+        Marks { url, guid, title }
+    }
+
+    fn all(&self) -> impl Iterator<Item = u64> {
+        [Some(self.url), self.guid, self.title].into_iter().flatten()
+    }
+}
+
+fn url_mark(url: &str, settings: &Settings) -> Option<u64> {
+    let url = CrawlUrl::parse_with(url, &settings.keys).ok()?;
+    let key = url.key().split_once("://").map_or(url.key(), |(_, rest)| rest);
+    Some(hash(URL, 0, key))
+}
+
+/// A title as it is compared: headlines are set in capitals, and spaces come and go.
+fn folded(title: &str) -> String {
+    title.split_whitespace().flat_map(|word| word.chars().flat_map(char::to_lowercase)).collect()
+}
+
+/// Kind and week stand in the text that is hashed: as a seed they would cancel out against the letters of short titles.
+fn hash(kind: u8, week: u64, text: &str) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&[kind]);
+    hasher.update(&week.to_be_bytes());
+    hasher.update(text.as_bytes());
+    hasher.digest()
+}
+
+const URL: u8 = 1;
+const GUID: u8 = 2;
+const TITLE: u8 = 3;
+
+#[cfg(test)]
+mod tests;

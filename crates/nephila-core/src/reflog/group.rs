@@ -1,0 +1,76 @@
+//! The lines of one batch, one for each URL (SEEDS C3, C4).
+//!
+//! What always holds: the sum of hits is that of the lines; URLs come out in the order of their ids, each once, so that
+//! they can be joined with what is kept in that order.
+
+use crate::intake::reflog::Entry;
+use crate::time::Timestamp;
+use crate::url::{CrawlUrl, UrlId};
+
+/// The longest update tag that is kept, in bytes. A longer one is cut.
+pub const TAG_BYTES_MAX: usize = 64;
+
+/// All lines of one URL in one batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grouped {
+    /// The id of the URL.
+    pub id: UrlId,
+    /// The URL, as its last line wrote it.
+    pub url: CrawlUrl,
+    /// The time of its last line.
+    pub at: Timestamp,
+    /// Hits of all its lines.
+    pub hits: u64,
+    /// The last tag that is not empty; empty if all are. Last by the time of the line, then by its place in the batch.
+    pub tag: Box<str>,
+}
+
+/// What is needed of a line. The rest is let go at once: a batch is held as a whole, and the less of it there is the
+/// more of it stays near the processor.
+struct Line {
+    url: CrawlUrl,
+    hits: u64,
+    tag: Option<String>,
+}
+
+/// Groups the lines of one batch.
+pub fn group(entries: impl IntoIterator<Item = Entry>) -> Vec<Grouped> {
+    // Lines are large; what is sorted is small, and ids are compared as numbers. The place keeps lines of one moment in
+    // their order.
+    let mut order: Vec<(u128, Timestamp, u32)> = Vec::new();
+    let mut lines: Vec<Option<Line>> = Vec::new();
+    for entry in entries {
+        let place = u32::try_from(lines.len()).expect("a batch has fewer than four thousand million lines");
+        order.push((u128::from_be_bytes(entry.url.id().0), entry.at, place));
+        lines.push(Some(Line { url: entry.url, hits: entry.hits, tag: entry.update_tag }));
+    }
+    order.sort_unstable();
+    let mut groups: Vec<Grouped> = Vec::new();
+    for (id, at, place) in order {
+        let id = UrlId(id.to_be_bytes());
+        let line = lines[place as usize].take().expect("each place comes once");
+        let tag = line.tag.as_deref().map(str::trim).filter(|tag| !tag.is_empty());
+        match groups.last_mut() {
+            Some(last) if last.id == id => {
+                (last.url, last.at) = (line.url, at);
+                last.hits = last.hits.saturating_add(line.hits);
+                if let Some(tag) = tag {
+                    last.tag = cut(tag);
+                }
+            }
+            _ => {
+                let tag = tag.map(cut).unwrap_or_default();
+                groups.push(Grouped { id, url: line.url, at, hits: line.hits, tag });
+            }
+        }
+    }
+    groups
+}
+
+fn cut(tag: &str) -> Box<str> {
+    let mut end = tag.len().min(TAG_BYTES_MAX);
+    while !tag.is_char_boundary(end) {
+        end -= 1;
+    }
+    tag[..end].into()
+}

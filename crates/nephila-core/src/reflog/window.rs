@@ -1,0 +1,242 @@
+//! The one-hour rule and the ten-hour memory (SEEDS C5, C6), as a step of one URL's record.
+//!
+//! The seed joins each batch (`incoming_log`) with the URLs of the last hour (`current_log`):
+//!
+//! - **URL_A**, in the batch alone: sent, and remembered.
+//! - **URL_B**, in the memory alone: kept while its time is within an hour of the batch's clock.
+//! - **URL_C**, in both: sent if its time is more than an hour later, or its tag changed; then its new time is remembered.
+//!   Otherwise the old time stays, so that a URL that never pauses is still sent once an hour.
+//!
+//! Nothing here scans for URL_B. A record knows which batch last named its URL ([`Record::batch`]); it has left the
+//! `current_log` if another came between that and this one, more than an hour after its time. That is the same answer at
+//! the moment it matters, the URL's next line.
+//!
+//! What left the `current_log` is still remembered up to ten hours after its last line, for its hits and its tag: hits
+//! that were not sent are sent with the next.
+//!
+//! Decided here, where the seed says nothing: exactly one hour is not more than one. An empty tag says nothing, so it is
+//! no change, and the last one that was not empty stays; from no tag to some is a change, since it names a version that we
+//! may not have. A line that is older than what was sent counts by its tag alone.
+//!
+//! What always holds: the step is a function of the record, the line and the batch; hits come out as often as they went
+//! in, except those that were forgotten, which are counted.
+
+use std::collections::BTreeMap;
+
+use super::group::Grouped;
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::time::Timestamp;
+
+/// A URL is not sent again within this time, unless its tag changed.
+pub const QUIET_MS: u64 = 3_600_000;
+
+/// What is remembered of a URL is forgotten this long after its last line.
+pub const MEMORY_MS: u64 = 10 * QUIET_MS;
+
+/// The batch that a line came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Which it is, counted from 1 in the order in which they are worked on.
+    pub number: u64,
+    /// When it is worked on, by the clock of whoever decides.
+    pub at: Timestamp,
+    /// When the batch before it was; 0 if there was none.
+    pub previous: Timestamp,
+}
+
+/// What is remembered of a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The time of the line that was sent.
+    pub sent: Timestamp,
+    /// When a batch last named it.
+    pub named: Timestamp,
+    /// The number of that batch.
+    pub batch: u64,
+    /// The time of its last line.
+    pub last: Timestamp,
+    /// The last tag that is not empty.
+    pub tag: Box<str>,
+    /// Hits that were not sent yet.
+    pub hits: u64,
+}
+
+/// Why a URL is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Not known within the last hour.
+    First,
+    /// More than an hour has passed.
+    HourPassed,
+    /// Its tag changed.
+    TagChanged,
+}
+
+impl Reason {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::First => "first",
+            Reason::HourPassed => "hour-passed",
+            Reason::TagChanged => "tag-changed",
+        }
+    }
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The URL is worth a fetch.
+    Send {
+        /// Its hits, those that waited included.
+        hits: u64,
+        /// Why.
+        reason: Reason,
+    },
+    /// It was sent within the hour; its hits wait.
+    Keep,
+}
+
+impl Record {
+    /// Takes in what a batch says about a URL: what is remembered from now on, and what becomes of it.
+    pub fn next(before: Option<&Record>, line: &Grouped, batch: &Batch) -> (Record, Decision) {
+        let mut record = before.cloned().unwrap_or_default();
+        let decision = record.handle_line(line, batch);
+        (record, decision)
+    }
+
+    /// Like [`Record::next`], in place. The default record is that of a URL nothing is known of: batches count from 1.
+    pub fn handle_line(&mut self, line: &Grouped, batch: &Batch) -> Decision {
+        if self.batch > 0 && self.is_over(batch.at) {
+            *self = Record::default();
+        }
+        let is_known = self.batch > 0;
+        let dropped = batch.number > self.batch + 1 && batch.previous.0 > self.sent.0 + QUIET_MS;
+        let changed = !line.tag.is_empty() && *line.tag != *self.tag;
+        let reason = if !is_known || dropped {
+            Some(Reason::First)
+        } else if changed {
+            Some(Reason::TagChanged)
+        } else {
+            (line.at.0 > self.sent.0 + QUIET_MS).then_some(Reason::HourPassed)
+        };
+        let hits = self.hits.saturating_add(line.hits);
+        (self.named, self.batch) = (batch.at, batch.number);
+        self.last = self.last.max(line.at);
+        // Most tags stay, and then nothing is copied.
+        if changed {
+            self.tag = line.tag.clone();
+        }
+        match reason {
+            Some(reason) => {
+                (self.sent, self.hits) = (line.at, 0);
+                Decision::Send { hits, reason }
+            }
+            None => {
+                self.hits = hits;
+                Decision::Keep
+            }
+        }
+    }
+
+    /// Is it to be forgotten? Ten hours by the clock of the batches: the time of a line is what somebody else wrote.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        now.0 > self.named.0 + MEMORY_MS
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32 + self.tag.len());
+        for number in [self.sent.0, self.named.0, self.batch, self.last.0, self.hits] {
+            put_u64(&mut out, number);
+        }
+        put_bytes(&mut out, self.tag.as_bytes());
+        out
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Record, Damaged> {
+        let mut reader = Reader::new(bytes);
+        Ok(Record {
+            sent: Timestamp(reader.u64("time of a URL")?),
+            named: Timestamp(reader.u64("time of a URL")?),
+            batch: reader.u64("batch of a URL")?,
+            last: Timestamp(reader.u64("time of a URL")?),
+            hits: reader.u64("hits of a URL")?,
+            tag: reader.text("tag of a URL")?.into(),
+        })
+    }
+}
+
+/// What was done, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// URLs of batches.
+    pub urls: u64,
+    /// URLs sent.
+    pub sent: u64,
+    /// Hits sent.
+    pub hits_sent: u64,
+    /// Hits of URLs that were forgotten before they were sent again.
+    pub hits_forgotten: u64,
+}
+
+/// The records of one partition in memory: what a node without a state of its own uses, and the tests.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    /// By id, as a number: those of a batch come in the same order.
+    records: BTreeMap<u128, Record>,
+    stats: Stats,
+}
+
+impl Window {
+    /// Takes in a grouped batch and gives those that are sent, each with its hits, in the order of their ids.
+    pub fn handle_batch(&mut self, batch: &Batch, lines: Vec<Grouped>) -> Vec<Grouped> {
+        let mut sent = Vec::new();
+        for mut line in lines {
+            self.stats.urls += 1;
+            let record = self.records.entry(u128::from_be_bytes(line.id.0)).or_default();
+            if record.batch > 0 && record.is_over(batch.at) {
+                self.stats.hits_forgotten += record.hits;
+            }
+            let decision = record.handle_line(&line, batch);
+            if let Decision::Send { hits, .. } = decision {
+                line.hits = hits;
+                self.stats.sent += 1;
+                self.stats.hits_sent += hits;
+                sent.push(line);
+            }
+        }
+        sent
+    }
+
+    /// Forgets what is over. To be called now and then; no decision depends on it.
+    pub fn forget(&mut self, now: Timestamp) {
+        let stats = &mut self.stats;
+        self.records.retain(|_, record| {
+            let over = record.is_over(now);
+            stats.hits_forgotten += if over { record.hits } else { 0 };
+            !over
+        });
+    }
+
+    /// How many URLs are remembered.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Is none?
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Hits that wait.
+    pub fn hits_waiting(&self) -> u64 {
+        self.records.values().map(|record| record.hits).sum()
+    }
+}

@@ -1,0 +1,220 @@
+//! Asks a node over HTTP: what nodes do among themselves, and commands with `--node`.
+//!
+//! What always holds: an answer is bounded in size and time, and so is the way to it; nothing is asked twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+/// A connection is made within this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The port of a node that is named without one.
+const PORT: u16 = 6374;
+
+/// A node that can be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// `HOST:PORT`.
+    address: String,
+    token: Option<Arc<str>>,
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) target: String,
+    /// Further fields.
+    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) body: Bytes,
+    /// An answer has at most so many bytes.
+    pub(crate) bytes_max: usize,
+    /// It comes within this time.
+    pub(crate) timeout: Duration,
+}
+
+impl Question {
+    /// Asks for this.
+    pub(crate) fn get(target: impl Into<String>, bytes_max: usize, timeout: Duration) -> Question {
+        let (fields, body) = (Vec::new(), Bytes::new());
+        Question { method: Method::GET, target: target.into(), fields, body, bytes_max, timeout }
+    }
+
+    /// Says this.
+    pub(crate) fn saying(
+        mut self,
+        method: Method,
+        content_type: &'static str,
+        body: impl Into<Bytes>,
+    ) -> Question {
+        self.method = method;
+        self.body = body.into();
+        self.with("content-type", content_type)
+    }
+
+    /// With one more field.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Question {
+        self.fields.push((name, value.into()));
+        self
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// A field of its head, if it is text.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Its body, read as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+
+    /// What a problem says: its title and its detail.
+    pub(crate) fn problem(&self) -> (String, String) {
+        let problem: serde_json::Value = self.json().unwrap_or_default();
+        let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+        (text("title"), text("detail"))
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// Nobody is there.
+    #[error("{address} cannot be reached: {why}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        why: String,
+    },
+    /// Somebody is there, and does not answer as we do.
+    #[error("{address} does not answer: {why}")]
+    Silent {
+        /// Where.
+        address: String,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Peer {
+    /// The node at `HOST:PORT`.
+    pub(crate) fn at(address: impl Into<String>, token: Option<Arc<str>>) -> Peer {
+        Peer { address: address.into(), token }
+    }
+
+    /// The node that a person names: `http://HOST:PORT`, `HOST:PORT` or `HOST`.
+    pub(crate) fn named(url: &str, token: Option<Arc<str>>) -> Result<Peer, String> {
+        let rest = url.trim().trim_end_matches('/');
+        let rest = rest.strip_prefix("http://").unwrap_or(rest);
+        if rest.contains("://") || rest.is_empty() || rest.contains(['/', '?', '#', '@', ' ']) {
+            return Err(format!(
+                "{url:?} names no node: it is http://HOST:PORT; a node speaks no TLS itself, so put a tunnel in front"
+            ));
+        }
+        let has_port = match rest.rfind(']') {
+            Some(end) => rest[end..].contains(':'),
+            None => rest.contains(':'),
+        };
+        let address = if has_port { rest.to_owned() } else { format!("{rest}:{PORT}") };
+        Ok(Peer { address, token })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks it.
+    pub(crate) async fn ask(&self, question: Question) -> Result<Reply, NoAnswer> {
+        let address = self.address.clone();
+        let connect = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&*self.address)).await;
+        let stream = match connect {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(NoAnswer::Unreachable { address, why: error.to_string() }),
+            Err(_) => {
+                let why = format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+                return Err(NoAnswer::Unreachable { address, why });
+            }
+        };
+        let timeout = question.timeout;
+        match tokio::time::timeout(timeout, self.exchange(stream, question)).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(why)) => Err(NoAnswer::Silent { address, why }),
+            Err(_) => {
+                Err(NoAnswer::Silent { address, why: format!("nothing came within {} s", timeout.as_secs()) })
+            }
+        }
+    }
+
+    async fn exchange(&self, stream: TcpStream, question: Question) -> Result<Reply, String> {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+        let mut request = Request::builder().method(question.method).uri(&*question.target);
+        request = request.header(header::HOST, &*self.address).header(header::CONNECTION, "close");
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|e| e.to_string())?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        for (name, value) in &question.fields {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(question.body)).map_err(|e| e.to_string())?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, question.bytes_max).collect().await.map_err(|e| e.to_string())?;
+            Ok(Reply { status: head.status, headers: head.headers, body: body.to_bytes() })
+        };
+        tokio::pin!(connection, exchange);
+        // The connection is driven by whoever waits for its answer, and ends with it.
+        tokio::select! {
+            reply = &mut exchange => reply,
+            ended = &mut connection => match ended {
+                // Everything has come; what is left is to take it.
+                Ok(()) => exchange.await,
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_named_as_people_write_it() {
+        for (url, address) in [
+            ("http://127.0.0.1:6374", "127.0.0.1:6374"),
+            ("http://one:7000/", "one:7000"),
+            ("one", "one:6374"),
+            ("[::1]", "[::1]:6374"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(Peer::named(url, None).unwrap().address(), address, "{url}");
+        }
+        for url in ["https://one", "", "http://one/api", "http://u:p@one", "http://one two"] {
+            assert!(Peer::named(url, None).is_err(), "{url}");
+        }
+    }
+}

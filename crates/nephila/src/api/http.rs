@@ -1,0 +1,315 @@
+//! HTTP/1.1 as all our sockets speak it: connections, heads, bodies and times are bounded, problems are RFC 9457.
+//!
+//! A listener ([`Accept`]) and whoever answers ([`Answers`]) are brought together by [`serve`]; a [`Guard`] looks at the
+//! head of each request before its body is read.
+//!
+//! What always holds: a request that the guard refuses costs no more than its head; no answer is waited for longer than
+//! its connection may last.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+/// A request's head has this long to come.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection ends after this time.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// A request's head has at most so many bytes; a URL has at most half of them, escaped three times as many.
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// A request's body has at most so many bytes. Who has more says it in several requests.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// A listener that fails (too many files open) is tried again after this time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is answered.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// A request whose body has come.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    /// Path and query, as they came.
+    pub(crate) target: String,
+    pub(crate) path: String,
+    query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Asked {
+    /// The value of a parameter of the query. A plus sign is a plus sign: URLs have them.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        let mut pairs = self.query.split('&');
+        let value = pairs.find_map(|pair| pair.split_once('=').filter(|(n, _)| *n == name))?.1;
+        Some(unescaped(value))
+    }
+
+    /// A field of its head, if it is text.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Whoever answers requests.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// Answers one.
+    fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
+}
+
+/// Where connections come from.
+pub(crate) trait Accept: Send {
+    /// What they are.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// The next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Accept for UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn next(&self) -> io::Result<Self::Stream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+impl Accept for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn next(&self) -> io::Result<Self::Stream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub(crate) enum Guard {
+    /// Whoever can open the socket: the folder's owner.
+    Owner,
+    /// Whoever is on this machine, but no page in a browser there.
+    Local,
+    /// Whoever has the token.
+    Token(Arc<str>),
+}
+
+impl Guard {
+    fn refuses(&self, headers: &HeaderMap) -> Option<Answer> {
+        match self {
+            Guard::Owner => None,
+            // A page of a stranger can make a browser ask us. It says so in `Origin`, or believes that we are its own
+            // server, under a name that we do not have.
+            Guard::Local => {
+                let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+                let is_strange = headers.contains_key(header::ORIGIN) || !is_literal(host);
+                is_strange.then(|| {
+                    let detail =
+                        "ask by address, such as 127.0.0.1, and not from a page; or set api.token_file";
+                    problem(StatusCode::FORBIDDEN, "not for pages of a browser", detail)
+                })
+            }
+            Guard::Token(token) => {
+                let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+                let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
+                if is_same(given, token.as_bytes()) {
+                    return None;
+                }
+                let detail = "send `Authorization: Bearer TOKEN`; commands do with --token-file FILE";
+                let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong", detail);
+                let realm = HeaderValue::from_static("Bearer realm=\"nephila\"");
+                answer.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+                Some(answer)
+            }
+        }
+    }
+}
+
+/// Is a `Host` field an address, or this machine?
+fn is_literal(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Compares without telling by its time how much was right.
+fn is_same(given: &[u8], token: &[u8]) -> bool {
+    let mut other = given.len() ^ token.len();
+    for (number, byte) in token.iter().enumerate() {
+        other |= usize::from(byte ^ given.get(number).copied().unwrap_or(0));
+    }
+    other == 0
+}
+
+/// Answers until it is dropped, so many connections at once; more wait.
+pub(crate) async fn serve<A: Answers>(
+    listener: impl Accept,
+    answers: Arc<A>,
+    guard: Guard,
+    connections_max: usize,
+) {
+    let room = Arc::new(Semaphore::new(connections_max));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let place = room.clone().acquire_owned().await.expect("it is never closed");
+        let Ok(stream) = listener.next().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        let (answers, guard) = (answers.clone(), guard.clone());
+        // They end with this task: a set that is dropped ends what is in it.
+        connections.spawn(async move {
+            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, answers, guard)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection<A: Answers>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    answers: Arc<A>,
+    guard: Guard,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (answers, guard) = (answers.clone(), guard.clone());
+        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard).await) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    // Whoever goes away in the middle does not want an answer.
+    _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard) -> Answer
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let (head, body) = request.into_parts();
+    if let Some(refused) = guard.refuses(&head.headers) {
+        return refused;
+    }
+    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => {
+            let detail = format!("a body has at most {BODY_BYTES_MAX} bytes: say it in several requests");
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body cannot be read", detail);
+        }
+    };
+    let asked = Asked {
+        method: head.method,
+        target: head.uri.path_and_query().map_or_else(String::new, |target| target.as_str().to_owned()),
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers: head.headers,
+        body,
+    };
+    answers.answer(asked).await
+}
+
+/// What went wrong, as RFC 9457 has it.
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    detail: String,
+}
+
+/// What went wrong, and what to do about it.
+pub(crate) fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> Answer {
+    let body = json(&Problem { title, status: status.as_u16(), detail: detail.into() });
+    reply(status, "application/problem+json", body)
+}
+
+/// The same answer, which says when to ask again.
+pub(crate) fn retry_after(mut answer: Answer, seconds: u64) -> Answer {
+    answer.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+    answer
+}
+
+/// An answer that is JSON.
+pub(crate) fn ok(value: &impl Serialize) -> Answer {
+    reply(StatusCode::OK, "application/json", json(value))
+}
+
+pub(crate) fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("strings and numbers can be written")
+}
+
+/// Text as it stood before it became a part of a URL.
+pub(crate) fn unescaped(text: &str) -> String {
+    String::from_utf8_lossy(&nephila_core::url::percent_decode(text.as_bytes())).into_owned()
+}
+
+/// Text as the value of a parameter.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_in_a_browser_is_kept_out_where_no_token_is_needed() {
+        let refuses = |fields: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
+            Guard::Local.refuses(&headers).is_some()
+        };
+        for host in ["127.0.0.1:6374", "127.0.0.1", "[::1]:6374", "localhost:6374", "LOCALHOST"] {
+            assert!(!refuses(&[("host", host)]), "{host}");
+            assert!(refuses(&[("host", host), ("origin", "https://evil.test")]), "{host}");
+        }
+        for host in ["evil.test:6374", "", "127.0.0.1.evil.test"] {
+            assert!(refuses(&[("host", host)]), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        let guard = Guard::Token("secret".into());
+        let status = |value: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = value {
+                headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            guard.refuses(&headers).map(|answer| answer.status().as_u16())
+        };
+        assert_eq!(status(Some("Bearer secret")), None);
+        for wrong in ["Bearer secre", "Bearer secretx", "Bearer ", "secret", "Bearer Secret"] {
+            assert_eq!(status(Some(wrong)), Some(401), "{wrong}");
+        }
+        assert_eq!(status(None), Some(401));
+    }
+}

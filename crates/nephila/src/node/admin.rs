@@ -1,0 +1,404 @@
+//! What can be done to a cluster, by whoever speaks to its servers: a command, or a node that was asked over HTTP.
+//!
+//! A change of a job is written down first, then told to every partition's inbox: a partition learns of it at one position
+//! of its log, a node judges links by the record from its next look on.
+//!
+//! What always holds: a job is checked before it is written; URLs are answered for one by one.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_core::cluster::NodeId;
+use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState, View};
+use nephila_core::cluster::message::{Message, OfferedUrl};
+use nephila_core::entry::Entry;
+use nephila_core::frontier::trap;
+use nephila_core::job::{Found, Hops, Job, JobId, State};
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+use serde::Deserialize;
+use tokio::task::JoinSet;
+
+use super::Cluster;
+use super::alarm;
+use super::jobs::{JobRecord, JobStore};
+use super::route::partition_of;
+use super::session::DRAIN;
+use super::shell::view;
+use super::views::{Added, ClusterView, Created, JobChange, NodeView, PartitionView};
+use crate::crawl::jobs::InForce;
+use crate::crawl::meant::with_scheme;
+use crate::worker::{Link, offered};
+
+/// Messages under way at once.
+const SENDS_MAX: usize = 32;
+/// Seeds in one message.
+const SEEDS_IN_MESSAGE: usize = 500;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no such job or node.
+    #[error("{0}")]
+    NotFound(String),
+    /// What was said makes no sense: it has to be said otherwise.
+    #[error("{0}")]
+    Wrong(String),
+    /// There is such a thing already.
+    #[error("{0}")]
+    Exists(String),
+    /// The servers do not do it: trying again may help.
+    #[error("{0:#}")]
+    Away(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Error {
+        Error::Away(error)
+    }
+}
+
+/// URLs for a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Adding {
+    /// The job of those that name none.
+    pub(crate) job: Option<String>,
+    /// They are seeds: what lies around them is wanted too.
+    pub(crate) as_seeds: bool,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddLine {
+    url: String,
+    #[serde(default)]
+    job: Option<String>,
+    #[serde(default)]
+    priority: Option<u8>,
+}
+
+/// The owner of a partition, if it lives.
+pub(crate) fn owner(view: &View, partition: u32) -> Option<&NodeRecord> {
+    let (_, record) = view.owners.get(&partition)?;
+    let OwnerRecord { node, incarnation, state, .. } = record;
+    let lives = |lease: &&NodeRecord| lease.node == *node && lease.incarnation == *incarnation;
+    if *state == OwnerState::Owned { view.nodes.iter().find(lives) } else { None }
+}
+
+/// A view, counted.
+pub(crate) fn count(view: &View, partitions: u32) -> ClusterView {
+    let mut owned = BTreeMap::<NodeId, u32>::new();
+    for node in (0..partitions).filter_map(|partition| owner(view, partition)) {
+        *owned.entry(node.node).or_default() += 1;
+    }
+    let without_owner = partitions - owned.values().sum::<u32>();
+    let nodes = view.nodes.iter().map(|node| NodeView {
+        name: node.name.clone(),
+        address: node.address.clone(),
+        draining: node.draining,
+        partitions: owned.get(&node.node).copied().unwrap_or(0),
+    });
+    let mut nodes: Vec<NodeView> = nodes.collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut alarms = Vec::new();
+    if nodes.is_empty() {
+        alarms.push("no node lives: start one with `nephila serve`".to_owned());
+    } else if without_owner > 0 {
+        alarms.push(format!(
+            "{without_owner} partitions have no live owner: start a node, or wait for a take-over"
+        ));
+    }
+    ClusterView { partitions, without_owner, nodes, alarms }
+}
+
+/// The partitions of a view.
+pub(crate) fn partitions(view: &View, partitions: u32) -> Vec<PartitionView> {
+    let one = |partition| PartitionView {
+        partition,
+        node: owner(view, partition).map(|node| node.name.clone()),
+        epoch: view.owners.get(&partition).map_or(0, |(revision, _)| *revision),
+    };
+    (0..partitions).map(one).collect()
+}
+
+impl Cluster {
+    /// The cluster as it is now, with the alarms that are raised.
+    pub(crate) async fn counted(&self) -> Result<ClusterView, Error> {
+        let mut counted = count(&self.view().await?, self.partitions);
+        let raised = alarm::all(&*self.leases).await.map_err(Error::Away)?;
+        counted.alarms.extend(raised.iter().map(ToString::to_string));
+        Ok(counted)
+    }
+
+    fn store(&self) -> JobStore {
+        JobStore::new(self.leases.clone())
+    }
+
+    /// Who lives and who owns what, asked now.
+    pub(crate) async fn view(&self) -> Result<View, Error> {
+        view(&*self.leases).await.context("the NATS servers do not answer").map_err(Error::Away)
+    }
+
+    /// All jobs.
+    pub(crate) async fn jobs(&self) -> Result<Vec<JobRecord>, Error> {
+        Ok(self.store().all().await?)
+    }
+
+    /// A job, by name.
+    pub(crate) async fn job(&self, name: &str) -> Result<JobRecord, Error> {
+        let all = self.jobs().await?;
+        let found = all.into_iter().find(|record| record.job.name == name);
+        found.ok_or_else(|| Error::NotFound(format!("there is no job {name}: see `nephila job list`")))
+    }
+
+    /// Begins a job.
+    pub(crate) async fn create(&self, job: Job) -> Result<Created, Error> {
+        check(&job)?;
+        if self.jobs().await?.iter().any(|record| record.job.name == job.name) {
+            return Err(Error::Exists(format!("there is a job {} already", job.name)));
+        }
+        let job = self.store().create(job).await?;
+        self.tell(&job).await?;
+        let seeds = job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
+        let links: Vec<Link> = seeds.map(|url| link(url, &job, job.priority)).collect();
+        self.send_links(&links).await?;
+        Ok(Created { id: job.id, name: job.name, seeds: links.len() })
+    }
+
+    /// Changes a job while it runs.
+    pub(crate) async fn change(&self, name: &str, change: &JobChange) -> Result<JobRecord, Error> {
+        let mut meant = self.job(name).await?.job;
+        change.apply(&mut meant);
+        check(&meant)?;
+        let changed = self.store().change(meant.id, |record| change.apply(&mut record.job)).await?;
+        let changed = changed.ok_or_else(|| Error::NotFound(format!("the job {name} is gone")))?;
+        self.tell(&changed.job).await?;
+        Ok(changed)
+    }
+
+    /// Adds URLs, one per line: a URL, or JSON with `url`, and `job` and `priority` if they differ.
+    pub(crate) async fn add(
+        &self,
+        adding: &Adding,
+        lines: impl Iterator<Item = &str>,
+        traps: &trap::Settings,
+        now: Timestamp,
+    ) -> Result<Added, Error> {
+        let mut jobs = BTreeMap::<String, (Arc<JobRecord>, Arc<InForce>)>::new();
+        for record in self.jobs().await? {
+            let judge = Arc::new(InForce::new(&record.job, &record.moved)?);
+            jobs.insert(record.job.name.clone(), (Arc::new(record), judge));
+        }
+        if let Some(job) = adding.job.as_ref().filter(|job| !jobs.contains_key(*job)) {
+            return Err(Error::NotFound(format!("there is no job {job}: see `nephila job list`")));
+        }
+        let (mut added, mut links) = (Added::default(), Vec::new());
+        let mut seeds = BTreeMap::<JobId, Vec<String>>::new();
+        for line in lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let said = match line.starts_with('{') {
+                true => serde_json::from_str(line).map_err(|error| error.to_string()),
+                false => Ok(AddLine { url: line.to_owned(), job: None, priority: None }),
+            };
+            let said = match said {
+                Ok(said) => said,
+                Err(error) => {
+                    added.refuse(line, error);
+                    continue;
+                }
+            };
+            let Some(name) = said.job.as_ref().or(adding.job.as_ref()) else {
+                added.refuse(&said.url, "for which job? Name it with ?job= or in the line");
+                continue;
+            };
+            let Some((record, judge)) = jobs.get(name) else {
+                added.refuse(&said.url, format!("there is no job {name}"));
+                continue;
+            };
+            match judged(&said.url, judge, adding.as_seeds, traps, now) {
+                Ok(url) => {
+                    if adding.as_seeds {
+                        seeds.entry(record.job.id).or_default().push(url.as_str().to_owned());
+                    }
+                    let priority = said.priority.unwrap_or(record.job.priority);
+                    links.push(link(url, &record.job, priority.min(nephila_core::job::PRIORITY_MAX)));
+                }
+                Err(why) => added.refuse(&said.url, why),
+            }
+        }
+        for (id, new) in seeds {
+            let put = |record: &mut JobRecord| {
+                let seeds = &mut record.job.scope.seeds;
+                let mut known: HashSet<String> = seeds.iter().cloned().collect();
+                seeds.extend(new.iter().filter(|seed| known.insert((*seed).clone())).cloned());
+            };
+            if let Some(changed) = self.store().change(id, put).await? {
+                self.tell(&changed.job).await?;
+            }
+        }
+        self.send_links(&links).await?;
+        added.taken = links.len() as u64;
+        Ok(added)
+    }
+
+    /// Asks a node to leave.
+    pub(crate) async fn drain(&self, node: &str) -> Result<(), Error> {
+        if !self.view().await?.nodes.iter().any(|lives| lives.name == node) {
+            return Err(Error::NotFound(format!("no node {node} lives: see `nephila cluster nodes`")));
+        }
+        let key = format!("{DRAIN}{node}");
+        let item = self.leases.record(&key).await.context("reading")?;
+        let put = self.leases.put(&key, item.map(|item| item.revision), "now".into()).await;
+        match put.context("writing")? {
+            Some(_) => Ok(()),
+            None => Err(Error::Exists("somebody else said the same at this moment: try again".into())),
+        }
+    }
+
+    /// Every partition learns of a job, without its seeds: those are for who judges links.
+    async fn tell(&self, job: &Job) -> anyhow::Result<()> {
+        let mut told = job.clone();
+        told.scope.seeds.clear();
+        let message = Message::Command(Box::new(Entry::Job(Box::new(told)))).encode(&self.secret);
+        self.send((0..self.partitions).map(|partition| (partition, message.clone()))).await
+    }
+
+    async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
+        let mut by_partition: BTreeMap<u32, Vec<OfferedUrl>> = BTreeMap::new();
+        for link in links {
+            let offered = offered(link, &self.secret);
+            let partition = partition_of(offered.key.host.domain, self.partitions);
+            by_partition.entry(partition).or_default().push(offered);
+        }
+        let mut messages = Vec::new();
+        for (partition, offers) in by_partition {
+            for offers in offers.chunks(SEEDS_IN_MESSAGE) {
+                let message = Message::Offers { from: NodeId::default(), offers: offers.to_vec() };
+                messages.push((partition, message.encode(&self.secret)));
+            }
+        }
+        self.send(messages).await
+    }
+
+    /// Sends messages, some at once; returns when all of them have arrived.
+    async fn send(&self, messages: impl IntoIterator<Item = (u32, Vec<u8>)>) -> anyhow::Result<()> {
+        let mut sends = JoinSet::new();
+        for (partition, message) in messages {
+            if sends.len() >= SENDS_MAX {
+                sends.join_next().await.expect("there are some")??;
+            }
+            let inbox = self.inbox.clone();
+            let id = uuid::Uuid::now_v7().as_u128();
+            sends.spawn(async move {
+                let sent = inbox.publish(partition, id, message.into()).await;
+                sent.map(|_| ()).with_context(|| format!("telling partition {partition}"))
+            });
+        }
+        while let Some(sent) = sends.join_next().await {
+            sent??;
+        }
+        Ok(())
+    }
+}
+
+/// Can a cluster do this job?
+fn check(job: &Job) -> Result<(), Error> {
+    job.check().map_err(|error| Error::Wrong(error.to_string()))?;
+    let limits = &job.limits;
+    if limits.pages_max > 0 || limits.bytes_max > 0 || !limits.time_max.is_zero() {
+        // Nobody counts these over all nodes: a limit that nobody keeps is worse than none.
+        let text = "a cluster limits a job by pages of a host and of a domain, not as a whole: stop it when it has enough";
+        return Err(Error::Wrong(text.into()));
+    }
+    Ok(())
+}
+
+fn link(url: CrawlUrl, job: &Job, priority: u8) -> Link {
+    let (hops, read_as) = (Hops::NONE, Default::default());
+    Link { url, job: job.id, depth: 0, priority, hits: 0, hops, read_as, refusal: None }
+}
+
+/// Is a URL taken for a job?
+fn judged(
+    text: &str,
+    job: &InForce,
+    as_seed: bool,
+    traps: &trap::Settings,
+    now: Timestamp,
+) -> Result<CrawlUrl, String> {
+    let url = CrawlUrl::parse(&with_scheme(text)).map_err(|error| error.to_string())?;
+    if job.state == State::Stopped {
+        return Err(format!("the job {} is stopped", job.name));
+    }
+    let verdict = job.rules.verdict(&url, Found::link(0, 0));
+    if !verdict.is_in() && (!as_seed || job.excludes(&url)) {
+        let (rule, origin) = (job.rules.text(verdict.rule), job.rules.origin(verdict.rule));
+        return Err(format!("out of scope: {rule} ({origin}, job {})", job.name));
+    }
+    match trap::judge_at(&url, traps, now) {
+        Some(trap) => Err(format!("a trap: {}: {}", trap.name(), trap.meaning())),
+        None => Ok(url),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_core::cluster::Incarnation;
+
+    use super::*;
+
+    fn job() -> Job {
+        let mut job = Job::new(JobId(3), "press");
+        job.scope.seeds = vec!["http://a.test/docs/".into()];
+        job.scope.exclude = vec!["/no".into()];
+        job
+    }
+
+    #[test]
+    fn a_url_is_refused_with_its_reason() {
+        let (traps, now) = (trap::Settings::default(), Timestamp(0));
+        let force = InForce::new(&job(), &[]).unwrap();
+        let why = |text: &str, as_seed| judged(text, &force, as_seed, &traps, now).unwrap_err();
+        assert!(judged("http://a.test/docs/x", &force, false, &traps, now).is_ok());
+        assert!(why("http://b.test/", false).contains("out of scope: scope=prefix"));
+        assert!(judged("http://b.test/", &force, true, &traps, now).is_ok(), "a seed brings its scope along");
+        assert!(why("http://a.test/docs/no", true).contains("exclude"));
+        assert!(why("http://a.test/docs/a/a/a/a/a/a/a", false).contains("trap"));
+        assert!(!why("http://", false).is_empty());
+        let stopped = InForce::new(&Job { state: State::Stopped, ..job() }, &[]).unwrap();
+        assert!(
+            judged("http://a.test/docs/x", &stopped, false, &traps, now).unwrap_err().contains("stopped")
+        );
+    }
+
+    #[test]
+    fn a_partition_counts_only_if_its_owner_lives() {
+        let lease = |node: u64, incarnation: u64| NodeRecord {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            name: format!("n{node}"),
+            ..NodeRecord::default()
+        };
+        let owned = |node: u64, incarnation: u64, state| {
+            (7, OwnerRecord { node: NodeId(node), incarnation: Incarnation(incarnation), state, load: None })
+        };
+        let view = View {
+            nodes: vec![lease(1, 1), lease(2, 5)],
+            owners: BTreeMap::from([
+                (0, owned(1, 1, OwnerState::Owned)),
+                (1, owned(2, 4, OwnerState::Owned)),
+                (2, owned(2, 5, OwnerState::Released)),
+            ]),
+        };
+        let counted = count(&view, 4);
+        assert_eq!(
+            (counted.without_owner, counted.nodes[0].partitions, counted.nodes[1].partitions),
+            (3, 1, 0)
+        );
+        assert!(counted.alarms[0].contains("3 partitions"), "{counted:?}");
+        let listed = partitions(&view, 4);
+        assert_eq!((listed[0].node.as_deref(), listed[1].node.as_deref()), (Some("n1"), None));
+        assert_eq!((listed[2].epoch, listed[3].epoch), (7, 0));
+    }
+}

@@ -1,0 +1,156 @@
+//! Alarms: what a person has to look at, as records that `nephila cluster status` prints.
+//!
+//! What always holds: an alarm stays until what it is about is seen to be well again, whoever raised it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use nephila_log::Leases;
+use serde::{Deserialize, Serialize};
+
+/// Records of alarms begin like this.
+const ALARM: &str = "alarm.";
+/// How often a record is tried while others write it.
+const TRIES_MAX: usize = 5;
+
+/// What a person has to look at.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Alarm {
+    /// What it is about.
+    #[serde(default)]
+    pub(super) about: String,
+    /// What is wrong, and what to do.
+    pub(super) text: String,
+    /// Who noticed.
+    pub(super) node: String,
+    /// When, in milliseconds since 1970.
+    pub(super) at_ms: u64,
+}
+
+impl std::fmt::Display for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Alarm { about, text, node, .. } = self;
+        write!(f, "{about} (node {node}): {text}")
+    }
+}
+
+/// A partition that stays closed until a person has looked: what is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Doubt(pub(super) String);
+
+/// The alarm about a partition.
+pub(super) fn of_partition(partition: u32) -> String {
+    format!("partition-{partition:05}")
+}
+
+/// Raises an alarm; one that says the same already stays as it is.
+pub(super) async fn raise(leases: &dyn Leases, about: &str, node: &str, text: &str) -> anyhow::Result<()> {
+    let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let alarm = Alarm {
+        about: about.to_owned(),
+        text: text.to_owned(),
+        node: node.to_owned(),
+        at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+    };
+    let value = serde_json::to_vec(&alarm).context("an alarm as JSON")?;
+    change(leases, about, |old| match old {
+        Some(old) if (&*old.text, &*old.node) == (text, node) => None,
+        _ => Some(value.clone()),
+    })
+    .await
+}
+
+/// It is well again.
+pub(super) async fn clear(leases: &dyn Leases, about: &str) -> anyhow::Result<()> {
+    change(leases, about, |old| old.map(|_| Vec::new())).await
+}
+
+async fn change(
+    leases: &dyn Leases,
+    about: &str,
+    new: impl Fn(Option<&Alarm>) -> Option<Vec<u8>>,
+) -> anyhow::Result<()> {
+    let key = format!("{ALARM}{about}");
+    for _ in 0..TRIES_MAX {
+        let item = leases.record(&key).await.context("reading an alarm")?;
+        let old = item.as_ref().and_then(|item| serde_json::from_slice(&item.value).ok());
+        let Some(value) = new(old.as_ref()) else { return Ok(()) };
+        let put = leases.put(&key, item.map(|item| item.revision), value.into()).await;
+        if put.context("writing an alarm")?.is_some() {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("others write the record {key} all the time")
+}
+
+/// All alarms.
+pub(super) async fn all(leases: &dyn Leases) -> anyhow::Result<Vec<Alarm>> {
+    let items = leases.records(ALARM).await.context("reading the alarms")?;
+    Ok(items.iter().filter_map(|item| serde_json::from_slice(&item.value).ok()).collect())
+}
+
+/// Says once that something is away, and once that it is back.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    leases: Arc<dyn Leases>,
+    node: String,
+    about: String,
+    is_away: AtomicBool,
+}
+
+impl Trouble {
+    /// With what one node does, `about` a word.
+    pub(super) fn new(leases: Arc<dyn Leases>, about: &str, node: &str) -> Trouble {
+        let about = format!("{about}-{node}");
+        // An earlier process of this node may have raised it: the first success clears it.
+        Trouble { leases, node: node.to_owned(), about, is_away: AtomicBool::new(true) }
+    }
+
+    /// Hears how something went.
+    pub(super) async fn note(&self, what: &str, result: &anyhow::Result<()>) {
+        match result {
+            Ok(()) => {
+                if self.is_away.load(Ordering::Acquire) && clear(&*self.leases, &self.about).await.is_ok() {
+                    self.is_away.store(false, Ordering::Release);
+                }
+            }
+            Err(error) => {
+                eprintln!(
+                    "nephila: node {}: {what} could not be stored, and is tried again: {error:#}",
+                    self.node
+                );
+                self.is_away.store(true, Ordering::Release);
+                let text = format!(
+                    "{what} could not be stored: {error:#}. Nothing is lost: the log and this node's disk keep what is \
+                     not stored, and grow. It goes on by itself"
+                );
+                // While the servers are away too, there are other worries.
+                _ = raise(&*self.leases, &self.about, &self.node, &text).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_log::memory::Engine;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_alarm_stays_until_it_is_cleared() {
+        let leases = Engine::new(std::time::Duration::from_secs(15)).leases();
+        raise(&leases, &of_partition(7), "n1", "the log is gone").await.unwrap();
+        raise(&leases, &of_partition(8), "n1", "the log is gone").await.unwrap();
+        let at = all(&leases).await.unwrap()[0].at_ms;
+        raise(&leases, &of_partition(7), "n1", "the log is gone").await.unwrap();
+        let alarms = all(&leases).await.unwrap();
+        assert_eq!((alarms.len(), alarms[0].at_ms, &*alarms[0].about), (2, at, "partition-00007"));
+        clear(&leases, &of_partition(7)).await.unwrap();
+        clear(&leases, &of_partition(9)).await.unwrap();
+        assert_eq!(all(&leases).await.unwrap().len(), 1);
+    }
+}

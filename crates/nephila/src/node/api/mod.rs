@@ -1,0 +1,291 @@
+//! The HTTP API of a node: any node answers for any URL, by asking the node that owns it.
+//!
+//! The same [`Api`] answers on the folder's socket and over TCP. What is about a URL goes to the owner of its partition,
+//! one hop and no more: a request that was forwarded is answered by whoever gets it, or not at all (`others`). Pages are
+//! found in the archive of the owner, or in those of the others (`pages`). What is said about jobs and the cluster goes to
+//! the servers, whichever node it is said to (`said`).
+//!
+//! What always holds: a request is forwarded at most once; an answer about a URL comes from a node that held its partition
+//! before and after it was asked; whatever cannot be answered now is 503 and says when to ask again.
+
+mod bind;
+mod others;
+mod pages;
+mod said;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, StatusCode};
+use nephila_core::url::CrawlUrl;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use super::Node;
+use super::admin::Error;
+use crate::api::{
+    Answer, Answers, Asked, Explained, Guard, Questions, Server, StatsView, ok, problem, retry_after, serve,
+    unescaped,
+};
+use crate::crawl::shared::Shared;
+
+pub(crate) use bind::token;
+pub(super) use bind::{Bound, bind};
+
+/// Connections over TCP answered at once, those of other nodes among them; more wait.
+const CONNECTIONS_MAX: usize = 128;
+/// Requests answered at once that no other node has forwarded. Fewer than connections: those of other nodes find room,
+/// so that two nodes never wait for each other.
+const CLIENTS_MAX: usize = 32;
+/// Who finds no room within this time is told to come back.
+const CLIENT_WAIT: Duration = Duration::from_secs(5);
+/// Pages read from the archive at once.
+const READS_MAX: usize = 4;
+/// The worker answers within this time, or is taken for held up.
+const WORKER_MAX: Duration = Duration::from_secs(10);
+/// Who finds something on the move asks again after so many seconds.
+const MOVING_RETRY: u64 = 3;
+/// Who finds the servers away asks again after so many seconds.
+const AWAY_RETRY: u64 = 5;
+/// A request that another node has forwarded says so in this field: `owner` or `archive`.
+const FORWARDED: &str = "nephila-forwarded";
+/// Who answers says its name in this field.
+const NODE: &str = "nephila-node";
+
+/// An answer given instead of what was asked for: it says what is wrong.
+type Instead = Box<Answer>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Api {
+    node: Arc<Node>,
+    token: Option<Arc<str>>,
+    clients: Semaphore,
+    reads: Semaphore,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct SelfView {
+    /// Its name.
+    pub(crate) node: String,
+    /// Does it hold its lease?
+    pub(crate) holds_lease: bool,
+    /// What is wrong, in sentences.
+    #[serde(default)]
+    pub(crate) alarms: Vec<String>,
+    /// What its worker did and holds; none if it has none now.
+    #[serde(default)]
+    pub(crate) stats: Option<StatsView>,
+}
+
+/// Answers until it is dropped.
+#[derive(Debug)]
+pub(super) struct Serving {
+    _folder: Option<Server>,
+    tcp: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(tcp) = &self.tcp {
+            tcp.abort();
+        }
+    }
+}
+
+/// Begins to answer.
+pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
+    let token = match bound.as_ref().map(|bound| &bound.guard) {
+        Some(Guard::Token(token)) => Some(token.clone()),
+        _ => None,
+    };
+    let (clients, reads) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(READS_MAX));
+    let api = Arc::new(Api { node: node.clone(), token, clients, reads });
+    let tcp = bound.map(|Bound { listener, guard, address }| {
+        eprintln!("nephila: node {} answers at http://{address}", node.name);
+        tokio::spawn(serve(listener, api.clone(), guard, CONNECTIONS_MAX))
+    });
+    Serving { _folder: Server::start(&node.folder, api), tcp }
+}
+
+impl Answers for Api {
+    async fn answer(&self, asked: Asked) -> Answer {
+        let answered = if asked.field(FORWARDED).is_some() {
+            self.route(&asked).await
+        } else {
+            match tokio::time::timeout(CLIENT_WAIT, self.clients.acquire()).await {
+                Ok(_room) => self.route(&asked).await,
+                Err(_) => {
+                    let detail = format!("{CLIENTS_MAX} requests are being answered");
+                    let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "this node is busy", detail);
+                    Err(retry_after(busy, MOVING_RETRY).into())
+                }
+            }
+        };
+        let mut answer = answered.unwrap_or_else(|instead| *instead);
+        // A name has letters, digits, `-` and `_` alone.
+        if let Ok(name) = HeaderValue::from_str(&self.node.name) {
+            answer.headers_mut().insert(NODE, name);
+        }
+        answer
+    }
+}
+
+impl Api {
+    /// An answer is an answer, also where it says that something is wrong: `?` ends with it.
+    async fn route(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
+        let parts: Vec<String> = path.split('/').map(unescaped).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let get = asked.method == Method::GET;
+        let post = asked.method == Method::POST;
+        match &*parts {
+            ["", "livez"] if get => Ok(ok(&"alive")),
+            ["", "readyz"] if get => self.session().map(|_| ok(&"ready")),
+            ["explain"] if get => self.explain(asked).await,
+            ["host"] if get => self.host(asked).await,
+            ["pages"] if get => self.pages(asked).await,
+            ["stats"] if get => {
+                let questions = self.questions(&*self.session()?);
+                Ok(ok(&self.bounded(questions.stats()).await?))
+            }
+            ["node"] if get => Ok(ok(&self.about_itself().await)),
+            ["cluster"] if get => self.cluster(asked).await,
+            ["cluster", "nodes"] if get => self.nodes().await,
+            ["cluster", "partitions"] if get => self.partitions().await,
+            ["cluster", "drain", node] if post => self.drain(node).await,
+            ["jobs"] if get => self.jobs().await,
+            ["jobs"] if post => self.create(asked).await,
+            ["jobs", name] if get => self.job(name).await,
+            ["jobs", name] if asked.method == Method::PATCH => self.change(name, asked).await,
+            ["jobs", name, verb @ ("pause" | "resume" | "stop")] if post => self.set(name, verb).await,
+            ["urls"] if post => self.add(asked).await,
+            ["explain" | "host" | "pages" | "stats" | "node" | "cluster" | "jobs" | "urls", ..] => {
+                Err(problem(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "this is not asked in that way",
+                    format!("{} {}", asked.method, asked.path),
+                )
+                .into())
+            }
+            _ => Err(problem(StatusCode::NOT_FOUND, "no such question", &*asked.path).into()),
+        }
+    }
+
+    async fn explain(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let url = match CrawlUrl::parse(&text) {
+            Ok(url) => url,
+            Err(error) => return Ok(ok(&Explained::bad(&text, error.to_string()))),
+        };
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        Ok(ok(&self.explained(&shared, &text, &url).await?))
+    }
+
+    /// What is known of a URL of a partition that is here.
+    async fn explained(&self, shared: &Shared, text: &str, url: &CrawlUrl) -> Result<Explained, Instead> {
+        let explained = self.bounded(self.questions(shared).explain(text)).await?;
+        // It may have left while it was asked about: then nothing is known of it here.
+        if shared.handle.holds(url) { Ok(explained) } else { Err(self.moving("its partition has just left")) }
+    }
+
+    async fn host(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let with_scheme = if text.contains("://") { text.clone() } else { format!("http://{text}/") };
+        let url = CrawlUrl::parse(&with_scheme)
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no host", error.to_string()))?;
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        let host = self.bounded(self.questions(&shared).host(&text)).await?;
+        if shared.handle.holds(&url) {
+            Ok(ok(&host))
+        } else {
+            Err(self.moving("its partition has just left"))
+        }
+    }
+
+    async fn about_itself(&self) -> SelfView {
+        let node = &self.node;
+        let session = node.known.session();
+        let mut alarms = Vec::new();
+        let holds_lease = node.gate.is_open();
+        if !holds_lease {
+            alarms
+                .push("it holds no lease, so it fetches nothing: do the NATS servers answer it?".to_owned());
+        }
+        for (partition, error) in node.known.unopened() {
+            alarms.push(format!("partition {partition} cannot be opened: {error}"));
+        }
+        let mut stats = None;
+        if let Some(shared) = session {
+            use std::sync::atomic::Ordering::Relaxed;
+            if shared.counts.disk_full.load(Relaxed) || shared.counts.disk_low.load(Relaxed) {
+                alarms.push("its disk is full: it fetches nothing until there is room".to_owned());
+            }
+            stats = self.bounded(self.questions(&shared).stats()).await.ok();
+            if stats.is_none() {
+                alarms
+                    .push("its worker does not answer: it waits for the NATS servers or the disk".to_owned());
+            }
+        }
+        SelfView { node: node.name.clone(), holds_lease, alarms, stats }
+    }
+
+    fn questions(&self, shared: &Shared) -> Questions {
+        Questions::of_node(shared.handle.clone(), self.node.jobs.clone(), self.node.settings.clone())
+    }
+
+    fn session(&self) -> Result<Arc<Shared>, Instead> {
+        self.node.known.session().ok_or_else(|| self.moving("this node has no lease right now"))
+    }
+
+    async fn bounded<T>(&self, question: impl Future<Output = anyhow::Result<T>>) -> Result<T, Instead> {
+        let why = match tokio::time::timeout(WORKER_MAX, question).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "its worker does not answer: it waits for the servers or the disk".to_owned(),
+        };
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the node cannot answer now", why);
+        Err(retry_after(answer, AWAY_RETRY).into())
+    }
+
+    fn moving(&self, detail: &str) -> Instead {
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can answer right now", detail);
+        retry_after(answer, MOVING_RETRY).into()
+    }
+}
+
+/// Where a question is answered.
+enum Place {
+    /// By the worker of this session.
+    Here(Arc<Shared>),
+    /// Elsewhere, and this is the answer.
+    Answered(Answer),
+}
+
+fn url_of(asked: &Asked) -> Result<String, Instead> {
+    let missing = || problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
+    Ok(asked.parameter("url").ok_or_else(missing)?)
+}
+
+impl From<Error> for Instead {
+    fn from(error: Error) -> Instead {
+        let detail = error.to_string();
+        let answer = match error {
+            Error::NotFound(_) => problem(StatusCode::NOT_FOUND, "there is no such thing", detail),
+            Error::Wrong(_) => problem(StatusCode::BAD_REQUEST, "this cannot be", detail),
+            Error::Exists(_) => problem(StatusCode::CONFLICT, "there is one already", detail),
+            Error::Away(_) => {
+                let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the servers did not do it", detail);
+                retry_after(answer, AWAY_RETRY)
+            }
+        };
+        answer.into()
+    }
+}

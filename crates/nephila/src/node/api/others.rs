@@ -1,0 +1,136 @@
+//! Who owns a URL, and how another node is asked.
+//!
+//! What always holds: what another node answers counts only if it is the node that was meant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body_util::Full;
+use nephila_core::cluster::NodeId;
+use nephila_core::cluster::member::NodeRecord;
+use nephila_core::frontier::key::UrlKey;
+use nephila_core::url::CrawlUrl;
+use tokio::task::JoinSet;
+
+use super::super::admin;
+use super::super::route::partition_of;
+use super::{Api, FORWARDED, Instead, NODE, Place};
+use crate::api::{Answer, Asked, Peer, Question, Reply, problem, retry_after};
+
+/// Another node answers within this time.
+const OTHER_MAX: Duration = Duration::from_secs(20);
+/// Other nodes asked at once.
+const OTHERS_AT_ONCE: usize = 32;
+/// What another node answers has at most so many bytes.
+const ANSWER_BYTES_MAX: usize = 80 << 20;
+/// Fields that belong to one connection, or are made anew.
+const OWN_FIELDS: [&str; 5] = ["connection", "transfer-encoding", "content-length", "date", NODE];
+
+impl Api {
+    /// Where a question about a URL is answered: here, or by its owner, who is asked then.
+    pub(super) async fn owner(&self, asked: &Asked, url: &CrawlUrl) -> Result<Place, Instead> {
+        let node = &self.node;
+        if let Some(shared) = node.known.session().filter(|shared| shared.handle.holds(url)) {
+            return Ok(Place::Here(shared));
+        }
+        let domain = UrlKey::of(url, &node.cluster.secret).host.domain;
+        let partition = partition_of(domain, node.cluster.partitions);
+        if asked.field(FORWARDED).is_some() {
+            return Err(self.moving(&format!("partition {partition} is not at node {}", node.name)));
+        }
+        let Some((view, _)) = node.known.view() else {
+            return Err(self.moving("this node does not know the others yet"));
+        };
+        let Some(owner) = admin::owner(&view, partition) else {
+            return Err(self.moving(&format!("partition {partition} has no live owner right now")));
+        };
+        if owner.node == NodeId::of(&node.name) {
+            return Err(self.moving(&format!("partition {partition} is being opened or handed over")));
+        }
+        let reply = self.ask(owner, asked, "owner").await?;
+        Ok(Place::Answered(passed_on(reply)))
+    }
+
+    /// Asks another node the same.
+    pub(super) async fn ask(
+        &self,
+        other: &NodeRecord,
+        asked: &Asked,
+        as_what: &'static str,
+    ) -> Result<Reply, Instead> {
+        let question = Question::get(&*asked.target, ANSWER_BYTES_MAX, OTHER_MAX).with(FORWARDED, as_what);
+        let reply = ask_of(self.token.clone(), other, question).await.map_err(|why| {
+            // Whoever does not answer may be dead: then its partitions are taken over when its lease has run out.
+            let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the owner does not answer", why);
+            retry_after(answer, self.node.settings.cluster.lease_ttl.as_secs())
+        })?;
+        Ok(reply)
+    }
+
+    /// Asks all other live nodes the same, some at once: what each of them answered.
+    pub(super) async fn ask_all(&self, question: &Question) -> Vec<(NodeRecord, Result<Reply, String>)> {
+        let Some((view, _)) = self.node.known.view() else { return Vec::new() };
+        let me = NodeId::of(&self.node.name);
+        let mut others = view.nodes.iter().filter(|other| other.node != me).cloned();
+        let (mut asking, mut answers) = (JoinSet::new(), Vec::new());
+        loop {
+            while asking.len() < OTHERS_AT_ONCE
+                && let Some(other) = others.next()
+            {
+                let (token, question) = (self.token.clone(), question.clone());
+                asking.spawn(async move {
+                    let answer = ask_of(token, &other, question).await;
+                    (other, answer)
+                });
+            }
+            match asking.join_next().await {
+                Some(Ok(answer)) => answers.push(answer),
+                // A task that panicked has no answer.
+                Some(Err(_)) => {}
+                None => return answers,
+            }
+        }
+    }
+}
+
+/// Asks another node; says why there is no answer.
+async fn ask_of(token: Option<Arc<str>>, other: &NodeRecord, question: Question) -> Result<Reply, String> {
+    let name = &other.name;
+    if other.address.is_empty() {
+        return Err(format!("node {name} has no API: set api.listen there"));
+    }
+    let peer = Peer::at(&*other.address, token);
+    let reply = peer.ask(question).await.map_err(|error| format!("node {name}: {error}"))?;
+    match reply.field(NODE) {
+        Some(who) if who == name => {}
+        _ if reply.status == StatusCode::UNAUTHORIZED => {
+            return Err(format!("node {name} has another token: api.token_file is the same on all nodes"));
+        }
+        who => {
+            let who = who.unwrap_or("somebody else");
+            return Err(format!(
+                "at {}, where node {name} should be, {who} answers: set api.listen and api.advertise to addresses \
+                     that the other nodes reach",
+                other.address
+            ));
+        }
+    }
+    Ok(reply)
+}
+
+/// An answer of another node, as ours.
+pub(super) fn passed_on(reply: Reply) -> Answer {
+    let Reply { status, headers, body } = reply;
+    let mut answer = Answer::new(Full::new(Bytes::clone(&body)));
+    *answer.status_mut() = status;
+    let mut kept = HeaderMap::new();
+    for (name, value) in &headers {
+        if !OWN_FIELDS.contains(&name.as_str()) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    *answer.headers_mut() = kept;
+    answer
+}

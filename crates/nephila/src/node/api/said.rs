@@ -1,0 +1,162 @@
+//! What is asked and said about the cluster and its jobs. It goes to the servers: every node gives the same answer.
+//!
+//! What always holds: while the servers are away, what a node saw last is said to be that.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use nephila_core::job::{Job, JobId, State};
+use serde::de::DeserializeOwned;
+
+use super::super::admin::{self, Adding, Error};
+use super::super::views::{ClusterView, JobChange, JobView, NodeSaid};
+use super::{Api, Asked, FORWARDED, Instead, SelfView};
+use crate::api::{Answer, Question, ok, problem};
+use crate::clock::Clock;
+
+/// Another node says how it is within this time.
+const NODE_MAX: Duration = Duration::from_secs(5);
+/// What it says has at most so many bytes.
+const NODE_BYTES_MAX: usize = 1 << 20;
+
+impl Api {
+    /// The cluster as it is now, or as it was last seen if the servers do not answer.
+    async fn counted(&self) -> Result<ClusterView, Instead> {
+        let partitions = self.node.cluster.partitions;
+        let error = match self.node.cluster.counted().await {
+            Ok(counted) => return Ok(counted),
+            Err(error) => error,
+        };
+        let Some((view, seen)) = self.node.known.view() else { return Err(error.into()) };
+        let mut counted = admin::count(&view, partitions);
+        let alarm = format!(
+            "{error}; nothing is fetched once leases have run out; this is what node {} saw {} s ago: bring the \
+             servers back",
+            self.node.name,
+            seen.elapsed().as_secs()
+        );
+        counted.alarms.insert(0, alarm);
+        Ok(counted)
+    }
+
+    /// `GET cluster`: with what each node says is wrong.
+    pub(super) async fn cluster(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let mut counted = self.counted().await?;
+        if asked.field(FORWARDED).is_none() {
+            for (name, said) in self.all().await {
+                match said {
+                    Ok(said) => {
+                        let alarms = said.alarms.iter().map(|alarm| format!("node {name}: {alarm}"));
+                        counted.alarms.extend(alarms);
+                    }
+                    Err(why) => counted.alarms.push(why),
+                }
+            }
+        }
+        Ok(ok(&counted))
+    }
+
+    /// `GET cluster/nodes`: what each of them says of itself, where it answers.
+    pub(super) async fn nodes(&self) -> Result<Answer, Instead> {
+        let counted = self.counted().await?;
+        let mut said = self.all().await;
+        let nodes = counted.nodes.into_iter().map(|node| {
+            let at = said.iter().position(|(name, _)| *name == node.name);
+            let (alarms, stats) = match at.map(|at| said.swap_remove(at).1) {
+                Some(Ok(said)) => (said.alarms, said.stats),
+                Some(Err(why)) => (vec![why], None),
+                None => (Vec::new(), None),
+            };
+            NodeSaid { node, alarms, stats }
+        });
+        let nodes: Vec<NodeSaid> = nodes.collect();
+        Ok(ok(&nodes))
+    }
+
+    /// What every live node says of itself, this one first.
+    async fn all(&self) -> Vec<(String, Result<SelfView, String>)> {
+        let question = Question::get("/api/v1/node", NODE_BYTES_MAX, NODE_MAX).with(FORWARDED, "owner");
+        let (own, others) = tokio::join!(self.about_itself(), self.ask_all(&question));
+        let mut all = vec![(own.node.clone(), Ok(own))];
+        for (other, answer) in others {
+            // One without an API is no fault: nobody wanted it to have one.
+            if other.address.is_empty() {
+                continue;
+            }
+            let said = answer.and_then(|reply| {
+                reply.json().map_err(|error| format!("node {} is of another version: {error}", other.name))
+            });
+            all.push((other.name, said));
+        }
+        all
+    }
+
+    pub(super) async fn partitions(&self) -> Result<Answer, Instead> {
+        let view = self.node.cluster.view().await?;
+        Ok(ok(&admin::partitions(&view, self.node.cluster.partitions)))
+    }
+
+    pub(super) async fn drain(&self, node: &str) -> Result<Answer, Instead> {
+        self.node.cluster.drain(node).await?;
+        Ok(ok(&serde_json::json!({"node": node, "draining": true})))
+    }
+
+    pub(super) async fn jobs(&self) -> Result<Answer, Instead> {
+        let jobs = self.node.cluster.jobs().await?;
+        Ok(ok(&jobs.iter().map(|record| JobView::of(&record.job)).collect::<Vec<_>>()))
+    }
+
+    pub(super) async fn job(&self, name: &str) -> Result<Answer, Instead> {
+        Ok(ok(&self.node.cluster.job(name).await?))
+    }
+
+    /// `POST jobs`: a job as JSON, without a number.
+    pub(super) async fn create(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let mut said: serde_json::Value = read(asked)?;
+        if let Some(fields) = said.as_object_mut() {
+            fields.insert("id".to_owned(), 0.into());
+        }
+        let job: Job = serde_json::from_value(said)
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no job", error.to_string()))?;
+        if job.scope.seeds.is_empty() {
+            return Err(Error::Wrong("a job begins somewhere: name URLs in scope.seeds".into()).into());
+        }
+        debug_assert_eq!(job.id, JobId(0));
+        let mut answer = ok(&self.node.cluster.create(job).await?);
+        *answer.status_mut() = StatusCode::CREATED;
+        Ok(answer)
+    }
+
+    pub(super) async fn change(&self, name: &str, asked: &Asked) -> Result<Answer, Instead> {
+        let change: JobChange = read(asked)?;
+        Ok(ok(&self.node.cluster.change(name, &change).await?))
+    }
+
+    pub(super) async fn set(&self, name: &str, verb: &str) -> Result<Answer, Instead> {
+        let state = match verb {
+            "pause" => State::Paused,
+            "stop" => State::Stopped,
+            _ => State::Running,
+        };
+        Ok(ok(&self.node.cluster.change(name, &JobChange::state(state)).await?))
+    }
+
+    /// `POST urls?job=`: lines of URLs, or of JSON.
+    pub(super) async fn add(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let as_seeds = asked.parameter("seed").is_some_and(|seed| seed == "true");
+        let adding = Adding { job: asked.parameter("job"), as_seeds };
+        let text = String::from_utf8_lossy(&asked.body);
+        let now = Clock::new().now().wall;
+        let added = self.node.cluster.add(&adding, text.lines(), &self.node.settings.trap, now).await?;
+        let mut answer = ok(&added);
+        *answer.status_mut() = StatusCode::ACCEPTED;
+        Ok(answer)
+    }
+}
+
+fn read<T: DeserializeOwned>(asked: &Asked) -> Result<T, Instead> {
+    let said = serde_json::from_slice(&asked.body).map_err(|error| {
+        problem(StatusCode::BAD_REQUEST, "the body is not what it should be", error.to_string())
+    })?;
+    Ok(said)
+}

@@ -1,0 +1,65 @@
+//! What the shell of a node lets others know: its session, its last view of the cluster, and what went wrong.
+//!
+//! What always holds: nothing here keeps a session alive; whoever asks through it lets go of it soon.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Instant;
+
+use nephila_core::cluster::member::View;
+
+use crate::crawl::shared::Shared;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    session: Weak<Shared>,
+    view: Option<(Arc<View>, Instant)>,
+    /// Partitions that cannot be opened, and why.
+    unopened: BTreeMap<u32, String>,
+}
+
+impl Known {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("nobody panics holding it")
+    }
+
+    /// A session has begun.
+    pub(super) fn begun(&self, session: &Arc<Shared>) {
+        let mut inner = self.inner();
+        inner.session = Arc::downgrade(session);
+        inner.unopened.clear();
+    }
+
+    /// The cluster was looked at.
+    pub(super) fn seen(&self, view: View) {
+        self.inner().view = Some((Arc::new(view), Instant::now()));
+    }
+
+    /// A partition was opened, or could not be.
+    pub(super) fn opened(&self, partition: u32, error: Option<String>) {
+        let unopened = &mut self.inner().unopened;
+        match error {
+            Some(error) => _ = unopened.insert(partition, error),
+            None => _ = unopened.remove(&partition),
+        }
+    }
+
+    /// The session, if there is one.
+    pub(crate) fn session(&self) -> Option<Arc<Shared>> {
+        self.inner().session.upgrade()
+    }
+
+    /// The cluster as it was last seen, and when that was.
+    pub(crate) fn view(&self) -> Option<(Arc<View>, Instant)> {
+        self.inner().view.clone()
+    }
+
+    /// Partitions that cannot be opened, and why.
+    pub(crate) fn unopened(&self) -> BTreeMap<u32, String> {
+        self.inner().unopened.clone()
+    }
+}

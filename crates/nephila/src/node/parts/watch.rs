@@ -1,0 +1,102 @@
+//! Watches the log of an open partition: the servers may lose what they acknowledged, and never say so.
+//!
+//! What is gone from the middle of a log, its owner still knows: two snapshots lead past the hole. If the end is gone, the
+//! owner makes what it knows durable, and the session begins again, since its next write would be refused; opening the
+//! partition then finds out whether everything is there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nephila_core::frontier::key::Prefixes;
+use nephila_log::Error;
+use nephila_log::jetstream::Watch;
+use nephila_store::state::DiskState;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::find::SNAPSHOTS_PAST_A_HOLE;
+use crate::node::session::Notice;
+use crate::node::snapshot::Progress;
+use crate::node::{Node, alarm};
+use crate::worker::Door;
+
+/// How often a log is looked at. A few more looks, a second apart, come before an alarm: together less than a minute.
+const LOOK_EVERY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
+
+/// An open partition, and who has to hear of it.
+pub(super) struct Watched {
+    pub(super) watch: Watch,
+    pub(super) partition: u32,
+    pub(super) prefixes: Prefixes,
+    pub(super) progress: Arc<Progress>,
+    pub(super) door: Door<DiskState>,
+    pub(super) notices: mpsc::Sender<Notice>,
+}
+
+impl Watched {
+    /// Until it is dropped.
+    pub(super) async fn run(self, node: Arc<Node>) {
+        let leases = &*node.cluster.leases;
+        let about = alarm::of_partition(self.partition);
+        // It is open, so whatever was wrong with it is not any more.
+        let mut is_alarmed = true;
+        let is_healing = || self.progress.urgent.load(Ordering::Acquire) > 0;
+        loop {
+            match self.watch.look().await {
+                Ok(()) if is_alarmed && !is_healing() => {
+                    is_alarmed = alarm::clear(leases, &about).await.is_err();
+                }
+                Err(error @ Error::RolledBack { .. }) => return self.end_is_gone(&node, &error).await,
+                Err(error @ Error::Damaged(_)) => {
+                    let text = self.middle_is_gone(&node, &error);
+                    if !is_healing() {
+                        eprintln!("nephila: node {}: {text}", node.name);
+                    }
+                    is_alarmed = true;
+                    // If it cannot be raised now, the next look does it.
+                    _ = alarm::raise(leases, &about, &node.name, &text).await;
+                    self.progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);
+                }
+                // It is well, or nobody could be asked.
+                _ => {}
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The next write would be refused.
+    async fn end_is_gone(&self, node: &Node, error: &Error) {
+        let durable =
+            self.door.visit(self.prefixes, |state, _| state.checkpoint().map_err(|e| e.to_string()));
+        if let Some(Err(why)) = durable.await {
+            eprintln!("nephila: node {}: partition {}: {why}", node.name, self.partition);
+        }
+        let text = format!("{}: {error}", self.begin(node));
+        // Whoever listened may have ended already.
+        _ = self.notices.send(Notice::Failed(anyhow::anyhow!(text))).await;
+    }
+
+    fn middle_is_gone(&self, node: &Node, error: &Error) -> String {
+        let then = match node.snapshots.is_some() {
+            true => {
+                "Nothing is lost: the node that owns the partition knows them, makes two snapshots, and removes the log \
+                 behind them. The alarm ends by itself"
+            }
+            false => {
+                "The node that owns the partition still knows them. Set `cluster.objects`, so that it can make snapshots, \
+                 or restore the stream from a backup; until then keep this node's folder: whoever opens the partition \
+                 without it does not get past the hole"
+            }
+        };
+        format!("{}: {error}. {then}", self.begin(node))
+    }
+
+    fn begin(&self, node: &Node) -> String {
+        let (partition, cluster) = (self.partition, &node.settings.cluster);
+        let stream = format!("NEPH_{}_{}", cluster.name, partition % cluster.streams);
+        format!(
+            "the log of partition {partition} in stream {stream} has lost messages that the servers acknowledged"
+        )
+    }
+}

@@ -1,0 +1,189 @@
+//! Snapshots of partitions in the object store: what they are made of, and which of them count.
+//!
+//! A snapshot is a copy of a partition's state at one position of its log: immutable files, then a **manifest** that lists
+//! them with their lengths and digests. It counts once the **pointer** of the partition names it, a record that changes by
+//! compare and swap alone; the pointer names the one before it as well. [`take`] makes them while the owner works,
+//! `restore` brings one back.
+//!
+//! Names carry partition, epoch and content, so two owners never write different bytes under one name, and one that was
+//! replaced can at most add files that nobody lists. It removes none that a later owner uses: those are either of a later
+//! epoch, or listed by a snapshot that it saw itself.
+//!
+//! What always holds: the log is kept from the older of the two snapshots on; what the pointer names is there, whole.
+
+mod restore;
+mod take;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_core::state::Position;
+use nephila_log::Leases;
+use serde::{Deserialize, Serialize};
+
+use crate::objects::{Content, Objects};
+
+pub(super) use restore::restore;
+pub(super) use take::{AT_ONCE, Held, Keeper, Progress};
+
+/// Pointers begin like this.
+const POINTER: &str = "snapshot.";
+/// The layout of manifests.
+const VERSION: u32 = 1;
+/// An object of the same name with this behind it says that somebody found the first one damaged.
+const DAMAGED: &str = ".damaged";
+/// So much of a digest is in a name: enough that no two contents ever share one.
+const NAME_DIGEST: usize = 40;
+
+/// One snapshot, as the pointer names it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Point {
+    /// The object that lists its files.
+    pub(super) manifest: String,
+    /// What that object is.
+    pub(super) content: Content,
+    /// The last group of the log that is in it.
+    pub(super) sequence: u64,
+    /// The hash of that group, with which the next one begins.
+    pub(super) chain: u64,
+    /// Under which ownership it was made.
+    pub(super) epoch: u64,
+    /// Who made it.
+    pub(super) node: String,
+    /// When, in milliseconds since 1970.
+    pub(super) at_ms: u64,
+    /// Bytes of all its files.
+    pub(super) bytes: u64,
+}
+
+impl Point {
+    pub(super) fn position(&self) -> Position {
+        Position { sequence: self.sequence, chain: self.chain }
+    }
+}
+
+/// Which snapshots of a partition count.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Pointer {
+    pub(super) latest: Point,
+    pub(super) before: Option<Point>,
+}
+
+impl Pointer {
+    /// What is left when this one comes: it and the newest of the others.
+    fn with(old: Option<&Pointer>, new: Point) -> Pointer {
+        Pointer { before: old.map(|old| old.latest.clone()), latest: new }
+    }
+
+    /// The log is needed from here on; from its beginning if there is only one snapshot.
+    fn floor(&self) -> Option<u64> {
+        self.before.as_ref().map(|before| before.sequence + 1)
+    }
+}
+
+/// A pointer and the revision of its record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pointed {
+    pub(super) revision: Option<u64>,
+    pub(super) pointer: Option<Pointer>,
+}
+
+/// A file of a snapshot.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+struct Listing {
+    /// Its name in the state's folder.
+    name: String,
+    /// The object that holds it.
+    object: String,
+    #[serde(flatten)]
+    content: Content,
+}
+
+/// What a snapshot is made of, as it is stored.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+struct Manifest {
+    version: u32,
+    partition: u32,
+    partitions: u32,
+    epoch: u64,
+    sequence: u64,
+    chain: u64,
+    /// The inbox was read up to here.
+    inbox: u64,
+    /// The state's own manifest last.
+    files: Vec<Listing>,
+}
+
+/// Snapshots of one cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshots {
+    objects: Objects,
+    leases: Arc<dyn Leases>,
+    partitions: u32,
+}
+
+impl Snapshots {
+    pub(super) fn new(objects: Objects, leases: Arc<dyn Leases>, partitions: u32) -> Snapshots {
+        Snapshots { objects, leases, partitions }
+    }
+
+    pub(super) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    async fn manifest(&self, partition: u32, point: &Point) -> Result<Manifest, crate::objects::Error> {
+        let damaged = |why: String| crate::objects::Error::Damaged {
+            name: point.manifest.clone(),
+            store: self.objects.place().into(),
+            why,
+        };
+        let bytes = self.objects.get(&point.manifest).await?;
+        if Content::of(&bytes) != point.content {
+            return Err(damaged("its digest is another".into()));
+        }
+        let manifest: Manifest =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if manifest.version != VERSION {
+            return Err(damaged(format!(
+                "it is of version {}, which this program does not read",
+                manifest.version
+            )));
+        }
+        let is_right = manifest.partition == partition
+            && manifest.partitions == self.partitions
+            && (manifest.sequence, manifest.chain) == (point.sequence, point.chain);
+        if is_right { Ok(manifest) } else { Err(damaged("it is of another partition or position".into())) }
+    }
+}
+
+/// The pointer of a partition.
+pub(super) async fn pointed(leases: &dyn Leases, partition: u32) -> anyhow::Result<Pointed> {
+    let item = leases.record(&key(partition)).await.context("reading the pointer to its snapshots")?;
+    let Some(item) = item else { return Ok(Pointed::default()) };
+    let pointer = serde_json::from_slice(&item.value);
+    let pointer = pointer.with_context(|| format!("the record {}", item.key))?;
+    Ok(Pointed { revision: Some(item.revision), pointer: Some(pointer) })
+}
+
+fn key(partition: u32) -> String {
+    format!("{POINTER}{partition:05}")
+}
+
+/// The folder of a partition's objects.
+fn folder(partition: u32) -> String {
+    format!("{partition:05}")
+}
+
+/// The name of an object of a partition.
+fn object_name(partition: u32, epoch: u64, content: &Content, ending: &str) -> String {
+    let digest = content.sha256.get(..NAME_DIGEST).unwrap_or(&content.sha256);
+    format!("{}/{epoch:016x}-{digest}.{ending}", folder(partition))
+}
+
+/// The epoch in the name of an object.
+fn epoch_of(object: &str) -> Option<u64> {
+    let name = object.rsplit('/').next()?;
+    u64::from_str_radix(name.split_once('-')?.0, 16).ok()
+}

@@ -1,0 +1,566 @@
+//! The object store: a bucket of an S3-compatible service, or a folder that all nodes see.
+//!
+//! Snapshots and closed archive files go there. An object is written once under a name that no other content ever has, so
+//! nothing here relies on conditional writes, which some services take and do not keep. A large file goes in parts; how far
+//! it came can be kept ([`Sent`]), so that a process that begins again sends only what is missing.
+//!
+//! What always holds: every call ends, by a result or by its deadline; it is tried a few times, with rests, and the error
+//! names the object, the place and what to do; at most [`PARTS_AT_ONCE`] parts of a file are in memory.
+
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{Context as Hash, SHA256};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::local::LocalFileSystem;
+use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::settings;
+
+/// A file of this length or more goes in parts of it. Services ask for at least 5 MiB; all parts but the last are equal.
+pub const PART_BYTES: u64 = 16 << 20;
+/// Parts of one file on their way at the same time.
+pub const PARTS_AT_ONCE: usize = 2;
+/// A part, or a small object, has this long.
+const CALL_MAX: Duration = Duration::from_secs(60);
+/// How often a call is tried.
+const TRIES_MAX: u32 = 3;
+/// The rest before the second try; it doubles.
+const REST_FIRST: Duration = Duration::from_millis(250);
+/// Connecting may take this long.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// The client's own tries, within our deadline.
+const CLIENT_TRIES_MAX: usize = 1;
+/// Objects of a listing that are looked at; a partition has a few hundred.
+const LIST_MAX: usize = 100_000;
+/// The longest object that is read into memory.
+const SMALL_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a file hashed at once.
+const HASH_BYTES: usize = 1 << 20;
+
+/// Why the object store did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It did not answer, or said no. What is stored there is as it was; try again later.
+    #[error("{action} {name} in {store} failed: {why}; {hint}")]
+    Away {
+        /// What was tried.
+        action: &'static str,
+        /// Which object.
+        name: String,
+        /// Where.
+        store: Arc<str>,
+        /// What the last try said.
+        why: String,
+        /// What to look at.
+        hint: &'static str,
+    },
+    /// There is no such object.
+    #[error(
+        "{name} is not in {store}: somebody removed it, or `cluster.objects` leads elsewhere than it did"
+    )]
+    Missing {
+        /// Which object.
+        name: String,
+        /// Where.
+        store: Arc<str>,
+    },
+    /// What came is not what was stored. Use another copy.
+    #[error("{name} in {store} is damaged: {why}")]
+    Damaged {
+        /// Which object.
+        name: String,
+        /// Where.
+        store: Arc<str>,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of ours could not be read or written.
+    #[error("{path}: {source}", path = .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Is what is stored not usable, however often it is asked for?
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Error::Missing { .. } | Error::Damaged { .. })
+    }
+
+    fn file(path: &FilePath, source: io::Error) -> Error {
+        Error::File { path: path.into(), source }
+    }
+}
+
+/// What a file or an object is, byte for byte.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Content {
+    /// Its length.
+    pub bytes: u64,
+    /// SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Content {
+    /// Of bytes in memory.
+    pub fn of(bytes: &[u8]) -> Content {
+        let mut hash = Hash::new(&SHA256);
+        hash.update(bytes);
+        Content { bytes: bytes.len() as u64, sha256: hex(hash) }
+    }
+
+    /// Of a file. It is read from beginning to end: not for a thread that has other work.
+    pub fn of_file(path: &FilePath) -> Result<Content, Error> {
+        let wrong = |error| Error::file(path, error);
+        let mut file = std::fs::File::open(path).map_err(wrong)?;
+        let (mut hash, mut buffer, mut bytes) = (Hash::new(&SHA256), vec![0; HASH_BYTES], 0);
+        loop {
+            let read = file.read(&mut buffer).map_err(wrong)?;
+            if read == 0 {
+                return Ok(Content { bytes, sha256: hex(hash) });
+            }
+            hash.update(&buffer[..read]);
+            bytes += read as u64;
+        }
+    }
+}
+
+fn hex(hash: Hash) -> String {
+    hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How far the sending of a file in parts has come.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// The name the service gave to it.
+    pub id: String,
+    /// What it gave for each part, in order.
+    pub parts: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    S3(Arc<AmazonS3>),
+    Folder(Arc<LocalFileSystem>),
+}
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    store: Store,
+    prefix: Path,
+    /// The place, for messages.
+    place: Arc<str>,
+}
+
+impl Objects {
+    /// The store of these settings, if they name one. Nobody is asked yet.
+    pub fn open(settings: &settings::Cluster) -> anyhow::Result<Option<Objects>> {
+        Objects::open_as(settings, AmazonS3Builder::from_env())
+    }
+
+    /// The same, with who we are.
+    fn open_as(settings: &settings::Cluster, who: AmazonS3Builder) -> anyhow::Result<Option<Objects>> {
+        let place = settings.objects.trim_end_matches('/');
+        if place.is_empty() {
+            return Ok(None);
+        }
+        let wrong = |why: String| settings::usage(anyhow::anyhow!("cluster.objects {place:?}: {why}"));
+        let url = url::Url::parse(place).map_err(|error| wrong(error.to_string()))?;
+        let (store, prefix) = match url.scheme() {
+            "file" => {
+                let folder = url.to_file_path().map_err(|()| wrong("it is no path".into()))?;
+                std::fs::create_dir_all(&folder).map_err(|error| wrong(error.to_string()))?;
+                let store = LocalFileSystem::new_with_prefix(&folder).map_err(|e| wrong(e.to_string()))?;
+                (Store::Folder(Arc::new(store.with_fsync(true))), Path::default())
+            }
+            "s3" => {
+                let bucket = url.host_str().ok_or_else(|| wrong("there is no bucket".into()))?;
+                let store = s3(bucket, settings, who).map_err(wrong)?;
+                let prefix = Path::from_url_path(url.path()).map_err(|error| wrong(error.to_string()))?;
+                (Store::S3(Arc::new(store)), prefix)
+            }
+            other => return Err(wrong(format!("{other} is neither `s3` nor `file`"))),
+        };
+        Ok(Some(Objects { store, prefix, place: place.into() }))
+    }
+
+    /// The same store, one folder down.
+    pub fn within(&self, folder: &str) -> Objects {
+        let prefix = self.path(folder);
+        Objects { store: self.store.clone(), prefix, place: format!("{}/{folder}", self.place).into() }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn path(&self, name: &str) -> Path {
+        let mut path = self.prefix.clone();
+        for part in name.split('/').filter(|part| !part.is_empty()) {
+            path = path.join(part);
+        }
+        path
+    }
+
+    fn api(&self) -> &dyn ObjectStore {
+        match &self.store {
+            Store::S3(store) => &**store,
+            Store::Folder(store) => &**store,
+        }
+    }
+
+    /// Stores bytes.
+    pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), Error> {
+        let path = self.path(name);
+        let put = || async { self.api().put(&path, bytes.clone().into()).await.map(|_| ()) };
+        self.tried("storing", name, put).await
+    }
+
+    /// Stores a file, in parts if it is long. `sent` says how far an earlier time came, and is told of every part to
+    /// `note`, who keeps it. When this returns, an object of this length is there.
+    pub async fn put_file(
+        &self,
+        name: &str,
+        file: &FilePath,
+        sent: Sent,
+        note: impl FnMut(&Sent),
+    ) -> Result<u64, Error> {
+        let bytes = std::fs::metadata(file).map_err(|error| Error::file(file, error))?.len();
+        if bytes < PART_BYTES {
+            self.put(name, read_part(file.into(), 0, bytes).await?).await?;
+        } else {
+            match &self.store {
+                Store::S3(store) => self.put_parts(store, name, file, bytes, sent, note).await?,
+                Store::Folder(store) => self.put_stream(store, name, file, bytes).await?,
+            }
+        }
+        match self.size(name).await? {
+            Some(stored) if stored == bytes => Ok(bytes),
+            stored => {
+                let why = format!("it has {} bytes after {bytes} were stored", stored.unwrap_or(0));
+                Err(Error::Damaged { name: name.into(), store: self.place.clone(), why })
+            }
+        }
+    }
+
+    /// In parts, each tried by itself.
+    async fn put_parts(
+        &self,
+        store: &AmazonS3,
+        name: &str,
+        file: &FilePath,
+        bytes: u64,
+        mut sent: Sent,
+        mut note: impl FnMut(&Sent),
+    ) -> Result<(), Error> {
+        let path = self.path(name);
+        let count = bytes.div_ceil(PART_BYTES);
+        if sent.id.is_empty() || sent.parts.len() as u64 > count {
+            let id = self.tried("beginning", name, || store.create_multipart(&path)).await?;
+            sent = Sent { id, parts: Vec::new() };
+            note(&sent);
+        }
+        let (id, before) = (sent.id.clone(), sent.parts.len());
+        let rest = (sent.parts.len() as u64..count).map(|index| {
+            let (path, id) = (&path, &id);
+            async move {
+                let begin = index * PART_BYTES;
+                let part = read_part(file.into(), begin, PART_BYTES.min(bytes - begin)).await?;
+                let put = || store.put_part(path, id, index as usize, part.clone().into());
+                self.tried("sending a part of", name, put).await
+            }
+        });
+        let mut rest = futures_util::stream::iter(rest).buffered(PARTS_AT_ONCE);
+        while let Some(part) = rest.next().await {
+            match part {
+                Ok(part) => sent.parts.push(part.content_id),
+                Err(error) => {
+                    // A service that answers, and takes no more of what an earlier process began, has forgotten it: the
+                    // next try begins anew.
+                    let is_first = sent.parts.len() == before && before > 0;
+                    if error.is_lost() || (is_first && self.size(name).await.is_ok()) {
+                        note(&Sent::default());
+                    }
+                    return Err(error);
+                }
+            }
+            note(&sent);
+        }
+        drop(rest);
+        let parts = || sent.parts.iter().map(|part| PartId { content_id: part.clone() }).collect();
+        let done = self.tried("ending", name, || store.complete_multipart(&path, &id, parts())).await;
+        if let Err(error) = done {
+            // It may have ended by an earlier try whose answer was lost; its length tells.
+            note(&Sent::default());
+            if self.size(name).await? != Some(bytes) {
+                _ = tokio::time::timeout(CALL_MAX, store.abort_multipart(&path, &id)).await;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Into a folder: a file beside it, renamed when it is whole. What is cut off begins anew.
+    async fn put_stream(
+        &self,
+        store: &LocalFileSystem,
+        name: &str,
+        file: &FilePath,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let path = self.path(name);
+        let mut upload = self.tried("beginning", name, || store.put_multipart(&path)).await?;
+        for index in 0..bytes.div_ceil(PART_BYTES) {
+            let begin = index * PART_BYTES;
+            let part = read_part(file.into(), begin, PART_BYTES.min(bytes - begin)).await?;
+            let put = tokio::time::timeout(CALL_MAX, upload.put_part(part.into())).await;
+            if let Some(why) = failed(put) {
+                _ = upload.abort().await;
+                return Err(self.away("sending a part of", name, why));
+            }
+        }
+        match failed(tokio::time::timeout(CALL_MAX, upload.complete()).await) {
+            None => Ok(()),
+            Some(why) => Err(self.away("ending", name, why)),
+        }
+    }
+
+    /// The length of an object, if it is there.
+    pub async fn size(&self, name: &str) -> Result<Option<u64>, Error> {
+        let path = self.path(name);
+        match self.tried("looking at", name, || self.api().head(&path)).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A small object.
+    pub async fn get(&self, name: &str) -> Result<Bytes, Error> {
+        let path = self.path(name);
+        let get = || async {
+            let found = self.api().get(&path).await?;
+            if found.meta.size > SMALL_BYTES_MAX {
+                return Ok(Err(found.meta.size));
+            }
+            found.bytes().await.map(Ok)
+        };
+        self.tried("reading", name, get).await?.map_err(|bytes| Error::Damaged {
+            name: name.into(),
+            store: self.place.clone(),
+            why: format!("it has {bytes} bytes, and should be small"),
+        })
+    }
+
+    /// Brings an object into a file, and looks whether it is what was stored.
+    pub async fn get_file(&self, name: &str, to: &FilePath, wanted: &Content) -> Result<(), Error> {
+        let mut file = std::fs::File::create(to).map_err(|error| Error::file(to, error))?;
+        // A part at a time, into the system's memory.
+        let found = self.read(name, wanted, |part| file.write_all(part)).await?;
+        found.map_err(|error| Error::file(to, error))?;
+        let synced = tokio::task::spawn_blocking(move || file.sync_all()).await;
+        synced.map_err(io::Error::other).flatten().map_err(|error| Error::file(to, error))
+    }
+
+    /// Reads an object and looks whether it is what was stored; nothing is kept.
+    pub async fn verify(&self, name: &str, wanted: &Content) -> Result<(), Error> {
+        self.read(name, wanted, |_| Ok(())).await.map(|_| ())
+    }
+
+    /// Reads an object part by part.
+    async fn read(
+        &self,
+        name: &str,
+        wanted: &Content,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<io::Result<()>, Error> {
+        let path = self.path(name);
+        let bytes = self.tried("looking at", name, || self.api().head(&path)).await?.size;
+        let mut hash = Hash::new(&SHA256);
+        let mut at = 0;
+        while at < bytes.min(wanted.bytes) {
+            let range = at..bytes.min(at + PART_BYTES);
+            let part = self.tried("reading", name, || self.api().get_range(&path, range.clone())).await?;
+            if part.is_empty() {
+                break;
+            }
+            at += part.len() as u64;
+            hash.update(&part);
+            if let Err(error) = take(&part) {
+                return Ok(Err(error));
+            }
+        }
+        self.compare(name, &Content { bytes, sha256: hex(hash) }, wanted)?;
+        Ok(Ok(()))
+    }
+
+    fn compare(&self, name: &str, found: &Content, wanted: &Content) -> Result<(), Error> {
+        if found == wanted {
+            return Ok(());
+        }
+        let why = match found.bytes == wanted.bytes {
+            true => "its digest is another".to_owned(),
+            false => format!("it has {} bytes instead of {}", found.bytes, wanted.bytes),
+        };
+        Err(Error::Damaged { name: name.into(), store: self.place.clone(), why })
+    }
+
+    /// The names of all objects in a folder, with their lengths.
+    pub async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, Error> {
+        let path = self.path(folder);
+        let list = || async {
+            let listed = self.api().list(Some(&path)).take(LIST_MAX);
+            listed.try_collect::<Vec<_>>().await
+        };
+        let found = self.tried("listing", folder, list).await?;
+        let inside = format!("{}/", self.prefix.as_ref());
+        let mut names: Vec<_> = found
+            .into_iter()
+            .filter_map(|object| {
+                let name = object.location.as_ref();
+                let name =
+                    if self.prefix.as_ref().is_empty() { Some(name) } else { name.strip_prefix(&inside) };
+                name.map(|name| (name.to_owned(), object.size))
+            })
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes an object. One that is gone already is removed.
+    pub async fn delete(&self, name: &str) -> Result<(), Error> {
+        let path = self.path(name);
+        match self.tried("removing", name, || self.api().delete(&path)).await {
+            Err(Error::Missing { .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Tries a call of bounded length a few times.
+    async fn tried<T, F>(
+        &self,
+        action: &'static str,
+        name: &str,
+        mut call: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let mut rest = REST_FIRST;
+        let mut why = String::new();
+        for tried in 0..TRIES_MAX {
+            if tried > 0 {
+                tokio::time::sleep(rest).await;
+                rest *= 2;
+            }
+            match tokio::time::timeout(CALL_MAX, call()).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(object_store::Error::NotFound { .. })) => {
+                    return Err(Error::Missing { name: name.into(), store: self.place.clone() });
+                }
+                Ok(Err(error)) => {
+                    let is_final = matches!(
+                        error,
+                        object_store::Error::PermissionDenied { .. }
+                            | object_store::Error::Unauthenticated { .. }
+                            | object_store::Error::InvalidPath { .. }
+                            | object_store::Error::NotSupported { .. }
+                    );
+                    why = text(&error);
+                    if is_final {
+                        break;
+                    }
+                }
+                Err(_) => why = format!("no answer within {} s", CALL_MAX.as_secs()),
+            }
+        }
+        Err(self.away(action, name, why))
+    }
+
+    fn away(&self, action: &'static str, name: &str, why: String) -> Error {
+        let hint = match &self.store {
+            Store::S3(_) => {
+                "look at cluster.objects, cluster.objects_endpoint, the AWS_* variables and the service itself"
+            }
+            Store::Folder(_) => "look whether the folder is there, can be written and has room",
+        };
+        Error::Away { action, name: name.into(), store: self.place.clone(), why, hint }
+    }
+}
+
+fn s3(bucket: &str, settings: &settings::Cluster, who: AmazonS3Builder) -> Result<AmazonS3, String> {
+    // The client asks for the provider of the process; ours is the only one there is.
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let mut builder = who.with_bucket_name(bucket);
+    if !settings.objects_endpoint.is_empty() {
+        let is_plain = settings.objects_endpoint.starts_with("http://");
+        if is_plain && !settings.objects_http {
+            let why = "cluster.objects_endpoint is not encrypted: say https, or set cluster.objects_http";
+            return Err(why.into());
+        }
+        builder = builder.with_endpoint(&settings.objects_endpoint);
+    }
+    if !settings.objects_region.is_empty() {
+        builder = builder.with_region(&settings.objects_region);
+    }
+    let backoff = BackoffConfig { init_backoff: REST_FIRST, max_backoff: Duration::from_secs(2), base: 2.0 };
+    let retry = RetryConfig { backoff, max_retries: CLIENT_TRIES_MAX, retry_timeout: CALL_MAX };
+    let options = ClientOptions::new()
+        .with_allow_http(settings.objects_http)
+        .with_connect_timeout(CONNECT_MAX)
+        .with_timeout(CALL_MAX);
+    builder.with_client_options(options).with_retry(retry).build().map_err(|error| text(&error))
+}
+
+fn failed<T>(result: Result<object_store::Result<T>, tokio::time::error::Elapsed>) -> Option<String> {
+    match result {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(text(&error)),
+        Err(_) => Some(format!("no answer within {} s", CALL_MAX.as_secs())),
+    }
+}
+
+/// An error with its causes, in one line.
+fn text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.replace('\n', " ")
+}
+
+async fn read_part(path: PathBuf, begin: u64, bytes: u64) -> Result<Bytes, Error> {
+    let place = path.clone();
+    let read = move || {
+        let mut file = std::fs::File::open(&path)?;
+        file.seek(io::SeekFrom::Start(begin))?;
+        let mut part = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        file.read_exact(&mut part)?;
+        Ok(Bytes::from(part))
+    };
+    let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).and_then(|read| read);
+    read.map_err(|error| Error::file(&place, error))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
