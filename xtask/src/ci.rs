@@ -110,6 +110,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
             "takeover --nodes 2 --kills 1 --known 200 --host-delay-ms 300 --report-only",
             "elastic --steps 1,2,1 --phase 3 --pages 480 --host-delay-ms 1000 --quiet 8 --report-only",
             "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
+            "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
+            "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
         ] {
             let args: Vec<&str> = std::iter::once("cluster-proof").chain(proof.split(' ')).collect();
             twice(&Vec::from_iter(args.into_iter().chain(small.split(' '))))?;
@@ -118,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     });
     steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
     steps.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
+    steps.run("sim of scale, short", || xtask(&["sim", "scale", "--nodes", "8,64", "--fetches", "300000"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
     steps.run("bench, short", || xtask(&["bench", "--short"]));
     // Figures of a short run on a busy machine prove nothing; that it runs does.

@@ -54,8 +54,10 @@ enum Command {
     /// Proves a crawl from outside: complete, polite, killed anywhere, out of disk, names and time; and soaks it.
     Crawl(crawl::Args),
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
-    Chaos(crawl::ChaosArgs),
-    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `engine`, `lying`, and sizes.
+    #[command(disable_help_flag = true)]
+    Chaos(crawl::Sizes),
+    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `engine`, `objects`,
+    /// `lying`, and sizes.
     ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
@@ -64,6 +66,7 @@ enum Command {
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
     State(state::Args),
     /// The frontier in worlds made from seeds, with faults and checkers; and bugs planted to test the checkers.
+    #[command(disable_help_flag = true)]
     Sim(sim::Args),
     /// Measures `nephila fetch` against a bare loop, with and without an archive, as ratios; or, named, another part.
     Bench(Box<BenchArgs>),
@@ -92,9 +95,11 @@ enum BenchPart {
     /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
     Stages(stages::Args),
     /// Memory of a whole crawl against the number of URLs it knows.
-    CrawlMemory(crawl::MemoryArgs),
+    #[command(disable_help_flag = true)]
+    CrawlMemory(crawl::Sizes),
     /// What a cluster costs: the same work by a crawl and by clusters of several sizes.
-    Cluster(crawl::TaxArgs),
+    #[command(disable_help_flag = true)]
+    Cluster(crawl::Sizes),
     /// The whole crawl beside other crawlers, on the same web: CPU, memory, pages/s, as ratios.
     Peers(peers::Args),
 }
@@ -117,7 +122,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Fuzz(args) => fuzz::run(args),
         Command::Crash(args) => crash::run(args),
         Command::Crawl(args) => crawl::run(args),
-        Command::Chaos(args) => crawl::chaos(args),
+        Command::Chaos(args) => crawl::named("cluster", args),
         Command::ClusterProof(args) => crawl::run(args),
         Command::Interop(args) => interop::run(args),
         Command::Soak(args) => soak::run(args),
@@ -126,8 +131,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => match args.part {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
             Some(BenchPart::Stages(args)) => stages::run(args),
-            Some(BenchPart::CrawlMemory(args)) => crawl::memory(args),
-            Some(BenchPart::Cluster(args)) => crawl::tax(args),
+            Some(BenchPart::CrawlMemory(args)) => crawl::named("memory", args),
+            Some(BenchPart::Cluster(args)) => crawl::named("tax", args),
             Some(BenchPart::Peers(args)) => peers::run(args),
             None => bench::run(args.fetch),
         },

@@ -10,18 +10,21 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::entry::{
     Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, NO_FETCH, Origin, RobotsRead,
 };
+use crate::feed;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::JobId;
 use crate::planted::{self, Bug};
+use crate::recrawl::visited::Visited;
 use crate::spider::outcome::{Class, Outcome};
 use crate::state::queue::LaterKey;
 use crate::state::record::{DomainRecord, HostRecord, LastFetch, UrlRecord, UrlState};
 use crate::state::totals::{Counted, Left, recount};
-use crate::state::{Changes, Meta, Planned, Position, Queued, State, StateError};
+use crate::state::{Beside, Changes, Meta, Planned, Position, Queued, State, StateError};
 use crate::time::Seconds;
 
 /// Folds a group into a state that stands just before it.
@@ -57,6 +60,8 @@ struct Folding {
     hosts: BTreeMap<HostKey, HostRecord>,
     domains: BTreeMap<DomainKey, DomainRecord>,
     urls: BTreeMap<UrlKey, UrlRecord>,
+    /// Feeds that the group has polls of.
+    feeds: BTreeMap<UrlKey, feed::record::Record>,
     /// The small things, if the group may change them: there may be many.
     meta: Option<Meta>,
     meta_changed: bool,
@@ -71,6 +76,7 @@ impl Folding {
     /// Reads what the group touches, sorted, in as few batches as there are kinds.
     fn begin<S: State + ?Sized>(state: &mut S, group: &Group) -> Result<Folding, StateError> {
         let (mut hosts, mut domains, mut urls) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut feeds = BTreeSet::new();
         let mut changes_meta = group.epoch != state.meta().epoch;
         for entry in &group.entries {
             match entry {
@@ -79,7 +85,9 @@ impl Folding {
                         domains.insert(host.key.domain);
                         changes_meta |= host.displaced;
                         hosts.insert(host.key);
-                        let raised = |url: &&FoundUrl| matches!(url.admission, Admission::Raise(_));
+                        let raised = |url: &&FoundUrl| {
+                            matches!(url.admission, Admission::Raise(_) | Admission::Again(_))
+                        };
                         let raised = host.urls.iter().filter(raised);
                         urls.extend(raised.map(|url| UrlKey { host: host.key, path: url.path }));
                     }
@@ -89,6 +97,11 @@ impl Folding {
                     domains.insert(ended.key.host.domain);
                     urls.insert(ended.key);
                 }
+                Entry::Polled(polled) => _ = feeds.insert(polled.key),
+                Entry::Visited(visited) => {
+                    hosts.insert(visited.key.host);
+                    urls.insert(visited.key);
+                }
                 Entry::Robots(read) => _ = hosts.insert(read.host),
                 Entry::Host(
                     HostChange::Stop(host, _) | HostChange::Resume(host) | HostChange::Delay(host, _),
@@ -96,9 +109,12 @@ impl Folding {
                     hosts.insert(*host);
                 }
                 Entry::Domain(DomainChange::Budget(domain, _)) => _ = domains.insert(*domain),
-                Entry::Job(_) | Entry::JobRemoved(_) | Entry::Inbox { .. } | Entry::Split(_) => {
-                    changes_meta = true
-                }
+                Entry::Job(_)
+                | Entry::JobRemoved(_)
+                | Entry::Inbox { .. }
+                | Entry::Split(_)
+                | Entry::Streamed(_) => changes_meta = true,
+                Entry::Stream(_) => {}
             }
         }
         let hosts = Vec::from_iter(hosts);
@@ -110,12 +126,20 @@ impl Folding {
         let urls = Vec::from_iter(urls);
         let mut url_records = Vec::with_capacity(urls.len());
         state.urls(&urls, &mut url_records)?;
+        let feeds = Vec::from_iter(feeds);
+        let mut feed_records = Vec::with_capacity(feeds.len());
+        state.beside(Beside::Feed, &feeds, &mut feed_records)?;
+        let mut read = BTreeMap::new();
+        for (key, bytes) in pairs(feeds, feed_records) {
+            read.insert(key, feed::record::Record::from_bytes(&bytes)?);
+        }
         let prefixes = state.meta().prefixes.unwrap_or(Prefixes::ALL);
         let mut folding = Folding {
             changes: Changes::default(),
             hosts: pairs(hosts, host_records),
             domains: pairs(domains, domain_records),
             urls: pairs(urls, url_records),
+            feeds: read,
             meta: changes_meta.then(|| state.meta().clone()),
             meta_changed: false,
             prefixes,
@@ -141,6 +165,8 @@ impl Folding {
         changes.counted = self.counted;
         changes.hosts = self.hosts;
         changes.domains = self.domains;
+        let feeds = self.feeds.iter().map(|(key, record)| (Beside::Feed, *key, record.to_bytes().into()));
+        changes.beside.extend(feeds);
         changes.meta = self.meta.filter(|_| self.meta_changed);
         changes
     }
@@ -154,6 +180,15 @@ impl Folding {
         match entry {
             Entry::Found(found) => self.found(found),
             Entry::Ended(ended) => self.ended(ended),
+            Entry::Polled(polled) => self.feeds.entry(polled.key).or_default().fold(polled),
+            Entry::Visited(visited) => self.visited(visited),
+            Entry::Stream(_) => {}
+            Entry::Streamed(streamed) => {
+                Arc::make_mut(&mut self.meta().batches).fold(streamed.key, &streamed.batch);
+                let records = streamed.records.iter();
+                let beside = records.map(|(key, record)| (Beside::Stream, *key, record.to_bytes().into()));
+                self.changes.beside.extend(beside);
+            }
             Entry::Robots(read) => self.robots(read),
             Entry::Host(change) => self.host(change),
             Entry::Domain(DomainChange::Budget(domain, budget)) => {
@@ -202,7 +237,10 @@ impl Folding {
             let host = self.hosts.get_mut(&key).unwrap_or(&mut nobody);
             for url in &of_host.urls {
                 // Others are known already.
-                let is_new = !matches!(url.admission, Admission::Unpark(_) | Admission::Raise(_));
+                let is_new = !matches!(
+                    url.admission,
+                    Admission::Unpark(_) | Admission::Raise(_) | Admission::Again(_)
+                );
                 if is_new && self.prefixes.holds(key.domain) {
                     let tally = self.counted.tally.entry(url.job.0).or_default();
                     tally.found += 1;
@@ -232,12 +270,29 @@ impl Folding {
                         UrlState::ParkedBare
                     }
                     Admission::Raise(_) => UrlState::Waiting,
+                    Admission::Again(_) => {
+                        let known = self.urls.get(&UrlKey { host: key, path: url.path });
+                        match known.map(|known| known.state) {
+                            Some(UrlState::Waiting | UrlState::Parked) => {}
+                            Some(UrlState::Later(_)) => {
+                                host.waiting += 1;
+                                host.later = host.later.saturating_sub(1);
+                            }
+                            _ => host.waiting += 1,
+                        }
+                        UrlState::Waiting
+                    }
                     Admission::Refuse(refusal) => UrlState::Refused(refusal),
                 };
                 let url_key = UrlKey { host: key, path: url.path };
                 let mut record = match (url.admission, self.urls.get(&url_key)) {
-                    (Admission::Raise(_), Some(known)) => {
+                    (Admission::Raise(_) | Admission::Again(_), Some(known)) => {
                         let mut known = known.clone();
+                        // What is raised may have ended meanwhile: then it stays so.
+                        if matches!(url.admission, Admission::Again(_)) {
+                            known.state = state;
+                            known.depth = known.depth.min(url.depth);
+                        }
                         known.priority = url.priority;
                         known.hits = known.hits.saturating_add(url.hits);
                         known.hops = known.hops.min(url.hops);
@@ -259,7 +314,8 @@ impl Folding {
                     Admission::Queue(place)
                     | Admission::Park(place)
                     | Admission::Unpark(place)
-                    | Admission::Raise(place) => {
+                    | Admission::Raise(place)
+                    | Admission::Again(place) => {
                         self.changes.queued.push((key, Queued { place, text: url.text.clone() }));
                     }
                     // What is refused has no other place for its text, and people will ask for the list.
@@ -330,6 +386,20 @@ impl Folding {
         }
         self.urls.insert(ended.key, record.clone());
         self.changes.urls.push((ended.key, record));
+    }
+
+    /// The outcome of the visit comes behind it, and writes the record.
+    fn visited(&mut self, visited: &Visited) {
+        let Some(record) = self.urls.get_mut(&visited.key) else { return };
+        if record.last.as_ref().is_some_and(|last| last.fetch == visited.fetch) {
+            return;
+        }
+        record.seen.take(visited.visit);
+        let host = self.hosts.entry(visited.key.host).or_default();
+        host.site.take(visited.visit);
+        if let Some((ask, found)) = visited.claim {
+            host.trust.handle_answer(ask, found);
+        }
     }
 
     fn robots(&mut self, read: &RobotsRead) {

@@ -3,6 +3,8 @@
 // Tests read golden files and measure time; what they test does neither (see clippy.toml).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+#[cfg(test)]
+mod chance;
 pub mod cluster;
 pub mod codec;
 pub mod entry;
@@ -10,8 +12,10 @@ pub mod feed;
 pub mod fold;
 pub mod frontier;
 pub mod handler;
+pub mod identity;
 pub mod intake;
 pub mod job;
+pub mod orders;
 pub mod planted;
 pub mod recrawl;
 pub mod reflog;

@@ -42,6 +42,12 @@ pub enum Bug {
     ChainUnchecked,
     /// A lease counts from the answer to its renewal, without a margin.
     LeaseFromAnswer,
+    /// Each node keeps the limits of an address for itself alone.
+    SlotPerNode,
+    /// The owner of an address hands out turns before all nodes have said what they hold.
+    OwnerDoesNotWait,
+    /// With the turn of an address its rest is forgotten.
+    TurnForgetsRest,
 }
 
 #[cfg(feature = "planted")]

@@ -25,6 +25,7 @@ pub mod mutants;
 pub mod politeness;
 pub mod rng;
 pub mod robots;
+pub mod scale;
 mod web;
 pub mod world;
 

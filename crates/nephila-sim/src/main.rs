@@ -1,6 +1,7 @@
 //! `sim`: runs worlds until enough steps are done, one seed after another; ends with one line of figures, or with the
 //! seed that failed and how to see it again.
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
@@ -8,6 +9,7 @@ use clap::{Parser, Subcommand};
 use nephila_sim::cluster;
 use nephila_sim::harness::Figures;
 use nephila_sim::mutants::{self, MUTANTS, STEPS};
+use nephila_sim::scale;
 
 #[derive(Parser)]
 #[command(name = "sim", disable_version_flag = true)]
@@ -29,6 +31,9 @@ enum Command {
         /// So many worlds, whatever steps that makes.
         #[arg(long)]
         worlds: Option<u64>,
+        /// Steps of a world before it is drained.
+        #[arg(long, default_value_t = STEPS)]
+        world_steps: u64,
         /// Tells everything that happens, on standard error.
         #[arg(long)]
         verbose: bool,
@@ -57,15 +62,30 @@ enum Command {
         #[arg(long)]
         planted: Option<String>,
     },
+    /// Large clusters: figures for each size, beside what the capacity model says.
+    Scale {
+        /// The sizes.
+        #[arg(long, value_delimiter = ',', default_value = "8,64,256,1000")]
+        nodes: Vec<usize>,
+        /// Fetches of the largest; the others have as many for each node.
+        #[arg(long, default_value_t = 100_000_000)]
+        fetches: u64,
+        /// Whatever happens follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Writes the figures to this file, with tabs, and the picture beside it (`.svg`).
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
     /// Every planted bug: each must be found by its checker.
     Planted,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Frontier { steps, seed, worlds, verbose, planted } => {
+        Command::Frontier { steps, seed, worlds, world_steps, verbose, planted } => {
             mutants::VERBOSE.set(verbose);
-            frontier(steps, seed, worlds, planted.as_deref())
+            frontier(steps, seed, worlds, world_steps, planted.as_deref())
         }
         Command::Cluster { hours, kills, seed, worlds, verbose, planted } => {
             let sum = clusters(seed, worlds, verbose, planted.as_deref(), |sum| {
@@ -74,8 +94,54 @@ fn main() -> anyhow::Result<()> {
             println!("{sum}");
             Ok(())
         }
+        Command::Scale { nodes, fetches, seed, write } => scales(&nodes, fetches, seed, write.as_deref()),
         Command::Planted => planted(),
     }
+}
+
+/// Runs a cluster of each size and prints what they showed.
+fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> anyhow::Result<()> {
+    let most = nodes.iter().copied().max().unwrap_or(1) as u64;
+    ensure!(nodes.iter().all(|nodes| *nodes >= 2), "a cluster has two nodes at least");
+    let mut all = Vec::new();
+    for &nodes in nodes {
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
+        let fetches = (fetches / most).max(1) * nodes as u64;
+        let mut sim = scale::Sim::new(seed, nodes, fetches);
+        let mut figures = match sim.run(fetches) {
+            Ok(figures) => figures,
+            Err(violation) => {
+                println!("{nodes} nodes, seed {seed}: {violation}");
+                bail!(
+                    "see it again with `cargo xtask sim scale --nodes {nodes} --fetches {fetches} --seed {seed}`"
+                );
+            }
+        };
+        figures.cpu = cpu_seconds().zip(cpu).map_or(begun.elapsed().as_secs_f64(), |(now, then)| now - then);
+        eprintln!(
+            "{nodes} nodes, {fetches} fetches, trace {:016x}, {:.0} s",
+            sim.trace(),
+            begun.elapsed().as_secs_f64()
+        );
+        all.push(figures);
+        if let Some(path) = write {
+            std::fs::write(path, scale::table(&all))?;
+            std::fs::write(path.with_extension("svg"), scale::plot(&all))?;
+        }
+    }
+    print!("{}", scale::report(&all));
+    println!(
+        "sim: {} sizes, {} fetches, 0 violations",
+        all.len(),
+        all.iter().map(|f| f.fetches).sum::<u64>()
+    );
+    Ok(())
+}
+
+/// CPU time of this thread so far, where the system tells.
+fn cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
 /// Runs clusters until there are enough. Gives a line of figures.
@@ -116,7 +182,13 @@ fn clusters(
     Ok(format!("sim: {seeds} clusters, {sum}, 0 violations, {:.0} s", begun.elapsed().as_secs_f64()))
 }
 
-fn frontier(steps: u64, seed: u64, worlds: Option<u64>, planted: Option<&str>) -> anyhow::Result<()> {
+fn frontier(
+    steps: u64,
+    seed: u64,
+    worlds: Option<u64>,
+    world_steps: u64,
+    planted: Option<&str>,
+) -> anyhow::Result<()> {
     let mutant = match planted {
         None => None,
         Some(name) => match mutants::by_name(name) {
@@ -133,13 +205,15 @@ fn frontier(steps: u64, seed: u64, worlds: Option<u64>, planted: Option<&str>) -
     while worlds.map_or(sum.steps < steps, |worlds| seeds < worlds) {
         let this = seed + seeds;
         let (result, figures) = match mutant {
-            Some(mutant) => mutant.run(this, STEPS),
-            None => mutants::run(this, STEPS),
+            Some(mutant) => mutant.run(this, world_steps),
+            None => mutants::run(this, world_steps),
         };
         if let Err(violation) = result {
             println!("seed {this}, step {}: {violation}", figures.steps);
             let bug = planted.map_or(String::new(), |name| format!(" --planted {name}"));
-            bail!("see it again with `cargo xtask sim frontier --seed {this} --worlds 1{bug}`");
+            bail!(
+                "see it again with `cargo xtask sim frontier --seed {this} --worlds 1 --world-steps {world_steps}{bug}`"
+            );
         }
         seeds += 1;
         add(&mut sum, &figures);

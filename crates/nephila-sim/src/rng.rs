@@ -36,6 +36,11 @@ impl Rng {
         first + self.below(last - first + 1)
     }
 
+    /// A number from `-most` to `most`.
+    pub fn either_way(&mut self, most: u64) -> i64 {
+        self.below(2 * most + 1) as i64 - most as i64
+    }
+
     /// An index into something of this length.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize

@@ -338,6 +338,7 @@ impl Sim {
         let visited = match schedule {
             Schedule::Once => Plan::Never,
             Schedule::Every(interval) => not_before(interval),
+            Schedule::Adaptive(settings) => not_before(settings.interval_min),
         };
         let (first, retries_max) = match outcome {
             Outcome::Fetched | Outcome::NotFound | Outcome::Redirect => return visited,

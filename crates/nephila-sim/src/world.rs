@@ -252,6 +252,7 @@ fn config(rng: &mut Rng) -> Config {
         crawl_delay_max: secs(300),
         slot_connections: rng.within(1, 3) as u32,
         slot_delay: ms(*rng.pick(&[0, 100, 500, 3_000])),
+        fleets: Vec::new(),
         hosts_active_max: *rng.pick(&[1, 3, 8, 1_000]),
         visit_urls_max: *rng.pick(&[1, 3, 20]),
         visit_bytes_max: *rng.pick(&[1, 64, 1_024]),

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use http::header::{self, HeaderName, HeaderValue};
 use http_body_util::Empty;
 use hyper::body::Incoming;
+use nephila_core::identity::signature;
 use nephila_core::spider::answer::{self, Answer, Asked};
 use nephila_core::spider::attempt::{self, Second, Tried};
 use nephila_core::spider::{HttpVersion, Outcome, Settings};
@@ -32,6 +33,7 @@ use crate::pool::Pool;
 use crate::proxy::{Proxies, Proxy};
 use crate::receive;
 use crate::resolver::Resolver;
+use crate::sign::Signer;
 use crate::tls::Tls;
 
 /// Hosts remembered as unable to speak HTTP/2. Forgetting one costs a second try, nothing else.
@@ -52,6 +54,7 @@ pub(crate) struct Inner {
     dialler: Dialler,
     tls: Tls,
     proxies: Proxies,
+    signer: Option<Signer>,
     pool: Arc<Pool>,
     closing: Arc<Closing>,
     h1_only: Mutex<HashSet<String>>,
@@ -143,11 +146,20 @@ pub(crate) struct Answered {
     pub(crate) answer: Answer,
     pub(crate) asked: Asked,
     pub(crate) started: Timestamp,
+    /// What was sent to prove who asks.
+    pub(crate) proof: Vec<(HeaderName, HeaderValue)>,
+    /// What the site wants us to prove it with.
+    pub(crate) wanted: Option<String>,
 }
 
 impl Spider {
     /// A spider with these settings, which calls itself `user_agent`.
     pub fn new(settings: Settings, user_agent: &str) -> Result<Self, Error> {
+        Spider::signed(settings, user_agent, None)
+    }
+
+    /// The same, which proves who it is.
+    pub fn signed(settings: Settings, user_agent: &str, signer: Option<Signer>) -> Result<Self, Error> {
         let mut common = Vec::new();
         for (name, value) in [
             (header::USER_AGENT, user_agent),
@@ -174,6 +186,7 @@ impl Spider {
             },
             tls: Tls::new(&settings).map_err(|e| Error(e.to_string()))?,
             proxies: Proxies::new(&settings.proxy, |name| std::env::var(name).ok()).map_err(Error)?,
+            signer,
             pool: Pool::new(settings.idle_timeout, settings.idle_max),
             closing: Arc::default(),
             h1_only: Mutex::default(),
@@ -224,6 +237,7 @@ impl Spider {
                         h2: answered.connection.is_h2(),
                         wants_h1: false,
                         unprocessed: false,
+                        wants_proof: inner.owes_proof(&request.url, &answered),
                         again,
                     };
                     if attempt::second_try(tried).is_none() {
@@ -240,6 +254,7 @@ impl Spider {
                         h2: failed.h2,
                         wants_h1: failed.hints.wants_h1,
                         unprocessed: failed.hints.unprocessed,
+                        wants_proof: false,
                         again,
                     }
                 }
@@ -289,8 +304,9 @@ impl Inner {
         let is_h2 = connection.is_h2();
         fetched.address = Some(connection.address);
         fetched.tls = connection.tls.clone();
-        let message = self.message(request, is_h2)?;
         let started = now();
+        let proof = self.proof(request, started);
+        let message = self.message(request, &proof, is_h2)?;
         let sent = Instant::now();
         fetched.requests += 1;
         let mut response = self.send(&mut connection, message, deadline).await.map_err(|mut failed| {
@@ -306,7 +322,28 @@ impl Inner {
         }
         let asked = request.asked();
         let answer = answer::judge(asked, &request.url, response.status().as_u16(), response.headers());
-        Ok(Answered { connection, response, answer, asked, started })
+        let wanted = self.wants_proof(&response);
+        Ok(Answered { connection, response, answer, asked, started, proof, wanted })
+    }
+
+    /// The fields that prove who asks: made anew for every request that is sent, also for the second of a fetch.
+    fn proof(&self, request: &Request, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {
+        let method = if request.head_only { "HEAD" } else { "GET" };
+        let fields = self.signer.as_ref().and_then(|signer| signer.fields(method, &request.url, now));
+        fields.map_or_else(Vec::new, Vec::from)
+    }
+
+    /// Does this answer turn us away until we prove who we are?
+    fn wants_proof(&self, response: &http::Response<Incoming>) -> Option<String> {
+        let turned_away = matches!(response.status().as_u16(), 401 | 403 | 429);
+        let field = response.headers().get("accept-signature").filter(|_| turned_away)?;
+        signature::wanted(field.to_str().ok()?).map(str::to_owned)
+    }
+
+    /// Have we a proof that the site has not seen? It is then sent with all further requests to it.
+    fn owes_proof(&self, url: &CrawlUrl, answered: &Answered) -> bool {
+        let (Some(signer), Some(label)) = (&self.signer, &answered.wanted) else { return false };
+        signer.note(url, label) && answered.proof.is_empty()
     }
 
     /// Writes the request and waits for the head: a short deadline for the one, a longer one for the other.
@@ -496,7 +533,12 @@ impl Inner {
         Ok(Dialled { stream, address: target, dead: Vec::new() })
     }
 
-    fn message(&self, request: &Request, h2: bool) -> Result<connection::Request, Failed> {
+    fn message(
+        &self,
+        request: &Request,
+        proof: &[(HeaderName, HeaderValue)],
+        h2: bool,
+    ) -> Result<connection::Request, Failed> {
         let url = &request.url;
         let target = if h2 { url.as_str() } else { url.path_and_query() };
         let bad = |e: http::Error| Failed::new(Outcome::UrlBad, e.to_string());
@@ -509,7 +551,7 @@ impl Inner {
         if !h2 {
             fields.insert(header::HOST, HeaderValue::from_str(url.authority()).map_err(|e| bad(e.into()))?);
         }
-        for (name, value) in self.common.iter().chain(&request.fields) {
+        for (name, value) in self.common.iter().chain(&request.fields).chain(proof) {
             fields.insert(name, value.clone());
         }
         let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();

@@ -4,7 +4,7 @@
 //! addresses, `dial` for a connection (where every address is checked), `proxy` for a tunnel, `tls` for a handshake;
 //! `connection` speaks HTTP on it while `tee` keeps the bytes; `receive` reads the body into `body` and has `decode`
 //! undo its codings; `pool` keeps the connection for the next page. `error` names what went wrong. What an answer
-//! means and how a fetch may end is decided in `nephila_core::spider`.
+//! means and how a fetch may end is decided in `nephila_core::spider`. `sign` proves who asks.
 //!
 //! The spider never queues and never follows: when to fetch what is the frontier's business.
 
@@ -21,6 +21,7 @@ mod pool;
 mod proxy;
 mod receive;
 pub mod resolver;
+pub mod sign;
 mod tee;
 mod tls;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header;
+use http::header::{self, HeaderName, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use nephila_core::spider::answer;
@@ -26,7 +26,7 @@ pub(crate) async fn receive(
     deadline: Instant,
     fetched: &mut Fetched,
 ) {
-    let Answered { connection, response, answer, asked, started } = answered;
+    let Answered { connection, response, answer, asked, started, proof, wanted } = answered;
     let is_h2 = connection.is_h2();
     let (parts, incoming) = response.into_parts();
     fetched.outcome = answer.outcome;
@@ -42,7 +42,7 @@ pub(crate) async fn receive(
     fetched.fields = parts.headers;
     let fields = &fetched.fields;
     let (request_head, response_head) = if is_h2 {
-        (h2_request_head(request, inner), h2_response_head(parts.status, fields))
+        (h2_request_head(request, inner, &proof), h2_response_head(parts.status, fields))
     } else {
         let mut seen = connection.witness.seen();
         (std::mem::take(&mut seen.request), seen.scan.take_head())
@@ -148,6 +148,12 @@ pub(crate) async fn receive(
         }
         if let Some(note) = fetched.decoding {
             notes.push(("decoding", note.as_str().to_owned()));
+        }
+        // The proof itself is cut out of the request record, like everything that opens a door; that there was one is not.
+        if !proof.is_empty() {
+            notes.push(("signature", "sent".to_owned()));
+        } else if wanted.is_some() {
+            notes.push(("signature", "wanted".to_owned()));
         }
         fetched.exchange = Some(Exchange {
             url: request.url.as_str().to_owned(),
@@ -364,7 +370,7 @@ fn content_length(fields: &http::HeaderMap) -> Option<u64> {
 }
 
 /// HTTP/2 has no text head; this is the same request as HTTP/1.1 would have written it.
-fn h2_request_head(request: &Request, inner: &Inner) -> Vec<u8> {
+fn h2_request_head(request: &Request, inner: &Inner, proof: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
     let method = if request.head_only { "HEAD" } else { "GET" };
     let mut head = format!(
         "{method} {} HTTP/1.1\r\nHost: {}\r\n",
@@ -372,7 +378,7 @@ fn h2_request_head(request: &Request, inner: &Inner) -> Vec<u8> {
         request.url.authority()
     )
     .into_bytes();
-    for (name, value) in inner.common_fields().iter().chain(&request.fields) {
+    for (name, value) in inner.common_fields().iter().chain(&request.fields).chain(proof) {
         push_field(&mut head, name.as_str(), value.as_bytes());
     }
     head.extend_from_slice(b"\r\n");

@@ -195,7 +195,15 @@ impl Answerer {
             return Some(Vec::new());
         }
         Some(match query.query_type() {
-            RecordType::A => self.world.addresses(host).into_iter().map(IpAddr::V4).collect(),
+            RecordType::A => {
+                let mut all: Vec<_> = self.world.addresses(host).into_iter().map(IpAddr::V4).collect();
+                let period = self.world.settings().addresses_move.as_micros() as u64;
+                if let Some(turn) = self.journal.now_us().checked_div(period).filter(|_| all.len() > 1) {
+                    let at = ((turn + u64::from(host)) % all.len() as u64) as usize;
+                    all = vec![all[at]];
+                }
+                all
+            }
             RecordType::AAAA => self.world.addresses_v6(host).into_iter().map(IpAddr::V6).collect(),
             _ => Vec::new(),
         })

@@ -86,6 +86,9 @@ pub struct Settings {
     pub address_block: u8,
     /// A host has from one up to this many of them.
     pub addresses_per_host_max: u32,
+    /// A host has only one of them at a time and moves to the next this often, in real time; at 0 it has all of them.
+    #[serde(with = "humantime_serde")]
+    pub addresses_move: Duration,
     /// Hosts also have ::1, where this machine has it.
     pub ipv6: bool,
     /// Content codings the server is willing to use when asked; empty for none.
@@ -153,6 +156,7 @@ impl Default for Settings {
             addresses: 4,
             address_block: 77,
             addresses_per_host_max: 1,
+            addresses_move: Duration::ZERO,
             ipv6: false,
             encodings: Vec::new(),
             latency: Duration::ZERO,

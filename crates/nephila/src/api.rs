@@ -5,10 +5,13 @@
 //! socket opens the folder itself and asks the same [`Questions`]. A node of a cluster answers more, on the same socket and
 //! over TCP (`node::api`); `client` is how it and its commands ask.
 //!
+//! `POST /api/v1/reflog` gives it a part of a stream.
+//!
 //! What always holds: nothing is changed by a question of a crawl; connections, requests and their time are bounded.
 
 mod client;
 mod explain;
+mod feeds;
 mod http;
 mod scope;
 
@@ -23,10 +26,12 @@ use tokio::net::UnixListener;
 
 pub(crate) use client::{NoAnswer, Peer, Question, Reply};
 pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeView, StatsView, Summary};
+pub use feeds::{FeedSaid, FeedsSaid, PollSaid};
 pub(crate) use http::{
     Answer, Answers, Asked, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
 };
 
+use crate::crawl::stream::id_of;
 use crate::folder::Folder;
 
 /// Connections to the folder's socket answered at once; more wait.
@@ -94,6 +99,17 @@ impl Drop for Server {
 
 impl Answers for Questions {
     async fn answer(&self, asked: Asked) -> Answer {
+        if asked.method == Method::POST && asked.path == "/api/v1/reflog" {
+            let batch = asked.parameter("batch").unwrap_or_else(|| id_of(&asked.body));
+            let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
+            return match self.stream(&batch, part, &asked.body).await {
+                Ok(said) => ok(&said),
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot take it", why)
+                }
+            };
+        }
         if asked.method != Method::GET {
             return problem(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered", "");
         }
@@ -101,7 +117,9 @@ impl Answers for Questions {
             ("/api/v1/stats", _) => self.stats().await.map(|stats| ok(&stats)),
             ("/api/v1/explain", Some(url)) => self.explain(&url).await.map(|explained| ok(&explained)),
             ("/api/v1/host", Some(url)) => self.host(&url).await.map(|host| ok(&host)),
-            ("/api/v1/explain" | "/api/v1/host", None) => {
+            ("/api/v1/feeds", _) => self.feeds().await.map(|feeds| ok(&feeds)),
+            ("/api/v1/feed", Some(url)) => self.feed(&url).await.map(|feed| ok(&feed)),
+            ("/api/v1/explain" | "/api/v1/host" | "/api/v1/feed", None) => {
                 return problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
             }
             (path, _) => return problem(StatusCode::NOT_FOUND, "no such question", path),

@@ -2,6 +2,9 @@
 
 pub mod cluster;
 pub mod crawl;
+pub mod feed;
+pub mod identity;
+pub mod stop;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -46,6 +49,12 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Print all settings with their meaning and defaults, as a file that can be used.
     Settings(SettingsArgs),
+    /// Say who crawls, so that sites can check it: keys and pages to publish.
+    #[command(subcommand)]
+    Identity(identity::IdentityCommand),
+    /// Hosts, domains and addresses that are not asked any more.
+    #[command(subcommand)]
+    Stop(stop::StopCommand),
     /// Run a node of a cluster, until it is told to leave.
     ///
     /// Nodes are equal: start as many as there are machines, all with the same `[cluster]` settings. A node takes its share
@@ -63,6 +72,9 @@ pub(crate) enum Command {
     /// Each is taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
     /// again. Exit code: 0 all were taken, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be reached.
     Add(cluster::AddArgs),
+    /// Follow feeds, and see how they are.
+    #[command(subcommand)]
+    Feed(feed::FeedCommand),
     /// A cluster as a whole.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -84,7 +96,8 @@ pub struct Common {
 /// Which node of a cluster is asked.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Remote {
-    /// Ask this node of a cluster, such as `http://127.0.0.1:6374`; any node answers for all of them
+    /// Ask this node of a cluster, such as `http://127.0.0.1:6374`; any node answers for all of them. Of several, with
+    /// commas between them, the next is asked when one does not answer
     #[arg(long, value_name = "URL")]
     pub node: Option<String>,
     /// A file with the token that the node asks for

@@ -8,19 +8,24 @@
 //! DIR/state/secret                 the key under which URLs are hashed
 //! DIR/state/control                the socket of the process that crawls, while one does
 //! DIR/job.json                     seeds, scope, limits
+//! DIR/feeds.opml                   the feeds that are followed
+//! DIR/stops.json                   who is not asked any more (`nephila stop`)
 //! DIR/node.json                    instead of it: which node of which cluster works here
 //! DIR/settings.toml                the settings in force when it was last crawled
 //! ```
 //!
 //! What always holds: one process at a time holds a folder open; files that are replaced are replaced as a whole.
 
+use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use nephila_core::feed::opml::{self, Outline};
 use nephila_core::frontier::key::Secret;
 use nephila_core::job::Job;
+use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
@@ -194,6 +199,48 @@ impl Folder {
         replace(&self.plan_path(), &bytes)
     }
 
+    fn feeds_path(&self) -> PathBuf {
+        self.dir.join("feeds.opml")
+    }
+
+    /// Is there a list of feeds?
+    pub fn has_feeds(&self) -> bool {
+        self.feeds_path().is_file()
+    }
+
+    /// When the list of feeds last changed; none if there is none.
+    pub fn feeds_changed(&self) -> Option<std::time::SystemTime> {
+        fs::metadata(self.feeds_path()).and_then(|file| file.modified()).ok()
+    }
+
+    /// The feeds that are followed.
+    pub fn feeds(&self) -> anyhow::Result<Vec<Outline>> {
+        let path = self.feeds_path();
+        match fs::read(&path) {
+            Ok(bytes) => Ok(opml::read(&bytes).feeds),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Puts feeds on the list; says how many were not there. A crawl that runs here notices.
+    pub fn add_feeds(&self, new: &[Outline]) -> anyhow::Result<usize> {
+        let state = self.state();
+        fs::create_dir_all(&state).with_context(|| format!("making {}", state.display()))?;
+        // Two commands at once must not undo each other.
+        let path = state.join("feeds.lock");
+        let file = File::create(&path).with_context(|| path.display().to_string())?;
+        file.lock().with_context(|| path.display().to_string())?;
+        let mut feeds = self.feeds()?;
+        let before = feeds.len();
+        let mut known: HashSet<CrawlUrl> = feeds.iter().map(|feed| feed.url.clone()).collect();
+        feeds.extend(new.iter().filter(|feed| known.insert(feed.url.clone())).cloned());
+        if feeds.len() > before {
+            replace(&self.feeds_path(), opml::write("Feeds followed by Nephila", &feeds).as_bytes())?;
+        }
+        Ok(feeds.len() - before)
+    }
+
     /// Writes the settings down.
     pub fn set_settings(&self, text: &str) -> anyhow::Result<()> {
         replace(&self.settings(), text.as_bytes())
@@ -251,7 +298,7 @@ pub(crate) fn disk_free(dir: &Path) -> io::Result<u64> {
 }
 
 /// Replaces a file as a whole, durably.
-fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     let write = || {
         let mut file = File::create(&new)?;

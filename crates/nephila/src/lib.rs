@@ -14,11 +14,13 @@ pub mod exit;
 pub mod fetch;
 pub mod folder;
 mod human;
+mod identity;
 mod introduce;
 pub mod log;
 pub mod memory;
 pub mod node;
 pub mod objects;
+mod orders;
 pub mod settings;
 mod verify;
 mod wire;
@@ -35,9 +37,13 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Fetch(args) => fetch::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Settings(args) => settings::run(&args),
+        Command::Identity(command) => identity::run(&command),
         Command::Serve(args) => node::run(&args),
+        Command::Stop(command) => node::command::stop(command),
         Command::Job(command) => node::command::job(command),
+        Command::Add(args) if !args.reflog.is_empty() => ask::reflog(&args),
         Command::Add(args) => node::command::add(&args),
+        Command::Feed(command) => ask::feed(command),
         Command::Cluster(command) => node::command::cluster(command),
         Command::Ask(ask) => ask::run(ask),
     };

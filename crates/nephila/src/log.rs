@@ -12,7 +12,7 @@ mod read;
 mod write;
 
 pub use line::{Line, Links, Purpose, Stored};
-pub use read::{Lines, files};
+pub use read::{Lines, Merged, files};
 pub use write::Writer;
 
 /// How the name of a log file begins.

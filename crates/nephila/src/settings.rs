@@ -41,6 +41,10 @@ pub struct Settings {
     pub store: nephila_store::archive::Settings,
     /// What a fetched page leads to.
     pub handler: Handler,
+    /// When pages are fetched again.
+    pub recrawl: nephila_core::recrawl::Settings,
+    /// Feeds that are followed.
+    pub feed: nephila_core::feed::Settings,
     /// How often the frontier writes.
     pub worker: crate::worker::Settings,
     /// One crawl as a whole.
@@ -101,10 +105,12 @@ pub struct Cluster {
     /// A node that cannot say so stops this long before the others take it for dead.
     #[serde(with = "humantime_serde")]
     pub margin: Duration,
-    /// What became true is durable after this time. Longer: fewer and better packed messages; a page is done later.
+    /// What became true is durable after this time; while a node has more to fetch than it can, what is little after four
+    /// times as long. Longer: fewer and better packed messages; a page is done later.
     #[serde(with = "humantime_serde")]
     pub group_delay: Duration,
-    /// Links to partitions of other nodes are sent after this time, or when 64 kB are together.
+    /// Links to partitions of other nodes are sent after this time, or when 64 kB are together; while a node is busy, what
+    /// is little after six times as long.
     #[serde(with = "humantime_serde")]
     pub parcel_age: Duration,
     /// Who we are to the servers: a user, with `password`. Empty: nobody asks.
@@ -227,8 +233,33 @@ pub struct Identity {
     pub contact: String,
     /// The User-Agent field; `{agent}`, `{version}` and `{contact}` are filled in.
     pub user_agent: String,
-    /// The From field, if not empty.
+    /// The From field: a mail address of who runs the crawl. Empty: none is sent.
     pub from: String,
+    /// A file with a private key (Ed25519), as `nephila identity key` makes one. With it requests are signed, so that a
+    /// site can check that they are ours; needs `agent_url`. Empty: nothing is signed.
+    pub key_file: PathBuf,
+    /// Where our public keys are: `https://HOST`, which answers at `/.well-known/http-message-signatures-directory` with
+    /// what `nephila identity directory` prints.
+    pub agent_url: String,
+    /// What is signed: requests over `https`, `always`, or only to sites that have `asked`. A site that asks is answered
+    /// in any case. Over plain http everybody on the way can copy a signature.
+    pub sign: Sign,
+    /// A signature is valid for this long, at most a day.
+    #[serde(with = "humantime_serde")]
+    pub signature_valid: Duration,
+}
+
+/// What is signed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sign {
+    /// Requests over https.
+    #[default]
+    Https,
+    /// All of them.
+    Always,
+    /// Those to sites that asked for it.
+    Asked,
 }
 
 impl Default for Identity {
@@ -238,11 +269,45 @@ impl Default for Identity {
             contact: String::new(),
             user_agent: "Mozilla/5.0 (compatible; {agent}/{version}; +{contact})".into(),
             from: String::new(),
+            key_file: PathBuf::new(),
+            agent_url: String::new(),
+            sign: Sign::Https,
+            signature_valid: Duration::from_secs(300),
         }
     }
 }
 
 impl Identity {
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let agent = &self.agent;
+        if agent.is_empty() || !agent.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'-') {
+            return Err(format!("identity.agent {agent:?} may have only letters, `_` and `-`"));
+        }
+        let from = &self.from;
+        if !from.is_empty()
+            && (!from.contains('@') || from.chars().any(|c| c.is_whitespace() || c.is_control()))
+        {
+            return Err(format!("identity.from {from:?} is no mail address"));
+        }
+        let is_agent = |url: &str| {
+            let rest = url.strip_prefix("https://").unwrap_or_default();
+            !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_graphic() && !b"/?#@\"'\\".contains(&b))
+        };
+        if !self.agent_url.is_empty() && !is_agent(&self.agent_url) {
+            return Err(format!("identity.agent_url {:?} is not https://HOST", self.agent_url));
+        }
+        if !self.key_file.as_os_str().is_empty() && self.agent_url.is_empty() {
+            return Err("identity.key_file needs identity.agent_url, where the public key is".into());
+        }
+        if self.signature_valid < Duration::from_secs(1)
+            || self.signature_valid > Duration::from_secs(24 * 3600)
+        {
+            return Err("identity.signature_valid must be between 1s and 24h".into());
+        }
+        Ok(())
+    }
+
     /// The User-Agent field as it is sent.
     pub fn user_agent(&self) -> String {
         let contact = if self.contact.is_empty() { "no-contact" } else { &self.contact };
@@ -342,6 +407,9 @@ pub struct Crawl {
     /// After the first signal, open fetches have this long to end.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
+    /// Are all sites that are crawled your own? Only then are public ones asked with a `frontier.host_delay` below 250 ms or
+    /// more than 8 `host_connections`: whoever runs a site can say what it bears, and nobody else.
+    pub own_sites: bool,
     /// The crawl waits when less than this is free on its disk, in bytes.
     pub disk_free_min: u64,
     /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process?
@@ -356,6 +424,7 @@ impl Default for Crawl {
             retry_wait_max: Duration::from_secs(60),
             again_every: Duration::ZERO,
             drain_timeout: Duration::from_secs(60),
+            own_sites: false,
             disk_free_min: 512 << 20,
             state: StateKind::Disk,
         }
@@ -405,12 +474,12 @@ pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Resul
 
 /// What no type can say.
 fn check(settings: &Settings) -> Result<(), String> {
-    let agent = &settings.identity.agent;
-    if agent.is_empty() || !agent.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'-') {
-        return Err(format!("identity.agent {agent:?} may have only letters, `_` and `-`"));
-    }
+    settings.identity.check()?;
     if settings.frontier.host_connections == 0 || settings.frontier.slot_connections == 0 {
         return Err("frontier.host_connections and slot_connections must be at least 1".into());
+    }
+    if let Some(fleet) = settings.frontier.fleets.iter().find(|fleet| fleet.connections == 0) {
+        return Err(format!("frontier.fleets: {:?} must have at least one connection", fleet.name));
     }
     if settings.crawl.concurrency == 0 {
         return Err("crawl.concurrency must be at least 1".into());
@@ -525,6 +594,11 @@ mod tests {
             ("spider.totl_timeout=30s", "totl_timeout"),
             ("spider.total_timeout=soon", "soon"),
             ("identity.agent=a b", "agent"),
+            ("identity.from=nobody", "from"),
+            ("identity.agent_url=http://a.test", "agent_url"),
+            ("identity.agent_url=https://a.test/x", "agent_url"),
+            ("identity.key_file=key.pem", "agent_url"),
+            ("identity.signature_valid=2d", "signature_valid"),
         ] {
             let error = load_set(&[said]).unwrap_err();
             assert!(format!("{error:#}").contains(named), "{error:#}");

@@ -26,7 +26,9 @@ const STATE_CACHE_BYTES: usize = 64 << 20;
 
 /// The spider of these settings.
 pub(crate) fn spider(settings: &Settings) -> anyhow::Result<Spider> {
-    Spider::new(settings.spider.clone(), &settings.identity.user_agent()).map_err(|error| usage(error.into()))
+    let signer = crate::identity::signer(&settings.identity)?;
+    Spider::signed(settings.spider.clone(), &settings.identity.user_agent(), signer)
+        .map_err(|error| usage(error.into()))
 }
 
 /// The archive in this folder.
@@ -48,6 +50,7 @@ pub(crate) fn config(settings: &Settings) -> Config {
         retry: settings.retry.clone(),
         rules: Rules { budget: settings.budget.clone(), trap: settings.trap.clone() },
         robots: settings.robots.policy(),
+        feed: settings.feed.clone(),
         agent: settings.identity.agent.clone(),
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use nephila_core::entry::ChainError;
 use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
-use nephila_core::frontier::{Action, Config, Frontier};
+use nephila_core::frontier::{Action, Config, Frontier, TurnAction};
 use nephila_core::state::{Durable, StateError};
 use nephila_log::{GroupLog, Wake};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ use log::{Log, Waiter};
 
 pub use hand_over::{Closed, Door};
 pub(crate) use handle::offered;
-pub use handle::{Actions, Command, Handle, Link, Stopped};
+pub use handle::{Actions, Command, Handle, Link, Stopped, Tallied};
 pub use stats::Stats;
 
 /// Reports, answers and questions that wait for the worker.
@@ -72,6 +72,10 @@ const ACTIONS_AT_ONCE: usize = 256;
 const WAITERS_MAX: usize = 4_096;
 /// Bytes fed to the frontier that are in no group yet; with more nothing is taken until some are.
 const FED_BYTES_MAX: usize = 32 << 20;
+/// Callers that wait for something to be durable; with more nothing waits for `group_delay_max`.
+const WAITERS_MANY: usize = 512;
+/// With so many bytes fed to it a partition's next group is not little.
+const LITTLE_BYTES: usize = 256 << 10;
 /// Batches that wait for room in a partition while others pass them.
 const FEEDING_MAX: usize = 64;
 /// While nobody takes actions, the frontier is looked at this often, in milliseconds: tickets may have expired.
@@ -95,6 +99,9 @@ pub struct Settings {
     /// longer: fewer syncs.
     #[serde(with = "humantime_serde")]
     pub group_delay: Duration,
+    /// While there is more to fetch than can be fetched, what is little waits up to this time instead.
+    #[serde(with = "humantime_serde")]
+    pub group_delay_max: Duration,
     /// So many offers in a partition are looked at without waiting for `group_delay`.
     pub sift_offers_min: usize,
     /// A partition with more than this in memory alone makes a checkpoint, and its journal is shortened. In bytes.
@@ -107,6 +114,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             group_delay: Duration::from_millis(50),
+            group_delay_max: Duration::from_millis(50),
             sift_offers_min: 4_096,
             dirty_bytes_max: 32 << 20,
             dirty_bytes_all_max: 64 << 20,
@@ -198,6 +206,10 @@ pub struct Worker<S> {
     shared: Arc<Shared>,
     /// Closed while nothing may be handed out.
     gate: Option<Gate>,
+    /// There is more to fetch than anybody takes.
+    sated: bool,
+    /// Hears what is to be said about turns, if addresses are shared with other nodes.
+    turns: Option<mpsc::Sender<TurnAction>>,
 }
 
 /// The worker's ends of the channels.
@@ -278,6 +290,13 @@ impl<S: Durable> Worker<S> {
         self
     }
 
+    /// Asks no address without its turn, for which it asks here. What is answered comes by [`Handle`].
+    pub(crate) fn sharing(mut self, turns: mpsc::Sender<TurnAction>) -> Worker<S> {
+        self.frontier.share_slots();
+        self.turns = Some(turns);
+        self
+    }
+
     /// By this a log says that a group has arrived.
     fn wake(&self) -> Wake {
         let landed = self.landed.clone();
@@ -302,6 +321,8 @@ impl<S: Durable> Worker<S> {
             stats,
             shared,
             gate: None,
+            sated: false,
+            turns: None,
         }
     }
 }
@@ -367,6 +388,8 @@ impl<S: Durable> Worker<S> {
             }
             self.feed()?;
             let handed_out = self.hand_out(channels)?;
+            self.sated = handed_out == HandedOut::HeldBack;
+            self.say_turns();
             // Handing out may turn URLs away, which has to be written as well.
             self.note_dirty();
 
@@ -451,16 +474,25 @@ impl<S: Durable> Worker<S> {
         Ok(HandedOut::More)
     }
 
+    /// Says what there is to say about turns, as far as somebody takes it. Also while nothing is handed out: a turn that
+    /// cannot be used is another node's.
+    fn say_turns(&mut self) {
+        let Some(turns) = &self.turns else { return };
+        while let Ok(place) = turns.try_reserve() {
+            let Some(action) = self.frontier.poll_turn(self.clock.now()) else { return };
+            place.send(action);
+        }
+    }
+
     /// How long there is nothing to do unless something comes in.
     fn sleep(&self, handed_out: HandedOut) -> Duration {
         let now = self.clock.now();
         if let Some(until) = self.full_until {
             return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
         }
-        let group_delay = millis(self.settings.group_delay);
         // What is on its way calls when it has arrived.
         let here = self.logs.iter().filter(|log| !log.is_under_way());
-        let groups = here.filter_map(|log| log.dirty_since.map(|since| since + group_delay)).min();
+        let groups = here.filter_map(|log| Some(log.dirty_since? + self.group_delay(log))).min();
         let frontier = match handed_out {
             HandedOut::More => Some(now.mono),
             HandedOut::All => self.frontier.poll_timeout(now),

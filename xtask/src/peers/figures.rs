@@ -14,10 +14,7 @@ const ARCHIVER_SHARE_MAX: f64 = 0.25;
 const RATE_RATIO_MIN: f64 = 1.0;
 
 /// Left out, and why: said in every table.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("spider", "a Rust library; no program of it is built here"),
-    ("colly", "a Go library; no program of it is built here"),
-];
+const LEFT_OUT: &[(&str, &str)] = &[("colly", "a Go library; no program of it is built here")];
 
 /// One measured run.
 #[derive(Clone, Copy)]

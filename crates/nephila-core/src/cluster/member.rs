@@ -22,7 +22,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -122,10 +122,10 @@ pub struct Member {
     read_at: u64,
     reading: bool,
     holdings: BTreeMap<u32, Holding>,
-    /// The highest revision seen of each record: whatever is lower is old news.
-    revisions: BTreeMap<u32, u64>,
-    /// The load of each partition as the last view had it, and so the same on all nodes that saw it.
-    loads: BTreeMap<u32, u32>,
+    /// By partition, the highest revision seen of its record: whatever is lower is old news.
+    revisions: Vec<u64>,
+    /// By partition, its load as the last view had it, and so the same on all nodes that saw it.
+    loads: Vec<Option<u32>>,
     /// Partitions that could not be opened, and until when they are left alone.
     shunned: BTreeMap<u32, u64>,
     actions: VecDeque<Action>,
@@ -146,8 +146,8 @@ impl Member {
             read_at: 0,
             reading: false,
             holdings: BTreeMap::new(),
-            revisions: BTreeMap::new(),
-            loads: BTreeMap::new(),
+            revisions: vec![0; partitions as usize],
+            loads: vec![None; partitions as usize],
             shunned: BTreeMap::new(),
             actions: VecDeque::new(),
             seen: false,
@@ -212,7 +212,12 @@ impl Member {
 
     /// How much work a partition was when somebody said so last.
     pub fn load(&self, partition: u32) -> Option<u32> {
-        self.me.loads.get(&partition).or_else(|| self.loads.get(&partition)).copied()
+        self.me.loads.get(&partition).copied().or_else(|| self.seen_load(partition))
+    }
+
+    /// Its load as the last view had it.
+    fn seen_load(&self, partition: u32) -> Option<u32> {
+        self.loads.get(partition as usize).copied().flatten()
     }
 
     /// Hands everything over and leaves.
@@ -225,6 +230,12 @@ impl Member {
             _ => {}
         }
         self.read_at = self.read_at.min(now);
+    }
+
+    /// The same, everything at once: whoever waits for us to leave does not wait long.
+    pub fn drain_at_once(&mut self, now: u64) {
+        self.settings.drains_max = usize::MAX;
+        self.drain(now);
     }
 
     /// What to do next; none if there is nothing before [`Member::next_wake`].
@@ -429,7 +440,7 @@ impl Member {
 
     /// Notes a revision; false if a later one is known.
     fn revision(&mut self, partition: u32, revision: u64) -> bool {
-        let known = self.revisions.entry(partition).or_default();
+        let Some(known) = self.revisions.get_mut(partition as usize) else { return false };
         let fresh = revision >= *known;
         *known = revision.max(*known);
         fresh
@@ -437,17 +448,17 @@ impl Member {
 
     /// What the records and leases mean for each partition.
     fn decide(&mut self, now: u64, view: &View) {
-        let live: BTreeSet<Incarnation> = view.nodes.iter().map(|node| node.incarnation).collect();
-        self.note_loads(view);
-        let wanted = self.wanted(view, &live);
+        let seen = Seen::new(view, self.partitions);
+        self.note_loads(&seen);
+        let wanted = self.wanted(view, &seen);
         for partition in 0..self.partitions {
-            let record = view.owners.get(&partition);
+            let record = seen.records[partition as usize];
             let revision = record.map_or(0, |(revision, _)| *revision);
             // Old news: we have seen what came after.
             if !self.revision(partition, revision) {
                 continue;
             }
-            let wanted = wanted.contains(&partition) && !self.me.draining;
+            let wanted = wanted[partition as usize] && !self.me.draining;
             let ours = record.is_some_and(|(_, record)| {
                 record.incarnation == self.me.incarnation && record.state == OwnerState::Owned
             });
@@ -455,9 +466,7 @@ impl Member {
                 // A claim that nobody answered has been written.
                 None if ours => self.own(partition, revision, wanted),
                 None => {
-                    let free = record.is_none_or(|(_, record)| {
-                        record.state == OwnerState::Released || !live.contains(&record.incarnation)
-                    });
+                    let free = seen.owners[partition as usize].is_none();
                     if free
                         && wanted
                         && !self.is_shunned(now, partition)
@@ -496,34 +505,25 @@ impl Member {
 
     /// What the leases of the owners say of their partitions, or else the records. Nothing that only this node knows: nodes
     /// that weigh a free partition differently would leave it to each other for ever.
-    fn note_loads(&mut self, view: &View) {
-        let leases: BTreeMap<Incarnation, &NodeRecord> =
-            view.nodes.iter().map(|node| (node.incarnation, node)).collect();
-        let load = |(partition, (_, record)): (&u32, &(u64, OwnerRecord))| {
-            let lease = leases.get(&record.incarnation).filter(|_| record.state == OwnerState::Owned);
-            let said = lease.and_then(|node| node.loads.get(partition)).copied();
-            Some((*partition, said.or(record.load)?))
-        };
-        self.loads = view.owners.iter().filter_map(load).collect();
+    fn note_loads(&mut self, seen: &Seen<'_>) {
+        for (number, load) in (0u32..).zip(&mut self.loads) {
+            let said = seen.owners[number as usize].and_then(|node| node.loads.get(&number).copied());
+            *load = said.or_else(|| seen.records[number as usize].and_then(|(_, record)| record.load));
+        }
     }
 
-    /// The partitions that should be ours.
-    fn wanted(&self, view: &View, live: &BTreeSet<Incarnation>) -> BTreeSet<u32> {
+    /// Which partitions should be ours.
+    fn wanted(&self, view: &View, seen: &Seen<'_>) -> Vec<bool> {
         let nodes: Vec<NodeView> =
             view.nodes.iter().map(|node| NodeView { id: node.node, draining: node.draining }).collect();
-        let mut partitions = Vec::with_capacity(self.partitions as usize);
-        for number in 0..self.partitions {
-            let owner = view
-                .owners
-                .get(&number)
-                .map(|(_, record)| record)
-                .filter(|record| record.state == OwnerState::Owned && live.contains(&record.incarnation))
-                .filter(|_| !self.is_going(number));
-            let load = self.loads.get(&number).copied();
-            partitions.push(PartitionView { number, load, owner: owner.map(|owner| owner.node) });
-        }
-        let placed = place(&nodes, &partitions);
-        (0..self.partitions).zip(placed).filter(|(_, to)| *to == Some(self.me.node)).map(|(p, _)| p).collect()
+        let going = |number: u32| !self.holdings.is_empty() && self.is_going(number);
+        let partition = |number: u32| PartitionView {
+            number,
+            load: self.loads[number as usize],
+            owner: seen.owners[number as usize].map(|node| node.node).filter(|_| !going(number)),
+        };
+        let partitions: Vec<PartitionView> = (0..self.partitions).map(partition).collect();
+        place(&nodes, &partitions).into_iter().map(|to| to == Some(self.me.node)).collect()
     }
 
     /// Are we giving it up? Then it counts as nobody's, or another would be given up in its place at the next look, when
@@ -570,8 +570,8 @@ impl Member {
         }
         self.holdings.insert(partition, Holding { phase: Phase::Opening, epoch: revision, asked: false });
         // Until it is measured here it is the work that it was.
-        if let Some(load) = self.loads.get(&partition) {
-            self.me.loads.insert(partition, *load);
+        if let Some(load) = self.seen_load(partition) {
+            self.me.loads.insert(partition, load);
         }
         self.actions.push_back(Action::Open { partition, epoch: Epoch(revision) });
     }
@@ -592,6 +592,30 @@ impl Member {
     fn leave(&mut self) {
         self.lease = Lease::Left;
         self.actions.push_back(Action::Leave { incarnation: self.me.incarnation });
+    }
+}
+
+/// A view, by partition: found once, since there are many.
+struct Seen<'a> {
+    records: Vec<Option<&'a (u64, OwnerRecord)>>,
+    /// The lease of whoever owns it, if it lives.
+    owners: Vec<Option<&'a NodeRecord>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(view: &'a View, partitions: u32) -> Seen<'a> {
+        let mut leases: Vec<&NodeRecord> = view.nodes.iter().collect();
+        leases.sort_unstable_by_key(|node| node.incarnation);
+        let mut seen =
+            Seen { records: vec![None; partitions as usize], owners: vec![None; partitions as usize] };
+        for (&number, record) in view.owners.range(..partitions) {
+            seen.records[number as usize] = Some(record);
+            if record.1.state == OwnerState::Owned {
+                let lease = leases.binary_search_by_key(&record.1.incarnation, |node| node.incarnation);
+                seen.owners[number as usize] = lease.ok().map(|at| leases[at]);
+            }
+        }
+        seen
     }
 }
 

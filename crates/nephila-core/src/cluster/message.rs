@@ -151,6 +151,13 @@ impl Message {
         out
     }
 
+    /// The version of a message that is whole, and that only a newer program reads: it must not be left out.
+    pub fn newer(bytes: &[u8]) -> Option<u8> {
+        let (body, hash) = bytes.split_last_chunk::<8>()?;
+        let version = *body.strip_prefix(MAGIC)?.first()?;
+        (version > VERSION && u64::from_be_bytes(*hash) == xxh3_64(body)).then_some(version)
+    }
+
     /// From bytes. The secret is that of whoever wrote them.
     pub fn decode(bytes: &[u8], secret: &Secret) -> Result<Message, Damaged> {
         let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a message"))?;

@@ -12,18 +12,23 @@
 //! ([`outbox`]): those sent lately are dropped, the others wait in one buffer per destination and travel as a
 //! [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of its links is
 //! acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that turn everything away do not
-//! travel at all, and partitions that cannot keep up are sent less: their owners say so ([`word`]).
+//! travel at all, and partitions that cannot keep up are sent less: their owners say so ([`word`]). How far a job is over all
+//! nodes is said and added up as well ([`count`]).
+//!
+//! Hosts of several nodes may be one machine. Which node may ask an address is decided by a second ring ([`slots`]).
 //!
 //! Nothing here touches a socket, a file or a clock. A shell carries out what is decided here and says what came of it.
 //!
 //! Invariants: at no time two nodes that are not fenced hold one partition; a page is called safe only when everything
 //! it named stands in an inbox; every buffer has a limit.
 
+pub mod count;
 pub mod load;
 pub mod member;
 pub mod message;
 pub mod outbox;
 pub mod placement;
+pub mod slots;
 pub mod word;
 
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Links on their way to other partitions, and which pages wait for them.
 //!
 //! A link that was sent lately is dropped. The others are collected per destination and leave as a **parcel** when
-//! 64 kB are together, when the oldest has waited long enough, or at once if one is urgent. A destination has one
+//! 64 kB are together, when the oldest has waited long enough, or at once if one is urgent. While a node is busy a small
+//! parcel waits longer, since nobody is in a hurry for it, unless too many pages wait with it. A destination has one
 //! parcel on its way at a time; if nobody says that it arrived it is sent again, with the same number and the same
 //! bytes, so that the inbox can drop the repeat.
 //!
@@ -40,16 +41,34 @@ const AGAIN_AFTER_MAX: u64 = 8_000;
 /// A destination that lags is sent a parcel this often, in milliseconds.
 const SLOW_AFTER: u64 = 4_000;
 
+/// A small parcel of a busy node waits for so many times [`Settings::parcel_age`].
+const PATIENCE: u64 = 6;
+
+/// A parcel with this share of [`Settings::parcel_bytes`] is not small.
+const SMALL_SHARE: usize = 2;
+
+/// Links are counted over this time, in milliseconds. A node that is busy no more sends what waits after this time.
+const PACE_WINDOW: u64 = 1_000;
+
+/// After a partition began to be handed over nothing waits longer than it has to for so long, in milliseconds.
+const HURRY: u64 = 10_000;
+
+/// With so many pages waiting nothing waits longer than it has to: whoever fetches would be held up. With half of them it
+/// may again.
+const PAGES_MANY: usize = 1_024;
+
 /// How links to other partitions are collected. Section `[cluster.outbox]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// A parcel leaves when it holds so many bytes, before packing.
     pub parcel_bytes: usize,
-    /// A parcel leaves when its oldest link has waited so long. Longer means fewer and better packed messages; a page
-    /// is reported that much later.
+    /// A parcel leaves when its oldest link has waited so long; a small one of a busy node, when it has waited six times
+    /// as long. Longer means fewer and better packed messages; a page is reported that much later.
     #[serde(with = "humantime_serde")]
     pub parcel_age: Duration,
+    /// A node whose pages name so many links a second is busy: what it found a moment ago is not what is fetched next.
+    pub busy_links: u64,
     /// Bytes that wait for one destination, the parcel on its way included. Whoever has more for it waits.
     pub waiting_bytes_max: usize,
     /// Bytes that wait in all.
@@ -63,6 +82,7 @@ impl Default for Settings {
         Settings {
             parcel_bytes: 64 << 10,
             parcel_age: Duration::from_secs(1),
+            busy_links: 1_000,
             waiting_bytes_max: 512 << 10,
             bytes_max: 64 << 20,
             recent_max: 1 << 18,
@@ -126,6 +146,7 @@ pub struct Outbox {
     /// Destinations that cannot keep up, and when the last parcel left for them.
     slow: BTreeMap<u32, u64>,
     bytes: usize,
+    pace: Pace,
     recent: Recent,
     /// Pages that are not safe.
     pages: BTreeMap<u64, Page>,
@@ -159,6 +180,19 @@ struct Batch {
     packed: Option<Bytes>,
 }
 
+/// How busy the node is.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Since when links are counted, and how many came.
+    since: u64,
+    links: u64,
+    busy: bool,
+    /// Until then somebody waits for the last pages of a partition.
+    hurry_until: u64,
+    /// May small parcels wait longer?
+    patient: bool,
+}
+
 #[derive(Debug, Default)]
 struct Page {
     /// Batches that carry one of its links and are not acknowledged.
@@ -180,6 +214,7 @@ impl Outbox {
             due: BTreeSet::new(),
             slow: BTreeMap::new(),
             bytes: 0,
+            pace: Pace::default(),
             pages: BTreeMap::new(),
             safe: VecDeque::new(),
             stats: Stats::default(),
@@ -220,11 +255,19 @@ impl Outbox {
         }
     }
 
+    /// A partition is being handed over, which waits for its last pages: nothing waits longer than it has to for a while.
+    pub fn hurry(&mut self, now: u64) {
+        self.pace.hurry_until = now + HURRY;
+        self.look_at_pace(now);
+    }
+
     /// A page names a URL of another partition.
     pub fn push(&mut self, now: u64, partition: u32, url: impl Borrow<OfferedUrl>, page: u64) -> Pushed {
         let url = url.borrow();
         let mark = mark(url);
         let urgent = url.priority == URGENT;
+        self.pace.links += 1;
+        self.look_at_pace(now);
         if !urgent && let Some(number) = self.recent.batch_of(mark) {
             self.wait_for(partition, number, page);
             self.stats.pushed += 1;
@@ -300,6 +343,7 @@ impl Outbox {
 
     /// A parcel to send now.
     pub fn poll(&mut self, now: u64) -> Option<Parcel> {
+        self.look_at_pace(now);
         let &(due, partition) = self.due.first()?;
         if due > now {
             return None;
@@ -330,7 +374,9 @@ impl Outbox {
 
     /// When to ask again if nothing happens, in milliseconds on the clock of `push` and `poll`.
     pub fn poll_timeout(&self) -> Option<u64> {
-        self.due.first().map(|(at, _)| *at)
+        let &(at, _) = self.due.first()?;
+        // What waits because the node is busy waits no longer once it is not.
+        Some(if self.pace.patient { at.min(self.pace.since + PACE_WINDOW) } else { at })
     }
 
     /// A parcel is in its inbox. Said twice, or of one that nobody knows, it changes nothing.
@@ -378,6 +424,23 @@ impl Outbox {
         self.to.iter_mut().find(|(_, to)| this(to)).map(|(partition, to)| (*partition, to))
     }
 
+    /// May small parcels wait longer? If not any more, it is looked at again when they leave.
+    fn look_at_pace(&mut self, now: u64) {
+        let Pace { since, links, busy, hurry_until, patient } = &mut self.pace;
+        let passed = now.saturating_sub(*since);
+        if passed >= PACE_WINDOW {
+            *busy = links.saturating_mul(1_000) >= self.settings.busy_links.saturating_mul(passed);
+            (*since, *links) = (now, 0);
+        }
+        let pages_max = if *patient { PAGES_MANY } else { PAGES_MANY / 2 };
+        let may = *busy && self.pages.len() < pages_max && now >= *hurry_until;
+        let was = std::mem::replace(patient, may);
+        if was && !*patient {
+            let all: Vec<u32> = self.to.keys().copied().collect();
+            all.into_iter().for_each(|partition| self.schedule(partition, now));
+        }
+    }
+
     /// Notes when the first batch of a destination leaves.
     fn schedule(&mut self, partition: u32, now: u64) {
         let Some(to) = self.to.get_mut(&partition) else { return };
@@ -389,7 +452,10 @@ impl Outbox {
             || batch.packed.is_some()
             || batch.bytes >= self.settings.parcel_bytes
             || to.batches.iter().any(|batch| batch.urgent);
-        let age = u64::try_from(self.settings.parcel_age.as_millis()).unwrap_or(u64::MAX);
+        let mut age = u64::try_from(self.settings.parcel_age.as_millis()).unwrap_or(u64::MAX);
+        if self.pace.patient && batch.bytes < self.settings.parcel_bytes / SMALL_SHARE {
+            age = age.saturating_mul(PATIENCE);
+        }
         let mut due = if at_once { now } else { batch.began.saturating_add(age) }.max(to.not_before);
         if let Some(left) = self.slow.get(&partition)
             && !to.batches.iter().any(|batch| batch.urgent)

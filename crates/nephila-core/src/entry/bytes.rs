@@ -5,10 +5,13 @@ use super::{
     Admission, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
 };
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::feed::record::Polled;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::recrawl::visited::Visited;
+use crate::reflog::part::{Part, Streamed};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
@@ -27,6 +30,10 @@ mod kind {
     pub(super) const JOB_REMOVED: u8 = 9;
     pub(super) const INBOX: u8 = 10;
     pub(super) const SPLIT: u8 = 11;
+    pub(super) const POLLED: u8 = 12;
+    pub(super) const STREAM: u8 = 13;
+    pub(super) const STREAMED: u8 = 14;
+    pub(super) const VISITED: u8 = 15;
 }
 
 pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
@@ -72,6 +79,22 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             put_u64(out, prefixes.first.into());
             put_u64(out, prefixes.last.into());
         }
+        Entry::Polled(polled) => {
+            out.push(kind::POLLED);
+            polled.put(out);
+        }
+        Entry::Stream(part) => {
+            out.push(kind::STREAM);
+            part.put(out);
+        }
+        Entry::Streamed(streamed) => {
+            out.push(kind::STREAMED);
+            streamed.put(out);
+        }
+        Entry::Visited(visited) => {
+            out.push(kind::VISITED);
+            visited.put(out);
+        }
     }
 }
 
@@ -102,6 +125,10 @@ pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
             let mut prefix = || u16::try_from(reader.u64("split")?).map_err(|_| Damaged("split"));
             Entry::Split(Prefixes { first: prefix()?, last: prefix()? })
         }
+        kind::POLLED => Entry::Polled(Box::new(Polled::read(reader)?)),
+        kind::VISITED => Entry::Visited(Visited::read(reader)?),
+        kind::STREAM => Entry::Stream(Box::new(Part::read(reader)?)),
+        kind::STREAMED => Entry::Streamed(Box::new(Streamed::read(reader)?)),
         _ => return Err(Damaged("kind of an entry")),
     })
 }
@@ -161,6 +188,7 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         Admission::Unpark(place) => (3, Some(place)),
         Admission::Raise(place) => (4, Some(place)),
         Admission::Refuse(_) => (5, None),
+        Admission::Again(place) => (6, Some(place)),
     };
     let usual = QueueKey { low: this.path as u32, ..*before_place };
     let mut flags = admission;
@@ -242,7 +270,7 @@ fn get_found_url(
     };
     let usual = flags & url::USUAL_PLACE != 0;
     let mut place = *before_place;
-    if matches!(admission, 0 | 1 | 3 | 4) && !usual {
+    if matches!(admission, 0 | 1 | 3 | 4 | 6) && !usual {
         place = get_place(reader)?;
     }
     let (job, depth, priority, hits, hops, read_as) = match before {
@@ -275,6 +303,7 @@ fn get_found_url(
         3 => Admission::Unpark(place),
         4 => Admission::Raise(place),
         5 => Admission::Refuse(refusal.expect("read above")),
+        6 => Admission::Again(place),
         _ => return Err(Damaged("admission of a URL")),
     };
     if !matches!(admission, Admission::ParkBare | Admission::Refuse(_)) {

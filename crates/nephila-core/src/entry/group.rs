@@ -25,6 +25,12 @@ pub enum ChainError {
     /// It is not a group, or a damaged one.
     #[error("a damaged group of entries: {0}")]
     Damaged(#[from] Damaged),
+    /// It is whole, and of a version that only a newer program reads: stop, and leave it as it is.
+    #[error("a group of version {version}, and this program reads up to {VERSION}: a newer one wrote it")]
+    Newer {
+        /// Its version.
+        version: u8,
+    },
     /// It was folded before: skip it.
     #[error("group {sequence} was folded before")]
     Old {
@@ -80,7 +86,11 @@ pub fn open(bytes: &[u8], behind: Position) -> Result<(Group, Position), ChainEr
     }
     let mut reader = Reader::new(body);
     let is_group = reader.take(2, "mark of a group")? == MAGIC;
-    if !is_group || !(VERSION_OLDEST..=VERSION).contains(&reader.u8("version of a group")?) {
+    let version = reader.u8("version of a group")?;
+    if is_group && version > VERSION {
+        return Err(ChainError::Newer { version });
+    }
+    if !is_group || version < VERSION_OLDEST {
         return Err(Damaged("version of a group").into());
     }
     let sequence = reader.u64("number of a group")?;

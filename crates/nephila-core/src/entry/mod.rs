@@ -10,10 +10,13 @@ mod group;
 #[cfg(test)]
 mod tests;
 
+use crate::feed::record::Polled;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, Job, JobId};
+use crate::recrawl::visited::Visited;
+use crate::reflog::part::{Part, Streamed};
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
@@ -48,6 +51,15 @@ pub enum Entry {
     },
     /// The partition holds only these prefixes from here on; the others went elsewhere.
     Split(Prefixes),
+    /// A feed was asked.
+    Polled(Box<Polled>),
+    /// A part of a stream, as it travels to its partition. It stands in no log: the owner decides about it, and writes a
+    /// [`Entry::Streamed`] instead.
+    Stream(Box<Part>),
+    /// A part of a stream was taken in.
+    Streamed(Box<Streamed>),
+    /// A page was visited again. Stands before the outcome of the visit.
+    Visited(Visited),
 }
 
 /// New URLs, found in the same second.
@@ -110,6 +122,8 @@ pub enum Admission {
     Raise(QueueKey),
     /// Not to be asked for.
     Refuse(Refusal),
+    /// It is known, has ended or is planned for later, and is wanted now: this is its place.
+    Again(QueueKey),
 }
 
 impl Admission {
@@ -119,7 +133,8 @@ impl Admission {
             Admission::Queue(place)
             | Admission::Park(place)
             | Admission::Unpark(place)
-            | Admission::Raise(place) => Some(*place),
+            | Admission::Raise(place)
+            | Admission::Again(place) => Some(*place),
             Admission::ParkBare | Admission::Refuse(_) => None,
         }
     }

@@ -179,6 +179,18 @@ fn rehashed(mut body: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
+fn clu_20_a_group_that_a_newer_program_wrote_is_told_apart_from_a_damaged_one() {
+    let mut newer = GOLDEN.to_vec();
+    newer[2] = 9;
+    let whole = rehashed(newer.clone());
+    assert_eq!(open(&whole, GOLDEN_BEHIND), Err(ChainError::Newer { version: 9 }));
+    // Its bytes may only look like it: then nobody wrote it.
+    assert!(matches!(open(&newer, GOLDEN_BEHIND), Err(ChainError::Damaged(_))));
+    newer[2] = 0;
+    assert!(matches!(open(&rehashed(newer), GOLDEN_BEHIND), Err(ChainError::Damaged(_))));
+}
+
+#[test]
 fn a_damaged_group_under_a_right_hash_is_an_error_and_no_panic() {
     let mut refused = 0;
     for at in 0..GOLDEN.len() - 8 {
@@ -256,6 +268,7 @@ fn an_admission() -> impl Strategy<Value = Admission> {
         Just(Admission::ParkBare),
         a_place().prop_map(Admission::Unpark),
         a_place().prop_map(Admission::Raise),
+        a_place().prop_map(Admission::Again),
         prop::sample::select(Refusal::ALL).prop_map(Admission::Refuse),
     ]
 }

@@ -3,7 +3,7 @@
 //! A body becomes a [`Feed`] ([`read_feed`]): RSS 0.9x, RDF and 2.0, Atom 0.3 and 1.0, JSON Feed, news sitemaps, in
 //! whatever state they are. Its [`checksum`](Feed::checksum) says whether it names other URLs than last time; if it does,
 //! [`story`] says which of its entries are new stories. [`schedule`] says when it is asked again, and whether it is
-//! silent against its own rhythm. [`poll`] puts these together. [`pages`] follows feeds in pages, [`opml`] reads and
+//! silent against its own rhythm. [`poll`] puts these together, [`record`] is what is kept of it. [`pages`] follows feeds in pages, [`opml`] reads and
 //! writes lists of feeds.
 //!
 //! There is one reader for good and bad feeds alike, not a strict one with a lenient one behind it: a feed that is
@@ -17,8 +17,8 @@ mod json;
 pub mod opml;
 pub mod pages;
 pub mod poll;
+pub mod record;
 pub mod schedule;
-mod soup;
 pub mod story;
 mod text;
 mod xml;
@@ -31,9 +31,31 @@ use std::time::Duration;
 
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
 
-use crate::handler::{Page, charset, sniff};
+use serde::{Deserialize, Serialize};
+
+use crate::handler::{Page, ReadAs, charset, sniff};
 use crate::time::Timestamp;
 use crate::url::CrawlUrl;
+
+/// Feeds that are followed. Section `[feed]` of the settings file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Are feeds followed that a page names (`<link rel=alternate>`)? Those that somebody added are, in any case; others
+    /// are otherwise read once, for their links.
+    pub follow_found: bool,
+    /// When a feed is asked again.
+    pub schedule: schedule::Settings,
+    /// Which entries are stories.
+    pub story: story::Settings,
+}
+
+impl Settings {
+    /// Is a URL that is read as this, so many links from a seed, a feed to be followed?
+    pub fn follows(&self, read_as: ReadAs, depth: u8) -> bool {
+        read_as == ReadAs::Feed && (depth == 0 || self.follow_found)
+    }
+}
 
 /// How much of a feed is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +74,9 @@ impl Default for Limits {
 
 /// Entries taken from one feed, unless a setting says less. The story memory is made for as many.
 pub const ENTRIES_MAX: usize = 5_000;
+
+/// Open tags that a parser of feeds remembers.
+const OPEN_MAX: usize = 200_000;
 
 /// What a feed is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

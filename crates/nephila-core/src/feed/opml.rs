@@ -8,9 +8,8 @@ use std::fmt::Write;
 
 use quick_xml::events::BytesStart;
 
-use super::soup::{self, Sink};
 use super::text;
-use crate::handler::sitemap::xml::attribute;
+use crate::handler::soup::{self, Sink, attribute};
 use crate::url::CrawlUrl;
 
 /// Feeds taken from one list; the rest is counted.
@@ -52,7 +51,7 @@ pub fn read(bytes: &[u8]) -> Opml {
     let text = String::from_utf8_lossy(bytes);
     let mut state = State { list: Opml::default(), seen: BTreeSet::new(), open: Vec::new() };
     if let Some(at) = text.find('<') {
-        soup::read(&text[at..], &mut state, &mut || false);
+        soup::read(&text[at..], super::OPEN_MAX, &mut state, &mut || false);
     }
     state.list
 }
@@ -107,8 +106,6 @@ impl Sink for State {
     }
 
     fn text(&mut self, _: &str) {}
-
-    fn unknown(&mut self, _: &str) {}
 
     fn broken(&mut self) {
         self.list.broken = true;

@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use quick_xml::events::BytesStart;
 
-use super::soup::{self, End, Sink};
 use super::{Draft, Format, List, Note, text};
-use crate::handler::sitemap::xml::attribute;
+use crate::handler::soup::{self, End, Sink, attribute};
 use crate::url::{CrawlUrl, URL_BYTES_MAX};
 
 /// Reads a text that begins with a tag.
@@ -34,7 +33,7 @@ pub(super) fn read(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut()
         frequency: 1,
         parts: Parts::default(),
     };
-    let end = soup::read(text, &mut state, time_is_up);
+    let end = soup::read(text, super::OPEN_MAX, &mut state, time_is_up);
     state.finish(end);
 }
 
@@ -444,10 +443,10 @@ impl State<'_, '_> {
         }
         match end {
             End::Early { time } => self.list.feed.cut |= time,
-            End::All if self.list.feed.format.is_some() && !self.is_closed => {
+            End::All | End::Lost if self.list.feed.format.is_some() && !self.is_closed => {
                 self.list.feed.note(Note::Partial);
             }
-            End::All => {}
+            End::All | End::Lost => {}
         }
         if self.is_html {
             self.list.feed.format = None;

@@ -43,7 +43,7 @@ pub const AHEAD_MAX: usize = 1_000;
 const AHEAD_READ: usize = 250;
 
 /// A robots.txt that was read. When, until when and what else is known of it stands in [`HostRecord::robots`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsView {
     /// Which group speaks to us.
     pub group: Group,
@@ -51,6 +51,8 @@ pub struct RobotsView {
     pub rules: usize,
     /// Bytes that are kept.
     pub bytes: usize,
+    /// What it says about the use of its pages.
+    pub notes: Vec<crate::robots::Note>,
 }
 
 /// Where a URL stands.
@@ -140,6 +142,7 @@ impl<S: State> Frontier<S> {
         let robots_view = robots.as_ref().map(|robots| RobotsView {
             group: robots.group(),
             rules: robots.rule_count(),
+            notes: robots.notes().to_vec(),
             bytes,
         });
         let allowed = self.config.rules.budget.allowed(

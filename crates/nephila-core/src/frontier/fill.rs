@@ -107,7 +107,7 @@ impl<S: State> Frontier<S> {
             self.bench.host_mut(index).visited = true;
         }
         self.bench.fill(index, &heads);
-        self.turn_away(partition, index, denied, now);
+        self.turn_away(partition, index, denied, now)?;
         let host = self.bench.host(index);
         if host.heads.is_empty() {
             if host.more && (turned_away > 0 || unreachable.is_none()) {

@@ -52,6 +52,7 @@ impl<S: State> Frontier<S> {
         here.closing
             && here.in_flight.is_none()
             && here.pending.is_empty()
+            && here.streams.is_empty()
             && here.offers.is_empty()
             && !self.bench.has_any(here.prefixes)
     }

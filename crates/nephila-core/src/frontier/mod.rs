@@ -17,6 +17,7 @@
 pub mod budget;
 pub mod errand;
 pub mod explain;
+pub mod feeds;
 mod fill;
 mod hand_over;
 mod heads;
@@ -24,15 +25,18 @@ pub mod key;
 pub mod offers;
 pub mod outlook;
 mod partition;
+mod recrawl;
 pub mod refusal;
 pub mod report;
 pub mod retry;
 pub mod settings;
 pub mod slot;
+pub mod streams;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
 pub mod trap;
+mod turns;
 pub mod views;
 mod workbench;
 
@@ -43,7 +47,6 @@ use std::time::Duration;
 use key::{HostKey, Prefixes, Secret, UrlKey};
 use offers::{Offer, Recent};
 use partition::Partition;
-use slot::SlotKey;
 use ticket::{Purpose, Ticket};
 use workbench::{HostIndex, RobotsPhase, Want, Workbench};
 
@@ -53,12 +56,12 @@ use crate::planted::{self, Bug};
 use crate::robots::policy;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, RobotsPolicy};
-use crate::state::totals::Totals;
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 
 pub use partition::{Rules, Sifted, URGENT};
 pub use settings::Settings;
+pub use workbench::TurnAction;
 
 /// Hosts looked at in one search for work.
 const SCAN_HOSTS: usize = 64;
@@ -86,6 +89,8 @@ pub struct Config {
     pub rules: Rules,
     /// What robots.txt means where the RFC leaves a choice.
     pub robots: policy::Settings,
+    /// Which feeds are followed, and how often.
+    pub feed: crate::feed::Settings,
     /// The name by which robots.txt calls us.
     pub agent: String,
 }
@@ -246,12 +251,7 @@ impl<S: State> Frontier<S> {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         for partition in &self.partitions {
-            let (all, one) = (&mut stats.sifted, partition.sifted);
-            all.looked_at += one.looked_at;
-            all.known += one.known;
-            all.queued += one.queued;
-            all.parked += one.parked;
-            all.refused += one.refused;
+            stats.sifted.add(&partition.sifted);
         }
         stats
     }
@@ -266,13 +266,6 @@ impl<S: State> Frontier<S> {
             guests: self.bench.guests(),
             errands: self.bench.errands(),
         }
-    }
-
-    /// What all partitions have counted together. Also counts what earlier processes did.
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        self.partitions.iter().for_each(|partition| totals.add(&partition.state.meta().totals));
-        totals
     }
 
     fn partition_of(&self, host: &HostKey) -> Option<usize> {
@@ -301,7 +294,10 @@ impl<S: State> Frontier<S> {
 
     /// Something an operator or another node said: it goes into the log, and is true once it stands there.
     pub fn handle_command(&mut self, partition: usize, entry: Entry) {
-        self.partitions[partition].pending.push(entry);
+        match entry {
+            Entry::Stream(part) => self.handle_stream(partition, *part),
+            entry => self.partitions[partition].pending.push(entry),
+        }
     }
 
     /// How many offers a partition holds that were not looked at yet.
@@ -318,7 +314,7 @@ impl<S: State> Frontier<S> {
     /// Has a partition anything that is not in a group yet? Whether one is on its way or not.
     pub fn has_more(&self, partition: usize) -> bool {
         let partition = &self.partitions[partition];
-        !partition.pending.is_empty() || !partition.offers.is_empty()
+        !partition.pending.is_empty() || !partition.offers.is_empty() || !partition.streams.is_empty()
     }
 
     /// The next group of entries of a partition, to be made durable. None while one is on its way.
@@ -413,7 +409,12 @@ impl<S: State> Frontier<S> {
                         self.make_hungry(index);
                     }
                 }
-                Entry::Inbox { .. } | Entry::Split(_) => {}
+                Entry::Inbox { .. }
+                | Entry::Split(_)
+                | Entry::Polled(_)
+                | Entry::Stream(_)
+                | Entry::Visited(_)
+                | Entry::Streamed(_) => {}
             }
         }
         Ok(())
@@ -481,7 +482,8 @@ impl<S: State> Frontier<S> {
         let Some(index) = self.bench.index(&host) else { return };
         let Some(first) = addresses.first() else { return };
         let same = self.bench.slot_of(index);
-        let address = addresses.iter().find(|address| Some(SlotKey::of(**address)) == same).unwrap_or(first);
+        let slot = |address: &&IpAddr| Some(self.bench.slot_at(&host, **address).0);
+        let address = addresses.iter().find(|address| slot(address) == same).unwrap_or(first);
         self.bench.resolved(index, *address, now.mono);
         if self.bench.host(index).heads.is_empty() && !self.bench.host(index).guest {
             self.make_hungry(index);

@@ -48,6 +48,8 @@ pub(crate) struct Buffered {
     pub(crate) read_as: ReadAs,
     pub(crate) priority: u8,
     pub(crate) refusal: Option<Refusal>,
+    /// Wanted now, also if it was fetched before.
+    pub(crate) again: bool,
 }
 
 /// Offers not yet looked at.
@@ -89,6 +91,7 @@ impl Offers {
             read_as: offer.read_as,
             priority: offer.priority,
             refusal: offer.refusal,
+            again: false,
         });
     }
 
@@ -115,6 +118,7 @@ impl Offers {
                 kept.hits = kept.hits.saturating_add(next.hits);
                 kept.hops = kept.hops.min(next.hops);
                 kept.read_as = kept.read_as.max(next.read_as);
+                kept.again |= next.again;
             }
             same
         });

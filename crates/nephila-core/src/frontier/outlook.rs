@@ -75,6 +75,7 @@ impl<S: State> Frontier<S> {
             let written = partition.claimed
                 && partition.offers.is_empty()
                 && partition.pending.is_empty()
+                && partition.streams.is_empty()
                 && partition.in_flight.is_none();
             // A search that is under way may find anything; one that is over says when the next is worth it.
             let searched = partition.scan_after.is_some_and(|after| after > horizon || after >= NEVER);

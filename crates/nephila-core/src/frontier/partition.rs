@@ -6,7 +6,7 @@
 //! time. Meanwhile a queue is read only up to the first place where that group puts something, and neither plans nor
 //! parked URLs are: so a URL can never be put where the reading has already passed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::budget;
 use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
@@ -17,6 +17,8 @@ use super::workbench::{HostIndex, Workbench};
 use crate::cluster::word::{Hot, Why};
 use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, seal};
 use crate::fold::fold;
+use crate::handler::ReadAs;
+use crate::reflog::part::Part;
 use crate::state::queue::{LaterKey, PARKED, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord, UrlState};
 use crate::state::{Position, State, StateError};
@@ -82,6 +84,8 @@ pub(crate) struct Partition<S> {
     pub(crate) offers: Offers,
     /// Entries to be committed next, in this order.
     pub(crate) pending: Vec<Entry>,
+    /// Parts of streams that are not decided yet, in this order.
+    pub(crate) streams: VecDeque<Part>,
     pub(crate) in_flight: Option<InFlight>,
     /// Hosts that want URLs, and get some when the group on its way is folded.
     pub(crate) waiting: Vec<HostIndex>,
@@ -121,6 +125,28 @@ pub struct Sifted {
     pub parked: u64,
     /// Refused.
     pub refused: u64,
+    /// URLs that streams named.
+    pub streamed: u64,
+    /// Of these, named within the hour: not asked for again.
+    pub suppressed: u64,
+    /// Parts of streams that had been taken in before.
+    pub stream_repeats: u64,
+}
+
+impl Sifted {
+    /// Both together.
+    pub(crate) fn add(&mut self, other: &Sifted) {
+        let Sifted { looked_at, known, queued, parked, refused, streamed, suppressed, stream_repeats } =
+            *other;
+        self.looked_at += looked_at;
+        self.known += known;
+        self.queued += queued;
+        self.parked += parked;
+        self.refused += refused;
+        self.streamed += streamed;
+        self.suppressed += suppressed;
+        self.stream_repeats += stream_repeats;
+    }
 }
 
 impl<S: State> Partition<S> {
@@ -132,6 +158,7 @@ impl<S: State> Partition<S> {
             state,
             offers: Offers::default(),
             pending: Vec::new(),
+            streams: VecDeque::new(),
             in_flight: None,
             waiting: Vec::new(),
             epoch,
@@ -186,6 +213,14 @@ impl<S: State> Partition<S> {
         self.offers.push(&offer);
     }
 
+    /// The same for a URL that is wanted now, also if it was fetched before.
+    pub(crate) fn offer_again(&mut self, offer: Offer<'_>) {
+        self.offer(offer);
+        if let Some(last) = self.offers.items.last_mut() {
+            last.again = true;
+        }
+    }
+
     /// The next group for the log, if there is one to write and none on its way.
     pub(crate) fn poll_group(
         &mut self,
@@ -197,6 +232,7 @@ impl<S: State> Partition<S> {
             return Ok(None);
         }
         let mut entries = std::mem::take(&mut self.pending);
+        entries.extend(self.decide_streams(now)?);
         if !self.offers.is_empty() {
             let found = self.sift(rules, bench, now)?;
             if !found.hosts.is_empty() {
@@ -246,7 +282,7 @@ impl<S: State> Partition<S> {
         let mut known = vec![false; keys.len()];
         self.state.known(&keys, &mut known)?;
         self.sifted.looked_at += keys.len() as u64;
-        let again = self.offered_again(&items, &known)?;
+        let again = self.offered_again(&items, &known, bench)?;
 
         let mut hosts: Vec<HostKey> = Vec::new();
         let mut wanted: Vec<(usize, Option<Again>)> = Vec::new();
@@ -343,10 +379,13 @@ impl<S: State> Partition<S> {
         &mut self,
         items: &[Buffered],
         known: &[bool],
+        bench: &Workbench,
     ) -> Result<BTreeMap<usize, Again>, StateError> {
         let mut asked = Vec::new();
         for (i, item) in items.iter().enumerate() {
-            if known[i] && (item.priority == URGENT || self.bare.contains(&item.key.host.domain)) {
+            if known[i]
+                && (item.again || item.priority == URGENT || self.bare.contains(&item.key.host.domain))
+            {
                 asked.push(i);
             }
         }
@@ -358,10 +397,23 @@ impl<S: State> Partition<S> {
         let mut records = Vec::with_capacity(keys.len());
         self.state.urls(&keys, &mut records)?;
         for (i, record) in asked.into_iter().zip(records) {
-            match record.map(|record| (record.state, record.priority)) {
-                Some((UrlState::ParkedBare, _)) => _ = again.insert(i, Again::Bare),
-                Some((UrlState::Waiting, priority)) if priority > items[i].priority => {
-                    again.insert(i, Again::Sooner);
+            let (Some(record), item) = (record, &items[i]) else { continue };
+            match record.state {
+                UrlState::ParkedBare => _ = again.insert(i, Again::Bare),
+                UrlState::Waiting if record.priority > item.priority => _ = again.insert(i, Again::Sooner),
+                UrlState::Ended | UrlState::Later(_) => {
+                    // Somebody wants to follow what was no such feed before.
+                    let added = item.read_as == ReadAs::Feed
+                        && item.depth == 0
+                        && (record.depth > 0 || record.read_as != ReadAs::Feed);
+                    // What is under way is as good as wanted.
+                    let is_held = bench.ordinary(&item.key.host).is_some_and(|index| {
+                        bench.holds(index, item.key.path)
+                            || bench.host(index).unfolded.contains(&item.key.path)
+                    });
+                    if (item.again || added) && !is_held {
+                        again.insert(i, Again::Now);
+                    }
                 }
                 _ => {}
             }
@@ -387,6 +439,8 @@ enum Again {
     Bare,
     /// It waits, and is wanted sooner.
     Sooner,
+    /// It has ended, or is planned for later, and is wanted now.
+    Now,
 }
 
 /// Decides about the new URLs of one host after another.
@@ -459,6 +513,7 @@ impl HostSift<'_> {
                     Admission::Refuse(refusal)
                 }
                 (None, Some(Again::Sooner)) => Admission::Raise(place(queue)),
+                (None, Some(Again::Now)) => Admission::Again(place(queue)),
                 (None, Some(Again::Bare)) if domain.admitted < allowed => {
                     domain.admitted += 1;
                     self.sifted.queued += 1;

@@ -92,7 +92,7 @@ impl<S: State> Frontier<S> {
             return Ok(true);
         };
         self.stats.ended += 1;
-        self.page_ended(open.host, head, id, report, now);
+        self.page_ended(open.host, head, id, report, now)?;
         self.settle_stranded(now)?;
         Ok(true)
     }
@@ -112,7 +112,7 @@ impl<S: State> Frontier<S> {
         match open.head {
             Some(head) => {
                 let report = Report::of(Outcome::Cancelled, 0, report.took);
-                self.page_ended(open.host, head, id, &report, now);
+                self.page_ended(open.host, head, id, &report, now)?;
             }
             None => self.robots_reported(open, report, now)?,
         }
@@ -134,7 +134,14 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    fn page_ended(&mut self, index: HostIndex, head: Head, id: TicketId, report: &Report, now: Now) {
+    fn page_ended(
+        &mut self,
+        index: HostIndex,
+        head: Head,
+        id: TicketId,
+        report: &Report,
+        now: Now,
+    ) -> Result<(), StateError> {
         let host = self.bench.host(index);
         let (host_key, origin) = (host.key, host.origin.clone());
         let failures = host.failures;
@@ -167,8 +174,20 @@ impl<S: State> Frontier<S> {
         host.failures = failures;
         host.unfolded.push(head.path);
         let (floor, later_floor) = self.bench.floors(index);
+        let key = UrlKey { host: host_key, path: head.path };
+        // What is our own fault says nothing about a feed.
+        let next_time = if self.follows(&head) && action != Action::Pause {
+            let feed = report.feed.as_deref();
+            let after = self.poll_ended(key, id.0, report.status, feed, report.retry_after, now)?;
+            after.map(|after| self.planned_at(index, head.path, after, now))
+        } else {
+            match self.visit_ended(key, &head, id.0, report, now)? {
+                Some(after) => Some(self.planned_at(index, head.path, after, now)),
+                None => self.next_time(index, &head, next.url, now),
+            }
+        };
         let ended = Ended {
-            key: UrlKey { host: host_key, path: head.path },
+            key,
             fetch: id.0,
             at: now.wall.into(),
             outcome: report.outcome,
@@ -180,7 +199,7 @@ impl<S: State> Frontier<S> {
             etag: report.etag.clone(),
             last_modified: report.last_modified.clone(),
             from: head.place.origin(),
-            next: self.next_time(index, &head, next.url, now),
+            next: next_time,
             retries: next.retries,
             floor,
             later_floor,
@@ -195,6 +214,7 @@ impl<S: State> Frontier<S> {
             }
             self.look_again(index, now);
         }
+        Ok(())
     }
 
     /// When a URL is to be asked for again: by the retry table, or else by its job's schedule.
@@ -209,14 +229,20 @@ impl<S: State> Frontier<S> {
                 jobs.get(&head.job.0)?.schedule.interval()?
             }
         };
+        Some(self.planned_at(index, head.path, after, now))
+    }
+
+    /// After this time.
+    fn planned_at(&self, index: HostIndex, path: u64, after: Duration, now: Now) -> Seconds {
+        let host = self.bench.host(index);
         // Rounded up, so that nothing comes before its time.
         let due = Seconds::from(Timestamp(now.wall.0 + 999)).plus(after);
         // Never where the reading of plans has passed, even if the clock was set back.
-        let passed = LaterKey { due, path: head.path } <= host.later_cursor;
-        Some(if passed { Seconds(host.later_cursor.due.0.saturating_add(1)) } else { due })
+        let passed = LaterKey { due, path } <= host.later_cursor;
+        if passed { Seconds(host.later_cursor.due.0.saturating_add(1)) } else { due }
     }
 
-    fn pend(&mut self, host: super::key::HostKey, entry: Entry) {
+    pub(super) fn pend(&mut self, host: super::key::HostKey, entry: Entry) {
         let partition = self.partition_of(&host).expect("a host on the bench is of a partition here");
         self.partitions[partition].pending.push(entry);
     }
@@ -229,9 +255,9 @@ impl<S: State> Frontier<S> {
         index: HostIndex,
         denied: Vec<(Head, Outcome)>,
         now: Now,
-    ) {
+    ) -> Result<(), StateError> {
         if denied.is_empty() {
-            return;
+            return Ok(());
         }
         let host = self.bench.host(index);
         let (host_key, failures) = (host.key, host.failures);
@@ -243,15 +269,21 @@ impl<S: State> Frontier<S> {
         for (head, outcome) in denied {
             self.stats.turned_away += 1;
             let next = retry::next(outcome, head.retries, failures, None, head.path, &self.config.retry);
+            let key = UrlKey { host: host_key, path: head.path };
+            // No fetch took place; this is no ticket's number, and another one next time.
+            let fetch = NO_FETCH | now.wall.0;
             let next_time = match outcome {
+                _ if self.follows(&head) && outcome.action() != Action::Pause => {
+                    let after = self.poll_ended(key, fetch, 0, None, None, now)?;
+                    after.map(|after| self.planned_at(index, head.path, after, now))
+                }
                 Outcome::Cancelled => Some(Seconds::from(now.wall).plus(HELD_AGAIN)),
                 _ => self.next_time(index, &head, next.url, now),
             };
             self.bench.host_mut(index).unfolded.push(head.path);
             let ended = Ended {
-                key: UrlKey { host: host_key, path: head.path },
-                // No fetch took place; this is no ticket's number, and another one next time.
-                fetch: NO_FETCH | now.wall.0,
+                key,
+                fetch,
                 at: now.wall.into(),
                 outcome,
                 status: 0,
@@ -272,6 +304,7 @@ impl<S: State> Frontier<S> {
             };
             self.partitions[partition].pending.push(Entry::Ended(Box::new(ended)));
         }
+        Ok(())
     }
 
     /// The name of a host could not be resolved.

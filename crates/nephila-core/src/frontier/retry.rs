@@ -107,6 +107,9 @@ pub struct Next {
     pub host_rest: Option<Duration>,
 }
 
+/// What an operator stopped is looked at again after this long: that costs an entry for each of its URLs at hand.
+pub const STOPPED_AGAIN: Duration = Duration::from_secs(600);
+
 /// What happens after this outcome.
 ///
 /// `retries` is how often the URL was asked for again so far, `host_failures` how many fetches from the host failed in a
@@ -123,6 +126,9 @@ pub fn next(
     match outcome.action() {
         Action::Keep | Action::Offer | Action::KeepUnread | Action::Done => end(UrlNext::Done, 0),
         Action::Never => end(UrlNext::Never, 0),
+        Action::Pause if outcome == Outcome::StopList => {
+            end(UrlNext::Again { after: settings.jitter(STOPPED_AGAIN, salt) }, retries)
+        }
         Action::Pause => end(UrlNext::Again { after: settings.jitter(settings.pause, salt) }, retries),
         Action::BackOff | Action::BackOffHost => {
             back_off(outcome, retries, host_failures, retry_after, salt, settings)

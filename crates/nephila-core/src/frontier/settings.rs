@@ -1,8 +1,14 @@
 //! How polite the frontier is, and how much it keeps in memory.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::key::HostKey;
+use super::slot::SlotKey;
 
 /// How polite the frontier is and how much it keeps at hand. Section `[frontier]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -30,6 +36,8 @@ pub struct Settings {
     /// Rest of an address after a fetch from it ended, and between two starts.
     #[serde(with = "humantime_serde")]
     pub slot_delay: Duration,
+    /// Addresses that are many machines of one operator: they have a limit together instead of one each.
+    pub fleets: Vec<Fleet>,
     /// Hosts at hand at once. More wait on disk for their turn.
     pub hosts_active_max: usize,
     /// URLs of a host at hand at once: what is asked for in one visit.
@@ -66,6 +74,7 @@ impl Default for Settings {
             crawl_delay_max: crate::robots::CRAWL_DELAY_MAX,
             slot_connections: 1,
             slot_delay: Duration::from_millis(500),
+            fleets: Vec::new(),
             hosts_active_max: 100_000,
             visit_urls_max: 20,
             visit_bytes_max: 1_024,
@@ -77,5 +86,100 @@ impl Default for Settings {
             offers_max: 65_536,
             recent_max: 1 << 20,
         }
+    }
+}
+
+/// Address ranges that are one fleet, such as those of a content delivery network. In a cluster the limit is that of all
+/// nodes together: each of the connections is a slot with its own turn, and hosts are spread over them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fleet {
+    /// Its name. All nodes must call it the same.
+    pub name: String,
+    /// Its addresses.
+    pub ranges: Vec<IpNet>,
+    /// Connections open to all of its addresses at once.
+    pub connections: u32,
+    /// Rest of each of these connections after a fetch over it ended, and between two starts.
+    #[serde(with = "humantime_serde")]
+    pub delay: Duration,
+}
+
+/// What a slot may bear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotLimit {
+    /// Connections open at once.
+    pub connections: u32,
+    /// Its rest.
+    pub delay: Duration,
+}
+
+impl Settings {
+    /// The slot of a host at this address, and what it may bear. If slots are `shared` with other nodes, an address with
+    /// several connections and without a rest is as many slots: each of its connections has its own turn.
+    pub fn slot(&self, host: &HostKey, address: IpAddr, shared: bool) -> (SlotKey, SlotLimit) {
+        let address = address.to_canonical();
+        let fleet = self.fleets.iter().find(|fleet| fleet.ranges.iter().any(|net| net.contains(&address)));
+        if let Some(fleet) = fleet {
+            let key = lane(fleet.name.as_bytes(), host, fleet.connections);
+            return (key, SlotLimit { connections: 1, delay: fleet.delay });
+        }
+        let key = SlotKey::of(address);
+        if shared && self.slot_delay.is_zero() && self.slot_connections > 1 {
+            let key = lane(key.to_string().as_bytes(), host, self.slot_connections);
+            return (key, SlotLimit { connections: 1, delay: self.slot_delay });
+        }
+        (key, SlotLimit { connections: self.slot_connections, delay: self.slot_delay })
+    }
+}
+
+/// The connection of a fleet that a host is served by.
+fn lane(name: &[u8], host: &HostKey, connections: u32) -> SlotKey {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&host.domain.0.to_be_bytes());
+    bytes[8..].copy_from_slice(&host.host.to_be_bytes());
+    let lane = (xxh3_64(&bytes) % u64::from(connections.max(1))) as u32;
+    SlotKey::Fleet { fleet: xxh3_64(name) as u32, lane }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::key::DomainKey;
+
+    fn host(number: u64) -> HostKey {
+        HostKey { domain: DomainKey(number << 40), host: 7 }
+    }
+
+    #[test]
+    fn addresses_of_a_fleet_share_its_connections_and_others_stand_alone() {
+        let fleet = Fleet {
+            name: "cdn".into(),
+            ranges: vec!["203.0.113.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+            connections: 4,
+            delay: Duration::from_millis(100),
+        };
+        let settings = Settings { fleets: vec![fleet], ..Settings::default() };
+        let slot = |n, address: &str| settings.slot(&host(n), address.parse().unwrap(), false);
+        let lanes: std::collections::BTreeSet<_> =
+            (0..100).map(|n| slot(n, &format!("203.0.113.{n}")).0).collect();
+        assert_eq!(lanes.len(), 4);
+        assert_eq!(slot(3, "203.0.113.1"), slot(3, "::ffff:203.0.113.9"));
+        assert_eq!(slot(3, "203.0.113.1").0, slot(3, "2001:db8::1").0);
+        assert_eq!(slot(3, "203.0.113.1").1.connections, 1);
+        let (key, limit) = slot(3, "192.0.2.1");
+        assert_eq!((key, limit.delay), (SlotKey::of("192.0.2.1".parse().unwrap()), settings.slot_delay));
+    }
+
+    #[test]
+    fn a_shared_address_with_many_connections_and_no_rest_is_many_slots() {
+        let settings = Settings { slot_connections: 8, slot_delay: Duration::ZERO, ..Settings::default() };
+        let slots = |shared| -> std::collections::BTreeSet<_> {
+            (0..200)
+                .map(|n| settings.slot(&host(n), "192.0.2.1".parse().unwrap(), shared))
+                .map(|(key, _)| key)
+                .collect()
+        };
+        assert_eq!((slots(false).len(), slots(true).len()), (1, 8));
     }
 }

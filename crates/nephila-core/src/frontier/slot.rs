@@ -10,6 +10,13 @@ pub enum SlotKey {
     V4(u32),
     /// The upper half of an IPv6 address.
     V6(u64),
+    /// One of the connections that all addresses of a fleet have together: see `Settings::fleets`.
+    Fleet {
+        /// A hash of the fleet's name.
+        fleet: u32,
+        /// Which of its connections.
+        lane: u32,
+    },
 }
 
 impl SlotKey {
@@ -28,6 +35,7 @@ impl fmt::Display for SlotKey {
         match self {
             SlotKey::V4(bits) => write!(f, "{}", Ipv4Addr::from_bits(*bits)),
             SlotKey::V6(bits) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(*bits) << 64)),
+            SlotKey::Fleet { fleet, lane } => write!(f, "fleet {fleet:08x}, connection {lane}"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the frontier as a whole, in virtual time, over a state in memory.
 
+mod again;
 mod bench;
 mod errands;
 mod explain;
@@ -12,4 +13,5 @@ mod order;
 mod outlook;
 mod polite;
 mod robots;
+mod turns;
 mod views;

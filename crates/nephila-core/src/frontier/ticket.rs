@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::entry::Origin;
+use crate::feed::record::Brought;
 use crate::frontier::key::UrlKey;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
@@ -104,6 +105,10 @@ pub struct Report {
     pub etag: Box<str>,
     /// `Last-Modified`.
     pub last_modified: Box<str>,
+    /// The request was conditional.
+    pub conditional: bool,
+    /// What a feed that is followed brought.
+    pub feed: Option<Box<Brought>>,
 }
 
 impl Report {
@@ -118,6 +123,8 @@ impl Report {
             bytes: 0,
             etag: Box::default(),
             last_modified: Box::default(),
+            conditional: false,
+            feed: None,
         }
     }
 }

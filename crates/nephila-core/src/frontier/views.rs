@@ -1,5 +1,6 @@
 //! A host or an address, looked at: for whoever asks why something waits. Reads, decides nothing, changes nothing.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::ticket::{TicketId, Validators};
 use crate::cluster::word::Why;
 use crate::spider::outcome::Outcome;
 use crate::state::record::HostRecord;
+use crate::state::totals::{Tally, Totals};
 use crate::state::{State, StateError};
 use crate::time::Now;
 use crate::url::CrawlUrl;
@@ -78,6 +80,18 @@ pub struct SlotView {
 }
 
 impl<S: State> Frontier<S> {
+    /// What all partitions have counted together. Also counts what earlier processes did.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.partitions.iter().for_each(|partition| totals.add(&partition.state.meta().totals));
+        totals
+    }
+
+    /// What one partition has counted, by job.
+    pub fn tallies(&self, partition: usize) -> &BTreeMap<u32, Tally> {
+        &self.partitions[partition].state.meta().totals.tally
+    }
+
     /// The partition of the host that an open ticket is for.
     pub fn partition_of_ticket(&self, id: TicketId) -> Option<usize> {
         let (open, ..) = self.bench.ticket(id)?;
@@ -95,6 +109,11 @@ impl<S: State> Frontier<S> {
         let Some(head) = open.head.as_ref().filter(|head| head.asked) else { return Ok(None) };
         let key = UrlKey { host: self.bench.host(open.host).key, path: head.path };
         let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
+        // Now and then a claim is checked, and a host that was wrong is not believed.
+        let (job, read_as, chance) = (head.job, head.read_as, head.path ^ id.0);
+        if read_as.is_page() && self.asks_in_full(partition, &key, job, chance)? {
+            return Ok(None);
+        }
         let Some(last) = self.partitions[partition].state.url(&key)?.and_then(|record| record.last) else {
             return Ok(None);
         };

@@ -7,6 +7,8 @@
 //!
 //! All times are milliseconds on a clock that only moves forward: setting the machine's clock changes no rest.
 //!
+//! In a cluster an address may be that of hosts of other nodes too; then a slot also needs its turn: see [`turns`].
+//!
 //! A host may also be asked on behalf of another, whose robots.txt redirects there: see [`errands`].
 //!
 //! What always holds: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
@@ -16,6 +18,7 @@ mod errands;
 mod look;
 mod over;
 mod rests;
+mod turns;
 mod waits;
 
 use std::cmp::Reverse;
@@ -24,7 +27,7 @@ use std::net::IpAddr;
 
 use super::heads::{Head, Heads};
 use super::key::{DomainKey, HostKey, Prefixes};
-use super::settings::Settings;
+use super::settings::{Settings, SlotLimit};
 use super::slot::SlotKey;
 use super::ticket::{Purpose, TicketId};
 use crate::planted::{self, Bug};
@@ -34,6 +37,8 @@ use crate::time::{Now, Seconds};
 
 pub(crate) use errands::Errand;
 use rests::Rest;
+pub use turns::TurnAction;
+use turns::{Holding, TurnDesk};
 
 /// The number of a host on the bench; used again when the host has left.
 pub(crate) type HostIndex = u32;
@@ -114,8 +119,13 @@ pub(crate) enum RobotsPhase {
 #[derive(Debug)]
 struct Slot {
     key: SlotKey,
+    limit: SlotLimit,
     open: u32,
     free_at: u64,
+    /// When something last started or ended here, or may have.
+    last: u64,
+    /// May anything be started at all?
+    turn: Holding,
     /// Hosts by the moment they have rested; stale ones are dropped when they surface.
     waiting: BinaryHeap<Reverse<(u64, HostIndex)>>,
     /// Hosts that are here.
@@ -173,6 +183,8 @@ pub(crate) struct Workbench {
     errands: usize,
     /// What we did before this moment nobody remembers: everything rests from here.
     began: Option<u64>,
+    /// Turns of slots that other nodes use too.
+    turns: TurnDesk,
 }
 
 impl Workbench {
@@ -197,6 +209,7 @@ impl Workbench {
             guests: 0,
             errands: 0,
             began: None,
+            turns: TurnDesk::default(),
         }
     }
 
@@ -365,12 +378,13 @@ impl Workbench {
         slot.hosts -= 1;
         // A slot that has not rested is kept: another name of it may turn up at any moment.
         let rested = slot.free_at <= mono || planted::is(Bug::SlotForgetsRest);
-        if slot.hosts == 0 && slot.open == 0 && rested {
-            self.forget_slot(index);
+        if slot.hosts == 0 && slot.open == 0 && rested && slot.turn != Holding::Asked {
+            self.forget_slot(index, mono);
         }
     }
 
-    fn forget_slot(&mut self, index: SlotIndex) {
+    fn forget_slot(&mut self, index: SlotIndex, mono: u64) {
+        self.give_up_turn(index, mono);
         let slot = self.slots[index as usize].take().expect("a slot");
         if let Some(at) = slot.stands_at {
             self.timeline.remove(&(at, index));
@@ -381,9 +395,9 @@ impl Workbench {
 
     /// The addresses of a host are known; the first is used. Moving from one slot to another shortens no rest.
     pub(crate) fn resolved(&mut self, index: HostIndex, address: IpAddr, mono: u64) {
-        let key = SlotKey::of(address);
+        let (key, limit) = self.slot_at(&self.host(index).key, address);
         let began = self.began;
-        let slot_rest = self.slot_rest();
+        let turn = self.turns.fresh();
         let host = self.host_mut(index);
         if std::mem::take(&mut host.resolving) {
             self.resolving -= 1;
@@ -400,9 +414,9 @@ impl Workbench {
         let slot = match self.by_slot.get(&key) {
             Some(&slot) => slot,
             None => {
-                let free_at = began.map_or(0, |began| began + slot_rest);
-                let slot =
-                    Slot { key, open: 0, free_at, waiting: BinaryHeap::new(), hosts: 0, stands_at: None };
+                let (free_at, last) = began.map_or((0, 0), |began| (began + ms(limit.delay), began));
+                let (waiting, stands_at) = (BinaryHeap::new(), None);
+                let slot = Slot { key, limit, open: 0, free_at, last, turn, waiting, hosts: 0, stands_at };
                 let slot_index = match self.slots_free.pop() {
                     Some(free) => {
                         self.slots[free as usize] = Some(slot);
@@ -500,9 +514,18 @@ impl Workbench {
             slot.waiting.pop();
         }
         let first = slot.waiting.peek().map(|Reverse((at, _))| *at);
-        let at = match first {
-            Some(at) if slot.open < self.settings.slot_connections => Some(at.max(slot.free_at)),
-            _ => None,
+        let may_start = slot.open < slot.limit.connections;
+        let at = match slot.turn {
+            Holding::Free => first.filter(|_| may_start).map(|at| at.max(slot.free_at)),
+            // Its turn is asked for as soon as a host of ours could use it.
+            Holding::No => first,
+            Holding::Asked => None,
+            Holding::Held(turn) => {
+                if turn.is_wanted() {
+                    self.turns.look_at.insert((0, index));
+                }
+                first.filter(|_| may_start && !turn.is_used_up()).map(|at| at.max(slot.free_at))
+            }
         };
         if at != slot.stands_at {
             if let Some(old) = slot.stands_at {
@@ -536,6 +559,9 @@ impl Workbench {
             let &(at, slot) = self.timeline.first()?;
             if at > rested_by(now) {
                 return None;
+            }
+            if self.ask_turn(slot) {
+                continue;
             }
             // If it gives none, its host has to be looked up again first.
             if let Some(ticket) = self.start(slot, now) {
@@ -588,7 +614,11 @@ impl Workbench {
         host.ready_at = host.ready_at.max(mono + u64::from(host.rest));
         let slot = self.slots[slot_index as usize].as_mut().expect("its slot");
         slot.open += 1;
-        slot.free_at = slot.free_at.max(mono + self.settings.slot_delay.as_millis() as u64);
+        slot.last = slot.last.max(mono);
+        slot.free_at = slot.free_at.max(mono + ms(slot.limit.delay));
+        if let Holding::Held(turn) = &mut slot.turn {
+            turn.handle_start();
+        }
         let deadline = mono + self.settings.ticket_timeout.as_millis() as u64;
         self.deadlines.insert((deadline, id));
         let errand = errand.map(Box::new);
@@ -630,7 +660,7 @@ impl Workbench {
             false => None,
         };
         let expiry = self.deadlines.first().map(|(at, _)| *at);
-        [start, expiry].into_iter().flatten().min()
+        [start, expiry, self.turns.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Asks for a host's name to be looked up (again).
@@ -640,6 +670,10 @@ impl Workbench {
             self.unresolved.push_back(index);
         }
     }
+}
+
+fn ms(duration: std::time::Duration) -> u64 {
+    duration.as_millis() as u64
 }
 
 /// Makes room by an eighth: a list that doubles would leave half of a bench empty.

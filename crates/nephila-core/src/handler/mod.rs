@@ -18,6 +18,7 @@ pub mod read_as;
 pub mod refresh;
 pub mod sitemap;
 pub mod sniff;
+pub(crate) mod soup;
 pub mod srcset;
 #[cfg(test)]
 mod tests;

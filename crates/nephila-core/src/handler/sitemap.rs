@@ -11,7 +11,7 @@
 //! come out; whatever the bytes, what could be read is returned.
 
 pub(crate) mod date;
-pub(crate) mod xml;
+mod xml;
 
 use std::borrow::Cow;
 use std::io::Read;

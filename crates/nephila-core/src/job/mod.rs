@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Damaged;
+use crate::recrawl;
 
 pub use hops::Hops;
 pub use limits::{Counts, Limit, Limits};
@@ -76,14 +77,26 @@ pub enum Schedule {
     Once,
     /// So long after it was last fetched.
     Every(#[serde(with = "humantime_serde")] Duration),
+    /// By how often it changes.
+    Adaptive(recrawl::Settings),
 }
 
 impl Schedule {
+    /// What the settings of a crawl say.
+    pub fn of(settings: &recrawl::Settings) -> Schedule {
+        match settings.policy {
+            recrawl::Policy::Once => Schedule::Once,
+            recrawl::Policy::Fixed => Schedule::Every(settings.interval),
+            recrawl::Policy::Adaptive => Schedule::Adaptive(*settings),
+        }
+    }
+
     /// How long a page rests after it was fetched; none if it is not asked for again.
     pub fn interval(self) -> Option<Duration> {
         match self {
             Schedule::Once => None,
             Schedule::Every(interval) => Some(interval),
+            Schedule::Adaptive(settings) => Some(settings.interval),
         }
     }
 }

@@ -24,6 +24,7 @@
 
 pub mod rate;
 pub mod trust;
+pub mod visited;
 
 use std::time::Duration;
 
@@ -44,11 +45,11 @@ pub enum Policy {
     Adaptive,
 }
 
-/// How pages are visited again. Section `[recrawl]` of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How pages are visited again. Section `[recrawl]` of the settings file, and part of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// When.
+    /// When: `once`, `fixed`, or `adaptive`, by how often each page changes. `crawl.again_every` counts where this is `once`.
     pub policy: Policy,
     /// The interval of the fixed policy, and that from which the adaptive one sets out.
     #[serde(with = "humantime_serde")]

@@ -32,11 +32,33 @@ pub struct Site {
     seconds: u64,
 }
 
+/// What a visit adds to what is known, as it is written down: adding it up needs no estimate any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// Seconds since the visit before.
+    pub seconds: u32,
+    /// Changes in that time, in parts of one.
+    pub changes: u32,
+}
+
 impl Seen {
     /// Takes in a visit, this long after the one before, and what it found. The site learns of it too.
     pub fn handle_visit(&mut self, since: Duration, changed: bool, site: &mut Site) {
+        let visit = self.visit(since, changed, site);
+        self.take(visit);
+        site.take(visit);
+    }
+
+    /// What a visit adds, this long after the one before, which found this.
+    pub fn visit(&self, since: Duration, changed: bool, site: &Site) -> Visit {
         let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX).clamp(1, SECONDS_MAX);
         let changes = if changed { self.changes_in(f64::from(seconds), site) } else { 0 };
+        Visit { seconds, changes }
+    }
+
+    /// Adds a visit.
+    pub fn take(&mut self, visit: Visit) {
+        let Visit { seconds, changes } = visit;
         // Half of what was is forgotten when enough is known: pages change how they change.
         if self.visits >= VISITS_MAX || self.seconds > SECONDS_MAX {
             *self = Seen { changes: self.changes / 2, seconds: self.seconds / 2, visits: self.visits / 2 };
@@ -44,7 +66,6 @@ impl Seen {
         self.changes = self.changes.saturating_add(changes);
         self.seconds = self.seconds.saturating_add(seconds);
         self.visits += 1;
-        site.handle_visit(u64::from(seconds), u64::from(changes));
     }
 
     /// How many changes there were, given that there was one.
@@ -83,7 +104,9 @@ impl Seen {
 }
 
 impl Site {
-    fn handle_visit(&mut self, seconds: u64, changes: u64) {
+    /// Adds a visit of one of its pages.
+    pub fn take(&mut self, visit: Visit) {
+        let (seconds, changes) = (u64::from(visit.seconds), u64::from(visit.changes));
         if self.seconds > SITE_SECONDS_MAX {
             (self.changes, self.seconds) = (self.changes / 2, self.seconds / 2);
         }

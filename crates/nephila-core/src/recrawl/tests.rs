@@ -18,7 +18,7 @@ fn adaptive() -> Settings {
 /// A page that changes by chance after this gap, seen by 40 visits at this interval: the estimated gap in hours.
 fn estimated(gap: u64, interval: u64, number: u64) -> u64 {
     let (mut page, mut site) = (Seen::default(), Site::default());
-    let mut chance = web::Chance(number);
+    let mut chance = crate::chance::Chance(number);
     let (mut now, mut next) = (0, chance.wait(gap * 3_600));
     for _ in 0..40 {
         let before = now;

@@ -107,29 +107,34 @@ impl Record {
 
     /// Like [`Record::next`], in place. The default record is that of a URL nothing is known of: batches count from 1.
     pub fn handle_line(&mut self, line: &Grouped, batch: &Batch) -> Decision {
+        self.handle_named(line.at, line.hits, &line.tag, batch)
+    }
+
+    /// The same with what is needed of the line alone.
+    pub fn handle_named(&mut self, at: Timestamp, hits: u64, tag: &str, batch: &Batch) -> Decision {
         if self.batch > 0 && self.is_over(batch.at) {
             *self = Record::default();
         }
         let is_known = self.batch > 0;
         let dropped = batch.number > self.batch + 1 && batch.previous.0 > self.sent.0 + QUIET_MS;
-        let changed = !line.tag.is_empty() && *line.tag != *self.tag;
+        let changed = !tag.is_empty() && *tag != *self.tag;
         let reason = if !is_known || dropped {
             Some(Reason::First)
         } else if changed {
             Some(Reason::TagChanged)
         } else {
-            (line.at.0 > self.sent.0 + QUIET_MS).then_some(Reason::HourPassed)
+            (at.0 > self.sent.0 + QUIET_MS).then_some(Reason::HourPassed)
         };
-        let hits = self.hits.saturating_add(line.hits);
+        let hits = self.hits.saturating_add(hits);
         (self.named, self.batch) = (batch.at, batch.number);
-        self.last = self.last.max(line.at);
+        self.last = self.last.max(at);
         // Most tags stay, and then nothing is copied.
         if changed {
-            self.tag = line.tag.clone();
+            self.tag = tag.into();
         }
         match reason {
             Some(reason) => {
-                (self.sent, self.hits) = (line.at, 0);
+                (self.sent, self.hits) = (at, 0);
                 Decision::Send { hits, reason }
             }
             None => {

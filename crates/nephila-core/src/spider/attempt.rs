@@ -1,6 +1,6 @@
 //! When a fetch tries a second time at once, and when it leaves that to the frontier.
 //!
-//! A ticket is one permission to ask once. There are four cases in which the server cannot have answered, or says
+//! A ticket is one permission to ask once. There are a few cases in which the server cannot have answered, or says
 //! itself that another way would do, and in which one more request is what every careful client sends.
 //!
 //! Invariant: at most one second try, whatever happens.
@@ -20,6 +20,8 @@ pub struct Tried {
     pub wants_h1: bool,
     /// The server said good-bye and did not process the request.
     pub unprocessed: bool,
+    /// The server turned us away because it wants a signature, and we can make one.
+    pub wants_proof: bool,
     /// A second try has been made already.
     pub again: bool,
 }
@@ -41,6 +43,9 @@ pub fn second_try(tried: Tried) -> Option<Second> {
     if tried.h2 && tried.wants_h1 {
         return Some(Second::Http11);
     }
+    if tried.wants_proof {
+        return Some(Second::Same);
+    }
     match tried.outcome {
         Outcome::EmptyReply | Outcome::Reset | Outcome::WriteTimeout if tried.reused => Some(Second::Same),
         Outcome::H2Goaway if tried.unprocessed || tried.reused => Some(Second::Same),
@@ -61,6 +66,7 @@ mod tests {
         h2: false,
         wants_h1: false,
         unprocessed: false,
+        wants_proof: false,
         again: false,
     };
 
@@ -83,6 +89,13 @@ mod tests {
         let goaway = Tried { outcome: Outcome::H2Goaway, h2: true, unprocessed: true, ..FIRST };
         assert_eq!(second_try(goaway), Some(Second::Same));
         assert_eq!(second_try(Tried { unprocessed: false, ..goaway }), None);
+    }
+
+    #[test]
+    fn a_site_that_wants_a_signature_is_asked_once_more_with_one() {
+        let denied = Tried { outcome: Outcome::ClientError, wants_proof: true, ..FIRST };
+        assert_eq!(second_try(denied), Some(Second::Same));
+        assert_eq!(second_try(Tried { again: true, ..denied }), None);
     }
 
     #[test]

@@ -290,6 +290,10 @@ outcomes! {
     /// Our own program failed on this page: a fault of ours that should be reported. It is tried again a few times, much
     /// later; everything else goes on.
     Crashed = "crashed", Broken, BackOff;
+    /// An operator stopped its host, its domain or its address (`nephila stop`). It is kept, and looked at again later.
+    StopList = "stop-list", Retry, Pause;
+    /// A public site, and the rests or connections in the settings are for one's own sites alone: `crawl.own_sites` is off.
+    NotOwnSite = "not-own-site", Refused, Never;
 }
 
 impl Outcome {
@@ -407,7 +411,13 @@ mod tests {
 
     #[test]
     fn what_is_ours_is_never_held_against_a_host() {
-        for ours in [Outcome::LocalFiles, Outcome::LocalPorts, Outcome::DnsUnreachable, Outcome::Cancelled] {
+        for ours in [
+            Outcome::LocalFiles,
+            Outcome::LocalPorts,
+            Outcome::DnsUnreachable,
+            Outcome::Cancelled,
+            Outcome::StopList,
+        ] {
             assert_eq!((ours.class(), ours.action()), (Class::Retry, Action::Pause), "{ours}");
         }
     }

@@ -13,7 +13,7 @@ mod random;
 
 use super::queue::{LaterKey, QueueKey};
 use super::record::{DomainRecord, HostRecord, UrlRecord, UrlState};
-use super::{Changes, Item, Meta, Planned, Position, Queued, State};
+use super::{Beside, Changes, Item, Meta, Planned, Position, Queued, State};
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::job::JobId;
@@ -98,6 +98,11 @@ fn what_was_applied_is_read<S: State>(mut state: S) {
     changes.hosts.insert(a, HostRecord::new("http://a.test", Seconds(5)));
     changes.domains.insert(a.domain, DomainRecord::new(Seconds(5)));
     changes.robots.push((a, Box::from(*b"User-agent: *")));
+    changes.beside = vec![
+        (Beside::Stream, url(b, 5), Box::from(*b"other")),
+        (Beside::Stream, url(a, 9), Box::from(*b"stream")),
+        (Beside::Feed, url(a, 9), Box::from(*b"feed")),
+    ];
     state.apply(changes, position(1)).unwrap();
 
     assert_eq!(state.position(), position(1));
@@ -116,6 +121,14 @@ fn what_was_applied_is_read<S: State>(mut state: S) {
     state.domains(&[a.domain, b.domain], &mut domains).unwrap();
     assert_eq!(domains, [Some(DomainRecord::new(Seconds(5))), None]);
     assert_eq!(state.robots(&a).unwrap().as_deref(), Some(&b"User-agent: *"[..]));
+    let mut beside = Vec::new();
+    state.beside(Beside::Feed, &keys, &mut beside).unwrap();
+    assert_eq!(beside, [None, None, Some(Box::from(*b"feed")), None, None]);
+    let mut listed = Vec::new();
+    state.beside_from(Beside::Stream, url(a, 3), 1, &mut listed).unwrap();
+    assert_eq!(listed, [(url(a, 9), Box::from(*b"stream"))]);
+    state.beside_from(Beside::Stream, url(a, 10), 9, &mut listed).unwrap();
+    assert_eq!(listed[1..], [(url(b, 5), Box::from(*b"other"))]);
 
     // Nothing changed but the position: everything else stays.
     let before = state.hash(Prefixes::ALL).unwrap();
@@ -229,13 +242,14 @@ fn a_walk_stays_within_its_prefixes<S: State>(mut state: S) {
         changes.domains.insert(key.domain, DomainRecord::new(Seconds(1)));
         changes.robots.push((key, Box::from(*b"x")));
         changes.queued.push((key, queued(place(1, 1, 1), "/")));
+        changes.beside.push((Beside::Feed, url(key, d), Box::from(*b"f")));
         changes
             .planned
             .push((key, Planned { place: LaterKey { due: Seconds(1), path: 1 }, text: "/".into() }));
         state.apply(changes, position(d + 1)).unwrap();
     }
     let part = Prefixes::share(1, 4);
-    let mut counts = [0u32; 6];
+    let mut counts = [0u32; 7];
     state
         .walk(part, &mut |item| {
             let (kind, domain) = match item {
@@ -245,12 +259,13 @@ fn a_walk_stays_within_its_prefixes<S: State>(mut state: S) {
                 Item::Robots(key, _) => (3, key.domain),
                 Item::Queued(key, _) => (4, key.domain),
                 Item::Planned(key, _) => (5, key.domain),
+                Item::Beside(_, key, _) => (6, key.host.domain),
             };
             assert!(part.holds(domain), "a walk left its prefixes");
             counts[kind] += 1;
         })
         .unwrap();
-    assert_eq!(counts, [4; 6], "four of sixteen domains, one of each kind");
+    assert_eq!(counts, [4; 7], "four of sixteen domains, one of each kind");
     let hashes: Vec<u64> = (0..4).map(|i| state.hash(Prefixes::share(i, 4)).unwrap()).collect();
     assert!(hashes.iter().enumerate().all(|(i, hash)| !hashes[..i].contains(hash)), "{hashes:?}");
 }

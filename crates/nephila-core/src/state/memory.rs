@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use super::queue::{LaterKey, QueueKey};
 use super::record::{DomainRecord, HostRecord, UrlRecord};
-use super::{Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError};
+use super::{Beside, Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError};
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 
 /// Bytes that an entry of a table costs beside its own text, roughly: half-full tree nodes and one allocation.
@@ -37,6 +37,8 @@ pub struct Tables {
     pub domains: BTreeMap<DomainKey, DomainRecord>,
     /// The bytes of robots.txt files.
     pub robots: BTreeMap<HostKey, Box<[u8]>>,
+    /// What is kept beside URLs.
+    pub beside: BTreeMap<(Beside, UrlKey), Box<[u8]>>,
     /// How much memory all this takes, roughly.
     pub bytes: usize,
 }
@@ -73,17 +75,24 @@ impl Tables {
             self.bytes += ENTRY_BYTES + body.len();
             self.robots.insert(key, body);
         }
+        for (kind, key, value) in changes.beside {
+            self.bytes += ENTRY_BYTES + size_of::<(Beside, UrlKey)>() + value.len();
+            if let Some(old) = self.beside.insert((kind, key), value) {
+                self.bytes -= ENTRY_BYTES + size_of::<(Beside, UrlKey)>() + old.len();
+            }
+        }
     }
 
     /// Takes in what came after this.
     pub fn append(&mut self, newer: Tables) {
-        let Tables { urls, queued, planned, hosts, domains, robots, bytes } = newer;
+        let Tables { urls, queued, planned, hosts, domains, robots, beside, bytes } = newer;
         self.urls.extend(urls);
         self.queued.extend(queued);
         self.planned.extend(planned);
         self.hosts.extend(hosts);
         self.domains.extend(domains);
         self.robots.extend(robots);
+        self.beside.extend(beside);
         self.bytes += bytes;
     }
 
@@ -196,6 +205,28 @@ impl State for MemoryState {
         Ok(())
     }
 
+    fn beside(
+        &mut self,
+        kind: Beside,
+        keys: &[UrlKey],
+        found: &mut Vec<Option<Box<[u8]>>>,
+    ) -> Result<(), StateError> {
+        found.extend(keys.iter().map(|key| self.tables.beside.get(&(kind, *key)).cloned()));
+        Ok(())
+    }
+
+    fn beside_from(
+        &mut self,
+        kind: Beside,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, Box<[u8]>)>,
+    ) -> Result<(), StateError> {
+        let here = self.tables.beside.range((kind, from)..).take_while(|((of, _), _)| *of == kind);
+        out.extend(here.take(max).map(|((_, key), value)| (*key, value.clone())));
+        Ok(())
+    }
+
     fn apply(&mut self, mut changes: Changes, position: Position) -> Result<(), StateError> {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
@@ -241,6 +272,11 @@ impl State for MemoryState {
             if floor.is_none_or(|floor| *place > floor) {
                 each(Item::Planned(host, &Planned { place: *place, text: text.clone() }));
             }
+        }
+        for kind in Beside::ALL {
+            let urls =
+                (kind, UrlKey { host: first, path: 0 })..=(kind, UrlKey { host: last, path: u64::MAX });
+            tables.beside.range(urls).for_each(|((_, key), value)| each(Item::Beside(kind, key, value)));
         }
         Ok(())
     }

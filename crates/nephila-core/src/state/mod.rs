@@ -16,10 +16,12 @@ pub mod record;
 pub mod totals;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::codec::Damaged;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::Job;
+use crate::reflog::Batches;
 use queue::{LaterKey, QueueKey};
 use record::{DomainRecord, HostRecord, UrlRecord};
 use totals::{Counted, Totals};
@@ -74,6 +76,20 @@ pub struct Planned {
     pub text: Box<str>,
 }
 
+/// What may be kept beside a URL, in a table of its own: few URLs have it, and it may be large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Beside {
+    /// What is known of a feed ([`crate::feed::record::Record`]).
+    Feed,
+    /// What a stream said of it ([`crate::reflog::Record`]).
+    Stream,
+}
+
+impl Beside {
+    /// All of them.
+    pub const ALL: [Beside; 2] = [Beside::Feed, Beside::Stream];
+}
+
 /// What is small and always at hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
@@ -89,6 +105,8 @@ pub struct Meta {
     pub prefixes: Option<Prefixes>,
     /// What it counts.
     pub totals: Totals,
+    /// Parts of streams that were taken in.
+    pub batches: Arc<Batches>,
 }
 
 /// What a group of entries changes. Later ones of the same key replace earlier ones.
@@ -106,6 +124,8 @@ pub struct Changes {
     pub domains: BTreeMap<DomainKey, DomainRecord>,
     /// The bytes of a robots.txt.
     pub robots: Vec<(HostKey, Box<[u8]>)>,
+    /// What is kept beside URLs, as it is now.
+    pub beside: Vec<(Beside, UrlKey, Box<[u8]>)>,
     /// The small things, if one of them changed.
     pub meta: Option<Meta>,
     /// What was counted; added to the totals of the small things, new ones or old.
@@ -127,6 +147,8 @@ pub enum Item<'a> {
     Queued(&'a HostKey, &'a Queued),
     /// A URL planned, not yet behind its host's floor.
     Planned(&'a HostKey, &'a Planned),
+    /// What is kept beside a URL.
+    Beside(Beside, &'a UrlKey, &'a [u8]),
 }
 
 /// The memory of a partition. Synchronous: who owns it has a thread for it.
@@ -180,6 +202,23 @@ pub trait State {
         from: HostKey,
         max: usize,
         out: &mut Vec<(HostKey, HostRecord)>,
+    ) -> Result<(), StateError>;
+
+    /// What is kept beside several URLs; the keys are sorted and different. `found` gets one answer for each.
+    fn beside(
+        &mut self,
+        kind: Beside,
+        keys: &[UrlKey],
+        found: &mut Vec<Option<Box<[u8]>>>,
+    ) -> Result<(), StateError>;
+
+    /// The first `max` URLs from a key on that have such a thing beside them, in the order of keys.
+    fn beside_from(
+        &mut self,
+        kind: Beside,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, Box<[u8]>)>,
     ) -> Result<(), StateError>;
 
     /// Applies what a group of entries changed, and moves to the position behind it.
@@ -248,6 +287,14 @@ pub trait State {
                     bytes.extend(planned.place.to_bytes());
                     bytes.extend(planned.text.as_bytes());
                 }
+                Item::Beside(kind, key, value) => {
+                    bytes.push(match kind {
+                        Beside::Feed => b'f',
+                        Beside::Stream => b's',
+                    });
+                    bytes.extend(key.to_bytes());
+                    bytes.extend(value);
+                }
             }
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(&bytes);
@@ -306,6 +353,10 @@ impl Meta {
             }
         }
         self.totals.encode(&mut out);
+        // Were added later: absent in what was written before, and where there are none.
+        if *self.batches != Batches::default() {
+            put_bytes(&mut out, &self.batches.to_bytes());
+        }
         out
     }
 
@@ -337,6 +388,9 @@ impl Meta {
         }
         if version > 1 {
             meta.totals = Totals::decode(&mut reader)?;
+        }
+        if !reader.is_empty() {
+            meta.batches = Arc::new(Batches::from_bytes(reader.bytes("batches")?)?);
         }
         Ok(meta)
     }

@@ -9,6 +9,8 @@ use crate::frontier::refusal::Refusal;
 use crate::frontier::trap::Alike;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::recrawl::rate::{Seen, Site};
+use crate::recrawl::trust::Trust;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
@@ -78,6 +80,8 @@ pub struct UrlRecord {
     pub text: Option<Box<str>>,
     /// The update tag of a stream, empty if none was given.
     pub tag: Box<str>,
+    /// What visits have shown of how often it changes.
+    pub seen: Seen,
 }
 
 /// What is in force for a host's robots.txt.
@@ -144,6 +148,10 @@ pub struct HostRecord {
     pub robots: RobotsRecord,
     /// Equal pages under one shape of URL.
     pub alike: Alike,
+    /// How often its pages change.
+    pub site: Site,
+    /// What its claims about changes are worth.
+    pub trust: Trust,
 }
 
 /// What is remembered of a domain.
@@ -171,6 +179,7 @@ mod field {
     pub(super) const TAG: u8 = 16;
     pub(super) const HOPS: u8 = 32;
     pub(super) const READ_AS: u8 = 64;
+    pub(super) const SEEN: u8 = 128;
 }
 
 impl UrlRecord {
@@ -194,6 +203,7 @@ impl UrlRecord {
             last: None,
             text: None,
             tag: Box::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -208,6 +218,7 @@ impl UrlRecord {
         set(!self.tag.is_empty(), field::TAG);
         set(!self.hops.is_none(), field::HOPS);
         set(!self.read_as.is_page(), field::READ_AS);
+        set(self.seen != Seen::default(), field::SEEN);
         out.push(fields);
         match self.state {
             UrlState::Waiting => out.push(0),
@@ -254,6 +265,9 @@ impl UrlRecord {
         }
         if !self.read_as.is_page() {
             out.push(self.read_as.code());
+        }
+        if self.seen != Seen::default() {
+            self.seen.put(out);
         }
     }
 
@@ -312,6 +326,9 @@ impl UrlRecord {
         if has(field::READ_AS) {
             let code = reader.u8("reading of a URL")?;
             record.read_as = ReadAs::by_code(code).ok_or(Damaged("reading of a URL"))?;
+        }
+        if has(field::SEEN) {
+            record.seen = Seen::read(&mut reader)?;
         }
         Ok(record)
     }
@@ -392,8 +409,13 @@ impl HostRecord {
         let alike = if self.alike.is_empty() { Vec::new() } else { self.alike.encode() };
         put_bytes(out, &alike);
         // Was added later: absent in what was written before.
-        if self.pages > 0 {
+        let visited = (self.site, self.trust) != Default::default();
+        if self.pages > 0 || visited {
             put_u64(out, self.pages);
+        }
+        if visited {
+            self.site.put(out);
+            self.trust.put(out);
         }
     }
 
@@ -428,6 +450,8 @@ impl HostRecord {
                 bytes => Alike::decode(bytes)?,
             },
             pages: if reader.is_empty() { 0 } else { reader.u64("pages of a host")? },
+            site: if reader.is_empty() { Site::default() } else { Site::read(&mut reader)? },
+            trust: if reader.is_empty() { Trust::default() } else { Trust::read(&mut reader)? },
         })
     }
 }
@@ -482,6 +506,14 @@ mod tests {
         ]
     }
 
+    fn seen(seconds: u32) -> Seen {
+        let mut seen = Seen::default();
+        if seconds.is_multiple_of(2) {
+            seen.take(crate::recrawl::rate::Visit { seconds, changes: 7 });
+        }
+        seen
+    }
+
     prop_compose! {
         fn last()(fetch: u64, at: u32, outcome in 0..Outcome::ALL.len(), status: u16, digest: u64, changes: u16,
                   etag in "[ -~]{0,20}", last_modified in "[ -~]{0,30}") -> LastFetch {
@@ -498,7 +530,7 @@ mod tests {
                                     last in proptest::option::of(last()), text in proptest::option::of("[ -~]{0,60}"),
                                     tag in "[a-z0-9]{0,8}") {
             let record = UrlRecord { state, job: JobId(job), depth, hops, read_as, priority, retries, hits, found: Seconds(found),
-                                     last: last.map(Box::new), text: text.map(Into::into), tag: tag.into() };
+                                     last: last.map(Box::new), text: text.map(Into::into), tag: tag.into(), seen: seen(hits) };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             prop_assert_eq!(UrlRecord::decode(&bytes), Ok(record));
@@ -519,8 +551,12 @@ mod tests {
                 rest_until: Timestamp(rest), failures, delay, stopped: stopped.into(),
                 robots: RobotsRecord { policy: RobotsPolicy::Rules, fetched: Seconds(numbers[0]), expires: Seconds(numbers[1]),
                                        unreachable_since: Seconds(0), crawl_delay: delay },
-                alike: Alike::default(), pages: numbers[5].into(),
+                alike: Alike::default(), pages: numbers[5].into(), site: Site::default(), trust: Trust::default(),
             };
+            let mut record = record;
+            if failures % 2 == 0 {
+                seen(numbers[3]).handle_visit(std::time::Duration::from_secs(9), true, &mut record.site);
+            }
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             prop_assert_eq!(HostRecord::decode(&bytes), Ok(record));

@@ -81,23 +81,75 @@ impl Engine {
             let text = format!("stream {name} has {} replicas, not {wanted}", info.config.num_replicas);
             found.push(Finding::new(Level::Bad, text));
         }
+        // To be compared before and after whatever is done to the servers.
+        let state = &info.state;
+        let text = format!("stream {name}: {} messages, the last is {}", state.messages, state.last_sequence);
+        found.push(Finding::new(Level::Good, text));
         let Some(cluster) = info.cluster.as_ref().filter(|_| wanted > 1) else { return found };
         if cluster.leader.is_none() {
             found.push(Finding::new(Level::Bad, format!("stream {name} has no leader")));
         }
-        for peer in &cluster.replicas {
-            let state = match (peer.offline, peer.lag.unwrap_or(0)) {
-                (true, _) => "is offline".to_owned(),
-                (false, lag) if lag > LAG_MAX || !peer.current => format!("is {lag} operations behind"),
-                _ => continue,
-            };
-            found.push(Finding::new(
-                Level::Warning,
-                format!("stream {name}: the copy on {} {state}", peer.name),
-            ));
-        }
+        let copies: Vec<Copy<'_>> = cluster
+            .replicas
+            .iter()
+            .map(|peer| Copy {
+                server: &peer.name,
+                is_offline: peer.offline,
+                is_current: peer.current,
+                lag: peer.lag.unwrap_or(0),
+            })
+            .collect();
+        found.extend(of_copies(name, wanted, &copies));
         found
     }
+}
+
+/// A copy of a stream beside that of its leader.
+#[derive(Clone, Copy, Debug)]
+struct Copy<'a> {
+    server: &'a str,
+    is_offline: bool,
+    is_current: bool,
+    lag: u64,
+}
+
+impl Copy<'_> {
+    fn is_whole(&self) -> bool {
+        !self.is_offline && self.is_current && self.lag <= LAG_MAX
+    }
+}
+
+/// What is to be said of the copies of a stream, of which there should be so many.
+fn of_copies(stream: &str, wanted: usize, copies: &[Copy<'_>]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let whole = 1 + copies.iter().filter(|copy| copy.is_whole()).count();
+    for copy in copies.iter().filter(|copy| !copy.is_whole()) {
+        let server = copy.server;
+        let text = if !copy.is_offline {
+            format!("stream {stream}: the copy on {server} is {} operations behind: wait for it", copy.lag)
+        } else if 2 * whole <= wanted || copies.iter().any(|copy| !copy.is_offline && !copy.is_whole()) {
+            format!(
+                "stream {stream}: the copy on {server} is offline, and not all others are whole: bring it back, or wait for \
+                 them; remove no server now"
+            )
+        } else {
+            format!(
+                "stream {stream}: the copy on {server} is offline. Bring that server back. If it has left for good: start \
+                 another under a new name, then `nats server raft peer-remove {server}`, and change nothing else until \
+                 every stream has {wanted} whole copies again"
+            )
+        };
+        found.push(Finding::new(Level::Warning, text));
+    }
+    if copies.len() + 1 < wanted {
+        let text = format!(
+            "stream {stream} has {} copies of {wanted}: a server is missing that could hold one; start it, and the copy is \
+             made by itself",
+            copies.len() + 1
+        );
+        found.push(Finding::new(Level::Bad, text));
+    }
+    found
 }
 
 fn of_version(server: &str, version: &str) -> Finding {
@@ -182,6 +234,29 @@ mod tests {
         ] {
             assert_eq!(of_version("n", version).level, level, "{version}");
         }
+    }
+
+    #[test]
+    fn clu_06_a_server_that_left_for_good_is_removed_only_while_the_others_are_whole() {
+        let copy = |server, is_offline, lag| Copy { server, is_offline, is_current: lag == 0, lag };
+        let says = |copies: &[Copy<'_>]| -> Vec<String> {
+            of_copies("S", 3, copies).into_iter().map(|finding| finding.text).collect()
+        };
+        assert!(says(&[copy("b", false, 0), copy("c", false, 0)]).is_empty());
+        let gone = says(&[copy("b", false, 0), copy("c", true, 0)]);
+        assert!(gone.len() == 1 && gone[0].contains("peer-remove c"), "{gone:?}");
+        // The third is the only one that has what the second lacks.
+        let behind = says(&[copy("b", false, 5_000), copy("c", true, 0)]);
+        assert!(behind.iter().all(|text| !text.contains("peer-remove")), "{behind:?}");
+        assert!(behind[0].contains("5000 operations behind") && behind[1].contains("remove no server now"));
+        let alone = says(&[copy("b", true, 0), copy("c", true, 0)]);
+        assert!(alone.iter().all(|text| text.contains("remove no server now")), "{alone:?}");
+        // Removed, and nobody in its place.
+        let two = of_copies("S", 3, &[copy("b", false, 0)]);
+        assert!(
+            two.len() == 1 && two[0].level == Level::Bad && two[0].text.contains("2 copies of 3"),
+            "{two:?}"
+        );
     }
 
     #[test]

@@ -144,7 +144,8 @@ impl Inbox for JetInbox {
     fn truncate_before(&self, partition: u32, position: u64) -> Reply<'_, ()> {
         Box::pin(async move {
             let place = self.inner.inbox_place(partition);
-            self.inner.patiently("removing", TRUNCATE_PATIENCE, || self.inner.purge(&place, position)).await
+            let purge = || self.inner.purge(&place, position);
+            self.inner.patiently("removing", TRUNCATE_PATIENCE, purge).await.map(|_| ())
         })
     }
 }

@@ -29,7 +29,7 @@ const UNKNOWN_PER_KEY_MAX: usize = 64;
 const UNKNOWN_KEYS_MAX: usize = 1_024;
 /// Items asked for at once.
 const LIST_BATCH: usize = 512;
-/// A bucket that changes while it is listed is read this much further than it was long, then it is listed again later.
+/// A bucket that changes while it is read is read this much further than it was long; the rest the next time.
 const LIST_EXTRA_MAX: u64 = 10_000;
 
 /// Leases and records. Cheap to clone.
@@ -38,11 +38,13 @@ pub struct JetLeases {
     inner: Arc<Inner>,
     /// Tokens of renewals that may have happened, by key.
     unknown: Arc<Mutex<HashMap<String, Vec<String>>>>,
+    /// The buckets as they were when they were looked at last, by [`KeyKind`].
+    copies: Arc<[tokio::sync::Mutex<Copy>; 2]>,
 }
 
 impl JetLeases {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        JetLeases { inner, unknown: Arc::default() }
+        JetLeases { inner, unknown: Arc::default(), copies: Arc::default() }
     }
 
     /// Writes a key if its last revision is the expected one: the new revision, or what stands there instead.
@@ -123,16 +125,55 @@ impl JetLeases {
 
     /// The last message of every key of a kind that begins like this.
     async fn list(&self, kind: KeyKind, prefix: &str) -> Result<Vec<Item>, Error> {
-        let patience = ASK_PATIENCE;
-        self.inner.patiently("listing", patience, || self.list_once(kind, prefix)).await
+        self.inner.patiently("listing", ASK_PATIENCE, || self.list_once(kind, prefix)).await
     }
 
     async fn list_once(&self, kind: KeyKind, prefix: &str) -> Result<Vec<Item>, String> {
+        let mut copy = self.copies[kind as usize].lock().await;
+        self.follow(kind, &mut copy).await?;
+        let begins = copy.items.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        Ok(begins.map(|(_, item)| item.clone()).collect())
+    }
+
+    /// Brings the copy up to what stands there now: reads what is new, and everything if something is gone.
+    async fn follow(&self, kind: KeyKind, copy: &mut Copy) -> Result<(), String> {
         let place = self.inner.key_place(kind, ">");
+        let info = place.link.answer(place.stream.get_info()).await?.map_err(|error| error.to_string())?;
+        let (state, created) = (&info.state, info.created.unix_timestamp_nanos());
+        if copy.created != created || state.last_sequence < copy.upto {
+            *copy = Copy { created, ..Copy::default() };
+        }
+        let is_whole = copy.upto == 0;
+        if state.last_sequence > copy.upto {
+            copy.read(&place).await?;
+        }
+        // A key has one message. One that ended, or was released, leaves no other sign than that there are fewer.
+        if !is_whole && copy.items.len() as u64 != state.messages {
+            *copy = Copy { created, ..Copy::default() };
+            copy.read(&place).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A bucket as it was when it was looked at last. A look costs one question while nothing changes, and else what
+/// changed: nodes look every second, and there are thousands of partitions.
+#[derive(Debug, Default)]
+struct Copy {
+    /// When its stream was made; another one is another bucket.
+    created: i128,
+    /// The last message that was read.
+    upto: u64,
+    items: BTreeMap<String, Item>,
+}
+
+impl Copy {
+    /// Reads what is behind the last message read.
+    async fn read(&mut self, place: &Place) -> Result<(), String> {
         let begin = place.subject.len() - 1;
-        let consumer = consume(&place, DeliverPolicy::LastPerSubject).await?;
+        let consumer =
+            consume(place, DeliverPolicy::ByStartSequence { start_sequence: self.upto + 1 }).await?;
         let name = consumer.cached_info().name.clone();
-        let mut items = BTreeMap::new();
         let mut pending = consumer.cached_info().num_pending;
         let mut left = pending.saturating_add(LIST_EXTRA_MAX);
         while pending > 0 && left > 0 {
@@ -148,17 +189,16 @@ impl JetLeases {
                 };
                 let info = message.info().map_err(|error| error.to_string())?;
                 (pending, left) = (info.pending, left.saturating_sub(1));
-                let key = message.message.subject.get(begin..).unwrap_or_default().to_owned();
-                if key.starts_with(prefix) {
-                    let revision = info.stream_sequence;
-                    let value = message.message.payload.clone();
-                    items.insert(key.clone(), Item { key, value, revision });
-                }
+                let (key, revision) = (message.message.subject.get(begin..), info.stream_sequence);
+                let key = key.unwrap_or_default().to_owned();
+                let value = message.message.payload.clone();
+                self.items.insert(key.clone(), Item { key, value, revision });
+                self.upto = self.upto.max(revision);
             }
         }
         // The server would remove it by itself a little later.
         _ = place.link.answer(place.stream.delete_consumer(&name)).await;
-        Ok(items.into_values().collect())
+        Ok(())
     }
 }
 

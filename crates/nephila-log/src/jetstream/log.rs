@@ -94,6 +94,8 @@ impl JetLog {
         let place = inner.log_place(partition);
         let writer = uuid::Uuid::new_v4().simple().to_string();
         let (tail, synced) = fence.unless_fallen(claim(&inner, &place, epoch, &writer)).await?;
+        let seen = Arc::new(Seen::new(tail));
+        seen.count(&place).await;
         Ok(JetLog {
             inner,
             place,
@@ -111,7 +113,7 @@ impl JetLog {
             health: Health::Well,
             marks: Marks::default(),
             purge: None,
-            seen: Arc::new(Seen::new(tail)),
+            seen,
         })
     }
 
@@ -159,7 +161,9 @@ impl JetLog {
         self.marks = Marks::default();
         self.seen.tail.store(self.tail, Ordering::Release);
         let purge = || self.inner.purge(&self.place, self.tail);
-        self.inner.patiently("removing what is left of the log", OPEN_PATIENCE, purge).await
+        self.inner.patiently("removing what is left of the log", OPEN_PATIENCE, purge).await?;
+        self.seen.count(&self.place).await;
+        Ok(())
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -315,15 +319,16 @@ impl GroupLog for JetLog {
         let (sender, receiver) = channel();
         let seen = self.seen.clone();
         self.inner.handle.spawn(async move {
-            let _removing = seen.removing();
+            let removing = seen.removing();
             let position = match known {
                 Some(position) => Ok(position),
                 None => inner.search(&place, keep, 1, tail).await.map(|found| found.0),
             };
             if let Ok(position) = position {
                 // What is not removed now is removed by the next one.
-                _ = inner.purge(&place, position).await;
+                removing.removed(inner.purge(&place, position).await.ok());
             }
+            drop(removing);
             _ = sender.send(());
         });
         self.purge = Some(receiver);
@@ -468,10 +473,10 @@ impl Inner {
         Ok((low, is_inside))
     }
 
-    /// Removes the messages of a subject before this position.
-    pub(super) async fn purge(&self, place: &Place, before: u64) -> Result<(), String> {
+    /// Removes the messages of a subject before this position; says how many there were.
+    pub(super) async fn purge(&self, place: &Place, before: u64) -> Result<u64, String> {
         let purge = place.stream.purge().filter(place.subject.clone()).sequence(before);
         let purged = self.link.answer(purge.into_future()).await?;
-        purged.map(|_| ()).map_err(|error| error.to_string())
+        purged.map(|purged| purged.purged).map_err(|error| error.to_string())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A cluster has a few **streams** that hold the subjects of all partitions, `neph.CLUSTER.STREAM.log.PARTITION` and
 //! `neph.CLUSTER.STREAM.in.PARTITION` with STREAM = PARTITION modulo their number, and two more for leases (with a
-//! greatest age) and records. [`Engine::connect`] makes them, or checks that those there are as they should be.
+//! greatest age) and records. What nodes say to each other directly (`neph.CLUSTER.talk.NODE`) is in no stream.
+//! [`Engine::connect`] makes them, or checks that those there are as they should be.
 //!
 //! What always holds: a full stream refuses, it never drops what is old; the number of streams of a cluster never
 //! changes, since partitions would move between them; every request has a deadline.
@@ -16,6 +17,7 @@ mod marks;
 mod message;
 mod reader;
 mod replay;
+mod talk;
 mod watch;
 mod write;
 
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
-use async_nats::jetstream::{Context, ContextBuilder};
+use async_nats::jetstream::{Context, ContextBuilder, ErrorCode};
 use tokio::runtime::Handle;
 
 use crate::Error;
@@ -38,6 +40,7 @@ pub use check::{Finding, Level};
 pub use inbox::JetInbox;
 pub use leases::JetLeases;
 pub use log::JetLog;
+pub use talk::Heard;
 pub use watch::Watch;
 
 /// Most streams for partitions.
@@ -304,7 +307,7 @@ impl Inner {
                 Ok(stream) => stream.cached_info().config.clone(),
                 Err(error) => {
                     let is_missing = matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
-                        if refusal.error_code() == async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND);
+                        if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND);
                     if !is_missing {
                         return Err(error.to_string());
                     }
@@ -312,7 +315,10 @@ impl Inner {
                         Ok(_) => Ok(Ok(())),
                         // Another node made it at the same moment: look again.
                         Err(error) => match error.kind() {
-                            CreateStreamErrorKind::JetStream(refusal) if refusal.code() == 400 => {
+                            // Servers that start together do not know each other at once: they will.
+                            CreateStreamErrorKind::JetStream(refusal)
+                                if refusal.code() == 400 && refusal.error_code() != NO_PEERS =>
+                            {
                                 Ok(Err(Error::Refused(format!("stream {}: {refusal}", config.name))))
                             }
                             _ => Err(error.to_string()),
@@ -339,6 +345,9 @@ impl Inner {
         .await?
     }
 }
+
+/// Not enough servers for a stream's copies.
+const NO_PEERS: ErrorCode = ErrorCode(10_005);
 
 /// What cannot be changed and is not as it should be.
 fn mismatch(found: &Config, wanted: &Config) -> Option<String> {

@@ -2,15 +2,15 @@
 //!
 //! A server that lies does it quietly: messages that were acknowledged are gone from the end of a subject, or from its
 //! middle. An owner that only writes would notice the first when it next writes, and the second never. So now and then the
-//! last message is compared with the one that was written last, and the number of messages with what it was the last
-//! time plus what was written since.
+//! last message is compared with the one that was written last, and the number of messages with what it was when the log
+//! was opened, plus what was written since, less what was removed.
 //!
 //! What always holds: nothing is called lost that may only be on its way, or that we removed ourselves; what one server
 //! says that may lag is asked for again before it is believed.
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -22,6 +22,10 @@ use crate::Error;
 
 /// The rest between two reads of something that looks lost.
 const READ_AGAIN: Duration = Duration::from_secs(1);
+/// How often a log is counted that is being written to, until it stood still meanwhile.
+const STILL_READS: u32 = 20;
+/// The rest between two of them.
+const STILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// What an owner did to its log, in numbers that only grow.
 #[derive(Debug, Default)]
@@ -32,10 +36,24 @@ pub(super) struct Seen {
     messages: AtomicU64,
     /// Odd while messages are being removed.
     removals: AtomicU64,
+    /// Messages that are there beside those in `messages`, less those that were removed; none if nobody could count them.
+    base: Mutex<Option<i64>>,
+    /// Some are known to be lost.
+    has_lost: AtomicBool,
 }
 
 /// Held while messages are being removed.
 pub(super) struct Removing(Arc<Seen>);
+
+impl Removing {
+    /// So many were removed; none if the server did not say. Then they are counted again, and also if some are known to
+    /// be lost: where those were is most likely gone now.
+    pub(super) fn removed(&self, count: Option<u64>) {
+        let mut base = self.0.base();
+        let had_lost = self.0.has_lost.swap(false, Ordering::AcqRel);
+        *base = base.zip(count).map(|(base, count)| base - count as i64).filter(|_| !had_lost);
+    }
+}
 
 impl Drop for Removing {
     fn drop(&mut self) {
@@ -53,6 +71,17 @@ impl Seen {
         self.tail.store(tail, Ordering::Release);
     }
 
+    /// Counts what is there, at a moment at which nobody writes.
+    pub(super) async fn count(&self, place: &Place) {
+        let count = messages_of(place).await.ok();
+        let messages = self.messages.load(Ordering::Acquire);
+        *self.base() = count.map(|count| count as i64 - messages as i64);
+    }
+
+    fn base(&self) -> std::sync::MutexGuard<'_, Option<i64>> {
+        self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     pub(super) fn removing(self: &Arc<Self>) -> Removing {
         self.removals.fetch_add(1, Ordering::AcqRel);
         Removing(self.clone())
@@ -64,26 +93,17 @@ impl Seen {
     }
 }
 
-/// How many messages there were at a moment at which nothing was on its way.
-#[derive(Clone, Copy, Debug)]
-struct Base {
-    count: u64,
-    messages: u64,
-    removals: u64,
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Watch {
     inner: Arc<Inner>,
     place: Place,
     seen: Arc<Seen>,
-    base: Arc<Mutex<Option<Base>>>,
 }
 
 impl Watch {
     pub(super) fn new(inner: Arc<Inner>, place: Place, seen: Arc<Seen>) -> Watch {
-        Watch { inner, place, seen, base: Arc::default() }
+        Watch { inner, place, seen }
     }
 
     /// Looks once. [`Error::RolledBack`] if the end is gone, [`Error::Damaged`] if something before it is; any other
@@ -94,6 +114,7 @@ impl Watch {
             let Some(lost) = self.look_once().await? else { return Ok(()) };
             read += 1;
             if read >= LOST_READS {
+                self.seen.has_lost.store(true, Ordering::Release);
                 return Err(lost);
             }
             sleep(READ_AGAIN).await;
@@ -104,43 +125,45 @@ impl Watch {
     async fn look_once(&self) -> Result<Option<Error>, Error> {
         let unavailable =
             |why| Error::Unavailable { what: "looking at the log", waited: Duration::ZERO, why };
-        let (tail, messages, removals) = self.seen.now();
-        let last = self.inner.last(&self.place).await.map_err(unavailable)?;
-        let found = last.map_or(0, |last| last.sequence);
-        if found < tail {
-            return Ok(Some(Error::RolledBack { expected: tail, found }));
-        }
-        let count = self.count().await.map_err(unavailable)?;
-        // Only what stood still while it was counted can be compared.
-        let is_still = found == tail && self.seen.now() == (tail, messages, removals) && removals % 2 == 0;
-        if !is_still {
-            return Ok(None);
-        }
-        let mut base = self.base.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now = Base { count, messages, removals };
-        match *base {
-            Some(before) if before.removals == removals => {
-                let expected = before.count + (messages - before.messages);
-                if count < expected {
-                    let text = format!("{} of {expected} messages of the log are gone", expected - count);
-                    return Ok(Some(Error::Damaged(text)));
+        for _ in 0..STILL_READS {
+            let before @ (tail, messages, removals) = self.seen.now();
+            let last = self.inner.last(&self.place).await.map_err(unavailable)?;
+            let found = last.map_or(0, |last| last.sequence);
+            if found < tail {
+                return Ok(Some(Error::RolledBack { expected: tail, found }));
+            }
+            let count = messages_of(&self.place).await.map_err(unavailable)?;
+            let now = self.seen.now();
+            let is_still = found == tail && now == before;
+            // While messages are being removed nobody knows how many there should be.
+            if now.2 == removals && removals.is_multiple_of(2) {
+                let mut base = self.seen.base();
+                let expected = base.map(|base| base + messages as i64);
+                if let Some(missing) = expected.map(|expected| expected - count as i64).filter(|n| *n > 0) {
+                    return Ok(Some(Error::Damaged(format!("{missing} messages of the log are gone"))));
+                }
+                if is_still && base.is_none() {
+                    *base = Some(count as i64 - messages as i64);
                 }
             }
-            _ => {}
+            // What came meanwhile may hide what is gone.
+            if is_still {
+                break;
+            }
+            sleep(STILL_AGAIN).await;
         }
-        *base = Some(now);
         Ok(None)
     }
+}
 
-    /// Messages of the subject.
-    async fn count(&self) -> Result<u64, String> {
-        let ask = async {
-            let counts = self.place.stream.info_with_subjects(&self.place.subject).await;
-            let counts = counts.map_err(|error| error.to_string())?;
-            counts.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())
-        };
-        let counts = self.place.link.answer(ask).await??;
-        let of_ours = counts.iter().filter(|(subject, _)| *subject == self.place.subject);
-        Ok(of_ours.map(|(_, count)| *count as u64).sum())
-    }
+/// Messages of a subject.
+async fn messages_of(place: &Place) -> Result<u64, String> {
+    let ask = async {
+        let counts = place.stream.info_with_subjects(&place.subject).await;
+        let counts = counts.map_err(|error| error.to_string())?;
+        counts.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())
+    };
+    let counts = place.link.answer(ask).await??;
+    let of_ours = counts.iter().filter(|(subject, _)| *subject == place.subject);
+    Ok(of_ours.map(|(_, count)| *count as u64).sum())
 }

@@ -2,9 +2,11 @@
 //! node anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use nephila_core::cluster::Epoch;
 use nephila_core::entry::Entry;
+use nephila_core::frontier::Settings;
 use nephila_core::spider::outcome::Outcome;
 
 use super::engine::Engine;
@@ -33,7 +35,12 @@ struct PageBook {
 #[derive(Debug)]
 pub(crate) struct Books {
     rest: u64,
+    slot_rest: u64,
+    slot_open_max: u32,
     hosts: Vec<HostBook>,
+    /// By address.
+    slots: BTreeMap<IpAddr, HostBook>,
+    addresses: Vec<IpAddr>,
     pages: Vec<PageBook>,
     /// The highest epoch that acted, by partition.
     acted: BTreeMap<u32, Epoch>,
@@ -43,10 +50,14 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    pub(crate) fn new(rest: u64, web: &Web) -> Books {
+    pub(crate) fn new(settings: &Settings, web: &Web) -> Books {
         Books {
-            rest,
+            rest: settings.host_delay.as_millis() as u64,
+            slot_rest: settings.slot_delay.as_millis() as u64,
+            slot_open_max: settings.slot_connections,
             hosts: vec![HostBook::default(); web.hosts.len()],
+            slots: BTreeMap::new(),
+            addresses: web.hosts.iter().map(|host| host.address).collect(),
             pages: vec![PageBook::default(); web.pages.len()],
             acted: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -85,6 +96,7 @@ impl Books {
         }
         book.open += 1;
         book.started = Some(t);
+        self.start_on_slot(self.addresses[host], t)?;
         let Some(page) = page else { return Ok(()) };
         let book = &mut self.pages[page as usize];
         book.requests += 1;
@@ -95,11 +107,30 @@ impl Books {
         Ok(())
     }
 
+    /// The same for the address, whoever asks it.
+    fn start_on_slot(&mut self, address: IpAddr, t: u64) -> Result<(), Violation> {
+        let book = self.slots.entry(address).or_default();
+        let rude = |what: String| {
+            Err(Violation::new(Checker::Politeness, format!("address {address} at {t}: {what}")))
+        };
+        if book.open >= self.slot_open_max {
+            return rude(format!("{} requests are open", book.open));
+        }
+        if let Some(before) = book.started.max(book.ended).filter(|before| t < before + self.slot_rest) {
+            return rude(format!("the one before was at {before}, the rest is {}", self.slot_rest));
+        }
+        book.open += 1;
+        book.started = Some(t);
+        Ok(())
+    }
+
     /// A request is over at the server. One whose node sleeps is nobody's fault any more.
     pub(crate) fn handle_end(&mut self, host: usize, t: Option<u64>) {
-        let book = &mut self.hosts[host];
-        book.open -= 1;
-        book.ended = book.ended.max(t);
+        let slot = self.slots.get_mut(&self.addresses[host]).expect("it was asked");
+        for book in [&mut self.hosts[host], slot] {
+            book.open -= 1;
+            book.ended = book.ended.max(t);
+        }
     }
 
     /// Is the outcome of this ticket in the log?
@@ -182,7 +213,28 @@ mod tests {
     use crate::rng::Rng;
 
     fn books() -> Books {
-        Books::new(1_000, &Web::new(&mut Rng::new(1), &Secret([1; 16]), 2))
+        let ms = std::time::Duration::from_millis;
+        let settings = Settings { host_delay: ms(1_000), slot_delay: ms(100), ..Settings::default() };
+        Books::new(&settings, &Web::new(&mut Rng::new(1), &Secret([1; 16]), 2))
+    }
+
+    #[test]
+    fn two_hosts_on_one_address_must_not_be_asked_at_once_nor_too_soon() {
+        let mut books = books();
+        books.addresses[1] = books.addresses[0];
+        books.handle_start(0, None, 5_000).unwrap();
+        assert_eq!(books.handle_start(1, None, 5_400).unwrap_err().checker, Checker::Politeness);
+        books.handle_end(0, Some(5_500));
+        let mut again = self::books();
+        again.addresses[1] = again.addresses[0];
+        again.handle_start(0, None, 5_000).unwrap();
+        again.handle_end(0, Some(5_500));
+        assert_eq!(again.handle_start(1, None, 5_599).unwrap_err().checker, Checker::Politeness);
+        let mut right = self::books();
+        right.addresses[1] = right.addresses[0];
+        right.handle_start(0, None, 5_000).unwrap();
+        right.handle_end(0, Some(5_500));
+        right.handle_start(1, None, 5_600).unwrap();
     }
 
     #[test]

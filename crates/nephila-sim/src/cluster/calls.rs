@@ -75,7 +75,7 @@ impl Sim {
         }
     }
 
-    fn delay(&mut self) -> u64 {
+    pub(crate) fn delay(&mut self) -> u64 {
         let kinds = match (self.calm, self.sluggish) {
             (true, _) => 20,
             (false, false) => 24,
@@ -171,6 +171,7 @@ impl Sim {
                 self.call(n, Call::Leases { incarnation, owners });
             }
             (Call::Leases { incarnation, owners }, Got::Leases(nodes)) => {
+                self.see_live(n, incarnation, &nodes);
                 let view = View { nodes, owners };
                 self.nodes[n].member.handle_view(mono, incarnation, Some(&view));
             }
@@ -278,7 +279,8 @@ impl Sim {
         let began = (self.planted != Planted::NoRest).then_some(now);
         let inbox_at = Part::durable_inbox(&state);
         let prefixes = Prefixes::share(partition, self.partitions);
-        let frontier = Frontier::new(self.config.clone(), self.secret, vec![(prefixes, state)], began);
+        let mut frontier = Frontier::new(self.config.clone(), self.secret, vec![(prefixes, state)], began);
+        frontier.share_slots();
         let life = self.next();
         self.nodes[n].parts.insert(partition, Part::new(frontier, epoch, life, inbox_at));
         self.nodes[n].member.handle_opened(partition, epoch);

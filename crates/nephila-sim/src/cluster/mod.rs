@@ -2,10 +2,10 @@
 //!
 //! A [`Sim`] has some nodes, each with the core's member, outbox and frontiers and a shell that carries out what they
 //! decide ([`node`], [`page`]); what they share ([`engine`]); the way there and back ([`calls`]); a web that answers ([`web`]); and
-//! faults ([`faults`]). What happens next is whatever is due next: an answer, a message, a timer.
+//! faults ([`faults`]). Nodes that ask the same address take turns ([`turns`]). What happens next is whatever is due next: an answer, a message, a timer.
 //!
 //! The checkers ([`books`]) see requests at the servers and groups as they arrive: never two owners act, a host keeps its
-//! rest over every take-over, a page is asked for again only if its ticket was open at a fault, whatever is in a log is
+//! rest over every take-over, and an address keeps its rest and its limit over all nodes, a page is asked for again only if its ticket was open at a fault, whatever is in a log is
 //! in the archive once, and in the end everything that can be reached was fetched, every partition has one owner, and
 //! each log from its beginning gives the state that its owner has.
 //!
@@ -18,6 +18,7 @@ mod faults;
 pub mod mutants;
 mod node;
 mod page;
+mod turns;
 mod web;
 
 use std::collections::BTreeMap;
@@ -25,9 +26,9 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::Phase;
 use nephila_core::cluster::message::Message;
+use nephila_core::cluster::{Incarnation, NodeId};
 use nephila_core::entry::Entry;
 use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::frontier::ticket::TicketId;
@@ -108,6 +109,8 @@ pub struct Figures {
     pub parcels: u64,
     /// Holes in logs that were noticed.
     pub noticed: u64,
+    /// Packets about turns.
+    pub packets: u64,
 }
 
 impl Figures {
@@ -127,6 +130,7 @@ impl Figures {
         self.refused += one.refused;
         self.parcels += one.parcels;
         self.noticed += one.noticed;
+        self.packets += one.packets;
     }
 }
 
@@ -135,7 +139,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} hours, {} kills, {} sleeps, {} cuts, {} times away, {} goodbyes, {} fenced, {} take-overs, {} pages \
-             asked for of {}, {} groups, {} refused, {} parcels, {} holes noticed",
+             asked for of {}, {} groups, {} refused, {} parcels, {} holes noticed, {} packets about turns",
             self.time / 3_600_000,
             self.kills,
             self.sleeps,
@@ -149,7 +153,8 @@ impl fmt::Display for Figures {
             self.groups,
             self.refused,
             self.parcels,
-            self.noticed
+            self.noticed,
+            self.packets
         )
     }
 }
@@ -205,6 +210,11 @@ pub(crate) enum Event {
         running: Running,
         failed: bool,
     },
+    /// What one node says to another about turns.
+    Talk {
+        to: Incarnation,
+        bytes: Vec<u8>,
+    },
 }
 
 /// A cluster that runs.
@@ -217,6 +227,8 @@ pub struct Sim {
     pub planted: Planted,
     t: u64,
     rng: Rng,
+    /// A stream of its own for what nodes are like, so that everything else of a seed stays as it was.
+    ways: Rng,
     web: Web,
     engine: Engine,
     nodes: Vec<Node>,
@@ -233,6 +245,8 @@ pub struct Sim {
     loss: u64,
     /// Calls are often so late that their sender is no longer there.
     sluggish: bool,
+    /// The clocks on the walls of the nodes differ by minutes, and drift. A process that begins anew has another one.
+    skewed: bool,
     fault_every: u64,
     away_until: u64,
     /// May a log have a hole?
@@ -246,18 +260,18 @@ impl Sim {
     /// The cluster of this seed, at its beginning.
     pub fn new(seed: u64) -> Sim {
         let mut rng = Rng::new(seed ^ 0x0c10_57e4);
+        let mut ways = Rng::new(seed ^ 0x5cc3_3d00);
         let partitions = rng.within(1, 8) as u32;
         let secret = Secret(std::array::from_fn(|_| rng.bits() as u8));
         let web = Web::new(&mut rng, &secret, partitions);
         let config = config(&mut rng);
-        let rest = config.frontier.host_delay.as_millis() as u64;
         let nodes = rng.within(1, 5);
         let mut sim = Sim {
             figures: Figures::default(),
             verbose: false,
             planted: Planted::Nothing,
             t: 0,
-            books: Books::new(rest, &web),
+            books: Books::new(&config.frontier, &web),
             engine: Engine::new(partitions),
             web,
             nodes: Vec::new(),
@@ -270,6 +284,8 @@ impl Sim {
             calm: false,
             loss: *rng.pick(&[10, 40, 400]),
             sluggish: rng.one_in(5),
+            skewed: ways.one_in(2),
+            ways,
             fault_every: *rng.pick(&[8_000, 20_000, 60_000]),
             away_until: 0,
             lying: rng.one_in(8),
@@ -380,6 +396,7 @@ impl Sim {
         let to = match &event {
             Event::Back { node, .. } => Some(*node),
             Event::Came { running, .. } => Some(running.node),
+            Event::Talk { to, .. } => Some(self.node_of(*to)),
             Event::There { .. } | Event::Answered { .. } => None,
         };
         if let Some(node) = to {
@@ -401,6 +418,7 @@ impl Sim {
                 self.handle_answered(request);
                 Ok(())
             }
+            Event::Talk { to, bytes } => self.handle_talk(to, &bytes),
             Event::Came { running, failed } => match self.nodes[running.node].dead_until {
                 None => self.handle_came(&running, failed),
                 Some(_) => Ok(()),
@@ -498,6 +516,8 @@ fn config(rng: &mut Rng) -> Config {
     let frontier = Settings {
         host_delay: Duration::from_millis(*rng.pick(&[500, 2_000, 8_000, 20_000])),
         host_delay_factor: *rng.pick(&[0, 1]),
+        slot_delay: Duration::from_millis(*rng.pick(&[0, 200, 1_000, 3_000])),
+        slot_connections: *rng.pick(&[1, 1, 2]),
         visit_urls_max: *rng.pick(&[1, 3, 20]),
         hosts_active_max: *rng.pick(&[1, 3, 1_000]),
         offers_max: *rng.pick(&[3, 32, 1_000]),

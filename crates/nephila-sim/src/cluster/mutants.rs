@@ -33,6 +33,7 @@ const fn shell(name: &'static str, shell: Planted, checkers: &'static [Checker])
 pub const MUTANTS: &[Mutant] = &[
     shell("m1-no-lease-check", Planted::NoLeaseCheck, &[Checker::Owners]),
     shell("m2-no-rest-at-take-over", Planted::NoRest, &[Checker::Politeness]),
+    core("m3-slot-per-node", Bug::SlotPerNode, &[Checker::Politeness]),
     shell("m6-links-late", Planted::LinksLate, &[Checker::Completeness]),
     shell("m8-report-early", Planted::ReportEarly, &[Checker::Archive]),
     shell("m13-swap-blindly", Planted::SwapBlindly, &[Checker::Owners]),
@@ -40,6 +41,8 @@ pub const MUTANTS: &[Mutant] = &[
     core("m18-chain-unchecked", Bug::ChainUnchecked, &[Checker::Recovery]),
     shell("m19-put-anew", Planted::PutAnew, &[Checker::Archive]),
     core("lease-from-its-answer", Bug::LeaseFromAnswer, &[Checker::Owners]),
+    core("owner-does-not-wait", Bug::OwnerDoesNotWait, &[Checker::Politeness]),
+    core("turn-forgets-rest", Bug::TurnForgetsRest, &[Checker::Politeness]),
 ];
 
 /// The mutant of this name.

@@ -18,11 +18,18 @@ use nephila_core::state::{MemoryState, State};
 use nephila_core::time::{Now, Timestamp};
 
 use super::calls::Call;
+use super::turns::Turns;
 use super::{Planted, Sim};
 use crate::{Checker, Violation};
 
 /// What the clock on the wall shows at the beginning.
 const WALL_BEGAN: u64 = 1_800_000_000_000;
+
+/// The clock on a node's wall is wrong by up to so many milliseconds, either way.
+const SKEW_MAX: u64 = 300_000;
+
+/// And it gains or loses up to so many milliseconds in a thousand seconds.
+const DRIFT_MAX: u64 = 10_000;
 
 /// A group is written at most this often, in milliseconds.
 const GROUP_EVERY: u64 = 400;
@@ -47,6 +54,9 @@ pub(crate) struct Node {
     pub(crate) life: u64,
     began: u64,
     first: u64,
+    /// How wrong the clock on its wall is, and how much it drifts in a million milliseconds.
+    skew: i64,
+    drift: i64,
     pub(crate) member: Member,
     pub(crate) outbox: Outbox,
     pub(crate) parts: BTreeMap<u32, Part>,
@@ -60,6 +70,7 @@ pub(crate) struct Node {
     /// Pages whose links travel, by the outbox's number.
     pub(crate) pages: BTreeMap<u64, (u32, TicketId)>,
     pub(crate) next_page: u64,
+    pub(crate) turns: Turns,
 }
 
 /// A partition that a node works on.
@@ -124,14 +135,21 @@ impl Node {
             parcel_age: Duration::from_millis(*sim.rng.pick(&[200, 1_000, 5_000])),
             waiting_bytes_max: *sim.rng.pick(&[600, 100_000]),
             recent_max: *sim.rng.pick(&[1, 16, 1_024]),
+            busy_links: *sim.ways.pick(&[0, 5, 1_000]),
             ..outbox::Settings::default()
         };
         let nonce = (index + 1) << 32 | life;
+        let (skew, drift) = match sim.skewed {
+            true => (sim.ways.either_way(SKEW_MAX), sim.ways.either_way(DRIFT_MAX)),
+            false => (0, 0),
+        };
         Node {
             id,
             life,
             began: sim.t,
             first,
+            skew,
+            drift,
             member: Member::new(member::Settings::default(), me, sim.partitions),
             outbox: Outbox::new(settings, id, sim.secret, nonce),
             parts: BTreeMap::new(),
@@ -142,11 +160,16 @@ impl Node {
             wake: sim.t,
             pages: BTreeMap::new(),
             next_page: 0,
+            turns: Turns::default(),
         }
     }
 
     pub(crate) fn now(&self, t: u64) -> Now {
-        Now { mono: t - self.began + self.first, wall: Timestamp(WALL_BEGAN + t) }
+        let wrong = self.skew + t as i64 * self.drift / 1_000_000;
+        Now {
+            mono: t - self.began + self.first,
+            wall: Timestamp((WALL_BEGAN + t).saturating_add_signed(wrong)),
+        }
     }
 
     fn t_of(&self, mono: u64) -> u64 {
@@ -190,6 +213,7 @@ impl Sim {
             for partition in Vec::from_iter(self.nodes[n].parts.keys().copied()) {
                 busy |= self.work(n, partition)?;
             }
+            busy |= self.take_turns(n);
             let mono = self.nodes[n].now(self.t).mono;
             while let Some(deed) = self.nodes[n].member.poll(mono) {
                 busy = true;
@@ -230,6 +254,7 @@ impl Sim {
             group.into_iter().chain(read).chain(frontier)
         });
         let all = parts.chain(node.member.next_wake(now.mono)).chain(node.outbox.poll_timeout());
+        let all = all.chain(node.turns.next_wake());
         all.min().map_or(u64::MAX, |mono| node.t_of(mono).max(self.t + WAKE_MIN))
     }
 
@@ -276,6 +301,7 @@ impl Sim {
             self.drop_part(n, partition);
         }
         self.nodes[n].loading.clear();
+        self.nodes[n].turns.drop_all();
     }
 
     pub(crate) fn drop_part(&mut self, n: usize, partition: u32) {

@@ -61,6 +61,7 @@ impl Web {
             seed: rng.bits(),
         };
         let pages_max = *rng.pick(&[4, 12, 30]);
+        let addresses = *rng.pick(&[1, 2, 3, 256]);
         for n in 0..rng.within(2, 9) {
             let origin = format!("http://h{n}.d{}.test", rng.below(6));
             if web.by_origin.contains_key(&origin) {
@@ -82,7 +83,7 @@ impl Web {
                 web.pages.push(Page { host, key, text, fails, missing: rng.one_in(25) });
             }
             web.by_origin.insert(origin.clone(), host);
-            let address = IpAddr::V4(Ipv4Addr::new(203, 0, 113, host as u8));
+            let address = IpAddr::V4(Ipv4Addr::new(203, 0, 113, (host % addresses) as u8));
             web.hosts.push(Host { origin, partition, address });
         }
         web.seeds = (0..rng.within(1, 3)).map(|_| rng.below(web.pages.len() as u64) as u32).collect();

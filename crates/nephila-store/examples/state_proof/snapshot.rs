@@ -335,6 +335,8 @@ fn count(state: &mut DiskState, prefixes: Prefixes) -> Result<Counts, Failure> {
                 bytes.extend(planned.text.as_bytes());
                 &mut counts.planned
             }
+            // The workload has none.
+            Item::Beside(..) => return,
         };
         *count += 1;
         counts.sum = counts.sum.wrapping_add(fnv(&bytes));

@@ -7,9 +7,11 @@ use nephila_core::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use nephila_core::state::memory::Tables;
 use nephila_core::state::queue::{LaterKey, QueueKey};
 use nephila_core::state::record::{DomainRecord, HostRecord, UrlRecord};
-use nephila_core::state::{Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError};
+use nephila_core::state::{
+    Beside, Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError,
+};
 
-use super::table::{Table, domain_of, host_of};
+use super::table::{Table, domain_of, host_of, url_of};
 use super::{DiskState, later_key, queue_key, run_error};
 use crate::runs::{Entries, Keys, Merge, Policy, Run, Source};
 
@@ -66,7 +68,15 @@ pub(super) fn memory_entries(
         Table::Robots => {
             Box::new(memory.robots.range(host..).map(|(key, body)| (key.to_bytes().to_vec(), body.to_vec())))
         }
+        Table::Feeds => beside_entries(memory, Beside::Feed, UrlKey { host, path: 0 }),
+        Table::Streams => beside_entries(memory, Beside::Stream, UrlKey { host, path: 0 }),
     }
+}
+
+/// What is in memory beside URLs from a key on.
+fn beside_entries(memory: &Tables, kind: Beside, from: UrlKey) -> Box<dyn Iterator<Item = Entry> + '_> {
+    let of_kind = memory.beside.range((kind, from)..).take_while(move |((of, _), _)| *of == kind);
+    Box::new(of_kind.map(|((_, key), value)| (key.to_bytes().to_vec(), value.to_vec())))
 }
 
 impl DiskState {
@@ -344,6 +354,44 @@ impl State for DiskState {
         Ok(())
     }
 
+    fn beside(
+        &mut self,
+        kind: Beside,
+        keys: &[UrlKey],
+        found: &mut Vec<Option<Box<[u8]>>>,
+    ) -> Result<(), StateError> {
+        let start = found.len();
+        found.extend(keys.iter().map(|key| {
+            let frozen = || self.frozen()?.beside.get(&(kind, *key));
+            self.memory.beside.get(&(kind, *key)).or_else(frozen).cloned()
+        }));
+        let decode = |value: &[u8]| Ok(Box::from(value));
+        let table = Table::beside(kind);
+        self.get_sorted(table, keys, |key| key.to_bytes().to_vec(), decode, &mut found[start..])
+    }
+
+    fn beside_from(
+        &mut self,
+        kind: Beside,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, Box<[u8]>)>,
+    ) -> Result<(), StateError> {
+        let mut sources: Vec<Box<dyn Source + '_>> = Vec::new();
+        for tables in [Some(&self.memory), self.frozen()].into_iter().flatten() {
+            sources.push(Box::new(Entries::new(beside_entries(tables, kind, from))));
+        }
+        for (_, run) in self.runs_of(Table::beside(kind)).iter().rev() {
+            sources.push(Box::new(run.scan(&from.to_bytes())));
+        }
+        let mut merge = Merge::new(sources, Policy::Together);
+        for _ in 0..max {
+            let Some(group) = merge.next().map_err(run_error)? else { break };
+            out.push((url_of(group.key()), group.newest().into()));
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, changes: Changes, position: Position) -> Result<(), StateError> {
         self.take(changes, position)
     }
@@ -395,7 +443,14 @@ impl State for DiskState {
                 each(Item::Planned(&host, &Planned { place, text: text(value)? }));
             }
             Ok(())
-        })
+        })?;
+        for kind in Beside::ALL {
+            self.walk_table(Table::beside(kind), prefixes, |key, value| {
+                each(Item::Beside(kind, &url_of(key), value));
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tables of a state on disk: how each lies in its runs, and how records become keys and values.
 
 use nephila_core::frontier::key::{DomainKey, HostKey, UrlKey};
+use nephila_core::state::Beside;
 use nephila_core::state::queue::{LaterKey, QueueKey};
 
 use crate::runs::{Filter, KeyColumn, Options, Shape};
@@ -20,11 +21,30 @@ pub(super) enum Table {
     Domains = 4,
     /// The bytes of a robots.txt.
     Robots = 5,
+    /// What is known of a feed, by the key of its URL.
+    Feeds = 6,
+    /// What a stream said of a URL, by its key.
+    Streams = 7,
 }
 
 impl Table {
-    pub(super) const ALL: [Table; 6] =
-        [Table::Urls, Table::Queued, Table::Planned, Table::Hosts, Table::Domains, Table::Robots];
+    pub(super) const ALL: [Table; 8] = [
+        Table::Urls,
+        Table::Queued,
+        Table::Planned,
+        Table::Hosts,
+        Table::Domains,
+        Table::Robots,
+        Table::Feeds,
+        Table::Streams,
+    ];
+
+    pub(super) fn beside(kind: Beside) -> Table {
+        match kind {
+            Beside::Feed => Table::Feeds,
+            Beside::Stream => Table::Streams,
+        }
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -34,6 +54,8 @@ impl Table {
             Table::Hosts => "hosts",
             Table::Domains => "domains",
             Table::Robots => "robots",
+            Table::Feeds => "feeds",
+            Table::Streams => "streams",
         }
     }
 
@@ -65,6 +87,12 @@ impl Table {
             Table::Hosts => Options { block_entries: 256, piece_bytes: 16 << 10, ..shape(HostKey::BYTES, 0) },
             Table::Domains => Options { block_entries: 512, piece_bytes: 16 << 10, ..shape(8, 0) },
             Table::Robots => Options { block_entries: 64, piece_bytes: 64 << 10, ..shape(HostKey::BYTES, 0) },
+            Table::Feeds => Options {
+                block_entries: 64,
+                piece_bytes: 64 << 10,
+                ..shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES)
+            },
+            Table::Streams => shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES),
         }
     }
 }
@@ -77,6 +105,11 @@ pub(super) fn domain_of(key: &[u8]) -> DomainKey {
 /// The host a key of most tables begins with.
 pub(super) fn host_of(key: &[u8]) -> HostKey {
     HostKey::from_bytes(key[..HostKey::BYTES].try_into().expect("the key begins with a host"))
+}
+
+/// The URL a key of some tables is.
+pub(super) fn url_of(key: &[u8]) -> UrlKey {
+    UrlKey::from_bytes(key.try_into().expect("as wide as a URL's key"))
 }
 
 pub(super) fn queue_key(host: &HostKey, place: &QueueKey) -> [u8; HostKey::BYTES + QueueKey::BYTES] {

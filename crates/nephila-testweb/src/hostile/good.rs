@@ -30,6 +30,8 @@ pub(super) const CASES: &[Case] = &[Case::both(
         ("/png", "a small image"),
         ("/feed", "an RSS feed with three items"),
         ("/sitemap.xml", "a sitemap with two pages"),
+        ("/signed", "403 with Accept-Signature, until a request is signed"),
+        ("/usage", "a page that says what it may be used for, in a field and in itself"),
         ("/h2", "says which protocol it was asked over"),
     ],
 )];
@@ -109,7 +111,14 @@ pub(super) fn good(path: &str, protocol: &str, field: impl Fn(&str) -> Option<St
         "/png" => Good::new(200, "image/png", PNG),
         "/feed" => Good::new(200, "application/rss+xml", FEED),
         "/sitemap.xml" => Good::new(200, "application/xml", SITEMAP),
-        "/robots.txt" => Good::new(200, "text/plain", "User-agent: *\nAllow: /\n"),
+        "/robots.txt" => {
+            Good::new(200, "text/plain", "User-agent: *\nAllow: /\nContent-Signal: ai-train=no\n")
+        }
+        "/signed" if field("signature").is_none() => Good::new(403, "text/plain", "who are you?")
+            .field("accept-signature", "proof=(\"@authority\");created;expires;tag=\"web-bot-auth\""),
+        "/signed" => Good::new(200, HTML, html()),
+        "/usage" => Good::new(200, HTML, "<meta name=tdm-reservation content=1><p>mine</p>")
+            .field("content-usage", "train-ai=n"),
         "/h2" => Good::new(200, HTML, format!("<p>asked over {protocol}</p>")),
         _ => Good::new(404, "text/plain", "no such page"),
     }

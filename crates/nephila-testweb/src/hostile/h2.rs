@@ -185,8 +185,11 @@ fn seen(
 ) -> super::Seen {
     let uri = request.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let mut head =
-        format!("{} {path} HTTP/2\r\n:authority: {}\r\n", request.method(), uri.host().unwrap_or_default());
+    let mut head = format!(
+        "{} {path} HTTP/2\r\n:authority: {}\r\n",
+        request.method(),
+        uri.authority().map_or("", |it| it.as_str())
+    );
     for (name, value) in request.headers() {
         head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
     }

@@ -86,7 +86,9 @@ async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
     let id = conn.id();
     let listed = |path: &str| conn.case.paths.iter().any(|(listed, _)| *listed == path);
     if head.path == "/robots.txt" && !OWN_ROBOTS.contains(&id) && !tcp::breaks_everything(id) {
-        conn.send(robots("")).await?;
+        // The good one says what its pages may be used for.
+        let words = if id == "good" { "Content-Signal: ai-train=no\n" } else { "" };
+        conn.send(robots(words)).await?;
         return Ok(Next::Keep);
     }
     if head.path == "/" && !listed("/") {

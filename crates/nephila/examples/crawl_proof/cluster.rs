@@ -31,14 +31,19 @@ use rustix::process::Signal;
 
 use crate::archive::{self, Copies};
 use crate::crawler::{Crawler, Place, Rests, Run};
+use crate::herd::STREAMS;
 use crate::judge::{self, Verdict};
 use crate::plug::Random;
 use crate::site::{self, Site};
 
 /// A node that was killed comes back after this.
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// A node is frozen or cut off for so long: often longer than its lease.
+/// A node is cut off for so long: often longer than its lease.
 const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A node is frozen for so long.
+const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// The network between a node and the servers is slow by so much, each way.
+const SLOW_BY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 /// A server is away for so long.
 const SERVER_AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 /// All servers are away for so long.
@@ -51,6 +56,8 @@ const GRACE: Duration = Duration::from_secs(8);
 const HELD: Duration = Duration::from_secs(30);
 /// The server notices within this time that the other end of a connection is gone.
 const CUT: Duration = Duration::from_millis(200);
+/// What was open when a node froze and is open so much later is the frozen one's: shorter than any lease.
+const LET_GO: Duration = Duration::from_secs(10);
 /// Times a page may fail and be tried again.
 const RETRIES_MAX: u32 = 3;
 /// A node has this long to hand over and leave.
@@ -83,8 +90,8 @@ pub struct Args {
     /// Pages of the web.
     #[arg(long, default_value_t = 200_000)]
     pages: u64,
-    /// How many faults.
-    #[arg(long, default_value_t = 0)]
+    /// How many faults; none shows that a cluster fetches every page once.
+    #[arg(long, default_value_t = 300)]
     faults: usize,
     /// Seed of the web and of the faults; what a fault meets still depends on the machine.
     #[arg(long, default_value_t = 1)]
@@ -117,20 +124,22 @@ pub enum Kind {
     NodeKilled,
     NodeFrozen,
     NodeCutOff,
+    NodeSlow,
     NodeWiped,
-    ServerKilled,
+    LeaderKilled,
     ServerFrozen,
     ServersKilled,
     /// None of ours: a node could not renew its lease in time, as on a machine that is held up, and began again.
     NodeFenced,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::NodeKilled,
     Kind::NodeFrozen,
     Kind::NodeCutOff,
+    Kind::NodeSlow,
     Kind::NodeWiped,
-    Kind::ServerKilled,
+    Kind::LeaderKilled,
     Kind::ServerFrozen,
     Kind::ServersKilled,
 ];
@@ -190,7 +199,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let folder = place.folder("cluster")?;
     let host = Duration::from_millis(args.host_delay_ms);
-    // Addresses are shared by nodes, which do not know of each other's requests to them.
+    // What nodes owe an address that they share is the proof `slots`.
     let rests = Rests { host, slot: Duration::ZERO };
     let site = Site::start(site::mixed(args.seed, args.hosts, args.pages)?, &folder)?;
     let wanted = site.most_domains(&folder)?;
@@ -200,7 +209,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     for set in [
         format!("cluster.replicas={replicas}"),
         format!("cluster.partitions={}", args.partitions),
-        "cluster.streams=4".into(),
+        format!("cluster.streams={STREAMS}"),
         "cluster.discover=false".into(),
         "frontier.slot_connections=1000".into(),
         "crawl.concurrency=256".into(),
@@ -242,7 +251,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let mut verdict = Verdict::default();
     // Which of the two was looked at is said as it was: a shortened log cannot be folded from its beginning.
     let logs = if args.snapshots {
-        let files = stored(&mut verdict, args, &objects, &dirs)?;
+        let files = stored(&mut verdict, args.partitions, &objects, &dirs)?;
         let said: Vec<_> = cluster.nodes.iter().map(|node| node.crawler.said().to_owned()).collect();
         let restored: usize = said
             .iter()
@@ -326,7 +335,7 @@ impl Cluster {
             }
             Kind::NodeFrozen => {
                 self.running(node)?.signal(Signal::STOP)?;
-                self.pause(AWAY);
+                self.pause(FROZEN);
                 self.running(node)?.signal(Signal::CONT)?;
             }
             Kind::NodeCutOff => {
@@ -334,7 +343,15 @@ impl Cluster {
                 self.pause(AWAY);
                 self.nodes[node].proxies.iter().for_each(Proxy::heal);
             }
-            Kind::ServerKilled => {
+            Kind::NodeSlow => {
+                let by = self.random.duration(SLOW_BY.0, SLOW_BY.1);
+                self.nodes[node].proxies.iter().for_each(|proxy| proxy.delay(by));
+                self.pause(AWAY);
+                self.nodes[node].proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+            }
+            Kind::LeaderKilled => {
+                let stream = self.random.below(u64::from(STREAMS));
+                let server = self.nats.leader_of(&format!("NEPH_nephila_{stream}")).unwrap_or(server);
                 self.nats.kill(server)?;
                 self.pause(SERVER_AWAY);
                 self.nats.start(server)?;
@@ -442,14 +459,14 @@ pub fn replay(
 }
 
 /// Every partition has two snapshots and no more, and every closed file of an archive is stored as it is.
-fn stored(
+pub fn stored(
     verdict: &mut Verdict,
-    args: &Args,
+    partitions: u32,
     objects: &std::path::Path,
     dirs: &[PathBuf],
 ) -> anyhow::Result<usize> {
     let cluster = std::fs::read_dir(objects)?.next().context("nothing is stored")??.path();
-    for partition in 0..args.partitions {
+    for partition in 0..partitions {
         let folder = cluster.join(format!("snapshots/{partition:05}"));
         let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
         let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
@@ -488,7 +505,7 @@ pub fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
 }
 
 /// Polite to every host; addresses are another matter. A node that is frozen cannot close the connections it keeps, while
-/// its hosts are asked by another: an idle one more is no fault of anybody then.
+/// its hosts are asked by another: one more, idle or with the request that was open, is no fault of anybody then.
 pub fn polite(
     verdict: &mut Verdict,
     world: &nephila_testweb::model::World,
@@ -503,8 +520,24 @@ pub fn polite(
         address_requests_max: usize::MAX,
         ..judge::politeness(rests)
     };
-    verdict.report("politeness", &by_host.check(log));
+    verdict.report("politeness", &by_host.check(&let_go(log, faults)));
     judge::obedient(verdict, world, log);
+}
+
+/// The same as if whoever was frozen had let go of what was open then. A request that others had open for as long is cut
+/// as well, which only a slow server brings about.
+fn let_go(log: &Log, faults: &[Fault]) -> Log {
+    let mut log = log.clone();
+    let frozen = || faults.iter().filter(|fault| fault.kind == Kind::NodeFrozen);
+    for request in &mut log.requests {
+        let held = frozen().find(|fault| {
+            request.start_us <= fault.from && request.end_us >= fault.from + LET_GO.as_micros() as u64
+        });
+        if let Some(fault) = held {
+            request.end_us = fault.from;
+        }
+    }
+    log
 }
 
 /// Whoever was asked for twice had failed, or a fault fell while its ticket could be open.

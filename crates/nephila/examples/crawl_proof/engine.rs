@@ -16,8 +16,8 @@ use crate::judge::{self, Verdict};
 use crate::site::Site;
 
 /// Memory while the servers are away, against that before: this many times, and this much more.
-const GROWTH_MAX: u64 = 2;
-const GROWTH_KB: u64 = 128 * 1024;
+pub const GROWTH_MAX: u64 = 2;
+pub const GROWTH_KB: u64 = 128 * 1024;
 /// Whoever asks has an answer within this time.
 const STATUS_MAX: Duration = Duration::from_secs(20);
 /// It goes on within this time after the servers are back.
@@ -25,7 +25,7 @@ const BACK_MAX: Duration = Duration::from_secs(120);
 /// A server reads a request within this time after it was sent, on a machine that does much else.
 const LATE: Duration = Duration::from_secs(1);
 /// How often memory is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+pub const LOOK: Duration = Duration::from_millis(500);
 /// Captures read again in the end.
 const RECORDS: usize = 200;
 
@@ -129,7 +129,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
 }
 
 /// The largest node, in kB.
-fn memory(herd: &Herd) -> u64 {
+pub fn memory(herd: &Herd) -> u64 {
     herd.nodes.iter().filter_map(|node| node.resident_kb()).max().unwrap_or(0)
 }
 

@@ -64,7 +64,7 @@ pub struct Size {
 impl Size {
     /// The rests that are set, and judged.
     pub fn rests(&self) -> Rests {
-        // Addresses are shared by nodes, which do not know of each other's requests to them.
+        // What nodes owe an address that they share is the proof `slots`.
         Rests { host: Duration::from_millis(self.host_delay_ms), slot: Duration::ZERO }
     }
 

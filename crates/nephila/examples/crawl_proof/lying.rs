@@ -27,7 +27,7 @@ const NEXT_OWNER_MAX: Duration = Duration::from_secs(45);
 /// How often it is looked at what the nodes say.
 const LOOK: Duration = Duration::from_millis(500);
 /// What a node says that has noticed.
-const NOTICES: [&str; 3] = ["does not fit the log", "lost messages", "was rolled back"];
+const NOTICES: [&str; 4] = ["does not fit the log", "lost messages", "was rolled back", "groups are gone"];
 /// What a node says of a partition that stays closed, and how often at least.
 const CLOSED: &str = "cannot be opened";
 const CLOSED_AGAIN: Duration = Duration::from_secs(45);
@@ -148,7 +148,7 @@ fn one(args: &Args, place: &Place, lie: Lie, seed: u64) -> anyhow::Result<(End, 
         }
     };
     let (began, to) = (Instant::now(), herd.journal.now_us());
-    let mut faults = vec![Fault { kind: Kind::ServerKilled, from, to }];
+    let mut faults = vec![Fault { kind: Kind::LeaderKilled, from, to }];
     let mut noticed = until_noticed(&herd, NOTICED_MAX);
     let in_time = noticed.is_some();
     if let (None, Some(partition)) = (noticed, partition) {

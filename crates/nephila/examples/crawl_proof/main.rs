@@ -6,6 +6,7 @@
 //!     crawl_proof --nephila PROGRAM cluster  [--nodes N] [--faults N]    many nodes on NATS, killed, frozen, cut off
 //!     crawl_proof --nephila PROGRAM takeover [--kills N] [--known N]     how long a killed node's partitions stand still
 //!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave while it crawls
+//!     crawl_proof --nephila PROGRAM slots    [--nodes N] [--faults N]    one address, several nodes: one at a time
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
@@ -32,6 +33,7 @@ mod herd;
 mod judge;
 mod lying;
 mod memory;
+mod objects;
 mod outage;
 mod peers;
 mod planted;
@@ -41,6 +43,7 @@ mod portal;
 mod reasons;
 mod relay;
 mod site;
+mod slots;
 mod soak;
 mod takeover;
 mod tax;
@@ -65,7 +68,7 @@ struct Args {
     #[arg(long)]
     nephila: PathBuf,
     /// Where crawls go; a temporary folder that is removed if not given.
-    #[arg(long)]
+    #[arg(long, global = true)]
     dir: Option<PathBuf>,
     #[command(subcommand)]
     proof: Proof,
@@ -85,8 +88,12 @@ enum Proof {
     Takeover(takeover::Args),
     /// Nodes join and leave during one crawl: nothing doubled, nothing held up, nothing moved without need.
     Elastic(elastic::Args),
+    /// Many hosts on few addresses, asked by several nodes: each address is asked by one of them at a time, and rests.
+    Slots(slots::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
+    /// The object store is away for a while.
+    Objects(objects::Args),
     /// NATS servers lose what they had acknowledged.
     Lying(lying::Args),
     /// The same work by a crawl and by clusters of several sizes: CPU, bytes and messages per page.
@@ -125,7 +132,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Cluster(args) => cluster::run(&args, &place),
         Proof::Takeover(args) => takeover::run(&args, &place),
         Proof::Elastic(args) => elastic::run(&args, &place),
+        Proof::Slots(args) => slots::run(&args, &place),
         Proof::Engine(args) => engine::run(&args, &place),
+        Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),
         Proof::Tax(args) => tax::run(&args, &place),
         Proof::Outage(args) => outage::run(&args, &place),

@@ -36,7 +36,7 @@ const SECONDS_PER_TICK: f64 = 0.01;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Sizes of the clusters, in turn.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     nodes: Vec<usize>,
     /// NATS servers: 1 or 3.
     #[arg(long, default_value_t = 1)]
@@ -45,10 +45,10 @@ pub struct Args {
     #[arg(long, default_value_t = 16)]
     partitions: u32,
     /// Pages of the web.
-    #[arg(long, default_value_t = 5_000)]
+    #[arg(long, default_value_t = 100_000)]
     pages: u64,
     /// Hosts of the web.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 500)]
     hosts: u32,
     /// Links of a page.
     #[arg(long, default_value_t = 105)]

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::scope::Scopes;
 use crate::clock::Clock;
 use crate::crawl::jobs::Jobs;
+use crate::crawl::stream::{self, StreamSaid};
 use crate::folder::Folder;
 use crate::settings::Settings;
 use crate::worker::Handle;
@@ -23,7 +24,7 @@ use crate::worker::Handle;
 /// Everything needed to answer.
 #[derive(Debug)]
 pub struct Questions {
-    handle: Handle,
+    pub(super) handle: Handle,
     settings: Settings,
     clock: Clock,
     scopes: Scopes,
@@ -316,6 +317,16 @@ impl Questions {
             }
         }
         Ok(explained)
+    }
+
+    /// Gives a part of a stream to the folder's job. Returns when it is durable.
+    pub(crate) async fn stream(&self, batch: &str, part: u32, text: &[u8]) -> anyhow::Result<StreamSaid> {
+        let job = self.scopes.in_force()?;
+        let now = self.clock.now().wall;
+        let (part, said) =
+            stream::read(text, (batch, part), &job, &self.settings.trap, now, self.handle.secret());
+        self.handle.stream(part).await?;
+        Ok(said)
     }
 
     /// What is known of the host of a URL.

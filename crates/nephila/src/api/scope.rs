@@ -50,6 +50,13 @@ impl Scopes {
         Scopes::Plan(folder, Mutex::new(None))
     }
 
+    /// The folder's job, as it is now.
+    pub(super) fn in_force(&self) -> anyhow::Result<InForce> {
+        let Scopes::Plan(folder, _) = self else { anyhow::bail!("there are several jobs: name one") };
+        let plan = folder.plan()?.context("there is no job yet")?;
+        InForce::new(&plan.job, &plan.moved)
+    }
+
     /// Is a URL wanted, of which this is remembered?
     pub(super) fn judge(&self, url: &CrawlUrl, record: Option<&UrlRecord>) -> anyhow::Result<Judged> {
         let link = match record {

@@ -17,14 +17,26 @@ use crate::settings::Settings;
 pub(crate) mod captures;
 mod doctor;
 mod explain;
+mod feed;
 mod log;
 mod markup;
 mod politeness;
+mod reflog;
 mod report;
 mod socket;
 mod summary;
 mod table;
 mod time;
+
+/// Runs `nephila feed`.
+pub(crate) fn feed(command: crate::cli::feed::FeedCommand) -> anyhow::Result<Exit> {
+    ended(feed::run(command))
+}
+
+/// Runs `nephila add --reflog`.
+pub(crate) fn reflog(args: &crate::cli::cluster::AddArgs) -> anyhow::Result<Exit> {
+    ended(reflog::run(args))
+}
 
 /// Runs a question. Whatever goes wrong is trouble: exit code 2.
 pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
@@ -37,6 +49,7 @@ pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
         Ask::Politeness(PolitenessCommand::Report(args)) => politeness::report(&args),
         Ask::Politeness(PolitenessCommand::Check(args)) => politeness::check(&args),
         Ask::Explain(args) => explain::run(&args),
+        Ask::Host(HostCommand::Set(args)) => crate::node::command::host_set(&args),
         Ask::Host(HostCommand::Show(args)) => explain::host(&args),
         Ask::Host(HostCommand::List(args)) => report::run(&ReportArgs {
             what: What::Hosts,
@@ -49,9 +62,14 @@ pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
         Ask::Slot(SlotCommand::Show(args)) => politeness::slot(&args),
         Ask::Doctor(args) => doctor::run(&args),
     };
+    ended(answered)
+}
+
+fn ended(answered: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     match answered {
         // Whoever reads us has enough, as `head` does.
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Done),
+        Err(error) if error.downcast_ref::<Exit>().is_some() => Err(error),
         Err(error) => Err(crate::settings::usage(error)),
         Ok(exit) => Ok(exit),
     }

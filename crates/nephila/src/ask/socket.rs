@@ -11,7 +11,8 @@ use anyhow::Context;
 use serde::de::DeserializeOwned;
 
 use super::settings_of;
-use crate::api::{self, Explained, HostView, Questions, StatsView};
+use crate::api::{self, Explained, FeedSaid, FeedsSaid, HostView, Questions, StatsView};
+use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
 use crate::folder::{Folder, Lock};
 use crate::node::remote::Remote;
@@ -22,7 +23,7 @@ use crate::worker::Running;
 /// A question is answered within this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer has at most so many bytes.
-const ANSWER_BYTES_MAX: u64 = 8 << 20;
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Who answers.
 pub(super) enum Source {
@@ -95,6 +96,42 @@ impl Source {
         }
     }
 
+    /// The feeds that are followed.
+    pub(super) fn feeds(&self) -> anyhow::Result<FeedsSaid> {
+        match self {
+            Source::Crawl(folder) => get(folder, "/api/v1/feeds"),
+            Source::Node(runtime, node) => runtime.block_on(node.feeds()),
+            Source::Here(here) => here.runtime.block_on(here.questions.feeds()),
+        }
+    }
+
+    /// One of them.
+    pub(super) fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
+        match self {
+            Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", api::escaped(url))),
+            Source::Node(runtime, node) => runtime.block_on(node.feed(url)),
+            Source::Here(here) => here.runtime.block_on(here.questions.feed(url)),
+        }
+    }
+
+    /// Gives a part of a stream to a job. Returns when it is durable.
+    pub(super) fn stream(
+        &self,
+        job: &str,
+        batch: &str,
+        part: u32,
+        text: Vec<u8>,
+    ) -> anyhow::Result<StreamSaid> {
+        match self {
+            Source::Crawl(folder) => {
+                let target = format!("/api/v1/reflog?batch={}&part={part}", api::escaped(batch));
+                ask(folder, &format!("POST {target}"), &text)
+            }
+            Source::Node(runtime, node) => runtime.block_on(node.stream(job, batch, part, text)),
+            Source::Here(here) => here.runtime.block_on(here.questions.stream(batch, part, &text)),
+        }
+    }
+
     /// What is known of a host.
     pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         match self {
@@ -121,8 +158,17 @@ fn connect(folder: &Folder) -> io::Result<UnixStream> {
 }
 
 fn get<T: DeserializeOwned>(folder: &Folder, target: &str) -> anyhow::Result<T> {
+    ask(folder, &format!("GET {target}"), b"")
+}
+
+fn ask<T: DeserializeOwned>(folder: &Folder, line: &str, body: &[u8]) -> anyhow::Result<T> {
     let mut stream = connect(folder).context("asking the process that crawls")?;
-    write!(stream, "GET {target} HTTP/1.1\r\nhost: nephila\r\nconnection: close\r\n\r\n")?;
+    let length = body.len();
+    write!(
+        stream,
+        "{line} HTTP/1.1\r\nhost: nephila\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    )?;
+    stream.write_all(body)?;
     let mut answer = Vec::new();
     stream
         .take(ANSWER_BYTES_MAX)

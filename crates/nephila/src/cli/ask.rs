@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::stop::StopWhere;
 use super::{Common, Remote};
 
 /// The commands that ask. Exit codes are those of grep: 0 yes or clean, 1 no or found, 2 trouble.
@@ -73,6 +74,24 @@ pub enum HostCommand {
     Show(HostShowArgs),
     /// The hosts that were asked, the most asked first: the same as `report hosts`.
     List(HostListArgs),
+    /// Give a host a longer rest.
+    ///
+    /// It holds on all nodes within seconds, and after every restart. Exit code: 0 done, 2 trouble.
+    Set(HostSetArgs),
+}
+
+/// Flags of `nephila host set`.
+#[derive(Args, Clone, Debug)]
+pub struct HostSetArgs {
+    /// The host, such as `a.example` or `https://a.example:8443`; without a scheme both are meant
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// Rest between two requests, if it is longer than that of the settings; `0s` for the usual one
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub delay: Duration,
+    /// Where
+    #[command(flatten)]
+    pub place: StopWhere,
 }
 
 /// Flags of `nephila host list`.
@@ -341,6 +360,9 @@ pub struct PolitenessReportArgs {
     /// Not after this time
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
+    /// The folders of other nodes of the same cluster. May be given several times: what several nodes did is judged as one
+    #[arg(long = "also", value_name = "DIR")]
+    pub also: Vec<PathBuf>,
     /// How it is printed; `html` is one page that can be sent to a site's operator
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: PageFormat,

@@ -1,10 +1,11 @@
 //! Flags of `nephila serve`, `nephila job`, `nephila add` and `nephila cluster`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::crawl::{Scope, WhatArgs};
+use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
 
 /// Flags of `nephila serve`.
@@ -27,17 +28,7 @@ pub enum JobCommand {
     /// Begin a job: what to crawl, from where, how far.
     Create(JobCreateArgs),
     /// List the jobs.
-    List {
-        /// Print JSON lines
-        #[arg(long)]
-        json: bool,
-        /// Which node is asked
-        #[command(flatten)]
-        remote: Remote,
-        /// Settings
-        #[command(flatten)]
-        common: Common,
-    },
+    List(LookArgs),
     /// What a job wants, and whether it runs.
     Show {
         /// Print JSON, with all seeds
@@ -58,6 +49,20 @@ pub enum JobCommand {
     Resume(JobNameArgs),
     /// It ends; what it has fetched stays.
     Stop(JobNameArgs),
+}
+
+/// Flags of whoever only looks.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LookArgs {
+    /// Print JSON, a line for each thing that is listed
+    #[arg(long)]
+    pub json: bool,
+    /// Which node is asked
+    #[command(flatten)]
+    pub remote: Remote,
+    /// Settings
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// Flags of `nephila job create`.
@@ -92,6 +97,15 @@ pub struct LimitArgs {
     /// Whose turn comes first: 0 before 9 [default: 5]
     #[arg(long, value_name = "N")]
     pub priority: Option<u8>,
+    /// End after this many pages, and a few seconds' more; 0 is however many
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// End after this many bytes received, such as `10GB`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size_limit: Option<u64>,
+    /// End after it has run for this time, such as `2h`
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub time_limit: Option<Duration>,
     /// Pages of one host; 0 is however many
     #[arg(long, value_name = "N")]
     pub limit_per_host: Option<u64>,
@@ -153,11 +167,21 @@ pub struct AddArgs {
     #[arg(value_name = "JOB")]
     pub job: String,
     /// URLs; `-` reads them from standard input, one per line
-    #[arg(value_name = "URL", required_unless_present = "seeds")]
+    #[arg(value_name = "URL", required_unless_present_any = ["seeds", "reflog"])]
     pub urls: Vec<String>,
     /// A file of URLs, one per line, or of JSON lines with `url`, `job` and `priority`; `-` is standard input
     #[arg(short = 'i', long = "input", visible_alias = "seeds", id = "seeds", value_name = "FILE")]
     pub seeds: Vec<PathBuf>,
+    /// A file of visited URLs in the reflog format; `-` is standard input. Each is fetched, also again, but not within an
+    /// hour unless its update tag changed. The same lines given twice, or to two nodes, count once
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "seeds", "as_seeds"])]
+    pub reflog: Vec<PathBuf>,
+    /// The id of the batch that --reflog brings [default: made from what its lines say]
+    #[arg(long, value_name = "ID", requires = "reflog")]
+    pub batch: Option<String>,
+    /// The crawl's folder that --reflog is for, instead of a cluster
+    #[arg(short, long, value_name = "DIR", requires = "reflog")]
+    pub output: Option<PathBuf>,
     /// Take them as seeds: what lies around them is wanted from now on
     #[arg(long = "seed")]
     pub as_seeds: bool,
@@ -182,43 +206,13 @@ pub enum ClusterCommand {
     ///
     /// Exit code: 0 every partition has a live owner and there are no alarms, 1 otherwise, 2 wrong flags or settings, 8 the
     /// node cannot be reached.
-    Status {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-        /// Which node is asked
-        #[command(flatten)]
-        remote: Remote,
-        /// Settings
-        #[command(flatten)]
-        common: Common,
-    },
+    Status(LookArgs),
     /// The nodes that live, where they answer, and with `--node` what each of them does.
-    Nodes {
-        /// Print JSON lines
-        #[arg(long)]
-        json: bool,
-        /// Which node is asked
-        #[command(flatten)]
-        remote: Remote,
-        /// Settings
-        #[command(flatten)]
-        common: Common,
-    },
+    Nodes(LookArgs),
     /// Every partition and its owner.
     ///
     /// Exit code: 0 every partition has a live owner, 1 some have none.
-    Partitions {
-        /// Print JSON lines
-        #[arg(long)]
-        json: bool,
-        /// Which node is asked
-        #[command(flatten)]
-        remote: Remote,
-        /// Settings
-        #[command(flatten)]
-        common: Common,
-    },
+    Partitions(LookArgs),
     /// Tell a node to hand everything over and end.
     Drain {
         /// Its name

@@ -17,6 +17,12 @@ pub struct CrawlArgs {
     /// A file of URLs, one per line, `#` begins a comment; `-` is standard input
     #[arg(short = 'i', long = "seeds", value_name = "FILE")]
     pub seeds: Vec<PathBuf>,
+    /// Follow this feed: ask it again and again, and fetch the pages of its new stories. May be given several times
+    #[arg(long = "feed", value_name = "URL")]
+    pub feeds: Vec<String>,
+    /// Do not end by itself: wait for feeds to be asked, pages to be fetched again, and what others add
+    #[arg(long)]
+    pub forever: bool,
     /// The folder of the crawl [default: the current folder if it is a crawl, else nephila-data]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

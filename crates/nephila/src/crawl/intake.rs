@@ -117,7 +117,7 @@ fn redirect(
 }
 
 impl Links {
-    fn push(
+    pub(crate) fn push(
         &mut self,
         shared: &Shared,
         job: &InForce,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use http::header::{HeaderName, HeaderValue};
+use nephila_core::feed::opml::Outline;
 use nephila_core::frontier::budget;
 use nephila_core::job::{Job, Kind, SEEDS_MAX, Schedule};
 use nephila_core::url::{CrawlUrl, Host};
@@ -16,6 +17,7 @@ use super::shared::JOB;
 use crate::cli::crawl::{CrawlArgs, HowArgs, WhatArgs};
 use crate::exit::Exit;
 use crate::folder::{Folder, Plan};
+use crate::introduce::{DISTURBS, disturbs};
 use crate::settings::{self, Settings, usage};
 
 /// A crawl as it will be.
@@ -31,7 +33,11 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
     let remembered = folder.plan()?;
     let mut plan = match remembered {
         Some(plan) => plan,
-        None if args.urls.is_empty() && args.seeds.is_empty() => {
+        None if args.urls.is_empty()
+            && args.seeds.is_empty()
+            && args.feeds.is_empty()
+            && !folder.has_feeds() =>
+        {
             return Err(usage(anyhow::anyhow!(
                 "no URL, and {} holds no crawl to go on with: give URLs, `-i FILE`, or `-`",
                 folder.dir().display()
@@ -49,8 +55,24 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
     limits.pages_per_domain_max = args.limit_per_domain.unwrap_or(limits.pages_per_domain_max);
     let before = folder.settings();
     let before = (args.how.common.config.is_none() && before.is_file()).then_some(before);
-    finish(plan, before, &args.what, &args.how)
+    if !args.feeds.is_empty() {
+        let parse = |text: &String| {
+            let url =
+                CrawlUrl::parse(&with_scheme(text)).with_context(|| format!("{text:?}")).map_err(usage)?;
+            Ok(Outline { url, title: String::new(), site: None, folders: Vec::new() })
+        };
+        folder.add_feeds(&args.feeds.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?)?;
+    }
+    let feeds: Vec<String> = folder.feeds()?.iter().map(|feed| feed.url.as_str().to_owned()).collect();
+    let mut meant = finish(plan, before, &feeds, &args.what, &args.how)?;
+    if args.forever {
+        meant.settings.crawl.retry_wait_max = FOREVER;
+    }
+    Ok(meant)
 }
+
+/// Longer than anything is planned for: a crawl that waits so long does not end by itself.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// What `nephila map` is to do.
 pub(crate) fn map(
@@ -62,7 +84,7 @@ pub(crate) fn map(
     let mut plan = new_plan();
     add_seeds(&mut plan, urls, seeds)?;
     set_scope(&mut plan.job, what);
-    finish(plan, None, what, how)
+    finish(plan, None, &[], what, how)
 }
 
 /// The job that `nephila job create` is to begin.
@@ -79,22 +101,33 @@ fn new_plan() -> Plan {
     Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 }
 }
 
-fn finish(mut plan: Plan, before: Option<PathBuf>, what: &WhatArgs, how: &HowArgs) -> anyhow::Result<Meant> {
+fn finish(
+    mut plan: Plan,
+    before: Option<PathBuf>,
+    feeds: &[String],
+    what: &WhatArgs,
+    how: &HowArgs,
+) -> anyhow::Result<Meant> {
     plan.job.check().map_err(|error| usage(error.into()))?;
     let mut settings = settings::load_from(&how.common, before.as_deref())?;
     set_settings(&mut settings, what, how);
     plan.job.schedule = match settings.crawl.again_every {
-        Duration::ZERO => Schedule::Once,
+        Duration::ZERO => Schedule::of(&settings.recrawl),
         interval => Schedule::Every(interval),
     };
-    open_seeds(&mut settings, &plan);
+    open_seeds(&mut settings, plan.job.scope.seeds.iter().chain(feeds));
     if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
         // Who names a site wants all of it; budgets are for the sites that a crawl stumbles upon.
         settings.budget.domain_urls = u64::MAX / 2;
     }
-    let seeds = plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
-    if settings.identity.contact.is_empty() && seeds.into_iter().any(|seed| is_public(&seed, &settings)) {
-        settings.identity.contact = ask_contact()?;
+    let seeds = plan.job.scope.seeds.iter().chain(feeds).filter_map(|seed| CrawlUrl::parse(seed).ok());
+    if seeds.into_iter().any(|seed| is_public(&seed, &settings)) {
+        if settings.identity.contact.is_empty() {
+            settings.identity.contact = ask_contact()?;
+        }
+        if disturbs(&settings) {
+            return Err(usage(anyhow::anyhow!("{DISTURBS}")));
+        }
     }
     let fields = how.headers.iter().map(|field| crate::fetch::parse_field(field));
     Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan })
@@ -214,8 +247,8 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
 }
 
 /// A seed that names an address or a port opens it: nothing else does.
-fn open_seeds(settings: &mut Settings, plan: &Plan) {
-    for seed in plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()) {
+fn open_seeds<'a>(settings: &mut Settings, seeds: impl Iterator<Item = &'a String>) {
+    for seed in seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()) {
         let addresses: Vec<IpAddr> = match seed.host() {
             Host::Ip(address) => vec![address],
             Host::Name(name) if is_local_name(name) => {
@@ -304,6 +337,20 @@ mod tests {
         assert!(format!("{error:#}").contains("--contact"));
         let said = meant(&["example.org", "--contact", "me@example.org"]).unwrap();
         assert_eq!(said.plan.job.scope.seeds, ["https://example.org"]);
+    }
+
+    #[test]
+    fn pol_12_a_public_seed_is_not_disturbed_unless_it_is_ones_own() {
+        let rude =
+            ["example.org", "--contact", "me@example.org", "--delay", "0s", "--host-concurrency", "100"];
+        let error = meant(&rude).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+        assert!(format!("{error:#}").contains("crawl.own_sites"), "{error:#}");
+        assert!(meant(&[&rude[..], &["--set", "crawl.own_sites=true"]].concat()).is_ok());
+        assert!(
+            meant(&["http://127.0.0.1:8123/", "--delay", "0s"]).is_ok(),
+            "nobody else is disturbed there"
+        );
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! `meant` turns flags, settings and the folder into a plan; `wire` opens archive, frontier and spider; `work` is the
 //! loop that takes what the frontier wants done and starts it. `resolve`, `robots` and `page` each carry out one action:
 //! a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and only when both are
-//! durable its outcome is reported. `progress` says how it goes and what it waits for, `ending` how it went.
+//! durable its outcome is reported. `suspects` tells pages apart that end the process. `progress` says how it goes and what it waits for, `ending` how it went.
 //!
 //! What always holds: every request has a ticket; an outcome is reported after its capture and its links are safe, so a
 //! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
 
 pub(crate) mod ending;
+pub(crate) mod feed;
 pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod map;
@@ -18,6 +19,10 @@ pub(crate) mod progress;
 pub(crate) mod resolve;
 pub(crate) mod robots;
 pub(crate) mod shared;
+pub(crate) mod stops;
+pub(crate) mod stream;
+pub(crate) mod suspects;
+pub(crate) mod usage;
 pub(crate) mod work;
 
 use std::sync::Arc;
@@ -29,6 +34,7 @@ use crate::cli::crawl::CrawlArgs;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::log;
+use crate::orders;
 use crate::wire;
 use crate::worker::Command;
 use ending::End;
@@ -54,11 +60,18 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
         let spider = wire::spider(&settings)?;
         let tools = Tools { handle: running.handle, spider, archive: Some(archive), log };
         let shared = Shared::new(settings, folder, plan, tools)?;
-        let shared = Arc::new(shared.with_fields(fields));
+        // Before anybody is asked.
+        let orders = Arc::new(orders::Live::default());
+        orders.set(orders::read(&shared.folder)?);
+        let shared = Arc::new(shared.with_fields(fields).with_orders(orders.clone()));
+        let following = tokio::spawn(orders::follow(shared.folder.clone(), orders, shared.handle.clone()));
+        let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone());
         let _server = Server::start(&shared.folder, Arc::new(questions));
         begin(&shared).await?;
         let end = work::work(&shared, running.actions, args.errors_max, progress).await?;
+        following.abort();
+        undoing.abort();
         let stats = shared.handle.stats().await.ok();
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
@@ -84,6 +97,7 @@ pub(crate) fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime>
 async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let (seeds, job) = shared.seeds_and_job();
     shared.handle.command(Command::Job(Box::new(job))).await?;
+    shared.offer_feeds().await?;
     let offered = shared.plan().seeds_offered;
     if offered >= seeds.len() as u64 {
         return Ok(());

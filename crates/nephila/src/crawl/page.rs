@@ -12,21 +12,25 @@ use http::header::{
     CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, SET_COOKIE,
 };
 use nephila_core::frontier::ticket::{Report, Ticket};
-use nephila_core::handler::{self, Findings, Page};
+use nephila_core::handler::{self, Findings, Page, ReadAs};
 use nephila_core::job::Hops;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::answer::validator;
 use nephila_core::spider::outcome::Action;
+use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_spider::{Fetched, Keep, Request};
 use nephila_store::archive::{Kind, Receipt};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
-use super::intake;
 use super::resolve::try_another;
 use super::shared::{LINKS_MAX, Shared};
+use super::stops::{order_of, stop};
+use super::suspects::TIMES_MAX;
+use super::{feed, intake, usage};
 use crate::log::{Line, Stored};
+use crate::worker::Stopped;
 
 /// A page up to this size is read where it was fetched; a larger one goes to a thread that may take its time.
 const READ_HERE_BYTES_MAX: usize = 256 * 1024;
@@ -46,17 +50,22 @@ pub(crate) struct Asked {
     /// When it began, by the time of day.
     pub(crate) began: Timestamp,
     pub(crate) took: Duration,
+    /// It was asked for with what makes a request conditional.
+    pub(crate) conditional: bool,
 }
 
-/// Asks for what a ticket is about, at its address and no other.
+/// Asks for what a ticket is about, at its address and no other. None if an operator has stopped whom it would ask: nothing
+/// was sent then.
 pub(crate) async fn ask(
     shared: &Shared,
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
-) -> Asked {
+) -> Result<Option<Asked>, Stopped> {
     let mut fields = shared.fields_for(url);
-    fields.extend(conditions(shared, ticket, url));
+    let conditions = conditions(shared, ticket, url);
+    let conditional = !conditions.is_empty();
+    fields.extend(conditions);
     let request = Request {
         fields,
         keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
@@ -67,8 +76,15 @@ pub(crate) async fn ask(
     shared.may_begin().await;
     let began = shared.clock.now().wall;
     let began_at = Instant::now();
+    // The last look before the request: the order may be younger than the ticket. The address is the one that is dialled.
+    let order = order_of(&shared.orders(), url, Some(ticket.address));
+    if let Some(order) = order {
+        // First the host is stopped, then its ticket goes back: so it gives out no other.
+        stop(shared, ticket.key.host, &order).await?;
+        return Ok(None);
+    }
     let fetched = shared.spider.fetch(request).await;
-    Asked { fetched, began, took: began_at.elapsed() }
+    Ok(Some(Asked { fetched, began, took: began_at.elapsed(), conditional }))
 }
 
 /// What makes a request for a page that was fetched before conditional. The page must be in the archive as the frontier
@@ -93,7 +109,7 @@ fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderNa
 /// Carries a ticket to its end.
 pub(crate) async fn page(
     shared: &Shared,
-    ticket: Ticket,
+    mut ticket: Ticket,
     fetching: OwnedSemaphorePermit,
 ) -> anyhow::Result<()> {
     let url = match CrawlUrl::parse(&ticket.url) {
@@ -108,7 +124,27 @@ pub(crate) async fn page(
         let report = Report::of(Outcome::OutOfScope, 0, Duration::ZERO);
         return Ok(shared.handle.report(ticket.id, report).await?);
     }
-    let Asked { mut fetched, began, took } = ask(shared, &ticket, &url, None).await;
+    if shared.suspects.is_poison(url.as_str()) {
+        eprintln!(
+            "nephila: {} ended the process {TIMES_MAX} times and is not asked for any more: please report it",
+            shown(url.as_str())
+        );
+        shared.counts.ended(Outcome::Crashed, 0);
+        return Ok(shared.handle.report(ticket.id, Report::of(Outcome::Crashed, 0, Duration::ZERO)).await?);
+    }
+    let record = match shared.settings.feed.follows(ticket.read_as, ticket.depth) {
+        true => Some(shared.handle.feed(ticket.key).await?),
+        false => None,
+    };
+    if record.as_ref().is_some_and(|record| !record.conditional) {
+        ticket.known = None;
+    }
+    let Some(Asked { mut fetched, began, took, conditional }) = ask(shared, &ticket, &url, None).await?
+    else {
+        // Nothing is stored and nothing is logged; the URL stays, with the reason.
+        let report = Report::of(Outcome::StopList, 0, Duration::ZERO);
+        return Ok(shared.handle.report(ticket.id, report).await?);
+    };
     if matches!(fetched.outcome.action(), Action::Keep | Action::Offer | Action::Done) {
         shared.handle.released(ticket.id, took).await?;
     }
@@ -125,9 +161,26 @@ pub(crate) async fn page(
         }
         exchange.notes.push(("depth", ticket.depth.to_string()));
     }
-    let mut findings = read(shared, &ticket, &url, &fetched).await;
+    let poll = match &record {
+        Some(record) => Some(feed::poll(shared, &ticket, &url, &fetched, record).await),
+        None => None,
+    };
+    let mut findings = match poll.as_ref().is_none_or(feed::Poll::is_no_feed) {
+        true => read(shared, &ticket, &url, &fetched).await,
+        false => None,
+    };
+    if let Some(exchange) = exchange.as_mut().filter(|_| fetched.outcome.action() == Action::Keep) {
+        let lines = usage::lines(shared, &url, findings.as_ref()).await;
+        exchange.notes.extend(lines.into_iter().map(|line| ("usage", line)));
+    }
     shared.learn(ticket.job).await;
-    let links = intake::links(shared, &ticket, &url, &fetched, findings.as_ref());
+    let links = match &poll {
+        Some(poll) => feed::links(shared, &ticket, &fetched, poll, findings.as_ref()),
+        None => intake::links(shared, &ticket, &url, &fetched, findings.as_ref()),
+    };
+    if let (Some(exchange), Some(poll)) = (&mut exchange, &poll) {
+        exchange.notes.extend(poll.notes());
+    }
     for target in &links.moved {
         shared.widen(ticket.job, target).await?;
     }
@@ -149,9 +202,15 @@ pub(crate) async fn page(
         line.title = findings.title.clone().unwrap_or_default();
         line.links = Some(counts);
     }
+    if let Some(poll) = &poll {
+        line.title = poll.title().to_owned();
+        line.links = Some(counts);
+    }
     shared.log.write(&line).await;
     count(shared, &fetched, receipt.as_ref());
-    let report = report_of(&fetched, took, receipt.as_ref());
+    let mut report = report_of(&fetched, took, receipt.as_ref());
+    report.conditional = conditional;
+    report.feed = poll.map(|poll| Box::new(poll.brought));
     shared.handle.report(ticket.id, report).await?;
     drop(storing);
     Ok(try_another(shared, &ticket, &url, fetched.outcome).await?)
@@ -181,6 +240,22 @@ async fn read(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &Fetche
     let limits = shared.page_limits();
     let body = fetched.decoded.as_ref()?.start(shared.settings.handler.page_bytes_max).ok()?;
     let read_as = ticket.read_as;
+    let marked = shared.suspects.mark(url.as_str());
+    let findings = read_marked(shared, url, fetched, body, read_as, limits).await;
+    if let Some(marked) = marked {
+        marked.ended();
+    }
+    findings
+}
+
+async fn read_marked(
+    shared: &Shared,
+    url: &CrawlUrl,
+    fetched: &Fetched,
+    body: bytes::Bytes,
+    read_as: ReadAs,
+    limits: handler::Limits,
+) -> Option<Findings> {
     if body.len() <= READ_HERE_BYTES_MAX {
         let keys = KeyRules::default();
         let agent = &*shared.settings.identity.agent;
@@ -213,6 +288,8 @@ fn report_of(fetched: &Fetched, took: Duration, receipt: Option<&Receipt>) -> Re
         etag: text(ETAG),
         last_modified: text(LAST_MODIFIED),
         bytes: fetched.body_bytes,
+        conditional: false,
+        feed: None,
     }
 }
 
@@ -249,6 +326,7 @@ pub(crate) fn line_of(
         took_ms: ms(took),
         host_rest_ms: ms(ticket.host_rest),
         slot_rest_ms: ms(ticket.slot_rest),
+        requests: fetched.requests,
         robots_obeyed: shared.settings.robots.obey,
         depth: ticket.depth,
         retries: ticket.retries,

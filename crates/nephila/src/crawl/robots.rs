@@ -37,8 +37,11 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
                 .await?);
         }
     };
-    let Asked { mut fetched, began, took } =
-        ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await;
+    let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await?;
+    let Some(Asked { mut fetched, began, took, .. }) = asked else {
+        let report = RobotsReport::of(Answer::Unreachable, Duration::ZERO);
+        return Ok(shared.handle.robots(ticket.id, report).await?);
+    };
     shared.counts.robots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
@@ -48,6 +51,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
         route.refresh(&shared.jobs).await;
     }
     let sitemaps = sitemaps(shared, &url, &report);
+    remember_usage(shared, &ticket, &report);
     let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&sitemaps));
     offered?;
     let receipt = receipt?;
@@ -72,8 +76,19 @@ fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport {
     RobotsReport { retry_after: fetched.retry_after, ..report }
 }
 
+/// What the host says about the use of its pages. Of a redirected robots.txt only the frontier knows whose it is.
+fn remember_usage(shared: &Shared, ticket: &Ticket, report: &RobotsReport) {
+    if let (RobotsAnswer::Ended(Answer::Status(200..300)), Ok(url)) =
+        (&report.answer, CrawlUrl::parse(&ticket.url))
+        && url.path_and_query() == "/robots.txt"
+    {
+        let robots = Robots::parse(&report.body, &shared.settings.identity.agent);
+        shared.usage.set(url.origin(), robots.notes());
+    }
+}
+
 /// `Cache-Control: max-age`.
-fn max_age(fetched: &Fetched) -> Option<Duration> {
+pub(crate) fn max_age(fetched: &Fetched) -> Option<Duration> {
     let fields = fetched.fields.get_all(http::header::CACHE_CONTROL);
     let mut ages = fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
     ages.find_map(|part| {

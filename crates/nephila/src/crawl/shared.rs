@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::cluster::message::OfferedUrl;
-use nephila_core::handler::{self, LinkKind};
+use nephila_core::frontier::URGENT;
+use nephila_core::handler::{self, LinkKind, ReadAs};
 use nephila_core::job::{Hops, Job, JobId, Limits, Verdict};
+use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::store::Exchange;
@@ -24,6 +26,7 @@ use crate::folder::{Folder, Plan};
 use crate::introduce::{Introduction, credentials};
 use crate::log::Writer;
 use crate::node::Router;
+use crate::orders::Live;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
 
@@ -37,6 +40,8 @@ pub(crate) const LINKS_MAX: usize = 65_536;
 const GATE_PAUSE: Duration = Duration::from_millis(50);
 /// A full disk is tried again after this time.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
+/// Feeds offered at once.
+const FEEDS_AT_ONCE: usize = 10_000;
 /// The one job of a crawl on one machine.
 pub(crate) const JOB: JobId = JobId(1);
 
@@ -51,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) log: Writer,
     pub(crate) clock: Clock,
     pub(crate) jobs: Arc<Jobs>,
+    /// What sites say about the use of their pages.
+    pub(crate) usage: super::usage::Usage,
+    /// Who is not asked any more.
+    orders: Arc<Live>,
     /// How links reach partitions that are not here; none if all are.
     pub(crate) route: Option<Arc<Router>>,
     /// Closed while nothing may be asked for.
@@ -65,6 +74,7 @@ pub(crate) struct Shared {
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
     introduction: Introduction,
+    pub(crate) suspects: super::suspects::Suspects,
 }
 
 /// The parts that a crawl is made of.
@@ -166,6 +176,7 @@ impl Shared {
     ) -> anyhow::Result<Shared> {
         let Tools { handle, spider, archive, log } = tools;
         let introduction = Introduction::new(&settings)?;
+        let suspects = super::suspects::Suspects::open(&folder.state());
         Ok(Shared {
             settings,
             folder,
@@ -176,6 +187,8 @@ impl Shared {
             log,
             clock: Clock::new(),
             jobs,
+            usage: Default::default(),
+            orders: Arc::default(),
             route: None,
             gate: None,
             counts: Counts::new(),
@@ -186,6 +199,7 @@ impl Shared {
             fields: Vec::new(),
             seed_origins: HashSet::new(),
             introduction,
+            suspects,
         })
     }
 
@@ -193,6 +207,17 @@ impl Shared {
     pub(crate) fn with_route(mut self, route: Arc<Router>, gate: Gate) -> Shared {
         (self.route, self.gate) = (Some(route), Some(gate));
         self
+    }
+
+    /// With orders of an operator.
+    pub(crate) fn with_orders(mut self, orders: Arc<Live>) -> Shared {
+        self.orders = orders;
+        self
+    }
+
+    /// Orders of an operator, as they are now.
+    pub(crate) fn orders(&self) -> Arc<Orders> {
+        self.orders.get()
     }
 
     /// Returns if a request may be made now. While the lease may have run out it does not: whoever waits here is ended
@@ -246,6 +271,27 @@ impl Shared {
         })
     }
 
+    /// Offers the feeds that the folder lists. Those that are followed already stay as they are.
+    pub(crate) async fn offer_feeds(&self) -> anyhow::Result<()> {
+        for some in self.folder.feeds()?.chunks(FEEDS_AT_ONCE) {
+            let links: Vec<Link> = some
+                .iter()
+                .map(|feed| Link {
+                    url: feed.url.clone(),
+                    job: JOB,
+                    depth: 0,
+                    priority: URGENT,
+                    hits: 0,
+                    hops: Hops::NONE,
+                    read_as: ReadAs::Feed,
+                    refusal: None,
+                })
+                .collect();
+            self.handle.offer_durably(&links).await?;
+        }
+        Ok(())
+    }
+
     /// What is sent to this URL and would not be sent to another.
     pub(crate) fn fields_for(&self, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
@@ -258,7 +304,7 @@ impl Shared {
     }
 
     /// May this address be asked by us?
-    pub(crate) fn may_ask(&self, address: IpAddr) -> bool {
+    pub(crate) fn may_ask(&self, address: IpAddr) -> Result<(), Outcome> {
         self.introduction.may_ask(address)
     }
 

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::ending::End;
+use super::meant::FOREVER;
 use super::progress::Progress;
 use super::shared::Shared;
 use super::{page, resolve, robots};
@@ -32,6 +33,8 @@ use crate::worker::{Actions, Stats};
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the time that a crawl has run is written down.
 const NOTE_TIME: Duration = Duration::from_secs(10);
+/// How often the list of feeds is looked at: somebody may have added some.
+const FEEDS_EVERY: Duration = Duration::from_secs(2);
 /// So many looks in a row find nothing left to do before a crawl ends.
 const DONE_LOOKS: u32 = 2;
 
@@ -88,6 +91,7 @@ pub(crate) async fn work(
     let mut noted = Instant::now();
     let mut done_looks = 0;
     let mut space = Space::new();
+    let mut feeds = (shared.folder.feeds_changed(), Instant::now());
     let end = loop {
         let room = limits.pages_max == 0 || before.pages + pages(shared) + pages_open < limits.pages_max;
         // Nothing new is begun while the disk is nearly full; what is open still has the last of the space.
@@ -117,9 +121,17 @@ pub(crate) async fn work(
                 }
                 let (outlook, stats) = look(shared).await?;
                 progress.show(shared, &outlook, &stats, &limits);
-                done_looks = if outlook.done && tasks.is_empty() { done_looks + 1 } else { 0 };
+                let ends = shared.settings.crawl.retry_wait_max < FOREVER;
+                done_looks = if ends && outlook.done && tasks.is_empty() { done_looks + 1 } else { 0 };
                 if done_looks >= DONE_LOOKS {
                     break End::Done { later: stats.totals.later, next: outlook.later_next };
+                }
+                if feeds.1.elapsed() >= FEEDS_EVERY {
+                    let changed = shared.folder.feeds_changed();
+                    if changed != feeds.0 {
+                        shared.offer_feeds().await?;
+                    }
+                    feeds = (changed, Instant::now());
                 }
                 if noted.elapsed() >= NOTE_TIME {
                     noted = Instant::now();

@@ -25,7 +25,7 @@ use super::gate::Gates;
 use super::robots::RobotsCache;
 use crate::cli::{FetchArgs, FollowScope};
 use crate::exit::Exit;
-use crate::introduce::{Introduction, credentials};
+use crate::introduce::{DISTURBS, Introduction, credentials};
 use crate::settings::{Settings, usage};
 use crate::wire;
 
@@ -286,7 +286,11 @@ impl Runner {
 
     /// A public site may know who asks. Without a contact only what the operator opened is asked.
     fn introduce(&self, url: &CrawlUrl, address: Option<IpAddr>) -> anyhow::Result<()> {
-        if address.is_none_or(|address| self.introduction.may_ask(address)) {
+        let why = address.and_then(|address| self.introduction.may_ask(address).err());
+        if why == Some(Outcome::NotOwnSite) {
+            return Err(usage(anyhow::anyhow!("{}: {DISTURBS}", url.as_str())));
+        }
+        if why.is_none() {
             return Ok(());
         }
         let wanted = "a public site wants to know who asks: add --contact URL (or identity.contact = \"URL\" in nephila.toml)";

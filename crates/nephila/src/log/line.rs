@@ -35,6 +35,10 @@ pub struct Line {
     pub host_rest_ms: u64,
     /// The rest promised to the address.
     pub slot_rest_ms: u64,
+    /// Requests that were sent: 2 if the first had no answer that counts (a connection that had died, 421, a signature
+    /// that was asked for) and was repeated at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub requests: u32,
     /// Was robots.txt obeyed?
     #[serde(default = "yes")]
     pub robots_obeyed: bool,
@@ -123,6 +127,14 @@ impl Line {
         line.push(b'\n');
         line
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 fn yes() -> bool {

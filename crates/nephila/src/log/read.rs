@@ -1,10 +1,15 @@
 //! Reading the log: all files in their order, a line at a time.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::{BEGINNING, ENDING, Line};
+
+/// Folders that are read as one. Each has a file open.
+const FOLDERS_MAX: usize = 1_024;
 
 /// The log files of a folder, oldest first.
 pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -71,5 +76,99 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()
+    }
+}
+
+/// The lines of several folders, as one log: in the order in which requests ended. Each folder is in that order but for
+/// what changed places on its way to the disk, and so is the whole.
+#[derive(Debug)]
+pub struct Merged {
+    logs: Vec<Lines>,
+    /// The next line of each folder, the earliest end first.
+    heads: BinaryHeap<Reverse<Head>>,
+}
+
+/// The next line of a folder.
+#[derive(Debug)]
+struct Head {
+    ended: u64,
+    log: usize,
+    line: Line,
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        (self.ended, self.log) == (other.ended, other.log)
+    }
+}
+
+impl Eq for Head {}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> std::cmp::Ordering {
+        (self.ended, self.log).cmp(&(other.ended, other.log))
+    }
+}
+
+impl Merged {
+    /// The lines in these folders; one file of each is open at a time.
+    pub fn of(folders: &[PathBuf]) -> io::Result<Merged> {
+        if folders.len() > FOLDERS_MAX {
+            return Err(io::Error::other(format!("{} folders are more than {FOLDERS_MAX}", folders.len())));
+        }
+        let logs = folders.iter().map(|folder| Lines::of(folder)).collect::<io::Result<Vec<_>>>()?;
+        let mut merged = Merged { logs, heads: BinaryHeap::new() };
+        for log in 0..merged.logs.len() {
+            merged.advance(log)?;
+        }
+        Ok(merged)
+    }
+
+    /// How many lines could not be read so far.
+    pub fn skipped(&self) -> u64 {
+        self.logs.iter().map(Lines::skipped).sum()
+    }
+
+    fn advance(&mut self, log: usize) -> io::Result<()> {
+        if let Some(line) = self.logs[log].read()? {
+            self.heads.push(Reverse(Head { ended: line.ended().0, log, line }));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Merged {
+    type Item = io::Result<Line>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Reverse(head) = self.heads.pop()?;
+        match self.advance(head.log) {
+            Ok(()) => Some(Ok(head.line)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logs_of_several_nodes_are_read_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = [dir.path().join("a"), dir.path().join("b"), dir.path().join("none")];
+        for (folder, ends) in [(&folders[0], [10, 30, 70]), (&folders[1], [20, 30, 40])] {
+            std::fs::create_dir(folder).unwrap();
+            let lines = ends.map(|at| Line { at, requests: 1, ..Line::default() }.json()).concat();
+            std::fs::write(folder.join(format!("{BEGINNING}00000001{ENDING}")), lines).unwrap();
+        }
+        let read: Vec<u64> = Merged::of(&folders).unwrap().map(|line| line.unwrap().at).collect();
+        assert_eq!(read, [10, 20, 30, 30, 40, 70]);
     }
 }

@@ -10,11 +10,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use nephila_core::cluster::NodeId;
+use nephila_core::cluster::count::{JOBS_MAX, has_limit};
 use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState, View};
 use nephila_core::cluster::message::{Message, OfferedUrl};
 use nephila_core::entry::Entry;
-use nephila_core::frontier::trap;
-use nephila_core::job::{Found, Hops, Job, JobId, State};
+use nephila_core::frontier::{URGENT, trap};
+use nephila_core::handler::ReadAs;
+use nephila_core::job::{Counts, Found, Hops, Job, JobId, Limit, State};
+use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use serde::Deserialize;
@@ -22,13 +25,15 @@ use tokio::task::JoinSet;
 
 use super::Cluster;
 use super::alarm;
-use super::jobs::{JobRecord, JobStore};
+use super::jobs::{Ended, JobRecord, JobStore};
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
 use super::views::{Added, ClusterView, Created, JobChange, NodeView, PartitionView};
 use crate::crawl::jobs::InForce;
 use crate::crawl::meant::with_scheme;
+use crate::crawl::stream::{self, StreamSaid};
+use crate::objects::Content;
 use crate::worker::{Link, offered};
 
 /// Messages under way at once.
@@ -77,6 +82,9 @@ struct AddLine {
     job: Option<String>,
     #[serde(default)]
     priority: Option<u8>,
+    /// It is a feed that is to be followed.
+    #[serde(default)]
+    feed: bool,
 }
 
 /// The owner of a partition, if it lives.
@@ -155,8 +163,9 @@ impl Cluster {
 
     /// Begins a job.
     pub(crate) async fn create(&self, job: Job) -> Result<Created, Error> {
-        check(&job)?;
-        if self.jobs().await?.iter().any(|record| record.job.name == job.name) {
+        let others = self.jobs().await?;
+        check(&job, &others)?;
+        if others.iter().any(|record| record.job.name == job.name) {
             return Err(Error::Exists(format!("there is a job {} already", job.name)));
         }
         let job = self.store().create(job).await?;
@@ -171,11 +180,59 @@ impl Cluster {
     pub(crate) async fn change(&self, name: &str, change: &JobChange) -> Result<JobRecord, Error> {
         let mut meant = self.job(name).await?.job;
         change.apply(&mut meant);
-        check(&meant)?;
-        let changed = self.store().change(meant.id, |record| change.apply(&mut record.job)).await?;
+        check(&meant, &self.jobs().await?)?;
+        let put = |record: &mut JobRecord| {
+            change.apply(&mut record.job);
+            if change.state.is_some() {
+                // A person has said how it goes on.
+                record.ended = None;
+            }
+        };
+        let changed = self.store().change(meant.id, put).await?;
         let changed = changed.ok_or_else(|| Error::NotFound(format!("the job {name} is gone")))?;
         self.tell(&changed.job).await?;
         Ok(changed)
+    }
+
+    /// Ends a job that has reached a limit. Whoever is second changes nothing.
+    pub(super) async fn end(&self, id: JobId, limit: Limit, counts: &Counts) -> Result<(), Error> {
+        let number = uuid::Uuid::now_v7().as_u64_pair().1;
+        let put = |record: &mut JobRecord| {
+            // Since it was looked at it may have been paused, or been given more.
+            if record.job.state == State::Running && record.job.limits.reached(counts) == Some(limit) {
+                // Paused: what its last pages name is taken in, so that it can go on with a larger limit.
+                record.job.state = State::Paused;
+                record.ended = Some(Ended {
+                    limit: limit.name().to_owned(),
+                    pages: counts.pages,
+                    bytes: counts.bytes,
+                    seconds: counts.time.as_secs(),
+                    number,
+                    told: false,
+                });
+            }
+        };
+        if let Some(record) = self.store().change(id, put).await? {
+            self.tell_end(&record).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells every partition that a job has ended, unless all of them know.
+    pub(super) async fn tell_end(&self, record: &JobRecord) -> Result<(), Error> {
+        let Some(ended) = record.ended.as_ref().filter(|ended| !ended.told) else { return Ok(()) };
+        let message = told(&record.job).encode(&self.secret);
+        // Several nodes may tell: an inbox takes each number once.
+        let id = |partition: u32| u128::from(ended.number) << 64 | u128::from(partition);
+        let messages = (0..self.partitions).map(|partition| (partition, id(partition), message.clone()));
+        self.send(messages).await?;
+        let put = |record: &mut JobRecord| {
+            if let Some(now) = record.ended.as_mut().filter(|now| now.number == ended.number) {
+                now.told = true;
+            }
+        };
+        self.store().change(record.job.id, put).await?;
+        Ok(())
     }
 
     /// Adds URLs, one per line: a URL, or JSON with `url`, and `job` and `priority` if they differ.
@@ -199,7 +256,7 @@ impl Cluster {
         for line in lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let said = match line.starts_with('{') {
                 true => serde_json::from_str(line).map_err(|error| error.to_string()),
-                false => Ok(AddLine { url: line.to_owned(), job: None, priority: None }),
+                false => Ok(AddLine { url: line.to_owned(), job: None, priority: None, feed: false }),
             };
             let said = match said {
                 Ok(said) => said,
@@ -216,13 +273,18 @@ impl Cluster {
                 added.refuse(&said.url, format!("there is no job {name}"));
                 continue;
             };
-            match judged(&said.url, judge, adding.as_seeds, traps, now) {
+            // A feed brings its stories along, wherever it lies.
+            match judged(&said.url, judge, adding.as_seeds || said.feed, traps, now) {
                 Ok(url) => {
                     if adding.as_seeds {
                         seeds.entry(record.job.id).or_default().push(url.as_str().to_owned());
                     }
                     let priority = said.priority.unwrap_or(record.job.priority);
-                    links.push(link(url, &record.job, priority.min(nephila_core::job::PRIORITY_MAX)));
+                    let mut link = link(url, &record.job, priority.min(nephila_core::job::PRIORITY_MAX));
+                    if said.feed {
+                        (link.read_as, link.priority) = (ReadAs::Feed, URGENT);
+                    }
+                    links.push(link);
                 }
                 Err(why) => added.refuse(&said.url, why),
             }
@@ -242,6 +304,29 @@ impl Cluster {
         Ok(added)
     }
 
+    /// Sends a part of a stream to the partitions of its URLs, which decide about them.
+    pub(crate) async fn stream(
+        &self,
+        job: &str,
+        batch: (&str, u32),
+        text: &[u8],
+        traps: &trap::Settings,
+        now: Timestamp,
+    ) -> Result<StreamSaid, Error> {
+        let record = self.job(job).await?;
+        let judge = InForce::new(&record.job, &record.moved)?;
+        let (part, said) = stream::read(text, batch, &judge, traps, now, &self.secret);
+        let place = |url: &Named| partition_of(url.key.host.domain, self.partitions);
+        let shares = stream::divided(part, place).into_iter();
+        let messages = shares.map(|(partition, part)| {
+            let message = Message::Command(Box::new(Entry::Stream(Box::new(part)))).encode(&self.secret);
+            // Said twice it counts once by its batch, whatever its message is called.
+            (partition, new_id(), message)
+        });
+        self.send(messages).await?;
+        Ok(said)
+    }
+
     /// Asks a node to leave.
     pub(crate) async fn drain(&self, node: &str) -> Result<(), Error> {
         if !self.view().await?.nodes.iter().any(|lives| lives.name == node) {
@@ -258,10 +343,8 @@ impl Cluster {
 
     /// Every partition learns of a job, without its seeds: those are for who judges links.
     async fn tell(&self, job: &Job) -> anyhow::Result<()> {
-        let mut told = job.clone();
-        told.scope.seeds.clear();
-        let message = Message::Command(Box::new(Entry::Job(Box::new(told)))).encode(&self.secret);
-        self.send((0..self.partitions).map(|partition| (partition, message.clone()))).await
+        let message = told(job).encode(&self.secret);
+        self.send((0..self.partitions).map(|partition| (partition, new_id(), message.clone()))).await
     }
 
     async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
@@ -275,21 +358,24 @@ impl Cluster {
         for (partition, offers) in by_partition {
             for offers in offers.chunks(SEEDS_IN_MESSAGE) {
                 let message = Message::Offers { from: NodeId::default(), offers: offers.to_vec() };
-                messages.push((partition, message.encode(&self.secret)));
+                let message = message.encode(&self.secret);
+                messages.push((partition, id_of(partition, &message), message));
             }
         }
         self.send(messages).await
     }
 
     /// Sends messages, some at once; returns when all of them have arrived.
-    async fn send(&self, messages: impl IntoIterator<Item = (u32, Vec<u8>)>) -> anyhow::Result<()> {
+    pub(super) async fn send(
+        &self,
+        messages: impl IntoIterator<Item = (u32, u128, Vec<u8>)>,
+    ) -> anyhow::Result<()> {
         let mut sends = JoinSet::new();
-        for (partition, message) in messages {
+        for (partition, id, message) in messages {
             if sends.len() >= SENDS_MAX {
                 sends.join_next().await.expect("there are some")??;
             }
             let inbox = self.inbox.clone();
-            let id = uuid::Uuid::now_v7().as_u128();
             sends.spawn(async move {
                 let sent = inbox.publish(partition, id, message.into()).await;
                 sent.map(|_| ()).with_context(|| format!("telling partition {partition}"))
@@ -302,14 +388,35 @@ impl Cluster {
     }
 }
 
-/// Can a cluster do this job?
-fn check(job: &Job) -> Result<(), Error> {
+/// What a partition is told of a job: all but its seeds.
+fn told(job: &Job) -> Message {
+    let mut told = job.clone();
+    told.scope.seeds.clear();
+    Message::Command(Box::new(Entry::Job(Box::new(told))))
+}
+
+/// The number of a message that is sent once.
+pub(super) fn new_id() -> u128 {
+    uuid::Uuid::now_v7().as_u128()
+}
+
+/// The number of a message that anybody may send who was given the same: an inbox takes it once.
+fn id_of(partition: u32, message: &[u8]) -> u128 {
+    let digest = Content::of(&[&partition.to_be_bytes(), message].concat()).sha256;
+    u128::from_str_radix(&digest[..32], 16).expect("a digest is hexadecimal")
+}
+
+/// Can a cluster do this job beside the others?
+fn check(job: &Job, others: &[JobRecord]) -> Result<(), Error> {
     job.check().map_err(|error| Error::Wrong(error.to_string()))?;
-    let limits = &job.limits;
-    if limits.pages_max > 0 || limits.bytes_max > 0 || !limits.time_max.is_zero() {
-        // Nobody counts these over all nodes: a limit that nobody keeps is worse than none.
-        let text = "a cluster limits a job by pages of a host and of a domain, not as a whole: stop it when it has enough";
-        return Err(Error::Wrong(text.into()));
+    let is_counted = |record: &&JobRecord| {
+        record.job.id != job.id && has_limit(&record.job.limits) && record.job.state != State::Stopped
+    };
+    if has_limit(&job.limits) && others.iter().filter(is_counted).count() >= JOBS_MAX {
+        let text = format!(
+            "{JOBS_MAX} jobs with limits of pages, bytes or time run already, and no more are counted: stop one of them"
+        );
+        return Err(Error::Wrong(text));
     }
     Ok(())
 }

@@ -3,12 +3,14 @@
 //!
 //! What always holds: both ways do the same, by the same code; text of strangers is made safe before it is printed.
 
+mod sites;
+
 use std::io::{BufRead, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::job::{Job, State};
+use nephila_core::job::{Job, Limits, State};
 use nephila_core::text::shown;
 
 use super::Cluster;
@@ -20,13 +22,15 @@ use super::views::{
 };
 use super::{alarm, heal};
 use crate::cli::cluster::{
-    AddArgs, ClusterCommand, JobCommand, JobCreateArgs, JobNameArgs, JobSetArgs, LimitArgs,
+    AddArgs, ClusterCommand, JobCommand, JobCreateArgs, JobNameArgs, JobSetArgs, LimitArgs, LookArgs,
 };
 use crate::cli::{Common, Remote as RemoteArgs};
 use crate::clock::Clock;
 use crate::crawl::meant;
 use crate::exit::Exit;
 use crate::settings::{self, Settings, usage};
+
+pub(crate) use sites::{host_set, stop};
 
 /// Whoever asks how a cluster is has an answer after this time: servers that are away are the answer.
 const STATUS_MAX: Duration = Duration::from_secs(10);
@@ -37,7 +41,7 @@ const ADD_BYTES: usize = 1 << 20;
 pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
     match command {
         JobCommand::Create(args) => create(&args),
-        JobCommand::List { json, remote, common } => {
+        JobCommand::List(LookArgs { json, remote, common }) => {
             with(&common, &remote, async |who| list(&who.jobs().await?, json))
         }
         JobCommand::Show { json, job } => {
@@ -53,13 +57,13 @@ pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
 /// Runs `nephila cluster`.
 pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
     match command {
-        ClusterCommand::Status { json, remote, common } => {
+        ClusterCommand::Status(LookArgs { json, remote, common }) => {
             within(STATUS_MAX, &common, &remote, async |who| status(&who.status().await?, json))
         }
-        ClusterCommand::Nodes { json, remote, common } => {
+        ClusterCommand::Nodes(LookArgs { json, remote, common }) => {
             with(&common, &remote, async |who| nodes(&who.nodes().await?, json))
         }
-        ClusterCommand::Partitions { json, remote, common } => {
+        ClusterCommand::Partitions(LookArgs { json, remote, common }) => {
             with(&common, &remote, async |who| partitions(&who.partitions().await?, json))
         }
         ClusterCommand::Drain { name, remote, common } => with(&common, &remote, async |who| {
@@ -284,8 +288,11 @@ impl Pieces<'_> {
 
 fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
     let mut job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
-    let LimitArgs { priority, limit_per_host, limit_per_domain } = args.limits;
+    let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
     job.priority = priority.unwrap_or(job.priority);
+    job.limits.pages_max = limit.unwrap_or(0);
+    job.limits.bytes_max = size_limit.unwrap_or(0);
+    job.limits.time_max = time_limit.unwrap_or_default();
     job.limits.pages_per_host_max = limit_per_host.unwrap_or(0);
     job.limits.pages_per_domain_max = limit_per_domain.unwrap_or(0);
     with(&args.common, &args.remote, async |who| {
@@ -296,7 +303,7 @@ fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
 }
 
 fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
-    let LimitArgs { priority, limit_per_host, limit_per_domain } = args.limits;
+    let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
     let change = JobChange {
         state: None,
         priority,
@@ -313,7 +320,9 @@ fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
         limits: LimitsChange {
             pages_per_host_max: limit_per_host,
             pages_per_domain_max: limit_per_domain,
-            ..LimitsChange::default()
+            pages_max: limit,
+            bytes_max: size_limit,
+            time_max: time_limit,
         },
     };
     if change == JobChange::default() {
@@ -357,8 +366,14 @@ fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
         say(&serde_json::to_string(record)?);
         return Ok(Exit::Done);
     }
-    let JobRecord { job, moved } = record;
+    let JobRecord { job, moved, ended } = record;
     say(&format!("job {} ({}): {}, priority {}", shown(&job.name), job.id, job.state.name(), job.priority));
+    if let Some(ended) = ended {
+        say(&format!(
+            "  ended      at its {}: {} pages, {} bytes, {} s",
+            ended.limit, ended.pages, ended.bytes, ended.seconds
+        ));
+    }
     let depth = match job.scope.depth_max {
         u8::MAX => "any depth".to_owned(),
         depth => format!("{depth} links deep"),
@@ -373,11 +388,16 @@ fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
             say(&format!("  {name:<10} {}", shown(text)));
         }
     }
-    for (name, limit) in
-        [("per host", job.limits.pages_per_host_max), ("per domain", job.limits.pages_per_domain_max)]
-    {
+    let Limits { pages_max, bytes_max, time_max, pages_per_host_max, pages_per_domain_max } = job.limits;
+    for (name, limit, unit) in [
+        ("limit", pages_max, "pages"),
+        ("limit", bytes_max, "bytes"),
+        ("limit", time_max.as_secs(), "s"),
+        ("per host", pages_per_host_max, "pages"),
+        ("per domain", pages_per_domain_max, "pages"),
+    ] {
         if limit > 0 {
-            say(&format!("  {name:<10} {limit} pages"));
+            say(&format!("  {name:<10} {limit} {unit}"));
         }
     }
     Ok(Exit::Done)

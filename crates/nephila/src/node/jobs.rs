@@ -34,6 +34,25 @@ pub(crate) struct JobRecord {
     /// Where seeds have moved to.
     #[serde(default)]
     pub(crate) moved: Vec<String>,
+    /// It has had enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Ended>,
+}
+
+/// The end of a job that reached a limit.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Ended {
+    /// The limit's name.
+    pub(crate) limit: String,
+    /// How far it was, as far as the logs had it.
+    pub(crate) pages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: u64,
+    /// What the messages to partitions are numbered by.
+    pub(crate) number: u64,
+    /// Were all partitions told?
+    #[serde(default)]
+    pub(crate) told: bool,
 }
 
 /// The records of jobs.
@@ -63,7 +82,7 @@ impl JobStore {
                 job.name
             );
             job.id = JobId(all.iter().map(|record| record.job.id.0).max().unwrap_or(0) + 1);
-            let record = JobRecord { job: job.clone(), moved: Vec::new() };
+            let record = JobRecord { job: job.clone(), moved: Vec::new(), ended: None };
             let value = encode(&record)?;
             if self.leases.put(&key(job.id), None, value).await.context("writing the job")?.is_some() {
                 return Ok(job);
@@ -109,15 +128,16 @@ impl JobStore {
         Ok(())
     }
 
-    /// Brings the rules that links are judged by up to date.
-    pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<()> {
-        for record in self.all().await? {
+    /// Brings the rules that links are judged by up to date. Gives all jobs.
+    pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<Vec<JobRecord>> {
+        let all = self.all().await?;
+        for record in &all {
             // A job that is stopped judges the last of its pages all the same.
             if record.job.state != State::Stopped || jobs.get(record.job.id).is_some() {
                 jobs.set(InForce::new(&record.job, &record.moved)?);
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 

@@ -7,12 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use nephila_core::cluster::member::View;
+use nephila_core::cluster::slots;
+use nephila_core::cluster::{Incarnation, NodeId};
+use tokio::sync::watch;
 
 use crate::crawl::shared::Shared;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<Inner>);
+pub(crate) struct Known {
+    inner: Mutex<Inner>,
+    /// The nodes that lived when they were last looked at.
+    live: watch::Sender<Live>,
+    turns: Mutex<slots::Stats>,
+}
+
+/// Nodes that live.
+pub(super) type Live = Arc<[(NodeId, Incarnation)]>;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -24,7 +35,7 @@ struct Inner {
 
 impl Known {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("nobody panics holding it")
+        self.inner.lock().expect("nobody panics holding it")
     }
 
     /// A session has begun.
@@ -36,7 +47,23 @@ impl Known {
 
     /// The cluster was looked at.
     pub(super) fn seen(&self, view: View) {
+        self.live.send_replace(view.nodes.iter().map(|node| (node.node, node.incarnation)).collect());
         self.inner().view = Some((Arc::new(view), Instant::now()));
+    }
+
+    /// Follows who lives.
+    pub(super) fn live(&self) -> watch::Receiver<Live> {
+        self.live.subscribe()
+    }
+
+    /// What the session did about turns so far.
+    pub(super) fn set_turns(&self, stats: slots::Stats) {
+        *self.turns.lock().expect("nobody panics holding it") = stats;
+    }
+
+    /// What this session, or the last one, did about turns.
+    pub(crate) fn turns(&self) -> slots::Stats {
+        *self.turns.lock().expect("nobody panics holding it")
     }
 
     /// A partition was opened, or could not be.

@@ -6,8 +6,10 @@
 //! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
 //! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
 //! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `heal` what a person has
-//! accepted, `upload` sends the archive, `words` what owners say of their partitions, `route` sends links to the partitions of others, `jobs` knows what
-//! is crawled for, `admin` is what can be done to a cluster, `command` how a person says it, `api` how a node answers over
+//! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
+//! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
+//! a job that has had enough, `orders` knows whom nobody asks any more, `admin` is what can be done to a cluster, `command`
+//! how a person says it, `api` how a node answers over
 //! HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
@@ -20,6 +22,8 @@ pub(crate) mod command;
 mod heal;
 mod jobs;
 pub(crate) mod known;
+mod limits;
+mod orders;
 mod parts;
 pub(crate) mod remote;
 mod route;
@@ -27,6 +31,7 @@ mod session;
 mod shell;
 mod snapshot;
 mod tails;
+mod turns;
 mod upload;
 pub(crate) mod views;
 mod words;
@@ -57,6 +62,18 @@ struct Foundation {
     partitions: u32,
     /// The key under which URLs are hashed, in hexadecimal.
     secret: String,
+    /// What is written in this cluster. Who does not know it stays out.
+    #[serde(default = "first_format")]
+    format: u32,
+}
+
+/// What this program reads and writes. It grows when something is written that an earlier program would take for
+/// something else; whatever such a program can tell apart by itself does not count.
+const FORMAT: u32 = 1;
+
+/// Clusters from before formats were counted.
+fn first_format() -> u32 {
+    1
 }
 
 /// The record of it.
@@ -68,6 +85,8 @@ const TRIES_MAX: usize = 20;
 /// A new cluster's first node may still be writing.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
+/// Small groups of a busy node wait for so many times `cluster.group_delay`.
+const GROUP_PATIENCE: u32 = 4;
 /// A node that leaves has this long for the last files of its archive.
 const LAST_UPLOADS_MAX: Duration = Duration::from_secs(60);
 /// Characters of a digest of the secret that tell two clusters of one name apart.
@@ -97,7 +116,7 @@ impl Cluster {
         let engine = Engine::connect(settings.engine()).await.context("connecting to NATS")?;
         let leases: Arc<dyn Leases> = Arc::new(engine.leases());
         let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
-        let Foundation { partitions, secret } = found(&*leases, settings.partitions).await?;
+        let Foundation { partitions, secret, .. } = found(&*leases, settings.partitions).await?;
         if partitions != settings.partitions {
             eprintln!(
                 "nephila: the cluster {} has {partitions} partitions, whatever the settings say",
@@ -134,13 +153,27 @@ impl Cluster {
     }
 }
 
+impl Foundation {
+    fn check(&self) -> anyhow::Result<()> {
+        let format = self.format;
+        anyhow::ensure!(
+            format <= FORMAT,
+            "this cluster is of format {format}, and this program knows formats up to {FORMAT}: a newer nephila has raised \
+             it. Install the version that the other nodes have"
+        );
+        Ok(())
+    }
+}
+
 async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundation> {
     for _ in 0..TRIES_MAX {
         if let Some(item) = leases.record(FOUNDATION).await.context("reading the cluster's record")? {
-            return serde_json::from_slice(&item.value).context("the cluster's record");
+            let founded: Foundation = serde_json::from_slice(&item.value).context("the cluster's record")?;
+            founded.check()?;
+            return Ok(founded);
         }
         let secret = new_secret()?.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let founded = Foundation { partitions, secret };
+        let founded = Foundation { partitions, secret, format: FORMAT };
         let value = serde_json::to_vec(&founded).context("the cluster's record as JSON")?;
         let put = leases.put(FOUNDATION, None, value.into()).await;
         if put.context("writing the cluster's record")?.is_some() {
@@ -173,6 +206,8 @@ pub(crate) struct Node {
     pub(crate) spider: nephila_spider::Spider,
     pub(crate) log: log::Writer,
     pub(crate) jobs: Arc<crate::crawl::jobs::Jobs>,
+    /// Who is not asked any more.
+    pub(crate) orders: Arc<crate::orders::Live>,
     /// Open while the lease is held.
     pub(crate) gate: Gate,
     /// Where its API answers; empty if nowhere.
@@ -211,6 +246,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     // What is committed waits for a server's disk, not for ours: small groups would be many messages.
     settings.worker.group_delay = settings.cluster.group_delay;
+    settings.worker.group_delay_max = settings.cluster.group_delay * GROUP_PATIENCE;
     let name = match &*settings.cluster.node {
         "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         name => name.to_owned(),
@@ -228,7 +264,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
         let archive = wire::archive(folder.dir(), &settings)?;
         let (log, _log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
-        let jobs = Arc::default();
+        let (jobs, orders) = Default::default();
         let (gate, known) = Default::default();
         let snapshots = cluster.snapshots(&settings.cluster)?;
         let turns = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
@@ -243,6 +279,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
             spider,
             log,
             jobs,
+            orders,
             gate,
             address,
             known,
@@ -275,6 +312,21 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn clu_20_a_program_stays_out_of_a_cluster_that_a_newer_one_has_raised() {
+        let leases = nephila_log::memory::Engine::new(Duration::from_secs(15)).leases();
+        let founded = found(&leases, 16).await.unwrap();
+        assert_eq!((founded.format, found(&leases, 99).await.unwrap()), (FORMAT, founded.clone()));
+        // One from before formats were counted is as it was.
+        let old: Foundation = serde_json::from_str(r#"{"partitions":16,"secret":"00"}"#).unwrap();
+        assert_eq!((old.format, old.check().is_ok()), (1, true));
+        let item = leases.record(FOUNDATION).await.unwrap().unwrap();
+        let raised = serde_json::to_vec(&Foundation { format: FORMAT + 1, ..founded }).unwrap();
+        leases.put(FOUNDATION, Some(item.revision), raised.into()).await.unwrap().unwrap();
+        let why = found(&leases, 16).await.unwrap_err().to_string();
+        assert!(why.contains("newer nephila has raised it"), "{why}");
+    }
 
     #[test]
     fn a_secret_is_read_as_it_was_written_and_nothing_else() {

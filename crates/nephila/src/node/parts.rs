@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
-use nephila_core::frontier::key::{Prefixes, Secret};
+use nephila_core::frontier::key::Prefixes;
 use nephila_core::state::State;
-use nephila_log::{Fence, Inbox};
+use nephila_log::Fence;
 use nephila_store::state::DiskState;
 use tokio::sync::mpsc;
 
@@ -37,6 +37,8 @@ const MESSAGES_AT_ONCE: usize = 64;
 const INBOX_WAIT: Duration = Duration::from_secs(5);
 /// An inbox that cannot be read is tried again after this time.
 const INBOX_AGAIN: Duration = Duration::from_secs(1);
+/// A message that only a newer program reads is looked at again after this time.
+const NEWER_PAUSE: Duration = Duration::from_secs(30);
 /// What was read and is durable is removed from an inbox this often.
 const FORGET_EVERY: Duration = Duration::from_secs(30);
 
@@ -175,7 +177,6 @@ impl Tended {
     async fn run(self, node: Arc<Node>) {
         let Tended { handle, from, keeper, watched } = self;
         let Watched { partition, prefixes, .. } = watched;
-        let (inbox, secret) = (node.cluster.inbox.clone(), node.cluster.secret);
         let kept = async {
             if let Some(keeper) = keeper {
                 keeper.run(node.trouble.clone()).await;
@@ -185,7 +186,7 @@ impl Tended {
         let leases = node.cluster.leases.clone();
         tokio::join!(
             words::say(leases, handle.clone(), partition, prefixes, unread.clone()),
-            read(inbox, handle, partition, prefixes, from, secret, unread),
+            read(&node, handle, partition, prefixes, from, unread),
             kept,
             watched.run(node.clone())
         );
@@ -194,16 +195,18 @@ impl Tended {
 
 /// Feeds a partition from its inbox until it is dropped or the worker ends.
 async fn read(
-    inbox: Arc<dyn Inbox>,
+    node: &Node,
     handle: Handle,
     partition: u32,
     prefixes: Prefixes,
     mut from: u64,
-    secret: Secret,
     unread: Arc<AtomicU64>,
 ) {
+    let (inbox, secret) = (&*node.cluster.inbox, node.cluster.secret);
     let (mut forgot, mut forgot_at) = (from, Instant::now());
-    loop {
+    // An owner before may have raised it.
+    let (about, mut is_alarmed) = (format!("inbox-{partition:05}"), true);
+    'read: loop {
         if from > forgot && forgot_at.elapsed() >= FORGET_EVERY {
             forgot_at = Instant::now();
             // If it cannot be removed now it is removed the next time.
@@ -223,6 +226,19 @@ async fn read(
         let mut waits: u64 = messages.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         unread.store(waits, Ordering::Relaxed);
         for (position, bytes) in messages {
+            if let Some(version) = Message::newer(&bytes) {
+                let text = format!(
+                    "message {position} of partition {partition} is of version {version}, and node {} does not read it: \
+                     upgrade this node, or drain it. Links wait meanwhile, and none is lost",
+                    node.name
+                );
+                eprintln!("nephila: {text}");
+                // What cannot be raised now is raised the next time.
+                _ = alarm::raise(&*node.cluster.leases, &about, &node.name, &text).await;
+                is_alarmed = true;
+                tokio::time::sleep(NEWER_PAUSE).await;
+                continue 'read;
+            }
             waits -= bytes.len() as u64;
             let (offers, said) = match Message::decode(&bytes, &secret) {
                 Ok(Message::Offers { offers, .. }) => (offers, None),
@@ -238,6 +254,9 @@ async fn read(
             }
             from = position;
             unread.store(waits, Ordering::Relaxed);
+        }
+        if is_alarmed {
+            is_alarmed = alarm::clear(&*node.cluster.leases, &about).await.is_err();
         }
     }
 }

@@ -1,39 +1,49 @@
-//! A node that a command speaks to with `--node`: typed questions, and errors that say what to check.
+//! The nodes that a command speaks to with `--node`: typed questions, and errors that say what to check. If one of them does
+//! not answer, the next is asked.
 //!
-//! What always holds: nothing is said twice, so a command that got no answer may have been obeyed.
+//! What always holds: nothing is said twice but questions, and URLs, which count once however often they are said; so
+//! another command that got no answer may have been obeyed.
 
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use nephila_core::job::Job;
+use nephila_core::orders::Orders;
+use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
 use super::api::token;
 use super::jobs::JobRecord;
-use super::views::{Added, ClusterView, Created, JobChange, JobView, NodeSaid, PartitionView};
-use crate::api::{Explained, HostView, NoAnswer, Peer, Question, Reply, escaped};
+use super::views::{Added, Changed, ClusterView, Created, JobChange, JobView, NodeSaid, PartitionView};
+use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use crate::cli::Remote as Args;
+use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
+use crate::orders::{Change, Written};
 use crate::settings::usage;
 
 /// A node answers within this time: it may ask others first.
 const ANSWER_MAX: Duration = Duration::from_secs(50);
+/// Nodes that are asked in turn; more that are named are not.
+const PEERS_MAX: usize = 16;
 /// An answer has at most so many bytes.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    peer: Peer,
+    /// At least one, in the order in which they are asked.
+    peers: Vec<Peer>,
 }
 
 impl Remote {
-    /// The node that was named, if one was.
+    /// The nodes that were named, if any were.
     pub(crate) fn open(args: &Args) -> anyhow::Result<Option<Remote>> {
-        let Some(url) = &args.node else { return Ok(None) };
+        let Some(urls) = &args.node else { return Ok(None) };
         let token = token(args.token_file.as_deref().unwrap_or(std::path::Path::new("")))?;
-        let peer = Peer::named(url, token).map_err(|error| usage(anyhow::anyhow!(error)))?;
-        Ok(Some(Remote { peer }))
+        let named = |url: &str| Peer::named(url.trim(), token.clone());
+        let peers: Result<Vec<Peer>, _> = urls.split(',').take(PEERS_MAX).map(named).collect();
+        Ok(Some(Remote { peers: peers.map_err(|error| usage(anyhow::anyhow!(error)))? }))
     }
 
     /// Explains a URL.
@@ -46,15 +56,35 @@ impl Remote {
         self.get(&format!("host?url={}", escaped(url))).await
     }
 
+    /// The feeds of the whole cluster.
+    pub(crate) async fn feeds(&self) -> anyhow::Result<FeedsSaid> {
+        self.get("feeds").await
+    }
+
+    /// One of them.
+    pub(crate) async fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
+        self.get(&format!("feed?url={}", escaped(url))).await
+    }
+
+    /// A part of a stream for a job.
+    pub(crate) async fn stream(
+        &self,
+        job: &str,
+        batch: &str,
+        part: u32,
+        text: Vec<u8>,
+    ) -> anyhow::Result<StreamSaid> {
+        let target = format!("reflog?job={}&batch={}&part={part}", escaped(job), escaped(batch));
+        self.say(Again::Always, Method::POST, &target, "text/plain", text).await
+    }
+
     /// A capture, or what is said instead of it.
     pub(crate) async fn page(&self, url: &str, part: &str, at: Option<&str>) -> anyhow::Result<Reply> {
         let at = at.map(|at| format!("&at={at}")).unwrap_or_default();
-        self.ask(Question::get(
-            format!("/api/v1/pages?as={part}&url={}{at}", escaped(url)),
-            ANSWER_BYTES_MAX,
-            ANSWER_MAX,
-        ))
-        .await
+        let target = format!("/api/v1/pages?as={part}&url={}{at}", escaped(url));
+        let (_, reply) =
+            self.ask(Again::Always, || Question::get(target.clone(), ANSWER_BYTES_MAX, ANSWER_MAX)).await?;
+        Ok(reply)
     }
 
     pub(crate) async fn status(&self) -> anyhow::Result<ClusterView> {
@@ -71,7 +101,8 @@ impl Remote {
 
     pub(crate) async fn drain(&self, node: &str) -> anyhow::Result<()> {
         let target = format!("cluster/drain/{}", escaped(node));
-        let _: serde_json::Value = self.say(Method::POST, &target, "application/json", Vec::new()).await?;
+        let _: serde_json::Value =
+            self.say(Again::Unheard, Method::POST, &target, "application/json", Vec::new()).await?;
         Ok(())
     }
 
@@ -84,56 +115,125 @@ impl Remote {
     }
 
     pub(crate) async fn create(&self, job: &Job) -> anyhow::Result<Created> {
-        self.say(Method::POST, "jobs", "application/json", serde_json::to_vec(job)?).await
+        self.say(Again::Unheard, Method::POST, "jobs", "application/json", serde_json::to_vec(job)?).await
     }
 
     pub(crate) async fn change(&self, name: &str, change: &JobChange) -> anyhow::Result<JobRecord> {
         let target = format!("jobs/{}", escaped(name));
-        self.say(Method::PATCH, &target, "application/merge-patch+json", serde_json::to_vec(change)?).await
+        let change = serde_json::to_vec(change)?;
+        self.say(Again::Unheard, Method::PATCH, &target, "application/merge-patch+json", change).await
     }
 
     pub(crate) async fn add(&self, job: &str, as_seeds: bool, lines: &str) -> anyhow::Result<Added> {
         let target = format!("urls?job={}&seed={as_seeds}", escaped(job));
-        self.say(Method::POST, &target, "text/plain", lines.to_owned().into_bytes()).await
+        self.say(Again::Always, Method::POST, &target, "text/plain", lines.to_owned().into_bytes()).await
+    }
+
+    pub(crate) async fn orders(&self) -> anyhow::Result<Orders> {
+        Ok(self.get::<Written>("stops").await?.orders())
+    }
+
+    /// Gives a host a rest of its own.
+    pub(crate) async fn set_delay(&self, url: &CrawlUrl, delay_ms: u32) -> anyhow::Result<()> {
+        let target = format!("host?url={}&delay_ms={delay_ms}", escaped(url.as_str()));
+        let Changed { .. } =
+            self.say(Again::Always, Method::POST, &target, "application/json", Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Changes the stops; gives how many are new or gone.
+    pub(crate) async fn order(&self, change: &Change) -> anyhow::Result<usize> {
+        match change {
+            Change::Add(orders) => {
+                let said = serde_json::to_vec(&Written { stops: orders.clone(), ..Written::default() })?;
+                let Changed { changed } =
+                    self.say(Again::Always, Method::POST, "stops", "application/json", said).await?;
+                Ok(changed)
+            }
+            Change::Remove(targets) => {
+                let mut gone = 0;
+                for target in targets {
+                    let path = format!("/api/v1/stops/{}", escaped(&target.to_string()));
+                    let question = || {
+                        let question = Question::get(path.clone(), ANSWER_BYTES_MAX, ANSWER_MAX);
+                        question.saying(Method::DELETE, "application/json", Vec::new())
+                    };
+                    match self.ask(Again::Always, question).await? {
+                        (_, reply) if reply.status == StatusCode::NOT_FOUND => {}
+                        (peer, reply) => gone += read::<Changed>(peer, &reply)?.changed,
+                    }
+                }
+                Ok(gone)
+            }
+        }
     }
 
     async fn get<T: DeserializeOwned>(&self, target: &str) -> anyhow::Result<T> {
-        let question = Question::get(format!("/api/v1/{target}"), ANSWER_BYTES_MAX, ANSWER_MAX);
-        self.read(self.ask(question).await?)
+        let target = format!("/api/v1/{target}");
+        let question = || Question::get(target.clone(), ANSWER_BYTES_MAX, ANSWER_MAX);
+        let (peer, reply) = self.ask(Again::Always, question).await?;
+        read(peer, &reply)
     }
 
     async fn say<T: DeserializeOwned>(
         &self,
+        again: Again,
         method: Method,
         target: &str,
         content_type: &'static str,
         body: Vec<u8>,
     ) -> anyhow::Result<T> {
-        let question = Question::get(format!("/api/v1/{target}"), ANSWER_BYTES_MAX, ANSWER_MAX);
-        self.read(self.ask(question.saying(method, content_type, body)).await?)
+        let target = format!("/api/v1/{target}");
+        let question = || {
+            let question = Question::get(target.clone(), ANSWER_BYTES_MAX, ANSWER_MAX);
+            question.saying(method.clone(), content_type, body.clone())
+        };
+        let (peer, reply) = self.ask(again, question).await?;
+        read(peer, &reply)
     }
 
-    async fn ask(&self, question: Question) -> anyhow::Result<Reply> {
-        self.peer.ask(question).await.map_err(|error| {
-            let what = match &error {
-                NoAnswer::Unreachable { .. } => {
-                    "does `nephila serve` run there, does its api.listen name an address that is reached from here \
-                     (127.0.0.1 is reached on its own machine alone), and is the port open?"
-                }
-                NoAnswer::Silent { .. } => "is it a node, and of the same version? Its standard error may say more",
+    /// Asks one node after the other until one answers.
+    async fn ask(&self, again: Again, question: impl Fn() -> Question) -> anyhow::Result<(&Peer, Reply)> {
+        let mut last = None;
+        for peer in &self.peers {
+            let error = match peer.ask(question()).await {
+                Ok(reply) => return Ok((peer, reply)),
+                Err(error) => error,
             };
-            anyhow::Error::new(Exit::Unreachable).context(format!("{error}: {what}"))
-        })
-    }
-
-    fn read<T: DeserializeOwned>(&self, reply: Reply) -> anyhow::Result<T> {
-        if reply.status.is_success() {
-            return reply.json().map_err(|error| {
-                anyhow::anyhow!("{} is of another version, or no node: {error}", self.peer.address())
-            });
+            let (what, unheard) = match &error {
+                NoAnswer::Unreachable { .. } => (
+                    "does `nephila serve` run there, does its api.listen name an address that is reached from here \
+                     (127.0.0.1 is reached on its own machine alone), and is the port open?",
+                    true,
+                ),
+                NoAnswer::Silent { .. } => {
+                    ("is it a node, and of the same version? Its standard error may say more", false)
+                }
+            };
+            last = Some(anyhow::Error::new(Exit::Unreachable).context(format!("{error}: {what}")));
+            if !unheard && again == Again::Unheard {
+                break;
+            }
         }
-        Err(refused(&reply))
+        Err(last.expect("at least one was named"))
     }
+}
+
+/// When the next node is asked instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// When there is no answer: said twice it counts once.
+    Always,
+    /// When nobody can have heard it.
+    Unheard,
+}
+
+fn read<T: DeserializeOwned>(peer: &Peer, reply: &Reply) -> anyhow::Result<T> {
+    if reply.status.is_success() {
+        let other = |error| anyhow::anyhow!("{} is of another version, or no node: {error}", peer.address());
+        return reply.json().map_err(other);
+    }
+    Err(refused(reply))
 }
 
 /// What a node says instead of an answer.

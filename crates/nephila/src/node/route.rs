@@ -162,6 +162,13 @@ impl Router {
         self.pushed.notify_one();
     }
 
+    /// A partition is being handed over: its last pages are waited for.
+    pub(crate) fn hurry(&self) {
+        let now = self.now();
+        self.inner().outbox.hurry(now);
+        self.pushed.notify_one();
+    }
+
     /// Links that did not travel, by reason.
     pub(crate) fn dropped(&self) -> Vec<(Why, u64)> {
         self.inner().words.dropped().collect()

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::cluster::NodeId;
 use nephila_core::cluster::load::Meter;
+use nephila_core::cluster::{Incarnation, NodeId};
 use nephila_core::frontier::Action;
 use nephila_core::job::{Job, JobId};
 use nephila_log::Fence;
@@ -19,8 +19,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::jobs::{JobStore, READ_EVERY};
+use super::limits::Counter;
 use super::route::{Router, partition_of};
-use super::{Node, wire, words};
+use super::{Node, orders, turns, wire, words};
 use crate::clock::Clock;
 use crate::crawl::shared::{Shared, Tools};
 use crate::crawl::work::{Space, start, take};
@@ -81,7 +82,11 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins one. Failures later are told through `notices`.
-    pub(super) async fn begin(node: &Arc<Node>, notices: mpsc::Sender<Notice>) -> anyhow::Result<Session> {
+    pub(super) async fn begin(
+        node: &Arc<Node>,
+        incarnation: Incarnation,
+        notices: mpsc::Sender<Notice>,
+    ) -> anyhow::Result<Session> {
         let number = node.cluster.session_number().await?;
         let fence = Fence::new();
         let worker: Worker<DiskState> = Worker::empty(
@@ -92,6 +97,9 @@ impl Session {
             Clock::new(),
         )
         .behind(node.gate.clone());
+        let (wishes_in, wishes) = mpsc::channel(turns::WISHES_MAX);
+        let worker = worker.sharing(wishes_in);
+        let heard = turns::hear(node).await?;
         let (running, door) = worker.spawn_open().context("starting the worker")?;
         let store = JobStore::new(node.cluster.leases.clone());
         store.refresh(&node.jobs).await?;
@@ -103,6 +111,8 @@ impl Session {
             node.cluster.partitions,
             store.clone(),
         ));
+        // Before anybody is asked.
+        orders::refresh(&node.cluster.leases, &node.orders).await?;
         let plan = Plan { job: Job::new(JobId(0), "node"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 };
         let tools = Tools {
             handle: running.handle,
@@ -112,14 +122,18 @@ impl Session {
         };
         let (settings, folder) = (node.settings.clone(), node.folder.clone());
         let shared = Shared::with_jobs(settings, folder, plan, node.jobs.clone(), tools)?;
+        let shared = shared.with_orders(node.orders.clone());
         let shared = Arc::new(shared.with_route(router.clone(), node.gate.clone()));
         let meter = Arc::new(Mutex::new(Meter::default()));
         let counted = Counted { meter: meter.clone(), partitions: node.cluster.partitions };
+        let counter = Counter::new(node.clone(), shared.handle.clone());
         let tasks = vec![
             Task::spawn(router.clone().run(node.cluster.inbox.clone())),
             Task::spawn(work(shared.clone(), running.actions, counted, notices.clone())),
-            Task::spawn(look(node.clone(), store, router.clone(), notices.clone())),
+            Task::spawn(look(node.clone(), store, router.clone(), shared.clone(), counter, notices.clone())),
             Task::spawn(write_tails(node.clone())),
+            Task::spawn(turns::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
+            Task::spawn(crate::crawl::stops::undo(Arc::downgrade(&shared))),
         ];
         let inboxes = BTreeMap::new();
         Ok(Session { fence, shared, door, router, meter, notices, inboxes, thread: running.thread, tasks })
@@ -213,15 +227,28 @@ async fn write_tails(node: Arc<Node>) {
     }
 }
 
-/// Looks at the jobs, at what owners say of their partitions, and whether somebody asked the node to leave, until it is dropped.
-async fn look(node: Arc<Node>, store: JobStore, router: Arc<Router>, notices: mpsc::Sender<Notice>) {
+/// Looks at the jobs and their limits, at the stops, at what owners say of their partitions, and whether somebody asked the
+/// node to leave, until it is dropped.
+async fn look(
+    node: Arc<Node>,
+    store: JobStore,
+    router: Arc<Router>,
+    shared: Arc<Shared>,
+    mut counter: Counter,
+    notices: mpsc::Sender<Notice>,
+) {
     let mut looks = tokio::time::interval(READ_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let key = format!("{DRAIN}{}", node.name);
     loop {
         looks.tick().await;
         // While the servers are away everything stays as it was.
-        _ = store.refresh(&node.jobs).await;
+        if let Ok(jobs) = store.refresh(&node.jobs).await {
+            counter.look(&jobs).await;
+        }
+        // What cannot be said now is said at the next look.
+        _ = shared.suspects.share(&*node.cluster.leases).await;
+        _ = orders::refresh(&node.cluster.leases, &node.orders).await;
         if let Ok(words) = words::read(&*node.cluster.leases).await {
             router.set_words(words);
         }

@@ -33,6 +33,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(10);
 /// How often the work of the partitions is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
+/// A node that is told to stop has so long to hand over in order. What is open then ends as if it had been killed, and
+/// its lease is given back: the next owners begin at once, and repeat what was open.
+const LEAVE_MAX: Duration = Duration::from_secs(25);
 /// Notices that wait to be taken.
 const NOTICES_MAX: usize = 16;
 /// Owner records begin like this.
@@ -64,6 +67,14 @@ struct Shell {
     /// Partitions that are being opened, and the epoch of those that are to be given up again as soon as they are.
     opening: BTreeMap<u32, Option<Epoch>>,
     notices: (mpsc::Sender<Notice>, mpsc::Receiver<Notice>),
+}
+
+/// That moment; never, if there is none.
+async fn until(moment: Option<tokio::time::Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Works until it is told to leave.
@@ -101,6 +112,7 @@ impl Shell {
         let mut measures = tokio::time::interval(MEASURE_EVERY);
         measures.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut leaving = false;
+        let mut leave_by = None;
         loop {
             while let Some(action) = self.member.poll(now()) {
                 if action == Action::Fence {
@@ -132,7 +144,13 @@ impl Shell {
                     if std::mem::replace(&mut leaving, true) {
                         return Ok(Exit::StoppedHard);
                     }
-                    self.leave("stopping");
+                    eprintln!("nephila: node {}: stopping; handing over", self.node.name);
+                    self.member.drain_at_once(now());
+                    leave_by = Some(tokio::time::Instant::now() + LEAVE_MAX);
+                }
+                () = until(leave_by) => {
+                    self.cut_off().await;
+                    return Ok(Exit::Stopped);
                 }
                 _ = says.tick() => self.say().await,
                 _ = measures.tick() => self.measure(),
@@ -147,6 +165,23 @@ impl Shell {
     fn leave(&mut self, why: &str) {
         eprintln!("nephila: node {}: {why}; handing over", self.node.name);
         self.member.drain(now());
+    }
+
+    /// Hands over what could not be handed over in order.
+    async fn cut_off(&mut self) {
+        let held = self.member.holdings().count();
+        eprintln!(
+            "nephila: node {}: {held} partitions still had fetches open after {} s; others repeat them",
+            self.node.name,
+            LEAVE_MAX.as_secs()
+        );
+        self.node.gate.open_until(0);
+        if let Some(session) = self.session.take() {
+            session.end_now().await;
+        }
+        let leases = &*self.node.cluster.leases;
+        _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
+        _ = bounded(leases.release(&self.key, self.revision)).await;
     }
 
     /// The session cannot go on: as if the lease had been lost. It is given back, so that others need not wait.
@@ -182,6 +217,19 @@ impl Shell {
             stats.gauges.tickets_open,
             sent.parcels,
         );
+        let turns = self.node.known.turns();
+        eprintln!(
+            "nephila: node {}: turns: {} asked for, {} got, {} given back, {} handed out, {} packets of {} bytes sent, {} items again, {} rings",
+            self.node.name,
+            turns.asked,
+            turns.got,
+            turns.given_back,
+            turns.granted,
+            turns.packets_sent,
+            turns.bytes_sent,
+            turns.repeated,
+            turns.rings,
+        );
     }
 
     async fn start(&mut self, action: Action) {
@@ -197,7 +245,7 @@ impl Shell {
                     let Answer::Done(revision) = answer else {
                         return Done::Acquired(incarnation, answer, None);
                     };
-                    match tokio::time::timeout(CALL_MAX, Session::begin(&node, notices)).await {
+                    match tokio::time::timeout(CALL_MAX, Session::begin(&node, incarnation, notices)).await {
                         Ok(Ok(session)) => Done::Acquired(incarnation, answer, Some(session)),
                         failed => {
                             if let Ok(Err(error)) = failed {
@@ -253,12 +301,17 @@ impl Shell {
                 // What comes in from now on is read by the next owner.
                 session.inboxes.remove(&partition);
                 session.meter().end(partition);
-                let handle = session.shared.handle.clone();
+                session.router.hurry();
+                let (handle, fence) = (session.shared.handle.clone(), session.fence.clone());
                 let spider = session.shared.spider.clone();
                 let prefixes = Prefixes::share(partition, node.cluster.partitions);
                 self.tasks.spawn(async move {
-                    // If the worker has ended there is nothing left to hand over.
-                    _ = handle.close(prefixes).await;
+                    // If the worker has ended there is nothing left to hand over. If the session has, nobody waits for what is
+                    // still open, and the worker ends only when nobody speaks to it any more.
+                    tokio::select! {
+                        _ = handle.close(prefixes) => {}
+                        () = fence.fallen() => return Done::Drained(partition, epoch, incarnation),
+                    }
                     spider.close_idle(|origin| {
                         let url = CrawlUrl::parse(origin);
                         url.is_ok_and(|url| prefixes.holds(handle.key(&url).host.domain))

@@ -69,6 +69,11 @@ impl Tails {
         self.inner().open.insert(partition, (epoch, progress));
     }
 
+    /// The partitions that this node has or had open, and the epoch of each.
+    pub(super) fn epochs(&self) -> Vec<(u32, u64)> {
+        self.inner().open.iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()
+    }
+
     fn own(&self) -> Record {
         let inner = self.inner();
         let mut record = inner.written.clone();

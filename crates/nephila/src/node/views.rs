@@ -221,6 +221,13 @@ pub(crate) struct PartitionView {
     pub(crate) epoch: u64,
 }
 
+/// How many things were changed.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Changed {
+    /// So many.
+    pub(crate) changed: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,10 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("spider", include_str!("../../../nephila-core/src/spider/settings.rs"), "Settings"),
     ("store", include_str!("../../../nephila-store/src/archive/settings.rs"), "Settings"),
     ("handler", include_str!("../settings.rs"), "Handler"),
+    ("recrawl", include_str!("../../../nephila-core/src/recrawl/mod.rs"), "Settings"),
+    ("feed", include_str!("../../../nephila-core/src/feed/mod.rs"), "Settings"),
+    ("feed.schedule", include_str!("../../../nephila-core/src/feed/schedule.rs"), "Settings"),
+    ("feed.story", include_str!("../../../nephila-core/src/feed/story.rs"), "Settings"),
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
     ("cluster", include_str!("../settings.rs"), "Cluster"),
@@ -33,10 +37,16 @@ pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
     );
     for (section, source, name) in SECTIONS {
         writeln!(page, "\n[{section}]")?;
-        let values = table.get(*section).and_then(toml::Value::as_table).context("a section is a table")?;
+        let values = section.split('.').try_fold(&table, |table, name| {
+            table.get(name).and_then(toml::Value::as_table).context("a section is a table")
+        })?;
         for (field, docs) in
             fields(source, name).with_context(|| format!("{name} in the sources of [{section}]"))?
         {
+            // A section within this one follows it.
+            if SECTIONS.iter().any(|(inner, ..)| *inner == format!("{section}.{field}")) {
+                continue;
+            }
             for line in docs {
                 writeln!(page, "# {line}")?;
             }

@@ -11,8 +11,8 @@ use nephila_core::fold::fold;
 use nephila_core::frontier::key::DomainKey;
 use nephila_core::state::{Durable, Position, StateError};
 
-use super::log::{Flight, Reply, Waiter};
-use super::{Error, Part, Worker};
+use super::log::{Flight, Log, Reply, Waiter};
+use super::{Error, Part, Settings, Worker};
 
 /// Folds what stands in the journal behind the state. Returns how many groups that were.
 pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
@@ -57,16 +57,27 @@ impl<S: Durable> Worker<S> {
     /// Begins to write the partitions that have enough, or have waited long enough, or are urgent.
     pub(super) fn commit_due(&mut self) -> Result<(), Error> {
         let now = self.clock.now().mono;
-        let group_delay = super::millis(self.settings.group_delay);
         let due: Vec<usize> = (0..self.logs.len())
             .filter(|&partition| {
                 let log = &self.logs[partition];
-                let waited = log.dirty_since.is_some_and(|since| now >= since + group_delay);
+                let waited = log.dirty_since.is_some_and(|since| now >= since + self.group_delay(log));
                 let many = self.frontier.offers_waiting(partition) >= self.settings.sift_offers_min;
                 !log.is_under_way() && (log.urgent || waited || many)
             })
             .collect();
         self.begin(&due)
+    }
+
+    /// How long a partition's next group waits. What is found while there is more to fetch than can be fetched is in no
+    /// hurry; whoever waits for it is, once there are many.
+    pub(super) fn group_delay(&self, log: &Log) -> u64 {
+        let is_patient = self.sated
+            && log.closing.is_none()
+            && self.waiters.len() < super::WAITERS_MANY
+            && log.fed_bytes < super::LITTLE_BYTES;
+        let Settings { group_delay, group_delay_max, .. } = &self.settings;
+        let delay = if is_patient { group_delay.max(group_delay_max) } else { group_delay };
+        super::millis(*delay)
     }
 
     /// Begins to write everything there is to write.

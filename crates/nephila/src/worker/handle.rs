@@ -3,15 +3,20 @@
 //! What always holds: every channel is bounded, so whoever is faster than the worker waits. When the worker has ended,
 //! every call says so and nothing hangs.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use nephila_core::cluster::count::Count;
 use nephila_core::cluster::message::OfferedUrl;
+use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::cluster::word::Why;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
+use nephila_core::feed;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::explain::Explanation;
+use nephila_core::frontier::feeds::FeedView;
 use nephila_core::frontier::key::{DomainKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::refusal::Refusal;
@@ -21,11 +26,14 @@ use nephila_core::frontier::ticket::{Report, TicketId};
 use nephila_core::frontier::views::{HostView, SlotView};
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Hops, Job, JobId};
+use nephila_core::reflog::part::{Named, Part};
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::record::HostRecord;
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::crawl::stream::divided;
 
 use super::{Closed, HostKey, OFFERS_IN_BATCH_MAX, Stats};
 
@@ -69,6 +77,8 @@ pub enum Command {
     Job(Box<Job>),
     /// A job is gone.
     JobRemoved(JobId),
+    /// A part of a stream, of one partition.
+    Stream(Box<Part>),
 }
 
 /// A link on its way to the worker.
@@ -115,6 +125,7 @@ pub(super) enum Event {
     Robots(TicketId, Box<RobotsReport>),
     Resolved(HostKey, Box<[IpAddr]>),
     Unresolved(HostKey, Outcome),
+    Turn(TurnEvent),
     Command(Command, oneshot::Sender<()>),
     /// Of one partition, or of all.
     Settled(Option<Prefixes>, oneshot::Sender<()>),
@@ -123,11 +134,17 @@ pub(super) enum Event {
     Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),
     Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
     Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
+    Feed(UrlKey, oneshot::Sender<Box<feed::record::Record>>),
+    Feeds(Option<UrlKey>, usize, oneshot::Sender<Vec<FeedView>>),
     Stats(oneshot::Sender<Box<Stats>>),
     Closed(Prefixes, oneshot::Sender<Vec<(HostKey, Why)>>),
+    Tallies(oneshot::Sender<Vec<Tallied>>),
     Close(Prefixes, oneshot::Sender<Closed>),
     Stop(oneshot::Sender<Box<Stats>>),
 }
+
+/// A partition, and what it has counted, by job.
+pub type Tallied = (Prefixes, BTreeMap<u32, Count>);
 
 /// Speaks to a worker.
 #[derive(Clone, Debug)]
@@ -282,6 +299,24 @@ impl Handle {
         self.ask(|reply| Event::Settled(Some(prefixes), reply)).await
     }
 
+    /// The secret under which URLs are hashed.
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.shared.secret
+    }
+
+    /// Gives a part of a stream to the partitions of its URLs. Returns once all of it is durable. What is of partitions
+    /// that are not here is left out.
+    pub async fn stream(&self, part: Part) -> Result<(), Stopped> {
+        let shares = {
+            let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
+            let place = |url: &Named| prefixes.iter().position(|here| here.holds(url.key.host.domain));
+            divided(part, place)
+        };
+        let here = shares.into_iter().filter(|(place, _)| place.is_some());
+        let taken = here.map(|(_, part)| self.command(Command::Stream(Box::new(part))));
+        futures_util::future::join_all(taken).await.into_iter().collect()
+    }
+
     /// Why a URL is where it is.
     pub async fn explain(&self, url: &CrawlUrl) -> Result<Explanation, Stopped> {
         self.ask(|reply| Event::Explain(Box::new(url.clone()), reply)).await.map(|explanation| *explanation)
@@ -307,6 +342,16 @@ impl Handle {
         self.ask(|reply| Event::Hosts(from, max, reply)).await
     }
 
+    /// What is remembered of a feed.
+    pub async fn feed(&self, key: UrlKey) -> Result<feed::record::Record, Stopped> {
+        self.ask(|reply| Event::Feed(key, reply)).await.map(|record| *record)
+    }
+
+    /// The first feeds from a key on, in the order of keys.
+    pub async fn feeds(&self, from: Option<UrlKey>, max: usize) -> Result<Vec<FeedView>, Stopped> {
+        self.ask(|reply| Event::Feeds(from, max, reply)).await
+    }
+
     /// What the frontier waits for, and whether there is nothing left before the horizon
     /// ([`Frontier::is_done`](nephila_core::frontier::Frontier::is_done)). What was offered and is not durable yet may
     /// still be on its way here: whoever asks in order to end has offered durably.
@@ -317,6 +362,11 @@ impl Handle {
     /// Hosts of a partition that turn so many links away that nobody need send any. None if it is not here.
     pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, Why)>, Stopped> {
         self.ask(|reply| Event::Closed(prefixes, reply)).await
+    }
+
+    /// What each partition has counted of each job.
+    pub async fn tallies(&self) -> Result<Vec<Tallied>, Stopped> {
+        self.ask(Event::Tallies).await
     }
 
     /// What the worker did and holds.
@@ -331,6 +381,11 @@ impl Handle {
         self.ask(Event::Stop).await.map(|stats| *stats)
     }
 
+    /// Waits until the worker has room for a word about a turn. Whoever waits may give up and wait again.
+    pub(crate) async fn room_for_turn(&self) -> Result<TurnPlace<'_>, Stopped> {
+        self.events.reserve().await.map(TurnPlace).map_err(|_| self.stopped())
+    }
+
     async fn send(&self, event: Event) -> Result<(), Stopped> {
         self.events.send(event).await.map_err(|_| self.stopped())
     }
@@ -343,6 +398,17 @@ impl Handle {
 
     fn stopped(&self) -> Stopped {
         Stopped { why: self.shared.failure.get().cloned() }
+    }
+}
+
+/// Room for a word about a turn.
+#[derive(Debug)]
+pub(crate) struct TurnPlace<'a>(mpsc::Permit<'a, Event>);
+
+impl TurnPlace<'_> {
+    /// Says it.
+    pub(crate) fn say(self, event: TurnEvent) {
+        self.0.send(Event::Turn(event));
     }
 }
 

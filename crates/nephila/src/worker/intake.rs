@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
+use nephila_core::cluster::count::Count;
 use nephila_core::cluster::message::OfferedUrl;
+use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Offered, URGENT};
@@ -80,6 +82,10 @@ impl<S: Durable> Worker<S> {
             }
             Event::Resolved(host, addresses) => self.frontier.handle_resolved(host, &addresses, now),
             Event::Unresolved(host, outcome) => self.frontier.handle_unresolved(host, outcome, now)?,
+            Event::Turn(TurnEvent::Granted { slot, rested, wanted }) => {
+                self.frontier.handle_granted(slot, rested, wanted, now);
+            }
+            Event::Turn(TurnEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
             Event::Command(command, reply) => self.command(command, reply),
             Event::Settled(only, reply) => {
                 let wanted = |at: &usize| only.is_none_or(|prefixes| self.logs[*at].prefixes == prefixes);
@@ -97,10 +103,18 @@ impl<S: Durable> Worker<S> {
             Event::Slot(slot, reply) => _ = reply.send(Box::new(self.frontier.slot_view(slot, now))),
             Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
             Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)),
+            Event::Feed(key, reply) => _ = reply.send(Box::new(self.frontier.feed(&key)?)),
+            Event::Feeds(from, max, reply) => _ = reply.send(self.frontier.feeds_page(from, max)?),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
             Event::Closed(prefixes, reply) => {
                 let at = self.logs.iter().position(|log| log.prefixes == prefixes);
                 _ = reply.send(at.map(|at| self.frontier.closed_hosts(at, now)).unwrap_or_default());
+            }
+            Event::Tallies(reply) => {
+                let of = |at: usize| {
+                    self.frontier.tallies(at).iter().map(|(job, tally)| (*job, Count::of(tally))).collect()
+                };
+                _ = reply.send((0..self.logs.len()).map(|at| (self.logs[at].prefixes, of(at))).collect());
             }
             Event::Close(prefixes, reply) => self.close_part(prefixes, reply),
             Event::Stop(_) => {}
@@ -173,12 +187,20 @@ impl<S: Durable> Worker<S> {
     fn read_up_to(&mut self, from: FromInbox) -> Option<usize> {
         let partition = self.logs.iter().position(|log| log.prefixes == from.prefixes)?;
         if let Some(entry) = from.said {
-            self.frontier.handle_command(partition, entry);
-            self.logs[partition].urgent = true;
+            self.say(partition, entry);
         }
         let read = Entry::Inbox { name: INBOX.into(), position: from.position };
         self.frontier.handle_command(partition, read);
         Some(partition)
+    }
+
+    fn say(&mut self, partition: usize, entry: Entry) {
+        match &entry {
+            // There may be many, and they are large: they wait for others of their group.
+            Entry::Stream(part) => self.logs[partition].fed_bytes += part.bytes(),
+            _ => self.logs[partition].urgent = true,
+        }
+        self.frontier.handle_command(partition, entry);
     }
 
     /// Feeds one offer.
@@ -223,6 +245,13 @@ impl<S: Durable> Worker<S> {
             }
             Command::Job(job) => (None, Entry::Job(job)),
             Command::JobRemoved(job) => (None, Entry::JobRemoved(job)),
+            Command::Stream(part) => {
+                let Some(first) = part.urls.first() else {
+                    _ = reply.send(());
+                    return;
+                };
+                (Some(first.key.host.domain), Entry::Stream(part))
+            }
         };
         let partitions = match domain {
             Some(domain) => Vec::from_iter(self.partition_of(domain)),
@@ -230,8 +259,7 @@ impl<S: Durable> Worker<S> {
             None => Vec::from_iter(0..self.logs.len()),
         };
         for &partition in &partitions {
-            self.frontier.handle_command(partition, entry.clone());
-            self.logs[partition].urgent = true;
+            self.say(partition, entry.clone());
         }
         self.wait_for(partitions, Reply::Done(reply));
     }

@@ -1,6 +1,10 @@
 //! Three nodes on a real NATS server, asked over HTTP and by commands: any node answers for any URL, whoever owns it, and
 //! says when to come back if nobody can.
 
+// Who is left alone.
+mod stops;
+mod whole;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -32,6 +36,8 @@ struct World {
     nats: Nats,
     dir: tempfile::TempDir,
     nodes: Vec<Node>,
+    /// Settings beside the usual ones.
+    more: Vec<String>,
 }
 
 /// A node that is killed, by its own handle, when a test is over.
@@ -84,12 +90,20 @@ impl World {
         std::fs::write(dir.path().join("ca.pem"), web.ca_pem()).expect("the CA is written");
         std::fs::write(dir.path().join("token"), TOKEN).expect("the token is written");
         let nats = Nats::one().expect("a NATS server");
-        let mut world = World { web, nats, dir, nodes: Vec::new() };
+        let mut world = World { web, nats, dir, nodes: Vec::new(), more: Vec::new() };
         for name in nodes {
             let node = world.start_node(name);
             world.nodes.push(node);
         }
-        world.wait("all partitions have an owner", |world| {
+        if !nodes.is_empty() {
+            world.wait_for_owners(3);
+        }
+        world
+    }
+
+    /// All partitions have an owner, and each node has at least so many.
+    fn wait_for_owners(&mut self, least: u64) {
+        self.wait("all partitions have an owner", |world| {
             let Ok(status) =
                 serde_json::from_slice::<Value>(&world.say(&["cluster", "status", "--json"]).stdout)
             else {
@@ -98,10 +112,9 @@ impl World {
             let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
             status["without_owner"] == 0
                 && nodes.len() == world.nodes.len()
-                && nodes.iter().all(|node| node["partitions"].as_u64() >= Some(3))
+                && nodes.iter().all(|node| node["partitions"].as_u64() >= Some(least))
         });
-        world.learn_addresses();
-        world
+        self.learn_addresses();
     }
 
     fn start_node(&self, name: &str) -> Node {
@@ -154,6 +167,7 @@ impl World {
             "crawl.disk_free_min=0".into(),
         ]
         .into_iter()
+        .chain(self.more.iter().cloned())
         .flat_map(|pair| ["--set".to_owned(), pair])
         .collect()
     }
@@ -254,6 +268,16 @@ impl World {
             let nodes = nodes.as_array().cloned().unwrap_or_default();
             nodes.len() == world.nodes.len()
                 && nodes.iter().all(|node| node["stats"]["tickets_open"].as_u64() == Some(0))
+        });
+    }
+
+    /// Nothing waits, and the outcomes of all fetches stand in the logs.
+    fn wait_until_written(&self) {
+        self.wait("everything is written down", |world| {
+            let said = world.tell(0, &["stats", "--json"]);
+            let said: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+            let count = |name: &str| said["all"][name].as_u64();
+            (count("tickets_open"), count("urls_waiting")) == (Some(0), Some(0))
         });
     }
 
@@ -401,9 +425,9 @@ async fn any_node_answers_for_any_url() {
     }
 
     // Whoever is not there is not there, and it is said what to check.
-    for (args, code) in [(vec!["explain", &url], 2), (vec!["job", "list"], 8)] {
+    for args in [vec!["explain", &url], vec!["job", "list"]] {
         let nobody = world.ask(&[&args[..], &["--node", "http://127.0.0.1:9"]].concat());
-        assert_eq!(nobody.status.code(), Some(code), "{}", text(&nobody));
+        assert_eq!(nobody.status.code(), Some(8), "{}", text(&nobody));
         assert!(text(&nobody).contains("`nephila serve`"), "{}", text(&nobody));
     }
 
@@ -541,4 +565,65 @@ fn a_node_that_others_reach_does_not_start_without_a_token() {
     assert!(text(&refused).contains("api.token_file"), "{}", text(&refused));
     let nonsense = serve("somewhere");
     assert_eq!(nonsense.status.code(), Some(2), "{}", text(&nonsense));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_given_to_two_nodes_counts_once_and_any_node_knows_the_feeds() {
+    let world = World::start(&["one", "two"]).await;
+    let home = world.url(0, 0);
+    let created = world.tell(0, &["job", "create", "press", "--scope", "page", &home]);
+    assert!(created.status.success(), "{}", text(&created));
+    let urls: Vec<String> = (1..10).map(|host| world.url(host, 0)).collect();
+    let give = |node: usize, minute: u64, tag: &str| {
+        let line = |url: &String| {
+            format!("b{minute}\t5\t2026111512{minute:02}00\thttp://page.test/\t{url}\t2\t{tag}\n")
+        };
+        let path = world.dir.path().join(format!("lines-{minute}"));
+        std::fs::write(&path, urls.iter().map(line).collect::<String>()).expect("a file");
+        let path = path.display().to_string();
+        let given = world.tell(node, &["add", "press", "--reflog", &path, "--json"]);
+        assert!(given.status.success(), "{}", text(&given));
+        let said: Value = serde_json::from_slice(&given.stdout).expect("JSON");
+        assert_eq!((&said["urls"], &said["refused"]), (&9.into(), &0.into()));
+    };
+    // How often each was asked for, by the server's own journal.
+    let mut asked = BTreeMap::<String, u32>::new();
+    let mut count = |world: &World| {
+        for request in world.web.journal().take().requests {
+            if request.path != "/robots.txt" {
+                *asked.entry(format!("{}{}", request.host, request.path)).or_default() += 1;
+            }
+        }
+        asked.values().copied().collect::<Vec<u32>>()
+    };
+    give(0, 0, "x");
+    give(1, 0, "x");
+    world.wait("every page", |world| count(world).len() == 10);
+    // What is under way counts as wanted already: a changed tag is given when nothing is.
+    world.wait_until_written();
+    // Within the hour and unchanged, then changed: the changed one comes behind the other.
+    give(1, 20, "x");
+    give(0, 30, "y");
+    give(1, 30, "y");
+    world.wait("every page again", |world| {
+        let asked = count(world);
+        asked.iter().sum::<u32>() > 2 * 9
+    });
+    world.wait_until_still();
+    let mut asked = count(&world);
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 2, 2, 2, 2, 2, 2, 2, 2, 2], "each batch counts once, whoever brings it");
+    world.wait_until_written();
+
+    // A page is no feed, and both nodes say so.
+    let added = world.tell(1, &["feed", "add", &urls[0], "--job", "press"]);
+    assert!(added.status.success(), "{}", text(&added));
+    for node in 0..2 {
+        world.wait("the feed was asked", |world| {
+            let listed = world.tell(node, &["feed", "list", "--json"]);
+            let said: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+            said["url"] == *urls[0] && said["polls"][0]["found"] == "failed"
+        });
+        assert!(text(&world.tell(node, &["feed", "show", &urls[0]])).contains("failing"));
+    }
 }

@@ -1,5 +1,8 @@
 //! A whole crawl as a new user meets it: begun, interrupted, gone on with, and asked about, on a terminal of its own.
 
+// What it says of itself, and whom it leaves alone.
+mod proof;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

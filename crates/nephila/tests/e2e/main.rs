@@ -15,11 +15,17 @@ mod redirects;
 mod archived;
 // What goes out with a request beside its URL: cookies, validators, secrets.
 mod cookies;
+// Who we are to a site, and whether it can check that.
+mod identity;
 // A whole crawl, from the first command to the last question.
 mod crawl;
 // What a whole crawl asks a hostile site for, and what not.
 mod crawl_hostile;
 // What can be asked about all this afterwards.
 mod questions;
+// Feeds that are followed.
+mod feeds;
+// Streams of URLs.
+mod reflog;
 // A cluster, asked over HTTP.
 mod cluster_api;

@@ -46,6 +46,20 @@ fn sorted(message: Message) -> Message {
 }
 
 #[test]
+fn clu_20_a_message_that_a_newer_program_wrote_is_told_apart_from_a_damaged_one() {
+    let mut bytes = sample().encode(&SECRET);
+    assert_eq!(Message::newer(&bytes), None);
+    bytes[2] = VERSION + 1;
+    assert_eq!(Message::newer(&bytes), None, "its hash is wrong: nobody wrote it");
+    let end = bytes.len() - 8;
+    let hash = xxh3_64(&bytes[..end]);
+    bytes[end..].copy_from_slice(&hash.to_be_bytes());
+    assert_eq!(Message::newer(&bytes), Some(VERSION + 1));
+    assert!(Message::decode(&bytes, &SECRET).is_err());
+    assert_eq!(Message::newer(b""), None);
+}
+
+#[test]
 fn every_field_of_a_link_arrives() {
     let bytes = sample().encode(&SECRET);
     assert_eq!(Message::decode(&bytes, &SECRET), Ok(sorted(sample())));

@@ -54,6 +54,70 @@ fn a_link_waits_until_it_is_old_enough() {
     assert_eq!((outbox.poll(9_000), outbox.poll_timeout()), (None, None), "one is on its way");
 }
 
+/// Pages of 100 links, 20 a second for so long, to two destinations. Gives the parcels that left and the end.
+fn busy_for(outbox: &mut Outbox, from: u64, millis: u64) -> (Vec<Parcel>, u64) {
+    let mut parcels = Vec::new();
+    for now in (from..from + millis).step_by(50) {
+        for n in 0..100 {
+            // Two of them are new.
+            let link = link(if n < 2 { now * 100 + n } else { n });
+            outbox.push(now, (n % 2) as u32, link, now);
+        }
+        outbox.finish(now);
+        while let Some(parcel) = outbox.poll(now) {
+            outbox.handle_acked(now, parcel.id);
+            parcels.push(parcel);
+        }
+        while outbox.poll_safe().is_some() {}
+    }
+    (parcels, from + millis)
+}
+
+#[test]
+fn small_parcels_of_a_busy_node_wait_longer_and_leave_soon_once_it_is_idle() {
+    let mut outbox = outbox_of(Settings::default());
+    let (_, now) = busy_for(&mut outbox, 0, 2_000);
+    let (parcels, now) = busy_for(&mut outbox, now, 24_000);
+    assert!((6..=12).contains(&parcels.len()), "{} parcels in 24 s to two destinations", parcels.len());
+    // Nothing comes any more. Whoever sleeps as it is told sends what waits within the usual time and the window.
+    let mut clock = now;
+    while outbox.pages() > 0 {
+        clock = outbox.poll_timeout().expect("something waits").max(clock);
+        while let Some(parcel) = outbox.poll(clock) {
+            outbox.handle_acked(clock, parcel.id);
+        }
+    }
+    assert!(clock <= now + PACE_WINDOW + 1_000, "{} ms", clock - now);
+}
+
+#[test]
+fn while_a_partition_is_handed_over_small_parcels_do_not_wait_longer() {
+    let mut outbox = outbox_of(Settings::default());
+    let (_, now) = busy_for(&mut outbox, 0, 4_000);
+    outbox.hurry(now);
+    let (parcels, now) = busy_for(&mut outbox, now, 8_000);
+    assert!(parcels.len() >= 12, "{} parcels in 8 s to two destinations", parcels.len());
+    let (_, now) = busy_for(&mut outbox, now, 8_000);
+    let (parcels, _) = busy_for(&mut outbox, now, 12_000);
+    assert!(parcels.len() <= 8, "{} parcels in 12 s to two destinations", parcels.len());
+}
+
+#[test]
+fn when_many_pages_wait_small_parcels_do_not() {
+    let mut outbox = outbox_of(Settings::default());
+    let (_, now) = busy_for(&mut outbox, 0, 4_000);
+    // Each page waits for the same small parcel.
+    outbox.push(now, 9, link(1_000_001), 1_000_000);
+    for page in 0..PAGES_MANY as u64 {
+        outbox.push(now, 9, link(1_000_001), 1_000_000 + page);
+    }
+    outbox.push(now + 10, 9, link(1_000_001), 1);
+    let at = outbox.poll_timeout().unwrap();
+    assert!(at <= now + 1_000, "it leaves after the usual time");
+    let parcels: Vec<Parcel> = std::iter::from_fn(|| outbox.poll(now + 1_000)).collect();
+    assert!(parcels.iter().any(|parcel| parcel.partition == 9 && parcel.pages > PAGES_MANY));
+}
+
 #[test]
 fn a_destination_that_lags_is_sent_a_parcel_now_and_then_until_it_keeps_up() {
     let mut outbox = outbox();

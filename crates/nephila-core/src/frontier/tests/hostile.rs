@@ -111,6 +111,39 @@ fn rob_25_scheme_name_and_port_have_each_their_own_rules() {
 }
 
 #[test]
+fn rob_30_a_new_owner_asks_for_no_page_before_rules_are_in_force() {
+    // The old owner has read the rules of one host, was asking for those of another, and never asked for the third's.
+    let mut lab = Lab::new(config());
+    for origin in ["http://a.test", "http://b.test", "http://c.test"] {
+        lab.web.robots.insert(origin.into(), rules("Disallow: /no"));
+    }
+    lab.web.silent.insert("http://b.test/robots.txt".into());
+    lab.offer(&["http://a.test/1", "http://a.test/no", "http://b.test/1", "http://b.test/no"]);
+    lab.run(1_500);
+    assert!(
+        lab.pages.iter().all(|start| start.ticket.url.starts_with("http://a.test")),
+        "its rules have not come"
+    );
+    lab.web.silent.clear();
+    let before = lab.robots.len();
+    lab.restart(20_000);
+    lab.offer(&["http://c.test/no", "http://c.test/1"]);
+    lab.run(120_000);
+    let mut urls = lab.urls();
+    urls.sort();
+    urls.dedup();
+    assert_eq!(urls, ["http://a.test/1", "http://b.test/1", "http://c.test/1"]);
+    for origin in ["http://b.test", "http://c.test"] {
+        let asked = lab.robots[before..].iter().find(|start| start.ticket.url.starts_with(origin));
+        let asked = asked.expect("the new owner asks for the rules").at - MONO;
+        assert!(starts(&lab, origin).iter().all(|at| *at > asked), "{origin}");
+    }
+    // Those that stand in the log are in force from the first moment.
+    assert!(!lab.robots[before..].iter().any(|start| start.ticket.url.starts_with("http://a.test")));
+    assert_eq!(lab.record("http://a.test/no").last.unwrap().outcome, Outcome::RobotsDenied);
+}
+
+#[test]
 fn trp_03_a_maze_that_answers_slowly_costs_nobody_else_any_time() {
     let run = |with_maze: bool| {
         let mut lab = Lab::new(config());

@@ -14,7 +14,7 @@ use crate::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use crate::frontier::offers::Offer;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
 use crate::frontier::ticket::{Purpose, Report, Ticket};
-use crate::frontier::{Action, Config, Frontier, Offered};
+use crate::frontier::{Action, Config, Frontier, Offered, TurnAction};
 use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::robots::policy::Answer;
@@ -85,6 +85,10 @@ pub(super) struct Lab {
     pub(super) stores: u64,
     /// Names looked up.
     pub(super) resolves: usize,
+    /// What was said about turns, and when.
+    pub(super) turns: Vec<(u64, TurnAction)>,
+    /// Turns that are asked for are granted at once, and the slot has rested so long.
+    pub(super) grants: Option<u64>,
     /// What was written, by partition.
     log: Vec<Vec<Vec<u8>>>,
     due: BTreeMap<(u64, u64), Due>,
@@ -132,6 +136,8 @@ impl Lab {
             took: 100,
             stores: 0,
             resolves: 0,
+            turns: Vec::new(),
+            grants: None,
             log: vec![Vec::new(); count as usize],
             due: BTreeMap::new(),
             serial: 0,
@@ -202,6 +208,13 @@ impl Lab {
             while let Some(action) = self.frontier.poll_action(self.now).unwrap() {
                 self.act(action);
                 busy = true;
+            }
+            while let Some(turn) = self.frontier.poll_turn(self.now) {
+                busy = true;
+                self.turns.push((self.now.mono, turn));
+                if let (TurnAction::Ask(slot), Some(rested)) = (turn, self.grants) {
+                    self.frontier.handle_granted(slot, rested, false, self.now);
+                }
             }
             busy |= self.commit();
             if busy {

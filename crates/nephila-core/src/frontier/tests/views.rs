@@ -128,7 +128,8 @@ fn a_url_that_waits_knows_how_many_come_before_it() {
             _ => ahead.push(explained.ahead.expect("it waits")),
         }
         assert_eq!(explained.ready_in, Some(950));
-        assert_eq!(explained.robots, Some(RobotsView { group: Group::Everybody, rules: 1, bytes: 27 }));
+        let robots = RobotsView { group: Group::Everybody, rules: 1, bytes: 27, notes: Vec::new() };
+        assert_eq!(explained.robots, Some(robots));
     }
     ahead.sort_unstable();
     assert_eq!((fetching, ahead), (1, Vec::from_iter(0..599)));

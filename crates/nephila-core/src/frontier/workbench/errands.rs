@@ -99,6 +99,9 @@ impl Workbench {
 
     /// The rests in force for a host and for its address.
     pub(crate) fn rests(&self, index: HostIndex) -> (Duration, Duration) {
-        (Duration::from_millis(self.host(index).rest.into()), self.settings.slot_delay)
+        let host = self.host(index);
+        let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        let slot_rest = slot.map_or(self.settings.slot_delay, |slot| slot.limit.delay);
+        (Duration::from_millis(host.rest.into()), slot_rest)
     }
 }

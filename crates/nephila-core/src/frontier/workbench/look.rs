@@ -79,8 +79,8 @@ impl Workbench {
             hosts: Vec::new(),
             hosts_count: 0,
             open: slot.map_or(0, |slot| slot.open),
-            open_max: self.settings.slot_connections,
-            rest: self.settings.slot_delay,
+            open_max: slot.map_or(self.settings.slot_connections, |slot| slot.limit.connections),
+            rest: slot.map_or(self.settings.slot_delay, |slot| slot.limit.delay),
             free_in: slot.map_or(0, |slot| slot.free_at.saturating_sub(mono)),
         }
     }
@@ -97,10 +97,6 @@ impl Workbench {
         let ours = own.max(by_rate).max(by_time.min(settings.host_delay_max.as_millis() as u64));
         // What the site asks for is never cut.
         u32::try_from(ours.max(host.rest_asked.into())).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn slot_rest(&self) -> u64 {
-        self.settings.slot_delay.as_millis() as u64
     }
 
     /// Every host on the bench, in the order of keys.

@@ -43,14 +43,14 @@ impl Workbench {
     /// A fetch that took this long is over.
     fn rest(&mut self, index: HostIndex, slot_index: SlotIndex, took_ms: u64, mono: u64) {
         let rest = self.rest_of(self.host(index), took_ms);
-        let slot_rest = self.slot_rest();
         let host = self.host_mut(index);
         host.rest = rest;
         host.ready_at = host.ready_at.max(mono + u64::from(rest));
         host.waits_at = None;
         let slot = self.slots[slot_index as usize].as_mut().expect("a slot with a ticket stays");
         slot.open -= 1;
-        slot.free_at = slot.free_at.max(mono + slot_rest);
+        slot.last = slot.last.max(mono);
+        slot.free_at = slot.free_at.max(mono + super::ms(slot.limit.delay));
         self.wait(index);
         self.stand(slot_index);
     }

@@ -3,7 +3,7 @@
 //! What always holds: nothing here makes a rest shorter that has begun.
 
 use super::super::key::HostKey;
-use super::{HostIndex, SlotIndex, Workbench};
+use super::{Holding, HostIndex, SlotIndex, Workbench};
 
 /// The rest of a host that has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,11 +54,12 @@ impl Workbench {
     pub(crate) fn forget_rested(&mut self, mono: u64) {
         self.resting.retain(|_, rest| rest.until > mono);
         for index in 0..self.slots.len() {
-            let forget = self.slots[index]
-                .as_ref()
-                .is_some_and(|slot| slot.hosts == 0 && slot.open == 0 && slot.free_at <= mono);
+            let forget = self.slots[index].as_ref().is_some_and(|slot| {
+                let used = slot.hosts > 0 || slot.open > 0 || slot.turn == Holding::Asked;
+                !used && slot.free_at <= mono
+            });
             if forget {
-                self.forget_slot(index as SlotIndex);
+                self.forget_slot(index as SlotIndex, mono);
             }
         }
     }

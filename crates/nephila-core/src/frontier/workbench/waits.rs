@@ -26,9 +26,9 @@ impl Workbench {
                 &mut waits.idle
             } else if host.ready_at > mono {
                 &mut waits.resting
-            } else if slot
-                .is_some_and(|slot| slot.free_at > mono || slot.open >= self.settings.slot_connections)
-            {
+            } else if slot.is_some_and(|slot| {
+                slot.free_at > mono || slot.open >= slot.limit.connections || !slot.turn.is_ours()
+            }) {
                 &mut waits.slot
             } else {
                 &mut waits.ready

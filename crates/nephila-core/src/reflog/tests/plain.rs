@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::chance::Chance;
 
 /// One line: URL, time, hits, tag.
 type Line = (String, u64, u64, String);
@@ -99,19 +100,6 @@ impl Pipeline {
         }
         self.current = current;
         filtered
-    }
-}
-
-/// Numbers by chance, from a seed (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
     }
 }
 

@@ -140,6 +140,7 @@ fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
                 (None, _) => Admission::Queue(place),
                 (Some(UrlState::ParkedBare), _) => Admission::Unpark(place),
                 (Some(UrlState::Waiting), 0 | 1) => Admission::Raise(place),
+                (Some(UrlState::Ended | UrlState::Later(_)), 0 | 1) => Admission::Again(place),
                 _ => continue,
             };
             let text = if admission == Admission::ParkBare { String::new() } else { format!("/p/{path:x}") };

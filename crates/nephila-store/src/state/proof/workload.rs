@@ -340,6 +340,7 @@ mod tests {
                     Item::Robots(..) => "robots",
                     Item::Queued(..) => "queued",
                     Item::Planned(..) => "planned",
+                    Item::Beside(..) => "beside",
                 };
                 *kinds.entry(kind).or_insert(0u64) += 1;
             })

@@ -36,11 +36,12 @@ fn goes_on(golden: &Path, expected: u64) -> DiskState {
     let mut state = open(folder.path());
     assert_eq!(state.position().sequence, GROUPS);
     assert_eq!(state.hash(Prefixes::ALL).unwrap(), expected, "{:#x}", state.hash(Prefixes::ALL).unwrap());
-    assert!(state.stats().runs > Table::ALL.len(), "several runs of some tables");
+    // Feeds and streams came later, and take no file where there are none.
+    assert!(state.stats().runs > Table::ALL.len() - 2, "several runs of some tables");
     let mut tables: Vec<Table> =
         state.runs.iter().filter(|(_, runs)| !runs.is_empty()).map(|(table, _)| *table).collect();
     tables.sort();
-    assert_eq!(tables, Table::ALL);
+    assert_eq!(tables, Table::ALL[..6]);
 
     let workload = super::super::proof::Workload::SMALL;
     for _ in 0..20 {

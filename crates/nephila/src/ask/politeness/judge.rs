@@ -70,6 +70,14 @@ pub(super) struct Subject {
     pub(super) at_once_max: u32,
     /// How often a promise was not kept.
     pub(super) exceptions: u64,
+    /// Requests that were repeated at once, because the first had no answer that counts.
+    pub(super) repeated: u64,
+    /// Requests for robots.txt among them, its last status, and when that was, in milliseconds since 1970.
+    pub(super) robots_requests: u64,
+    /// See `robots_requests`.
+    pub(super) robots_status: Option<u16>,
+    /// See `robots_requests`.
+    pub(super) robots_at: Option<u64>,
     /// Requests sent although robots.txt was not asked for.
     pub(super) robots_ignored: u64,
     /// URLs that were not asked for because robots.txt forbids them.
@@ -120,6 +128,8 @@ pub(super) struct Judged {
     pub(super) requests: u64,
     /// Requests for robots.txt among them.
     pub(super) robots: u64,
+    /// Requests that were repeated at once: a connection had died, a server sent us to another, or wanted a signature.
+    pub(super) repeated: u64,
     /// When the first began.
     pub(super) first: Option<u64>,
     /// When the last ended.
@@ -158,6 +168,7 @@ pub(super) struct Judge {
     lines: u64,
     requests: u64,
     robots: u64,
+    repeated: u64,
     first: Option<u64>,
     last: Option<u64>,
     unjudged: u64,
@@ -191,6 +202,7 @@ impl Judge {
             lines: 0,
             requests: 0,
             robots: 0,
+            repeated: 0,
             first: None,
             last: None,
             unjudged: 0,
@@ -237,11 +249,19 @@ impl Judge {
             host.robots_denied += u64::from(line.outcome == "robots-denied");
             return;
         };
-        self.requests += 1;
+        let sent = u64::from(line.requests.max(1));
+        self.requests += sent;
+        self.repeated += sent - 1;
         self.robots += u64::from(line.purpose == crate::log::Purpose::Robots);
         self.first = Some(self.first.map_or(line.at, |first| first.min(line.at)));
         self.last = Some(self.last.map_or(line.ended().0, |last| last.max(line.ended().0)));
         host.robots_ignored += u64::from(!line.robots_obeyed);
+        if line.purpose == crate::log::Purpose::Robots {
+            host.robots_requests += 1;
+            if host.robots_at.is_none_or(|last| line.at >= last) {
+                (host.robots_status, host.robots_at) = (line.status, Some(line.at));
+            }
+        }
         host.take(line, line.host_rest_ms, host_terms, &mut self.found);
         let slot = SlotKey::of(address);
         if self.slots.len() >= KEYS_MAX && !self.slots.contains_key(&slot) {
@@ -285,6 +305,7 @@ impl Judge {
         Judged {
             requests: self.requests,
             robots: self.robots,
+            repeated: self.repeated,
             first: self.first,
             last: self.last,
             hosts,
@@ -301,7 +322,8 @@ impl Judge {
 
 impl Subject {
     fn take(&mut self, line: &Line, promise: u64, terms: Terms, found: &mut Found) {
-        self.requests += 1;
+        self.requests += u64::from(line.requests.max(1));
+        self.repeated += u64::from(line.requests.max(1)) - 1;
         self.promise_ms_min = Some(self.promise_ms_min.map_or(promise, |min| min.min(promise)));
         self.promise_ms_max = Some(self.promise_ms_max.map_or(promise, |max| max.max(promise)));
         let mut new = Request {

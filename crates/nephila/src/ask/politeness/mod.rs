@@ -13,7 +13,7 @@ use crate::cli::ask::{PageFormat, PolitenessReportArgs, SlotShowArgs};
 use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::folder::Folder;
-use crate::log::Lines;
+use crate::log::{Lines, Merged};
 
 mod access;
 mod check;
@@ -25,8 +25,12 @@ pub(super) use check::run as check;
 /// `nephila politeness report`.
 pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
-    if !folder.logs().is_dir() {
-        folder.expect_crawl_or_node()?;
+    let mut logs = Vec::new();
+    for folder in std::iter::once(folder.clone()).chain(args.also.iter().map(Folder::new)) {
+        if !folder.logs().is_dir() {
+            folder.expect_crawl_or_node()?;
+        }
+        logs.push(folder.logs());
     }
     let now = Clock::new().now().wall;
     let from = args.from.as_deref().map(|text| time::since(text, now)).transpose()?;
@@ -34,7 +38,8 @@ pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let filter = Filter::of_host(args.host.as_deref()).between(from, to);
     let settings = settings_of(&folder)?;
     let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
-    let mut lines = Lines::of(&folder.logs())?;
+    // A host moves from node to node, and an address is asked by several: only together they show how it rested.
+    let mut lines = Merged::of(&logs)?;
     for line in lines.by_ref() {
         let line = line?;
         if filter.takes(&line) {
@@ -45,6 +50,7 @@ pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let about = page::About {
         host: args.host.clone(),
         skipped: lines.skipped(),
+        folders: logs.len(),
         made: now.warc_date(),
         agent: settings.identity.user_agent(),
     };
@@ -82,6 +88,7 @@ pub(super) fn slot(args: &SlotShowArgs) -> anyhow::Result<Exit> {
         let about = page::About {
             host: None,
             skipped: 0,
+            folders: 1,
             made: String::new(),
             agent: settings.identity.user_agent(),
         };

@@ -21,6 +21,8 @@ pub(super) struct About {
     pub(super) host: Option<String>,
     /// Lines of the log that could not be read.
     pub(super) skipped: u64,
+    /// Folders that it was made from.
+    pub(super) folders: usize,
     /// When it was made.
     pub(super) made: String,
     /// How we call ourselves.
@@ -80,6 +82,13 @@ pub(super) fn text(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
         if denied > 0 { format!("{denied} URLs were not asked for because of it, ") } else { String::new() },
         if ignored == 0 { "obeyed everywhere".into() } else { format!("{ignored} requests did not ask it") }
     )?;
+    if judged.repeated > 0 {
+        writeln!(
+            out,
+            "{} requests were repeated at once: the connection had died, or the server asked for it (421, a signature)",
+            judged.repeated
+        )?;
+    }
     writeln!(out, "\nrest between two requests of a host, over what was promised")?;
     let most = judged.histogram.iter().copied().max().unwrap_or(0).max(1);
     for (number, count) in judged.histogram.iter().enumerate() {
@@ -180,6 +189,14 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
             format!("<span class=\"bad\">{ignored} requests were made without it.</span>")
         }
     )?;
+    if judged.repeated > 0 {
+        writeln!(
+            out,
+            "<p>{} requests were repeated at once, each of them once: the connection had died before an answer came, or \
+             your server asked for it (421, or a signature).</p>",
+            judged.repeated
+        )?;
+    }
     writeln!(
         out,
         "<h2>Rests</h2>\n<p>How long a host rested between the end of one request and the beginning of the next, \
@@ -201,11 +218,12 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
         writeln!(
             out,
             "<h2>{heading}</h2>\n<table>\n<tr><th>{column}</th><th class=\"n\">requests</th>\
-             <th class=\"n\">closest rest</th><th class=\"n\">promised</th><th class=\"n\">most at once</th>\
-             <th class=\"n\">not kept</th></tr>"
+             <th class=\"n\">closest rest</th><th class=\"n\">promised</th><th class=\"n\">closest starts</th>\
+             <th class=\"n\">most at once</th><th class=\"n\">not kept</th>{}</tr>",
+            if column == "host" { "<th>robots.txt</th>" } else { "" }
         )?;
         for subject in subjects.iter().filter(|subject| subject.requests > 0).take(ROWS_MAX) {
-            row(out, subject)?;
+            row(out, subject, column == "host")?;
         }
         writeln!(out, "</table>")?;
         if subjects.len() > ROWS_MAX {
@@ -235,11 +253,15 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
         out,
         "<h2>How this was made</h2>\n<p>From the log of the crawler, which has a line for every request with its \
          time, how long it took, and the rest that was promised when it began. At most {} request(s) at once were \
-         promised to a host and {} to an address (IPv6: a network of 64 bits). Times are those of our clock, to the \
+         promised to a host and {} to an address (IPv6: a network of 64 bits). Times are those of {}, to the \
          millisecond; your server sees a request later by the time it travels. Your own access log can be judged \
          with <code>nephila politeness check</code>.{}</p>\n<p>Made {} by nephila {}.</p>\n</body>\n</html>",
         judged.host_connections,
         judged.slot_connections,
+        match about.folders {
+            0 | 1 => "our clock".to_owned(),
+            many => format!("the clocks of our {many} machines"),
+        },
         if judged.unjudged > 0 {
             format!(" {} requests were not judged.", judged.unjudged)
         } else {
@@ -250,17 +272,29 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
     )
 }
 
-fn row(out: &mut dyn Write, subject: &Subject) -> io::Result<()> {
+/// What its robots.txt answered last, and when.
+fn robots(subject: &Subject) -> String {
+    match (subject.robots_status, subject.robots_at) {
+        (Some(status), Some(at)) => format!("{status}, {}", Timestamp(at)),
+        (None, Some(at)) => format!("no answer, {}", Timestamp(at)),
+        _ if subject.robots_ignored > 0 => "not asked for".into(),
+        _ => "read before".into(),
+    }
+}
+
+fn row(out: &mut dyn Write, subject: &Subject, is_host: bool) -> io::Result<()> {
     writeln!(
         out,
         "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+         <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>{}</tr>",
         escaped(&subject.name),
         subject.requests,
         ms(subject.rest_ms_min),
         ms(subject.promise_ms_there.or(subject.promise_ms_min)),
+        ms(subject.apart_ms_min),
         subject.at_once_max,
-        subject.exceptions
+        subject.exceptions,
+        if is_host { format!("<td>{}</td>", robots(subject)) } else { String::new() }
     )
 }
 
@@ -304,7 +338,7 @@ mod tests {
     }
 
     fn about() -> About {
-        About { host: Some("<a>".into()), skipped: 0, made: "now".into(), agent: "Bot".into() }
+        About { host: Some("<a>".into()), skipped: 0, folders: 1, made: "now".into(), agent: "Bot".into() }
     }
 
     #[test]

@@ -24,8 +24,8 @@ use tokio::sync::Semaphore;
 use super::Node;
 use super::admin::Error;
 use crate::api::{
-    Answer, Answers, Asked, Explained, Guard, Questions, Server, StatsView, ok, problem, retry_after, serve,
-    unescaped,
+    Answer, Answers, Asked, Explained, FeedsSaid, Guard, Question, Questions, Server, StatsView, ok, problem,
+    retry_after, serve, unescaped,
 };
 use crate::crawl::shared::Shared;
 
@@ -47,6 +47,8 @@ const WORKER_MAX: Duration = Duration::from_secs(10);
 const MOVING_RETRY: u64 = 3;
 /// Who finds the servers away asks again after so many seconds.
 const AWAY_RETRY: u64 = 5;
+/// The feeds of one node have at most so many bytes.
+const FEEDS_BYTES_MAX: usize = 64 << 20;
 /// A request that another node has forwarded says so in this field: `owner` or `archive`.
 const FORWARDED: &str = "nephila-forwarded";
 /// Who answers says its name in this field.
@@ -145,6 +147,9 @@ impl Api {
             ["", "readyz"] if get => self.session().map(|_| ok(&"ready")),
             ["explain"] if get => self.explain(asked).await,
             ["host"] if get => self.host(asked).await,
+            ["host"] if post => self.set_host(asked).await,
+            ["feeds"] if get => self.feeds(asked).await,
+            ["feed"] if get => self.feed(asked).await,
             ["pages"] if get => self.pages(asked).await,
             ["stats"] if get => {
                 let questions = self.questions(&*self.session()?);
@@ -161,14 +166,20 @@ impl Api {
             ["jobs", name] if asked.method == Method::PATCH => self.change(name, asked).await,
             ["jobs", name, verb @ ("pause" | "resume" | "stop")] if post => self.set(name, verb).await,
             ["urls"] if post => self.add(asked).await,
-            ["explain" | "host" | "pages" | "stats" | "node" | "cluster" | "jobs" | "urls", ..] => {
-                Err(problem(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    "this is not asked in that way",
-                    format!("{} {}", asked.method, asked.path),
-                )
-                .into())
-            }
+            ["reflog"] if post => self.stream(asked).await,
+            ["stops"] if get => self.stops().await,
+            ["stops"] if post => self.stop(asked).await,
+            ["stops", target] if asked.method == Method::DELETE => self.unstop(target).await,
+            [
+                "explain" | "host" | "feeds" | "feed" | "pages" | "stats" | "node" | "cluster" | "jobs"
+                | "urls" | "reflog" | "stops",
+                ..,
+            ] => Err(problem(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is not asked in that way",
+                format!("{} {}", asked.method, asked.path),
+            )
+            .into()),
             _ => Err(problem(StatusCode::NOT_FOUND, "no such question", &*asked.path).into()),
         }
     }
@@ -208,6 +219,38 @@ impl Api {
         } else {
             Err(self.moving("its partition has just left"))
         }
+    }
+
+    /// `GET feeds`: those of all nodes.
+    async fn feeds(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let mut said = match self.node.known.session() {
+            Some(shared) => self.bounded(self.questions(&shared).feeds()).await?,
+            None => FeedsSaid::default(),
+        };
+        if asked.field(FORWARDED).is_none() {
+            let question =
+                Question::get("/api/v1/feeds", FEEDS_BYTES_MAX, WORKER_MAX).with(FORWARDED, "owner");
+            for (_, answer) in self.ask_all(&question).await {
+                let others = answer.and_then(|reply| reply.json::<FeedsSaid>().map_err(|e| e.to_string()));
+                let others = others.map_err(|why| self.moving(&why))?;
+                said.feeds.extend(others.feeds);
+                said.cut |= others.cut;
+            }
+            said.feeds.sort_by(|a, b| a.url.cmp(&b.url));
+        }
+        Ok(ok(&said))
+    }
+
+    /// `GET feed?url=`.
+    async fn feed(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let url = CrawlUrl::parse(&text)
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no URL", error.to_string()))?;
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        Ok(ok(&self.bounded(self.questions(&shared).feed(&text)).await?))
     }
 
     async fn about_itself(&self) -> SelfView {

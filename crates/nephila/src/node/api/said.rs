@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use http::StatusCode;
 use nephila_core::job::{Job, JobId, State};
+use nephila_core::orders::{self, Order, Target};
+use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
 use super::super::admin::{self, Adding, Error};
-use super::super::views::{ClusterView, JobChange, JobView, NodeSaid};
+use super::super::views::{Changed, ClusterView, JobChange, JobView, NodeSaid};
 use super::{Api, Asked, FORWARDED, Instead, SelfView};
 use crate::api::{Answer, Question, ok, problem};
 use crate::clock::Clock;
+use crate::crawl::stream::id_of;
+use crate::orders::{Change, Written};
 
 /// Another node says how it is within this time.
 const NODE_MAX: Duration = Duration::from_secs(5);
@@ -141,6 +145,45 @@ impl Api {
         Ok(ok(&self.node.cluster.change(name, &JobChange::state(state)).await?))
     }
 
+    /// `POST host?url=&delay_ms=`: a rest of its own.
+    pub(super) async fn set_host(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let wrong = |what: &str| Error::Wrong(what.to_owned());
+        let url = asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing"))?;
+        let url = CrawlUrl::parse(&url).map_err(|error| wrong(&error.to_string()))?;
+        let delay_ms = asked.parameter("delay_ms").and_then(|text| text.parse().ok());
+        let delay_ms = delay_ms.ok_or_else(|| wrong("the parameter delay_ms is missing, or no number"))?;
+        self.node.cluster.set_delay(&url, delay_ms).await?;
+        Ok(ok(&Changed { changed: 1 }))
+    }
+
+    /// `GET stops`.
+    pub(super) async fn stops(&self) -> Result<Answer, Instead> {
+        Ok(ok(&Written::of(&self.node.cluster.orders().await?)))
+    }
+
+    /// `POST stops`: `{"stops": [{"target", "reason", "author"}]}`.
+    pub(super) async fn stop(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let said: Written = read(asked)?;
+        let now = Clock::new().now().wall;
+        let orders = said.stops.into_iter();
+        let orders = orders.map(|said| Order::new(said.target, &said.reason, &said.author, now)).collect();
+        let changed = self.node.cluster.order(&Change::Add(orders)).await?;
+        // This node need not wait for its next look.
+        _ = super::super::orders::refresh(&self.node.cluster.leases, &self.node.orders).await;
+        Ok(ok(&Changed { changed }))
+    }
+
+    /// `DELETE stops/TARGET`.
+    pub(super) async fn unstop(&self, target: &str) -> Result<Answer, Instead> {
+        let target: Target =
+            target.parse().map_err(|error: orders::NoTarget| Error::Wrong(error.to_string()))?;
+        let text = format!("{target} is not stopped");
+        match self.node.cluster.order(&Change::Remove(vec![target])).await? {
+            0 => Err(Error::NotFound(text).into()),
+            changed => Ok(ok(&Changed { changed })),
+        }
+    }
+
     /// `POST urls?job=`: lines of URLs, or of JSON.
     pub(super) async fn add(&self, asked: &Asked) -> Result<Answer, Instead> {
         let as_seeds = asked.parameter("seed").is_some_and(|seed| seed == "true");
@@ -149,6 +192,20 @@ impl Api {
         let now = Clock::new().now().wall;
         let added = self.node.cluster.add(&adding, text.lines(), &self.node.settings.trap, now).await?;
         let mut answer = ok(&added);
+        *answer.status_mut() = StatusCode::ACCEPTED;
+        Ok(answer)
+    }
+
+    /// `POST reflog?job=&batch=&part=`: a part of a stream of visited URLs.
+    pub(super) async fn stream(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let missing = |what| problem(StatusCode::BAD_REQUEST, "the parameter is missing", what);
+        let job = asked.parameter("job").ok_or_else(|| missing("job"))?;
+        let batch = asked.parameter("batch").unwrap_or_else(|| id_of(&asked.body));
+        let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
+        let now = Clock::new().now().wall;
+        let traps = &self.node.settings.trap;
+        let said = self.node.cluster.stream(&job, (&batch, part), &asked.body, traps, now).await?;
+        let mut answer = ok(&said);
         *answer.status_mut() = StatusCode::ACCEPTED;
         Ok(answer)
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
+use nephila_core::entry::ChainError;
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::state::{State as _, StateError};
 use nephila_log::jetstream::{JetLog, Watch};
@@ -138,6 +139,7 @@ async fn try_local(
     let log: Box<dyn GroupLog> = Box::new(Held::new(Box::new(log), progress));
     let (states, tables, bytes) = (states.clone(), tables.to_owned(), node.settings.worker.dirty_bytes_max);
     let (first, synced) = (facts.first, facts.synced);
+    let (name, number) = (node.name.clone(), facts.partition);
     let place = tables.display().to_string();
     let fold = move || -> anyhow::Result<Tried> {
         let state = match states.disk.open(&tables) {
@@ -158,6 +160,14 @@ async fn try_local(
         let mut part = Part { prefixes, state, log };
         match part.replay(bytes) {
             Ok(_) => Ok(Tried::Ready(Box::new(part))),
+            Err(worker::Error::Chain { sequence, source: source @ ChainError::Newer { .. } }) => {
+                // Nothing is damaged and nothing lost: a newer node opens it.
+                let text = format!(
+                    "node {name} cannot open partition {number}: group {sequence} of its log is {source}. Upgrade this \
+                     node, or drain it"
+                );
+                Err(anyhow::Error::new(Doubt(text)))
+            }
             Err(error @ (worker::Error::Chain { .. } | worker::Error::Behind { .. })) => {
                 Ok(Tried::Unfit(error.to_string()))
             }

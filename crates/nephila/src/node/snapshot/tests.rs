@@ -5,6 +5,7 @@ mod lies;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nephila_core::cluster::Incarnation;
 use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::job::{Hops, JobId};
 use nephila_core::state::{Position, State as _};
@@ -79,6 +80,7 @@ impl World {
             archive,
             spider,
             log,
+            orders: Arc::default(),
             jobs: Arc::default(),
             gate: Gate::default(),
             address: String::new(),
@@ -105,7 +107,7 @@ struct Owner {
 impl Owner {
     async fn open(node: &Arc<Node>, epoch: u64) -> anyhow::Result<Owner> {
         let (send, notices) = mpsc::channel(4);
-        let mut session = Session::begin(node, send).await?;
+        let mut session = Session::begin(node, Incarnation(epoch), send).await?;
         let states = States::new()?;
         let opened = parts::open(node.clone(), states, Opening::of(&session), 0, epoch).await;
         match opened {

@@ -5,25 +5,7 @@
 #![allow(clippy::disallowed_macros)]
 
 use super::*;
-
-/// Numbers by chance, from a seed (splitmix64).
-pub(super) struct Chance(pub(super) u64);
-
-impl Chance {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A wait with this mean, as between things that happen by themselves.
-    pub(super) fn wait(&mut self, mean: u64) -> u64 {
-        let part = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        (-(1.0 - part).ln() * mean as f64) as u64 + 1
-    }
-}
+use crate::chance::Chance;
 
 /// A poll as the model remembers it.
 struct Past {

@@ -4,7 +4,10 @@
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord, UrlRecord};
-use crate::state::{Changes, Item, Meta, Planned, Position, Queued, State, StateError};
+use crate::state::{Beside, Changes, Item, Meta, Planned, Position, Queued, State, StateError};
+
+/// Where something stands beside a URL.
+type Place = (Beside, UrlKey);
 
 /// All changes, the latest last.
 #[derive(Default)]
@@ -17,6 +20,7 @@ pub(in crate::state::conformance) struct Naive {
     hosts: Vec<(HostKey, HostRecord)>,
     domains: Vec<(DomainKey, DomainRecord)>,
     robots: Vec<(HostKey, Box<[u8]>)>,
+    beside: Vec<(Place, Box<[u8]>)>,
 }
 
 /// The latest value of a key.
@@ -128,6 +132,28 @@ impl State for Naive {
         Ok(())
     }
 
+    fn beside(
+        &mut self,
+        kind: Beside,
+        keys: &[UrlKey],
+        found: &mut Vec<Option<Box<[u8]>>>,
+    ) -> Result<(), StateError> {
+        found.extend(keys.iter().map(|key| last(&self.beside, &(kind, *key))));
+        Ok(())
+    }
+
+    fn beside_from(
+        &mut self,
+        kind: Beside,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, Box<[u8]>)>,
+    ) -> Result<(), StateError> {
+        let here = latest(&self.beside).into_iter().filter(|((of, key), _)| *of == kind && *key >= from);
+        out.extend(here.take(max).map(|((_, key), value)| (key, value)));
+        Ok(())
+    }
+
     fn apply(&mut self, changes: Changes, position: Position) -> Result<(), StateError> {
         self.urls.extend(changes.urls);
         self.queued.extend(changes.queued);
@@ -135,6 +161,7 @@ impl State for Naive {
         self.hosts.extend(changes.hosts);
         self.domains.extend(changes.domains);
         self.robots.extend(changes.robots);
+        self.beside.extend(changes.beside.into_iter().map(|(kind, key, value)| ((kind, key), value)));
         if let Some(meta) = changes.meta {
             self.meta = meta;
         }
@@ -169,6 +196,11 @@ impl State for Naive {
         for host in &hosts {
             let floor = last(&self.hosts, host).map_or(LaterKey::MIN, |record| record.later_floor);
             self.plans_of(host, floor).iter().for_each(|planned| each(Item::Planned(host, planned)));
+        }
+        for ((kind, key), value) in
+            latest(&self.beside).iter().filter(|((_, key), _)| within(key.host.domain))
+        {
+            each(Item::Beside(*kind, key, value));
         }
         Ok(())
     }

@@ -36,17 +36,28 @@ async fn purge(world: &World) {
     world.past().await.get_stream(STREAM).await.unwrap().purge().await.unwrap();
 }
 
+/// An owner that knows a hundred URLs, all of them in a snapshot.
+async fn with_a_snapshot(node: &Arc<Node>) -> Owner {
+    let owner = Owner::open(node, 1).await.unwrap();
+    owner.learn(0..100).await;
+    owner.stored().await;
+    owner
+}
+
+/// A hundred URLs in each round, and so several groups of the log.
+async fn learn_in_rounds(owner: &Owner, rounds: std::ops::Range<u32>) {
+    for round in rounds {
+        owner.learn(round * 100..round * 100 + 100).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hole_behind_the_snapshot_closes_the_partition_until_the_loss_is_accepted() {
     let world = World::new().await;
     let one = world.node("one").await;
-    let owner = Owner::open(&one, 1).await.unwrap();
-    owner.learn(0..100).await;
-    owner.stored().await;
+    let owner = with_a_snapshot(&one).await;
     let _held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
-    for round in 1..6 {
-        owner.learn(round * 100..round * 100 + 100).await;
-    }
+    learn_in_rounds(&owner, 1..6).await;
     let (live, _) = owner.kill().await;
     let messages = log_messages(&world).await;
     lose(&world, &messages[messages.len() - 3..messages.len() - 1]).await;
@@ -73,9 +84,7 @@ async fn a_stream_that_was_emptied_or_made_anew_is_noticed_by_a_node_that_never_
     for (n, how) in ["emptied", "made anew"].into_iter().enumerate() {
         let world = World::new().await;
         let one = world.node("one").await;
-        let owner = Owner::open(&one, 1).await.unwrap();
-        owner.learn(0..100).await;
-        owner.stored().await;
+        let owner = with_a_snapshot(&one).await;
         let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
         owner.learn(100..200).await;
         one.tails.write(&*one.cluster.leases).await.unwrap();
@@ -105,9 +114,7 @@ async fn a_stream_that_was_emptied_or_made_anew_is_noticed_by_a_node_that_never_
 async fn a_log_that_is_gone_begins_anew_when_a_snapshot_has_all_of_it() {
     let world = World::new().await;
     let one = world.node("one").await;
-    let owner = Owner::open(&one, 1).await.unwrap();
-    owner.learn(0..100).await;
-    owner.stored().await;
+    let owner = with_a_snapshot(&one).await;
     one.tails.write(&*one.cluster.leases).await.unwrap();
     let live = owner.kill().await;
     recreate(&world).await;
@@ -136,13 +143,9 @@ async fn a_log_that_is_gone_begins_anew_when_a_snapshot_has_all_of_it() {
 async fn an_owner_notices_a_hole_in_its_log_and_makes_snapshots_that_lead_past_it() {
     let world = World::new().await;
     let one = world.node("one").await;
-    let owner = Owner::open(&one, 1).await.unwrap();
-    owner.learn(0..100).await;
-    owner.stored().await;
+    let owner = with_a_snapshot(&one).await;
     let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
-    for round in 1..6 {
-        owner.learn(round * 100..round * 100 + 100).await;
-    }
+    learn_in_rounds(&owner, 1..6).await;
     // It has to have looked once since.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let messages = log_messages(&world).await;
@@ -165,9 +168,7 @@ async fn an_owner_whose_log_loses_its_end_goes_on_with_what_it_knows() {
         world.has_objects = n != 2;
         let one = world.node("one").await;
         let mut owner = Owner::open(&one, 1).await.unwrap();
-        for round in 0..6 {
-            owner.learn(round * 100..round * 100 + 100).await;
-        }
+        learn_in_rounds(&owner, 0..6).await;
         match n {
             1 => recreate(&world).await,
             _ => {

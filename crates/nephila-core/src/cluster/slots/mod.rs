@@ -1,0 +1,403 @@
+//! One address for the whole cluster: which node may ask it now.
+//!
+//! A node starts fetches on a slot only while it has the slot's **turn**. Each slot has an **owner** among the live nodes,
+//! found by hashing ([`Ring`]); it keeps in memory who has the turn and who waits for it, and hands it on, one after the other.
+//! A turn that nobody else wants is kept and costs no message; one that is wanted is given back after [`BLOCK`](turn::BLOCK)
+//! starts, or earlier rather than let the slot lie idle ([`Turn`]).
+//!
+//! Nobody compares clocks. With a turn travels how long the slot has rested, a duration that grows on the way and is never
+//! told longer than it is; whoever gets the turn waits for what is left of the rest.
+//!
+//! When nodes come or go the owners change. Turns that are held go on undisturbed: every node tells the new owners what
+//! it holds, and an owner hands out nothing until all have done so (`owner`). What nobody has said to hold counts as used a
+//! moment ago.
+//!
+//! What nodes say to each other arrives once and in order (`link`), in packets (`packet`) that the network may lose,
+//! repeat or turn round.
+//!
+//! Call it like this: [`Slots::handle_view`] when the live nodes were read, [`Slots::ask`] and [`Slots::give_back`] for the
+//! frontier, [`Slots::handle_packet`] when something came; then [`Slots::poll_event`] and [`Slots::poll_packet`] until they
+//! give nothing; sleep until [`Slots::next_wake`]. It lives as long as one lease of its node, and is dropped with it.
+//!
+//! Invariant: of all nodes whose lease lives, no two have the turn of one slot.
+
+mod link;
+mod owner;
+mod packet;
+mod ring;
+pub mod turn;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use link::Link;
+use owner::Owner;
+use packet::{Item, Packet};
+
+use super::{Incarnation, NodeId};
+use crate::codec::Damaged;
+use crate::frontier::slot::SlotKey;
+use crate::planted::{self, Bug};
+
+pub use link::{ACK_AFTER, AGAIN_AFTER, FLUSH};
+pub use owner::FORGET_AFTER;
+pub use packet::ITEMS_MAX;
+pub use ring::Ring;
+pub use turn::{Turn, Verdict};
+
+/// Nodes that are spoken with, those that have left lately included. Packets of further ones are not taken.
+pub const LINKS_MAX: usize = 8_192;
+/// A node that is not in the ring and says nothing for so long is forgotten, in milliseconds. Its lease is long gone.
+pub const LINK_KEEP: u64 = 300_000;
+
+/// Something that happened to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The turn is ours.
+    Granted {
+        /// Of this slot.
+        slot: SlotKey,
+        /// Nothing has happened there for at least so long, in milliseconds.
+        rested: u64,
+        /// Others wait for it.
+        wanted: bool,
+    },
+    /// Others wait for a turn that we have.
+    Wanted {
+        /// The slot.
+        slot: SlotKey,
+    },
+}
+
+/// Bytes to be sent to a node. They may be lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// To this node.
+    pub to: NodeId,
+    /// In this life of it; another one drops them.
+    pub incarnation: Incarnation,
+    /// For its [`Slots::handle_packet`].
+    pub bytes: Vec<u8>,
+}
+
+/// What happened, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Turns that we asked for.
+    pub asked: u64,
+    /// Turns that we were given.
+    pub got: u64,
+    /// Turns that we gave back.
+    pub given_back: u64,
+    /// Times somebody else wanted a turn that we had.
+    pub wanted: u64,
+    /// Turns that we handed out as owner.
+    pub granted: u64,
+    /// Packets that were sent.
+    pub packets_sent: u64,
+    /// Bytes of them.
+    pub bytes_sent: u64,
+    /// Packets that came.
+    pub packets_received: u64,
+    /// Items that were sent again.
+    pub repeated: u64,
+    /// Rings that we went by.
+    pub rings: u64,
+}
+
+/// A turn that we have or ask for.
+#[derive(Clone, Copy, Debug)]
+struct Mine {
+    /// The number of the ask, never used twice.
+    ask: u64,
+    held: bool,
+    /// Who hands it out in the ring we go by.
+    owner: Option<Incarnation>,
+}
+
+/// A node's part in sharing slots.
+#[derive(Debug)]
+pub struct Slots {
+    node: NodeId,
+    me: Incarnation,
+    ring: Ring,
+    term: u64,
+    mine: BTreeMap<SlotKey, Mine>,
+    next_ask: u64,
+    owner: Owner,
+    links: BTreeMap<Incarnation, Link>,
+    /// When each link has something to send.
+    due: BTreeSet<(u64, Incarnation)>,
+    /// What we say to ourselves.
+    own: VecDeque<Item>,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+impl Slots {
+    /// A node in one life of its lease, before it has seen who else lives.
+    pub fn new(node: NodeId, me: Incarnation) -> Slots {
+        Slots {
+            node,
+            me,
+            ring: Ring::default(),
+            term: 0,
+            mine: BTreeMap::new(),
+            next_ask: 0,
+            owner: Owner::default(),
+            links: BTreeMap::new(),
+            due: BTreeSet::new(),
+            own: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        Stats { granted: self.owner.granted, ..self.stats }
+    }
+
+    /// The nodes that this one goes by.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Do all nodes go by our ring, as far as we know? Only then do we hand out turns.
+    pub fn is_agreed(&self) -> bool {
+        self.owner.is_agreed()
+    }
+
+    /// Turns that we have, and those that we ask for.
+    pub fn count(&self) -> (usize, usize) {
+        let held = self.mine.values().filter(|mine| mine.held).count();
+        (held, self.mine.len() - held)
+    }
+
+    /// Slots of ours whose turns we hand out and that we remember.
+    pub fn owned(&self) -> usize {
+        self.owner.len()
+    }
+
+    /// Do we have the turn of a slot?
+    pub fn holds(&self, slot: SlotKey) -> bool {
+        self.mine.get(&slot).is_some_and(|mine| mine.held)
+    }
+
+    /// The live nodes were read. One without us is old news, and ignored.
+    pub fn handle_view(&mut self, now: u64, live: &[(NodeId, Incarnation)]) {
+        self.owner.sweep(now);
+        let ring = Ring::new(live);
+        if !ring.holds(self.me) || ring == self.ring {
+            return;
+        }
+        self.term += 1;
+        self.stats.rings += 1;
+        self.ring = ring;
+        for link in self.links.values_mut() {
+            link.in_ring = false;
+        }
+        let enter = Item::Enter { ring: self.ring.hash(), term: self.term };
+        self.owner.enter(now, &self.ring, self.term);
+        self.own.push_back(enter);
+        for (node, incarnation) in Vec::from_iter(self.ring.nodes()) {
+            if incarnation != self.me {
+                let link = self.links.entry(incarnation).or_insert_with(|| Link::new(node, now));
+                (link.in_ring, link.heard_at) = (true, now);
+                link.push(now, enter);
+            }
+        }
+        // What we hold is said to its owners, and what we wait for is asked for anew: a turn that an earlier owner grants
+        // from here on is void.
+        for slot in Vec::from_iter(self.mine.keys().copied()) {
+            let owner = self.ring.owner(slot);
+            let mine = self.mine.get_mut(&slot).expect("its key was just read");
+            mine.owner = owner;
+            let item = if mine.held {
+                Item::Claim { slot, ask: mine.ask }
+            } else {
+                self.next_ask += 1;
+                mine.ask = self.next_ask;
+                Item::Ask { slot, ask: mine.ask }
+            };
+            self.say(now, owner, item);
+        }
+        self.own.push_back(Item::Agree { term: self.term });
+        for (_, incarnation) in Vec::from_iter(self.ring.nodes()) {
+            if let Some(term) = self.owner.term_of(incarnation).filter(|_| incarnation != self.me) {
+                self.say(now, Some(incarnation), Item::Agree { term });
+            }
+        }
+        self.settle(now);
+        self.forget_links(now);
+        self.note_all_due();
+    }
+
+    /// The turn of a slot is wanted here. [`Event::Granted`] follows, at once or later.
+    pub fn ask(&mut self, now: u64, slot: SlotKey) {
+        if self.mine.contains_key(&slot) {
+            return;
+        }
+        self.stats.asked += 1;
+        self.next_ask += 1;
+        let (ask, owner) = (self.next_ask, self.ring.owner(slot));
+        self.mine.insert(slot, Mine { ask, held: false, owner });
+        if planted::is(Bug::SlotPerNode) {
+            self.mine.insert(slot, Mine { ask, held: true, owner });
+            self.events.push_back(Event::Granted { slot, rested: 0, wanted: false });
+            return;
+        }
+        self.say(now, owner, Item::Ask { slot, ask });
+        self.settle(now);
+    }
+
+    /// The turn of a slot is given back, or not wanted any more. Nothing of ours is open there, and nothing started or
+    /// ended there within so many milliseconds.
+    pub fn give_back(&mut self, now: u64, slot: SlotKey, rested: u64) {
+        let Some(Mine { ask, held, owner }) = self.mine.remove(&slot) else { return };
+        self.stats.given_back += u64::from(held);
+        self.say(now, owner, Item::GiveBack { slot, ask, rested });
+        self.settle(now);
+    }
+
+    /// Bytes came from another node.
+    pub fn handle_packet(&mut self, now: u64, bytes: &[u8]) -> Result<(), Damaged> {
+        let Packet { from: (node, from), to, ack, first, items } = Packet::decode(bytes)?;
+        // Meant for an earlier life of ours, or an echo.
+        if to != self.me || from == self.me {
+            return Ok(());
+        }
+        let full = self.links.len() >= LINKS_MAX;
+        let link = match self.links.entry(from) {
+            Entry::Occupied(link) => link.into_mut(),
+            Entry::Vacant(_) if full => return Ok(()),
+            Entry::Vacant(place) => place.insert(Link::new(node, now)),
+        };
+        self.stats.packets_received += 1;
+        let items = link.handle(now, ack, first, items);
+        note(&mut self.due, link, from);
+        for item in items {
+            match item {
+                Item::Grant { slot, ask, rested, wanted } => self.handle_grant(slot, ask, rested, wanted),
+                Item::Wanted { slot, ask } => self.handle_wanted(slot, ask),
+                item => {
+                    self.owner.handle(now, from, item);
+                    if let (Item::Enter { .. }, Some(term)) = (item, self.owner.term_of(from))
+                        && self.ring.holds(from)
+                    {
+                        self.say(now, Some(from), Item::Agree { term });
+                    }
+                }
+            }
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// What happened to our turns; none if nothing did.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What to send now; none if there is nothing before [`Slots::next_wake`].
+    pub fn poll_packet(&mut self, now: u64) -> Option<Parcel> {
+        loop {
+            let &(at, incarnation) = self.due.first()?;
+            if at > now {
+                return None;
+            }
+            let link = self.links.get_mut(&incarnation).expect("a link that is due");
+            let (repeated, to) = (link.repeated, link.node);
+            let load = link.poll(now);
+            self.stats.repeated += link.repeated - repeated;
+            note(&mut self.due, link, incarnation);
+            if let Some((ack, first, items)) = load {
+                let packet = Packet { from: (self.node, self.me), to: incarnation, ack, first, items };
+                let bytes = packet.encode();
+                self.stats.packets_sent += 1;
+                self.stats.bytes_sent += bytes.len() as u64;
+                return Some(Parcel { to, incarnation, bytes });
+            }
+        }
+    }
+
+    /// When [`Slots::poll_packet`] has something if nothing happens before.
+    pub fn next_wake(&self) -> Option<u64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn handle_grant(&mut self, slot: SlotKey, ask: u64, rested: u64, wanted: bool) {
+        // One for an ask that we took back, or made of an owner before: whoever granted it hears so, or is none any more.
+        let Some(mine) = self.mine.get_mut(&slot).filter(|mine| mine.ask == ask && !mine.held) else {
+            return;
+        };
+        mine.held = true;
+        self.stats.got += 1;
+        self.events.push_back(Event::Granted { slot, rested, wanted });
+    }
+
+    fn handle_wanted(&mut self, slot: SlotKey, ask: u64) {
+        if self.mine.get(&slot).is_some_and(|mine| mine.ask == ask && mine.held) {
+            self.stats.wanted += 1;
+            self.events.push_back(Event::Wanted { slot });
+        }
+    }
+
+    /// Says something to a node, or to ourselves. To nobody while no node is known: it is said when one is.
+    fn say(&mut self, now: u64, to: Option<Incarnation>, item: Item) {
+        let Some(to) = to else { return };
+        if to == self.me {
+            return self.own.push_back(item);
+        }
+        if let Some(link) = self.links.get_mut(&to) {
+            link.push(now, item);
+            note(&mut self.due, link, to);
+        }
+    }
+
+    /// Carries out what we said to ourselves, and what came of it.
+    fn settle(&mut self, now: u64) {
+        loop {
+            if let Some(item) = self.own.pop_front() {
+                match item {
+                    Item::Grant { slot, ask, rested, wanted } => self.handle_grant(slot, ask, rested, wanted),
+                    Item::Wanted { slot, ask } => self.handle_wanted(slot, ask),
+                    item => self.owner.handle(now, self.me, item),
+                }
+            } else if let Some((to, item)) = self.owner.out.pop_front() {
+                self.say(now, Some(to), item);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn note_all_due(&mut self) {
+        for (incarnation, link) in &mut self.links {
+            note(&mut self.due, link, *incarnation);
+        }
+    }
+
+    fn forget_links(&mut self, now: u64) {
+        let old = |link: &Link| !link.in_ring && now >= link.heard_at + LINK_KEEP;
+        let gone = Vec::from_iter(self.links.iter().filter(|(_, link)| old(link)).map(|(key, _)| *key));
+        for incarnation in gone {
+            let link = self.links.remove(&incarnation);
+            link.and_then(|link| link.noted).iter().for_each(|at| _ = self.due.remove(&(*at, incarnation)));
+            self.owner.forget(incarnation);
+        }
+    }
+}
+
+/// Notes when a link has something to send.
+fn note(all: &mut BTreeSet<(u64, Incarnation)>, link: &mut Link, incarnation: Incarnation) {
+    let due = link.due();
+    if due != link.noted {
+        link.noted.iter().for_each(|at| _ = all.remove(&(*at, incarnation)));
+        due.iter().for_each(|at| _ = all.insert((*at, incarnation)));
+        link.noted = due;
+    }
+}

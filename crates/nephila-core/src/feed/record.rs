@@ -1,0 +1,424 @@
+//! What a partition remembers of a feed, and the entry of its log that changes it: one for each poll.
+//!
+//! The owner decides: it reads the record, judges the feed ([`super::poll`]), asks the schedule when to come back, and
+//! writes down what came of it as a [`Polled`]. Folding only carries that out, so another schedule in the settings of
+//! tomorrow gives no other past.
+//!
+//! What always holds: a poll that is folded twice counts once; no more than [`POLLS_MAX`] polls are kept; what was
+//! written is read back as it was.
+
+use super::Hints;
+use super::schedule::{Answer, History, Why};
+use super::story::{Memory, Sighting};
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::frontier::key::UrlKey;
+use crate::time::Timestamp;
+
+/// Polls of a feed that are kept for whoever asks.
+pub const POLLS_MAX: usize = 20;
+
+/// The longest title of a feed that is kept, in bytes. A longer one is cut.
+pub const TITLE_BYTES_MAX: usize = 200;
+
+/// What a fetch of a feed brought, for its owner to decide on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// What it found.
+    pub answer: Answer,
+    /// The request carried validators.
+    pub conditional: bool,
+    /// The answer has validators.
+    pub validators: bool,
+    /// What the feed asks for.
+    pub hints: Hints,
+    /// `max-age` of its `Cache-Control`.
+    pub max_age: Option<std::time::Duration>,
+    /// A hash of where a permanent redirect led, if one did.
+    pub moved_to: Option<u64>,
+    /// The checksum to remember from now on.
+    pub checksum: Option<u64>,
+    /// What is to be written down for the source.
+    pub sighting: Option<Sighting>,
+    /// The feed's title, empty if it was not read.
+    pub title: Box<str>,
+}
+
+impl Brought {
+    /// Nothing but an answer; what is remembered stays.
+    pub fn of(answer: Answer, record: &Record) -> Brought {
+        Brought {
+            answer,
+            conditional: false,
+            validators: false,
+            hints: Hints::default(),
+            max_age: None,
+            moved_to: None,
+            checksum: record.checksum,
+            sighting: None,
+            title: Box::default(),
+        }
+    }
+}
+
+/// What a poll found, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Found {
+    /// 304.
+    NotModified,
+    /// The URLs of last time.
+    Redundant,
+    /// Entries.
+    Read,
+    /// No feed.
+    #[default]
+    Failed,
+    /// 410.
+    Gone,
+}
+
+impl Found {
+    const ALL: [Found; 5] = [Found::NotModified, Found::Redundant, Found::Read, Found::Failed, Found::Gone];
+
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Found::NotModified => "not modified",
+            Found::Redundant => "redundant feed",
+            Found::Read => "read",
+            Found::Failed => "failed",
+            Found::Gone => "gone",
+        }
+    }
+}
+
+/// One poll, as it is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollLine {
+    /// When.
+    pub at: Timestamp,
+    /// The status, 0 if there was none.
+    pub status: u16,
+    /// What it found.
+    pub found: Found,
+    /// Entries of the feed.
+    pub entries: u32,
+    /// New stories among them.
+    pub new: u32,
+    /// When the next one was planned for; 0 is never.
+    pub due: Timestamp,
+    /// Why then: [`Why`] as a number, and how often in a row.
+    pub why: (u8, u16),
+}
+
+impl PollLine {
+    /// A poll that found this, with this plan behind it.
+    pub fn new(at: Timestamp, status: u16, answer: Answer, due: Option<Timestamp>, why: Why) -> PollLine {
+        let (found, entries, new) = match answer {
+            Answer::NotModified => (Found::NotModified, 0, 0),
+            Answer::Redundant => (Found::Redundant, 0, 0),
+            Answer::Read { entries, new, .. } => (Found::Read, entries, new),
+            Answer::Failed => (Found::Failed, 0, 0),
+            Answer::Gone => (Found::Gone, 0, 0),
+        };
+        PollLine { at, status, found, entries, new, due: due.unwrap_or_default(), why: code_of(why) }
+    }
+
+    /// Why the next poll is when it is, for people: `no-new-story 4 times`.
+    pub fn why(&self) -> String {
+        let (code, times) = self.why;
+        let name = WHYS.get(usize::from(code)).copied().unwrap_or("?");
+        if times > 1 { format!("{name}, {times} times") } else { name.to_owned() }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.at.0);
+        put_u64(out, self.status.into());
+        out.push(self.found as u8);
+        put_u64(out, self.entries.into());
+        put_u64(out, self.new.into());
+        put_u64(out, self.due.0);
+        out.push(self.why.0);
+        put_u64(out, self.why.1.into());
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<PollLine, Damaged> {
+        const WHAT: &str = "poll of a feed";
+        let short = |number: u64| u16::try_from(number).map_err(|_| Damaged(WHAT));
+        Ok(PollLine {
+            at: Timestamp(reader.u64(WHAT)?),
+            status: short(reader.u64(WHAT)?)?,
+            found: *Found::ALL.get(usize::from(reader.u8(WHAT)?)).ok_or(Damaged(WHAT))?,
+            entries: reader.u32(WHAT)?,
+            new: reader.u32(WHAT)?,
+            due: Timestamp(reader.u64(WHAT)?),
+            why: (reader.u8(WHAT)?, short(reader.u64(WHAT)?)?),
+        })
+    }
+}
+
+/// The names of reasons by their numbers, which stand in logs and never change.
+const WHYS: [&str; 10] = [
+    Why::NewStory.name(),
+    Why::Fruitless(0).name(),
+    Why::Rhythm.name(),
+    Why::Silence.name(),
+    Why::Crowded.name(),
+    Why::Hint.name(),
+    Why::RetryAfter.name(),
+    Why::Failing(0).name(),
+    Why::Bound.name(),
+    Why::Gone.name(),
+];
+
+fn code_of(why: Why) -> (u8, u16) {
+    match why {
+        Why::NewStory => (0, 0),
+        Why::Fruitless(times) => (1, times),
+        Why::Rhythm => (2, 0),
+        Why::Silence => (3, 0),
+        Why::Crowded => (4, 0),
+        Why::Hint => (5, 0),
+        Why::RetryAfter => (6, 0),
+        Why::Failing(times) => (7, times),
+        Why::Bound => (8, 0),
+        Why::Gone => (9, 0),
+    }
+}
+
+/// A feed was asked, and this is what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// The feed.
+    pub key: UrlKey,
+    /// Which fetch it was. The same one again changes nothing.
+    pub fetch: u64,
+    /// The poll.
+    pub line: PollLine,
+    /// Whether the next request may carry validators.
+    pub conditional: bool,
+    /// The checksum that is remembered from now on.
+    pub checksum: Option<u64>,
+    /// What was seen, if anything.
+    pub sighting: Option<Sighting>,
+    /// The history, as it is after this poll.
+    pub history: History,
+    /// The title, if it is another one.
+    pub title: Option<Box<str>>,
+}
+
+/// Bits of the byte behind the poll.
+mod flag {
+    pub(super) const CONDITIONAL: u8 = 1;
+    pub(super) const CHECKSUM: u8 = 2;
+    pub(super) const SIGHTING: u8 = 4;
+    pub(super) const TITLE: u8 = 8;
+}
+
+impl Polled {
+    /// Appends it as it is written.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.key.to_bytes());
+        put_u64(out, self.fetch);
+        self.line.put(out);
+        let mut flags = 0;
+        let mut set = |present: bool, bit: u8| flags |= if present { bit } else { 0 };
+        set(self.conditional, flag::CONDITIONAL);
+        set(self.checksum.is_some(), flag::CHECKSUM);
+        set(self.sighting.is_some(), flag::SIGHTING);
+        set(self.title.is_some(), flag::TITLE);
+        out.push(flags);
+        put_bytes(out, &self.history.to_bytes());
+        if let Some(checksum) = self.checksum {
+            out.extend(checksum.to_be_bytes());
+        }
+        if let Some(sighting) = &self.sighting {
+            put_bytes(out, &sighting.to_bytes());
+        }
+        if let Some(title) = &self.title {
+            put_bytes(out, title.as_bytes());
+        }
+    }
+
+    /// From what was written.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Polled, Damaged> {
+        let key = reader.take(UrlKey::BYTES, "key of a poll")?;
+        let key = UrlKey::from_bytes(key.try_into().expect("as many were taken"));
+        let fetch = reader.u64("fetch of a poll")?;
+        let line = PollLine::read(reader)?;
+        let flags = reader.u8("flags of a poll")?;
+        let has = |bit| flags & bit != 0;
+        let history = History::from_bytes(reader.bytes("history of a feed")?)?;
+        let checksum = if has(flag::CHECKSUM) { Some(reader.fixed_u64("checksum of a feed")?) } else { None };
+        let sighting = match has(flag::SIGHTING) {
+            true => Some(Sighting::from_bytes(reader.bytes("sighting")?)?),
+            false => None,
+        };
+        let title = if has(flag::TITLE) { Some(reader.text("title of a feed")?.into()) } else { None };
+        let conditional = has(flag::CONDITIONAL);
+        Ok(Polled { key, fetch, line, conditional, checksum, sighting, history, title })
+    }
+}
+
+/// What is remembered of a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The last poll that was folded.
+    pub fetch: u64,
+    /// Whether the next request may carry validators.
+    pub conditional: bool,
+    /// The checksum of its URLs, if every entry under it was decided.
+    pub checksum: Option<u64>,
+    /// New stories, ever.
+    pub stories: u64,
+    /// Its title.
+    pub title: Box<str>,
+    /// When it was asked, and what it had.
+    pub history: History,
+    /// Which stories it had.
+    pub memory: Memory,
+    /// Its last polls, the oldest first.
+    pub polls: Vec<PollLine>,
+}
+
+/// The layout of [`Record`].
+const VERSION: u8 = 1;
+
+impl Record {
+    /// Takes in a poll. Twice is once.
+    pub fn fold(&mut self, polled: &Polled) {
+        if !self.polls.is_empty() && self.fetch == polled.fetch {
+            return;
+        }
+        self.fetch = polled.fetch;
+        self.conditional = polled.conditional;
+        self.checksum = polled.checksum;
+        self.stories += u64::from(polled.line.new);
+        self.history = polled.history.clone();
+        if let Some(sighting) = &polled.sighting {
+            self.memory.fold(sighting);
+        }
+        if let Some(title) = &polled.title {
+            self.title = title.clone();
+        }
+        if self.polls.len() >= POLLS_MAX {
+            self.polls.drain(..=self.polls.len() - POLLS_MAX);
+        }
+        self.polls.push(polled.line);
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_u64(&mut out, self.fetch);
+        out.push(u8::from(self.conditional) | u8::from(self.checksum.is_some()) << 1);
+        if let Some(checksum) = self.checksum {
+            out.extend(checksum.to_be_bytes());
+        }
+        put_u64(&mut out, self.stories);
+        put_bytes(&mut out, self.title.as_bytes());
+        put_bytes(&mut out, &self.history.to_bytes());
+        put_u64(&mut out, self.polls.len() as u64);
+        self.polls.iter().for_each(|poll| poll.put(&mut out));
+        put_bytes(&mut out, &self.memory.to_bytes());
+        out
+    }
+
+    /// From what was stored.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Record, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8("version of a feed")? != VERSION {
+            return Err(Damaged("version of a feed"));
+        }
+        let fetch = reader.u64("poll of a feed")?;
+        let flags = reader.u8("flags of a feed")?;
+        let checksum = if flags & 2 != 0 { Some(reader.fixed_u64("checksum of a feed")?) } else { None };
+        let stories = reader.u64("stories of a feed")?;
+        let title = reader.text("title of a feed")?.into();
+        let history = History::from_bytes(reader.bytes("history of a feed")?)?;
+        let mut polls = Vec::new();
+        for _ in 0..reader.u64("polls of a feed")? {
+            polls.push(PollLine::read(&mut reader)?);
+        }
+        let memory = Memory::from_bytes(reader.bytes("memory of a feed")?)?;
+        Ok(Record { fetch, conditional: flags & 1 != 0, checksum, stories, title, history, memory, polls })
+    }
+
+    /// The title to write down, if the feed has another one now.
+    pub fn new_title(&self, title: &str) -> Option<Box<str>> {
+        let mut end = title.len().min(TITLE_BYTES_MAX);
+        while !title.is_char_boundary(end) {
+            end -= 1;
+        }
+        let title = &title[..end];
+        (!title.is_empty() && *title != *self.title).then(|| title.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::feed::schedule::{Poll, Settings};
+    use crate::feed::story::Week;
+    use crate::frontier::key::{DomainKey, HostKey};
+
+    fn polled(number: u64) -> Polled {
+        let mut history = History::default();
+        let answer = Answer::Read { entries: 9, new: 2, oldest_new: None, dated_gap: None };
+        let at = Timestamp(1_794_830_400_000 + number * 1_000);
+        let plan = history.handle_poll(&Poll::new(at, answer), &Settings::default(), 0);
+        let marks = vec![number, number + 1_000];
+        Polled {
+            key: UrlKey { host: HostKey { domain: DomainKey(7), host: 1 }, path: 9 },
+            fetch: number,
+            line: PollLine::new(at, 200, answer, plan.due, plan.why),
+            conditional: number.is_multiple_of(2),
+            checksum: Some(number),
+            sighting: Some(Sighting { week: Week(2_960), day: 9, day_stories: 1, redundant: false, marks }),
+            history,
+            title: number.is_multiple_of(3).then(|| "News".into()),
+        }
+    }
+
+    #[test]
+    fn a_poll_counts_once_and_the_last_ones_are_kept() {
+        let mut record = Record::default();
+        for number in 1..=50 {
+            record.fold(&polled(number));
+            let once = record.clone();
+            record.fold(&polled(number));
+            assert_eq!(record, once);
+            assert_eq!(Record::from_bytes(&record.to_bytes()).as_ref(), Ok(&record));
+        }
+        assert_eq!((record.stories, record.polls.len(), record.memory.len()), (100, POLLS_MAX, 100));
+        assert_eq!(record.polls.last().unwrap().why(), "new-story");
+        assert_eq!(&*record.title, "News");
+        assert_eq!((record.new_title("News"), record.new_title("Other")), (None, Some("Other".into())));
+        let long = "\u{e9}".repeat(TITLE_BYTES_MAX);
+        assert_eq!(record.new_title(&long).unwrap().len(), TITLE_BYTES_MAX);
+    }
+
+    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    #[test]
+    fn golden_poll() {
+        let mut out = Vec::new();
+        polled(6).put(&mut out);
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+        assert_eq!(Polled::read(&mut Reader::new(&out)), Ok(polled(6)));
+    }
+
+    const GOLDEN: &str = concat!(
+        "000000000000000700000001000000000000000906f0a2eaa19e34c801020902d0cafca19e3400000f2901f0a2",
+        "eaa19e34f0a2eaa19e34f0a2eaa19e34f0a2eaa19e34000000000000000000e0a7120000000000000000000000",
+        "0616901709010002000000000000000600000000000003ee044e657773",
+    );
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_are_damage(bytes: Vec<u8>) {
+            let _ = (Record::from_bytes(&bytes), Polled::read(&mut Reader::new(&bytes)));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Streams of URLs in the frontier: parts of batches, decided by the owner of their partition.
+//!
+//! A part waits until the next group is made: then no group is on its way, so everything remembered is up to date. Each
+//! URL is put beside its record; those worth a fetch are offered in the same group, also if they were fetched before.
+//!
+//! What always holds: a part and what came of it stand in one group of the log, together with how far the inbox was read
+//! that it came from. Whoever brings parts bounds how much of them waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Frontier;
+use super::key::UrlKey;
+use super::offers::Offer;
+use super::partition::{Partition, URGENT};
+use crate::entry::Entry;
+use crate::handler::ReadAs;
+use crate::job::{Hops, PRIORITY_MAX};
+use crate::reflog::part::{Part, Streamed};
+use crate::reflog::{Decision, Record, priority};
+use crate::state::{Beside, State, StateError};
+use crate::time::Now;
+
+impl<S: State> Frontier<S> {
+    /// A part of a batch came for a partition here. It is decided with the next group.
+    pub fn handle_stream(&mut self, partition: usize, part: Part) {
+        self.partitions[partition].streams.push_back(part);
+    }
+
+    /// Bytes of parts that wait in a partition, roughly.
+    pub fn streams_waiting(&self, partition: usize) -> usize {
+        self.partitions[partition].streams.iter().map(Part::bytes).sum()
+    }
+}
+
+impl<S: State> Partition<S> {
+    /// Decides about parts that wait: what is to be written down. What is worth a fetch is among the offers then.
+    pub(super) fn decide_streams(&mut self, now: Now) -> Result<Vec<Entry>, StateError> {
+        let mut entries = Vec::new();
+        if self.streams.is_empty() {
+            return Ok(entries);
+        }
+        let mut batches = Arc::clone(&self.state.meta().batches);
+        let mut decided: BTreeMap<UrlKey, Record> = BTreeMap::new();
+        while let Some(part) = self.streams.pop_front() {
+            let Some(batch) = batches.check(part.key, now.wall) else {
+                self.sifted.stream_repeats += 1;
+                continue;
+            };
+            Arc::make_mut(&mut batches).fold(part.key, &batch);
+            let keys: Vec<UrlKey> = part.urls.iter().map(|url| url.key).collect();
+            let mut found = Vec::with_capacity(keys.len());
+            self.state.beside(Beside::Stream, &keys, &mut found)?;
+            let mut records = Vec::with_capacity(keys.len());
+            for (url, bytes) in part.urls.iter().zip(found) {
+                let mut record = match (decided.remove(&url.key), bytes) {
+                    (Some(record), _) => record,
+                    (None, Some(bytes)) => Record::from_bytes(&bytes)?,
+                    (None, None) => Record::default(),
+                };
+                self.sifted.streamed += 1;
+                match record.handle_named(url.at, url.hits, &url.tag, &batch) {
+                    Decision::Send { hits, .. } => {
+                        // Urgent is what a person or a new story is.
+                        let priority = priority(PRIORITY_MAX, hits).max(URGENT + 1);
+                        self.offer_again(Offer {
+                            key: url.key,
+                            origin: &url.origin,
+                            text: &url.text,
+                            job: part.job,
+                            depth: 0,
+                            hops: Hops::NONE,
+                            read_as: ReadAs::Page,
+                            priority,
+                            hits: u32::try_from(hits).unwrap_or(u32::MAX),
+                            refusal: None,
+                        });
+                    }
+                    Decision::Keep => self.sifted.suppressed += 1,
+                }
+                decided.insert(url.key, record.clone());
+                records.push((url.key, record));
+            }
+            entries.push(Entry::Streamed(Box::new(Streamed { key: part.key, batch, records })));
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,167 @@
+//! The workbench in a cluster: slots that other nodes use too, one node at a time.
+//!
+//! While slots are shared, nothing starts on one without its **turn**. It is asked for when a host could use it and kept
+//! while nobody else wants it; how long one that is wanted is kept says [`Turn`]. Every ask is answered once, and no ask is
+//! ever taken back: a turn that comes too late is given back like any other.
+//!
+//! What always holds: a turn is given back only when nothing is open on its slot; a slot whose turn is asked for stays
+//! here until it has come.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use super::super::key::HostKey;
+use super::super::settings::SlotLimit;
+use super::super::slot::SlotKey;
+use super::{SlotIndex, Workbench, ms};
+use crate::cluster::slots::{Turn, Verdict};
+
+/// What is to be said about a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnAction {
+    /// Ask for the turn of a slot, then call [`Frontier::handle_granted`](super::super::Frontier::handle_granted).
+    Ask(SlotKey),
+    /// Give the turn of a slot back.
+    GiveBack {
+        /// The slot.
+        slot: SlotKey,
+        /// Nothing started or ended there for so long, in milliseconds.
+        rested: u64,
+    },
+}
+
+/// How we stand with the turn of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// Nobody else asks there: no turn is needed.
+    Free,
+    /// It is not ours.
+    No,
+    /// It is asked for.
+    Asked,
+    /// It is ours.
+    Held(Turn),
+}
+
+impl Holding {
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Holding::Free | Holding::Held(_))
+    }
+}
+
+/// Turns that are to be asked for, given back or looked at.
+#[derive(Debug, Default)]
+pub(super) struct TurnDesk {
+    /// Are slots shared with other nodes?
+    shared: bool,
+    actions: VecDeque<TurnAction>,
+    /// Slots whose turn is wanted, and when to look whether to give it back. Each is here a few times at most.
+    pub(super) look_at: BTreeSet<(u64, SlotIndex)>,
+}
+
+impl TurnDesk {
+    /// How a new slot stands.
+    pub(super) fn fresh(&self) -> Holding {
+        if self.shared { Holding::No } else { Holding::Free }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        if self.actions.is_empty() { self.look_at.first().map(|(at, _)| *at) } else { Some(0) }
+    }
+}
+
+impl Workbench {
+    /// From here on nothing starts on a slot without its turn. Before the first host comes.
+    pub(crate) fn share_slots(&mut self) {
+        debug_assert!(self.by_slot.is_empty(), "slots are shared from the beginning");
+        self.turns.shared = true;
+    }
+
+    /// The slot of a host at this address, and what it may bear.
+    pub(crate) fn slot_at(&self, host: &HostKey, address: IpAddr) -> (SlotKey, SlotLimit) {
+        self.settings.slot(host, address, self.turns.shared)
+    }
+
+    /// Asks for the turn of a slot whose time has come, if that is missing.
+    pub(super) fn ask_turn(&mut self, index: SlotIndex) -> bool {
+        let slot = self.slots[index as usize].as_ref().expect("a slot in the timeline");
+        if slot.turn != Holding::No {
+            return false;
+        }
+        let stood_at = slot.stands_at;
+        // The host it stood there for may have left or moved: nothing is asked for without need.
+        self.stand(index);
+        let slot = self.slots[index as usize].as_mut().expect("a slot in the timeline");
+        if slot.stands_at == stood_at {
+            slot.turn = Holding::Asked;
+            self.turns.actions.push_back(TurnAction::Ask(slot.key));
+            self.stand(index);
+        }
+        true
+    }
+
+    /// The turn of a slot is ours.
+    pub(crate) fn granted(&mut self, key: SlotKey, rested: u64, wanted: bool, mono: u64) {
+        let index = self.by_slot.get(&key).copied();
+        let slot = index.and_then(|index| self.slots[index as usize].as_ref());
+        let index = match (index, slot.map(|slot| slot.turn)) {
+            (Some(index), Some(Holding::Asked)) => index,
+            // It is ours, and may be in use.
+            (_, Some(Holding::Held(_) | Holding::Free)) => return,
+            // Nobody here asked for it: kept, it would be kept from everybody for ever.
+            _ => return self.turns.actions.push_back(TurnAction::GiveBack { slot: key, rested }),
+        };
+        let slot = self.slots[index as usize].as_mut().expect("a slot by its key");
+        slot.turn = Holding::Held(Turn::new(wanted));
+        slot.last = slot.last.max(mono.saturating_sub(rested));
+        slot.free_at = slot.free_at.max(mono + ms(slot.limit.delay).saturating_sub(rested));
+        self.stand(index);
+    }
+
+    /// Another node waits for the turn of a slot.
+    pub(crate) fn turn_wanted(&mut self, key: SlotKey) {
+        let Some(&index) = self.by_slot.get(&key) else { return };
+        let slot = self.slots[index as usize].as_mut().expect("a slot by its key");
+        if let Holding::Held(turn) = &mut slot.turn {
+            turn.handle_wanted();
+            self.stand(index);
+        }
+    }
+
+    /// What is to be said about turns now.
+    pub(crate) fn poll_turn(&mut self, mono: u64) -> Option<TurnAction> {
+        while self.turns.look_at.first().is_some_and(|(at, _)| *at <= mono) {
+            let (_, index) = self.turns.look_at.pop_first().expect("just seen");
+            if self.slots.get(index as usize).is_none_or(Option::is_none) {
+                continue;
+            }
+            // What is stale on top of its list goes.
+            self.stand(index);
+            self.turns.look_at.remove(&(0, index));
+            let slot = self.slots[index as usize].as_ref().expect("looked at above");
+            let Holding::Held(turn) = slot.turn else { continue };
+            let ready_at = slot.waiting.peek().map(|Reverse((at, _))| *at);
+            match turn.judge(slot.open, slot.free_at, ready_at, mono) {
+                Verdict::Keep => {}
+                Verdict::KeepUntil(at) => _ = self.turns.look_at.insert((at, index)),
+                Verdict::GiveBack => {
+                    self.give_up_turn(index, mono);
+                    self.stand(index);
+                }
+            }
+        }
+        self.turns.actions.pop_front()
+    }
+
+    /// Gives the turn of a slot back, if it is ours.
+    pub(super) fn give_up_turn(&mut self, index: SlotIndex, mono: u64) {
+        let slot = self.slots[index as usize].as_mut().expect("a slot");
+        if let Holding::Held(_) = slot.turn {
+            debug_assert_eq!(slot.open, 0, "a turn is given back when nothing is open");
+            slot.turn = Holding::No;
+            let rested = mono.saturating_sub(slot.last);
+            self.turns.actions.push_back(TurnAction::GiveBack { slot: slot.key, rested });
+        }
+    }
+}

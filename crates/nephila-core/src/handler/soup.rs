@@ -1,0 +1,211 @@
+//! XML that is not quite: tags and texts in the order in which they stand, whatever is wrong around them.
+//!
+//! A bare `&` is text, end tags need no start, and after markup that makes no sense reading goes on at the next tag.
+//! Whoever reads ([`Sink`]) gets starts, ends and texts, and never an error. Sitemaps, feeds and lists of feeds are read
+//! like this.
+//!
+//! What always holds: references are never expanded, except the five of XML and characters by number, and, unless a sink
+//! says otherwise, those names that every browser knows; the parser's own memory does not grow with the nesting.
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+
+/// Whoever is told what stands in the text.
+pub(crate) trait Sink {
+    /// A tag, and whether it ends itself.
+    fn start(&mut self, tag: &BytesStart<'_>, is_empty: bool);
+    /// An end tag, by the last part of its name.
+    fn end(&mut self, name: &str);
+    /// Text.
+    fn text(&mut self, text: &str);
+    /// A reference that XML does not have by itself, without its `&` and `;`.
+    fn reference(&mut self, name: &str) {
+        let whole = format!("&{name};");
+        if name.len() <= NAME_BYTES_MAX {
+            let known = htmlize::unescape(whole.as_str());
+            if known != whole.as_str() {
+                return self.text(&known);
+            }
+        }
+        if is_name(name) {
+            self.unknown(name);
+        } else {
+            // An `&` that somebody forgot to escape, with a `;` further on.
+            self.text(&whole);
+        }
+    }
+    /// A reference that stands for nothing we know, without its `&` and `;`.
+    fn unknown(&mut self, _name: &str) {}
+    /// A document type, which may define references of its own.
+    fn document_type(&mut self) {}
+    /// Something was wrong just here.
+    fn broken(&mut self);
+    /// Is it enough? Asked before each tag.
+    fn is_done(&mut self) -> bool;
+}
+
+/// How the text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Everything was read.
+    All,
+    /// Behind markup that makes no sense there was nothing more that does.
+    Lost,
+    /// It was enough, or time was up.
+    Early {
+        /// It was the time.
+        time: bool,
+    },
+}
+
+/// Reads a text that begins with a tag. The parser remembers every open tag; with more than `open_max` a new one goes on,
+/// for sinks do not care for nesting.
+pub(crate) fn read(
+    text: &str,
+    open_max: usize,
+    sink: &mut dyn Sink,
+    time_is_up: &mut dyn FnMut() -> bool,
+) -> End {
+    let mut rest = text;
+    for _ in 0..RESTARTS_MAX {
+        match run(rest, open_max, sink, time_is_up) {
+            Run::Over => return End::All,
+            Run::Done { time } => return End::Early { time },
+            Run::Deep(at) => rest = rest.get(at..).unwrap_or_default(),
+            // What could not be read begins with a `<`; the next one is a new chance.
+            Run::Broken(at) => {
+                sink.broken();
+                let after = rest.get(at + 1..).unwrap_or_default();
+                let Some(next) = after.find('<') else { return End::Lost };
+                rest = &after[next..];
+            }
+        }
+    }
+    End::Lost
+}
+
+/// How a run of the parser ended.
+enum Run {
+    /// Nothing more is to be read.
+    Over,
+    /// It was enough.
+    Done { time: bool },
+    /// Too many tags were open; a new parser goes on at this byte.
+    Deep(usize),
+    /// The tag at this byte makes no sense.
+    Broken(usize),
+}
+
+fn run(text: &str, open_max: usize, sink: &mut dyn Sink, time_is_up: &mut dyn FnMut() -> bool) -> Run {
+    let mut reader = Reader::from_str(text);
+    let config = reader.config_mut();
+    config.allow_dangling_amp = true;
+    config.allow_unmatched_ends = true;
+    config.check_end_names = false;
+    let (mut open, mut events) = (0usize, 0usize);
+    loop {
+        events += 1;
+        if events % EVENTS_PER_LOOK == 0 && time_is_up() {
+            return Run::Done { time: true };
+        }
+        if sink.is_done() {
+            return Run::Done { time: false };
+        }
+        match reader.read_event() {
+            Ok(Event::Start(tag)) => {
+                sink.start(&tag, false);
+                open += 1;
+                if open > open_max {
+                    return Run::Deep(usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX));
+                }
+            }
+            Ok(Event::Empty(tag)) => sink.start(&tag, true),
+            Ok(Event::End(tag)) => {
+                open = open.saturating_sub(1);
+                sink.end(tag.local_name().as_ref());
+            }
+            Ok(Event::Text(text)) => sink.text(&text.into_inner()),
+            Ok(Event::CData(text)) => sink.text(&text.into_inner()),
+            Ok(Event::GeneralRef(reference)) => {
+                let name = reference.into_inner();
+                match character(&name) {
+                    Some(char) => sink.text(char.encode_utf8(&mut [0; 4])),
+                    None => sink.reference(&name),
+                }
+            }
+            Ok(Event::DocType(_)) => sink.document_type(),
+            Ok(Event::Eof) => return Run::Over,
+            Ok(_) => {}
+            // These are over already; the parser goes on behind them.
+            Err(quick_xml::Error::IllFormed(_)) => sink.broken(),
+            Err(_) => return Run::Broken(usize::try_from(reader.error_position()).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+/// Could this be the name of a reference?
+pub(crate) fn is_name(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
+}
+
+/// An attribute by the last part of its name, references decoded.
+pub(crate) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
+    let mut attributes = tag.html_attributes();
+    attributes.with_checks(false);
+    let found = attributes.flatten().take(ATTRIBUTES_MAX).find(|a| a.key.local_name().as_ref() == name)?;
+    Some(unescape(&found.value))
+}
+
+/// Decodes the references of an attribute; what is none stays as it is.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let known = rest[1..].split_once(';').and_then(|(name, after)| Some((character(name)?, after)));
+        match known {
+            Some((char, after)) => {
+                out.push(char);
+                rest = after;
+            }
+            None => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The character of a reference that XML has by itself.
+fn character(name: &str) -> Option<char> {
+    match name {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code)
+        }
+    }
+}
+
+/// So often reading goes on after markup that makes no sense, or under too many open tags.
+const RESTARTS_MAX: usize = 64;
+
+/// The longest name that browsers know has 32 bytes.
+const NAME_BYTES_MAX: usize = 32;
+
+/// The clock is looked at once in so many tags and texts.
+const EVENTS_PER_LOOK: usize = 1_024;
+
+/// More attributes of one tag are not looked at.
+const ATTRIBUTES_MAX: usize = 64;

@@ -1,0 +1,92 @@
+//! A page was visited again: what the log says of it beside its outcome.
+//!
+//! What always holds: folding adds whole numbers that the owner decided on, so that another estimate in the program of
+//! tomorrow gives no other past.
+
+use super::rate::Visit;
+use super::trust::{Ask, Found};
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::frontier::key::UrlKey;
+
+/// A page was visited again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visited {
+    /// The page.
+    pub key: UrlKey,
+    /// Which fetch it was. The same one again changes nothing.
+    pub fetch: u64,
+    /// What it adds to what is known of the page and its site.
+    pub visit: Visit,
+    /// How it was asked for and what came back, if it had validators.
+    pub claim: Option<(Ask, Found)>,
+}
+
+impl Visited {
+    /// Appends it as it is written.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.key.to_bytes());
+        put_u64(out, self.fetch);
+        put_u64(out, self.visit.seconds.into());
+        put_u64(out, self.visit.changes.into());
+        out.push(match self.claim {
+            None => 0,
+            Some((ask, found)) => {
+                let ask = match ask {
+                    Ask::Get => 1,
+                    Ask::Conditional => 2,
+                    Ask::Head => 3,
+                };
+                ask | match found {
+                    Found::Unchanged => 4,
+                    Found::Whole { changed, same_validators } => {
+                        u8::from(changed) << 3 | u8::from(same_validators) << 4
+                    }
+                }
+            }
+        });
+    }
+
+    /// From what was written.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Visited, Damaged> {
+        let key = reader.take(UrlKey::BYTES, "key of a visit")?;
+        let key = UrlKey::from_bytes(key.try_into().expect("as many were taken"));
+        let fetch = reader.u64("fetch of a visit")?;
+        let visit = Visit { seconds: reader.u32("visit")?, changes: reader.u32("visit")? };
+        let claim = reader.u8("claim of a visit")?;
+        let found = match claim & 4 {
+            0 => Found::Whole { changed: claim & 8 != 0, same_validators: claim & 16 != 0 },
+            _ => Found::Unchanged,
+        };
+        let ask = [None, Some(Ask::Get), Some(Ask::Conditional), Some(Ask::Head)][usize::from(claim & 3)];
+        Ok(Visited { key, fetch, visit, claim: ask.map(|ask| (ask, found)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::key::{DomainKey, HostKey};
+
+    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    #[test]
+    fn golden_visit() {
+        let key = UrlKey { host: HostKey { domain: DomainKey(0x0102), host: 3 }, path: 4 };
+        let whole = |changed, same_validators| Some((Ask::Get, Found::Whole { changed, same_validators }));
+        let claims = [
+            (None, 0),
+            (Some((Ask::Conditional, Found::Unchanged)), 6),
+            (whole(true, false), 9),
+            (whole(false, true), 17),
+            (Some((Ask::Head, Found::Unchanged)), 7),
+        ];
+        for (claim, byte) in claims {
+            let visited = Visited { key, fetch: 300, visit: Visit { seconds: 86_400, changes: 5 }, claim };
+            let mut out = Vec::new();
+            visited.put(&mut out);
+            let mut golden = vec![0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4];
+            golden.extend([0xac, 0x02, 0x80, 0xa3, 0x05, 5, byte]);
+            assert_eq!(out, golden);
+            assert_eq!(Visited::read(&mut Reader::new(&out)), Ok(visited));
+        }
+    }
+}

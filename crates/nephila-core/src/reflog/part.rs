@@ -1,0 +1,251 @@
+//! A part of a batch on its way to the partition that decides about it, and what is written down of the decision.
+//!
+//! A [`Part`] travels: it says what was read, and nothing is decided yet. The owner of the partition puts it beside what
+//! is remembered, and writes a [`Streamed`]: the batch, and what is remembered of each URL from now on. Those that are
+//! worth a fetch stand as findings in the same group of the log.
+//!
+//! What always holds: what was written is read back as it was; the URLs of a part are in the order of their keys, each
+//! once.
+
+use super::{Batch, BatchKey, Grouped, Record};
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::frontier::key::{Secret, UrlKey};
+use crate::job::JobId;
+use crate::time::Timestamp;
+
+/// Lines in one part; a longer batch is cut behind so many.
+pub const PART_LINES: usize = 4_000;
+
+/// Bytes in one part: it is cut behind the line that has the last of them.
+pub const PART_BYTES: usize = 512 * 1024;
+
+/// One URL of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its key.
+    pub key: UrlKey,
+    /// Scheme and authority.
+    pub origin: Box<str>,
+    /// Path and query.
+    pub text: Box<str>,
+    /// The time of its last line.
+    pub at: Timestamp,
+    /// Hits of all its lines.
+    pub hits: u64,
+    /// The last tag that is not empty; empty if all are.
+    pub tag: Box<str>,
+}
+
+impl Named {
+    /// All lines of one URL.
+    pub fn of(grouped: &Grouped, secret: &Secret) -> Named {
+        Named {
+            key: UrlKey::of(&grouped.url, secret),
+            origin: grouped.url.origin().into(),
+            text: grouped.url.path_and_query().into(),
+            at: grouped.at,
+            hits: grouped.hits,
+            tag: grouped.tag.clone(),
+        }
+    }
+}
+
+/// A part of a batch, as far as it is of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which part of which batch.
+    pub key: BatchKey,
+    /// Who wants it.
+    pub job: JobId,
+    /// The URLs, in the order of their keys.
+    pub urls: Vec<Named>,
+}
+
+impl Part {
+    /// Bytes it takes in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        let url = |url: &Named| size_of::<Named>() + url.origin.len() + url.text.len() + url.tag.len();
+        self.urls.iter().map(url).sum()
+    }
+
+    /// Appends it as it travels.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.key.0.to_be_bytes());
+        put_u64(out, self.job.0.into());
+        put_u64(out, self.urls.len() as u64);
+        let mut origin = "";
+        for url in &self.urls {
+            out.extend(url.key.to_bytes());
+            // Those of one host stand together.
+            let same = *url.origin == *origin;
+            put_bytes(out, if same { b"" } else { url.origin.as_bytes() });
+            origin = &url.origin;
+            put_bytes(out, url.text.as_bytes());
+            put_u64(out, url.at.0);
+            put_u64(out, url.hits);
+            put_bytes(out, url.tag.as_bytes());
+        }
+    }
+
+    /// From what has travelled.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Part, Damaged> {
+        const WHAT: &str = "part of a stream";
+        let key = BatchKey(reader.fixed_u64(WHAT)?);
+        let job = JobId(reader.u32(WHAT)?);
+        let mut urls: Vec<Named> = Vec::new();
+        for _ in 0..reader.u64(WHAT)? {
+            let key = get_key(reader)?;
+            let origin = match reader.text(WHAT)? {
+                "" => urls.last().map(|last| last.origin.clone()).ok_or(Damaged(WHAT))?,
+                origin => origin.into(),
+            };
+            let text = reader.text(WHAT)?.into();
+            let (at, hits) = (Timestamp(reader.u64(WHAT)?), reader.u64(WHAT)?);
+            urls.push(Named { key, origin, text, at, hits, tag: reader.text(WHAT)?.into() });
+        }
+        Ok(Part { key, job, urls })
+    }
+}
+
+/// A part was taken in, and this is what is remembered from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streamed {
+    /// Which part of which batch.
+    pub key: BatchKey,
+    /// The batch, as it was worked on.
+    pub batch: Batch,
+    /// What is remembered of its URLs.
+    pub records: Vec<(UrlKey, Record)>,
+}
+
+impl Streamed {
+    /// Appends it as it is written.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.key.0.to_be_bytes());
+        for number in [self.batch.number, self.batch.at.0, self.batch.previous.0, self.records.len() as u64] {
+            put_u64(out, number);
+        }
+        for (key, record) in &self.records {
+            out.extend(key.to_bytes());
+            put_bytes(out, &record.to_bytes());
+        }
+    }
+
+    /// From what was written.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Streamed, Damaged> {
+        const WHAT: &str = "batch of a stream";
+        let key = BatchKey(reader.fixed_u64(WHAT)?);
+        let number = reader.u64(WHAT)?;
+        let (at, previous) = (Timestamp(reader.u64(WHAT)?), Timestamp(reader.u64(WHAT)?));
+        let mut records = Vec::new();
+        for _ in 0..reader.u64(WHAT)? {
+            records.push((get_key(reader)?, Record::from_bytes(reader.bytes(WHAT)?)?));
+        }
+        Ok(Streamed { key, batch: Batch { number, at, previous }, records })
+    }
+}
+
+fn get_key(reader: &mut Reader<'_>) -> Result<UrlKey, Damaged> {
+    let bytes = reader.take(UrlKey::BYTES, "key of a URL in a stream")?;
+    Ok(UrlKey::from_bytes(bytes.try_into().expect("as many were taken")))
+}
+
+/// The id of a batch that has no other: what it says. The same lines are the same batch, whoever brings them.
+pub fn id_of(text: &[u8]) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text))
+}
+
+/// Cuts text into parts, always the same way: behind [`PART_LINES`] lines or [`PART_BYTES`] bytes. Gives the bytes of the
+/// first part; all of them at the end.
+pub fn first_part(text: &[u8], is_end: bool) -> Option<usize> {
+    let mut lines = 0;
+    for (at, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        lines += 1;
+        if lines >= PART_LINES || at + 1 >= PART_BYTES {
+            return Some(at + 1);
+        }
+    }
+    // A line that never ends is cut as well: it is none.
+    (text.len() >= 2 * PART_BYTES)
+        .then_some(PART_BYTES)
+        .or((is_end && !text.is_empty()).then_some(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::key::{DomainKey, HostKey};
+
+    fn key(host: u32, path: u64) -> UrlKey {
+        UrlKey { host: HostKey { domain: DomainKey(0x0102_0304), host }, path }
+    }
+
+    fn part() -> Part {
+        let named = |host, path, tag: &str| Named {
+            key: key(host, path),
+            origin: format!("http://h{host}.test").into(),
+            text: format!("/{path}").into(),
+            at: Timestamp(1_794_830_400_000 + path),
+            hits: path,
+            tag: tag.into(),
+        };
+        Part {
+            key: BatchKey(7),
+            job: JobId(3),
+            urls: vec![named(1, 5, "x"), named(1, 300, ""), named(2, 9, "\u{e9}")],
+        }
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    #[test]
+    fn golden_stream() {
+        let (mut out, mut reader);
+        out = Vec::new();
+        part().put(&mut out);
+        assert_eq!(hex(&out), GOLDEN_PART);
+        reader = Reader::new(&out);
+        assert_eq!((Part::read(&mut reader), reader.is_empty()), (Ok(part()), true));
+        let batch = Batch { number: 4, at: Timestamp(1_794_830_401_000), previous: Timestamp(9) };
+        let record = Record { sent: Timestamp(5), hits: 2, tag: "t".into(), ..Record::default() };
+        let streamed = Streamed { key: BatchKey(7), batch, records: vec![(key(1, 5), record)] };
+        let mut out = Vec::new();
+        streamed.put(&mut out);
+        assert_eq!(hex(&out), GOLDEN_STREAMED);
+        assert_eq!(Streamed::read(&mut Reader::new(&out)), Ok(streamed));
+    }
+
+    const GOLDEN_PART: &str = concat!(
+        "0000000000000007030300000000010203040000000100000000000000050e687474703a2f2f68312e74657374",
+        "022f3585f4e9a19e34050178000000000102030400000001000000000000012c00042f333030acf6e9a19e34ac",
+        "020000000000010203040000000200000000000000090e687474703a2f2f68322e74657374022f3989f4e9a19e",
+        "340902c3a9",
+    );
+    const GOLDEN_STREAMED: &str =
+        "000000000000000704e8fbe9a19e34090100000000010203040000000100000000000000050705000000020174";
+
+    #[test]
+    fn text_is_cut_alike_however_it_arrives() {
+        let text: Vec<u8> = (0..9_500).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let cut = |chunk: usize| {
+            let (mut held, mut parts) = (Vec::new(), Vec::new());
+            for piece in text.chunks(chunk) {
+                held.extend_from_slice(piece);
+                while let Some(end) = first_part(&held, false) {
+                    parts.push(held.drain(..end).collect::<Vec<u8>>());
+                }
+            }
+            parts.extend(first_part(&held, true).map(|end| held[..end].to_vec()));
+            parts
+        };
+        let parts = cut(usize::MAX);
+        let lines = |part: &Vec<u8>| part.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(parts.iter().map(lines).collect::<Vec<_>>(), [4_000, 4_000, 1_500]);
+        assert_eq!(cut(1_000), parts);
+        assert_eq!(first_part(&vec![b'x'; 3 * PART_BYTES], false), Some(PART_BYTES));
+        assert_eq!((first_part(b"", true), first_part(b"x", false)), (None, None));
+    }
+}

@@ -1,0 +1,278 @@
+//! What a run showed, beside what our capacity model says.
+//!
+//! Predictions come in two forms: as the model stood (`model`), and with what the simulation taught us (`corrected`).
+
+use std::fmt::Write as _;
+
+use nephila_core::cluster::slots::turn::BLOCK;
+
+use super::web::{
+    Class, FETCH_MEAN, HOST_REST, HOSTS_PER_NODE, NEIGHBOURS, OF_FLEETS, PARTITIONS_PER_NODE, SLOT_REST,
+};
+use super::{COMMIT, SETTLED, Sim};
+
+/// Requests for a page, as in the model.
+const REQUESTS_PER_PAGE: f64 = 1.2;
+/// Bytes of the own log for a page, as measured with real nodes: an input, not a result.
+const OWN_BYTES: f64 = 104.0;
+/// Links to other domains for a page, and the share of them that the sender's cache does not catch.
+const FOREIGN: f64 = 105.0 * 0.21 * 0.2;
+/// Bytes of a link, packed among many.
+const LINK_BYTES: f64 = 23.5;
+/// Seconds that a link waits for others at most.
+const LINK_WAIT: f64 = 1.0;
+/// Target size of a message.
+const BATCH: f64 = 16e3;
+
+/// What a run of one size showed. Rates are by second of virtual time, of the whole cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Nodes.
+    pub nodes: u64,
+    /// Fetches since the cluster had settled.
+    pub fetches: u64,
+    /// Virtual seconds of them.
+    pub seconds: f64,
+    /// Nodes killed; leases lost besides.
+    pub kills: u64,
+    /// Nodes that stopped because their lease was over.
+    pub fenced: u64,
+    /// Fetches of the busiest node over the mean, of nodes that lived all the time.
+    pub busiest: f64,
+    /// From the death of a node to the first fetch of each of its partitions, in seconds: half of them, and all.
+    pub take_over: (f64, f64),
+    /// Share of the fetches that was from addresses which several nodes ask.
+    pub shared: f64,
+    /// Turns for each of these.
+    pub turns: f64,
+    /// Share of the promised rate that was used, of addresses with 60 and with 4 hosts.
+    pub used: (f64, f64),
+    /// Packets about slots.
+    pub packets: f64,
+    /// Their bytes.
+    pub packet_bytes: f64,
+    /// Packets in the busiest second, and in the middle one.
+    pub packets_peak: (f64, f64),
+    /// Fetches from shared addresses in the worst ten seconds, over the middle ten.
+    pub worst: f64,
+    /// Messages to the logs: groups of partitions.
+    pub groups: f64,
+    /// Parcels of links, of all nodes if all are like the one that was followed.
+    pub parcels: f64,
+    /// Bytes of parcels for a page.
+    pub parcel_bytes: f64,
+    /// Pages fetched again, of a million.
+    pub repeats: f64,
+    /// Seconds of CPU that the run took.
+    pub cpu: f64,
+}
+
+impl Sim {
+    /// What was seen since the cluster had settled.
+    pub(super) fn figures(&self) -> Figures {
+        let (before, packets_before) = self.before;
+        let now = self.tally;
+        let seconds = (self.t - SETTLED) as f64 / 1e3;
+        let fetches = now.fetches - before.fetches;
+        let pages = (now.pages - before.pages) as f64;
+        let whole: Vec<f64> =
+            self.nodes.iter().filter(|node| !node.broken).map(|node| node.fetches as f64).collect();
+        let mean = whole.iter().sum::<f64>() / whole.len().max(1) as f64;
+        let packets = self.packets_sent();
+        let (sampled, links) = self.links.figures();
+        let shared = now.shared - before.shared;
+        let used = |class: Class, used: u64| {
+            let slots = self.web.slots.iter().filter(|slot| slot.class == class).count();
+            used as f64 / 1e3 / (slots as f64 * seconds)
+        };
+        let mut take_overs = self.take_overs.clone();
+        take_overs.sort_unstable();
+        let at = |n: usize| take_overs.get(n).map_or(0.0, |ms| *ms as f64 / 1e3);
+        let settled = &self.seconds[(SETTLED / 1_000) as usize..];
+        let mut by_second: Vec<u64> = settled.iter().map(|(packets, _)| *packets).collect();
+        by_second.sort_unstable();
+        let mut by_ten: Vec<u64> =
+            settled.chunks_exact(10).map(|ten| ten.iter().map(|(_, shared)| shared).sum()).collect();
+        by_ten.sort_unstable();
+        let middle = |of: &[u64]| of.get(of.len() / 2).copied().unwrap_or(0) as f64;
+        let parcels_per_page = links.parcels as f64 / sampled.max(1) as f64;
+        Figures {
+            nodes: self.nodes.len() as u64,
+            fetches,
+            seconds,
+            kills: now.kills,
+            fenced: now.fenced,
+            busiest: whole.iter().fold(0.0, |most: f64, one| most.max(*one)) / mean,
+            take_over: (at(take_overs.len() / 2), at(take_overs.len().saturating_sub(1))),
+            shared: shared as f64 / fetches as f64,
+            turns: (now.turns - before.turns) as f64 / shared.max(1) as f64,
+            used: (
+                used(Class::Big, now.used_big - before.used_big),
+                used(Class::Mid, now.used_mid - before.used_mid),
+            ),
+            packets: (packets.0 - packets_before.0) as f64 / seconds,
+            packet_bytes: (packets.1 - packets_before.1) as f64 / seconds,
+            packets_peak: (by_second.last().copied().unwrap_or(0) as f64, middle(&by_second)),
+            worst: by_ten.first().copied().unwrap_or(0) as f64 / middle(&by_ten).max(1.0),
+            groups: (now.groups - before.groups) as f64 / seconds,
+            parcels: parcels_per_page * pages / seconds,
+            parcel_bytes: links.bytes as f64 / sampled.max(1) as f64,
+            repeats: (now.cut + now.unwritten) as f64 / REQUESTS_PER_PAGE / pages * 1e6,
+            cpu: 0.0,
+        }
+    }
+}
+
+impl Figures {
+    fn rate(&self) -> f64 {
+        self.fetches as f64 / self.seconds
+    }
+
+    fn pages(&self) -> f64 {
+        self.rate() / REQUESTS_PER_PAGE
+    }
+
+    /// Turns a second, as the model had them: blocks of twenty for hosts that share their address.
+    pub fn turns_model(&self) -> f64 {
+        self.rate() * (0.225 + 0.40) / 20.0
+    }
+
+    /// With what the simulation showed: a turn is as many starts as its node has hosts that are ready, and in a large cluster
+    /// that is one. Only where a node has so many hosts at an address that the first is ready again before the last was
+    /// asked are whole blocks used.
+    pub fn turns_corrected(&self) -> f64 {
+        let nodes = self.nodes as f64;
+        let hosts = nodes * HOSTS_PER_NODE as f64;
+        let slot_time = (FETCH_MEAN + SLOT_REST) as f64 / 1e3;
+        let host_time = (FETCH_MEAN + HOST_REST) as f64 / 1e3;
+        let of_addresses = NEIGHBOURS.iter().map(|(share, neighbours)| {
+            // All of them are asked as often as they may be.
+            let starts = hosts * share / neighbours / slot_time;
+            let mine = neighbours / (nodes * (1.0 - (1.0 - 1.0 / nodes).powf(*neighbours)));
+            starts / if mine * slot_time < host_time { mine } else { f64::from(BLOCK) }
+        });
+        let (share, lanes) = OF_FLEETS;
+        let others = hosts * share / lanes * (1.0 - 1.0 / nodes);
+        of_addresses.sum::<f64>() + hosts * share / host_time * (1.0 - (-others).exp())
+    }
+
+    /// Turns a second.
+    pub fn turns_rate(&self) -> f64 {
+        self.turns * self.shared * self.rate()
+    }
+
+    /// Groups a second, as the model had them: each partition one each second.
+    pub fn groups_model(&self) -> f64 {
+        (self.nodes as usize * PARTITIONS_PER_NODE) as f64 * 1e3 / COMMIT as f64
+    }
+
+    /// With fetches that come at random: a group begins with one, takes more for a second, and the next begins with the
+    /// next one.
+    pub fn groups_corrected(&self) -> f64 {
+        let partitions = (self.nodes as usize * PARTITIONS_PER_NODE) as f64;
+        let each = self.rate() / partitions;
+        partitions * each / (1.0 + each * COMMIT as f64 / 1e3)
+    }
+
+    /// Parcels a second, as the model had them.
+    pub fn parcels_model(&self) -> f64 {
+        let links = self.pages() * FOREIGN;
+        let pairs = self.nodes as f64 * self.nodes as f64 * PARTITIONS_PER_NODE as f64;
+        (links * LINK_BYTES / BATCH).max(links.min(pairs / LINK_WAIT))
+    }
+
+    /// With links that come at random.
+    pub fn parcels_corrected(&self) -> f64 {
+        let pairs = self.nodes as f64 * self.nodes as f64 * PARTITIONS_PER_NODE as f64;
+        let each = self.pages() * FOREIGN / pairs;
+        pairs * each / (1.0 + each * LINK_WAIT)
+    }
+
+    /// Pages fetched again, of a million, as the model has them: what is open and what is not written when a node dies.
+    pub fn repeats_model(&self) -> f64 {
+        let node = self.rate() / self.nodes as f64;
+        let lost = node * (FETCH_MEAN as f64 + COMMIT as f64) / 1e3;
+        lost * self.kills as f64 / REQUESTS_PER_PAGE / (self.pages() * self.seconds) * 1e6
+    }
+
+    /// The figures by name, as they are written and drawn.
+    pub fn columns(&self) -> Vec<(&'static str, f64)> {
+        let pages = self.pages();
+        vec![
+            ("nodes", self.nodes as f64),
+            ("fetches", self.fetches as f64),
+            ("virtual_seconds", self.seconds),
+            ("fetches_per_second", self.rate()),
+            ("kills", self.kills as f64),
+            ("fenced", self.fenced as f64),
+            ("busiest_over_mean", self.busiest),
+            ("take_over_median_s", self.take_over.0),
+            ("take_over_max_s", self.take_over.1),
+            ("shared_share", self.shared),
+            ("turns_per_shared_fetch", self.turns),
+            ("turns_per_second", self.turns_rate()),
+            ("turns_per_second_model", self.turns_model()),
+            ("turns_per_second_corrected", self.turns_corrected()),
+            ("used_share_60_hosts", self.used.0),
+            ("used_share_4_hosts", self.used.1),
+            ("slot_packets_per_second", self.packets),
+            ("slot_packets_per_fetch", self.packets / self.rate()),
+            ("slot_bytes_per_second", self.packet_bytes),
+            ("slot_packets_median_second", self.packets_peak.1),
+            ("slot_packets_peak_second", self.packets_peak.0),
+            ("shared_fetches_worst_10s", self.worst),
+            ("groups_per_second", self.groups),
+            ("groups_per_second_model", self.groups_model()),
+            ("groups_per_second_corrected", self.groups_corrected()),
+            ("parcels_per_second", self.parcels),
+            ("parcels_per_second_model", self.parcels_model()),
+            ("parcels_per_second_corrected", self.parcels_corrected()),
+            ("messages_per_page", (self.groups + self.parcels) / pages),
+            ("log_bytes_per_page", OWN_BYTES + self.parcel_bytes),
+            ("parcel_bytes_per_page", self.parcel_bytes),
+            ("parcel_bytes_per_page_model", FOREIGN * LINK_BYTES),
+            ("repeats_per_million", self.repeats),
+            ("repeats_per_million_model", self.repeats_model()),
+            ("cpu_seconds", self.cpu),
+        ]
+    }
+}
+
+/// A number with three digits that count.
+fn short(value: f64) -> String {
+    match value {
+        value if value == value.trunc() && value.abs() < 1e15 => format!("{value:.0}"),
+        value if value.abs() >= 100.0 => format!("{value:.0}"),
+        value if value.abs() >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+/// All figures with tabs between: a line for each size.
+pub fn table(all: &[Figures]) -> String {
+    let mut out = String::new();
+    for (n, figures) in all.iter().enumerate() {
+        let columns = figures.columns();
+        if n == 0 {
+            out += &Vec::from_iter(columns.iter().map(|(name, _)| *name)).join("\t");
+            out += "\n";
+        }
+        out += &Vec::from_iter(columns.iter().map(|(_, value)| short(*value))).join("\t");
+        out += "\n";
+    }
+    out
+}
+
+/// The figures for people: a column for each size.
+pub fn report(all: &[Figures]) -> String {
+    let mut out = String::new();
+    let columns: Vec<_> = all.iter().map(Figures::columns).collect();
+    for row in 0..columns.first().map_or(0, Vec::len) {
+        _ = write!(out, "{:<30}", columns[0][row].0.replace('_', " "));
+        for column in &columns {
+            _ = write!(out, " {:>12}", short(column[row].1));
+        }
+        out += "\n";
+    }
+    out
+}

@@ -1,0 +1,99 @@
+//! The store that all nodes go by: leases with a time to live, owner records with revisions. A model of the engine, which
+//! answers in order, a few milliseconds late, and loses nothing.
+//!
+//! What always holds: a record changes by compare-and-swap alone; whoever reads sees owner records and leases of one
+//! moment; a lease that is gone is never renewed.
+
+use nephila_core::cluster::member::{Answer, NodeRecord, OwnerRecord, OwnerState, View};
+use nephila_core::cluster::{Incarnation, NodeId};
+
+use super::web::NONE;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) view: View,
+    pub(super) live: Vec<(NodeId, Incarnation)>,
+    /// Grows whenever a node comes or goes or a record changes. Loads alone do not count.
+    pub(super) version: u64,
+    revision: u64,
+    /// By node: where its lease stands in the view, and until when it lives.
+    places: Vec<(u32, u64)>,
+    ttl: u64,
+}
+
+impl Store {
+    pub(super) fn new(nodes: usize, ttl: u64) -> Store {
+        Store {
+            view: View::default(),
+            live: Vec::new(),
+            version: 1,
+            revision: 1,
+            places: vec![(NONE, 0); nodes],
+            ttl,
+        }
+    }
+
+    fn changed(&mut self) {
+        self.version += 1;
+        self.live.clear();
+        self.live.extend(self.view.nodes.iter().map(|node| (node.node, node.incarnation)));
+    }
+
+    /// A partition has this owner from the beginning.
+    pub(super) fn give(&mut self, partition: u32, node: NodeId, incarnation: Incarnation) {
+        self.revision += 1;
+        let record = OwnerRecord { node, incarnation, state: OwnerState::Owned, load: None };
+        self.view.owners.insert(partition, (self.revision, record));
+    }
+
+    pub(super) fn acquire(&mut self, t: u64, node: u32, record: NodeRecord) -> Answer {
+        if self.places[node as usize].0 != NONE {
+            return Answer::Refused;
+        }
+        self.places[node as usize] = (self.view.nodes.len() as u32, t + self.ttl);
+        self.view.nodes.push(record);
+        self.revision += 1;
+        self.changed();
+        Answer::Done(self.revision)
+    }
+
+    pub(super) fn renew(&mut self, t: u64, node: u32, record: NodeRecord) -> Answer {
+        let (place, until) = &mut self.places[node as usize];
+        if *place == NONE || self.view.nodes[*place as usize].incarnation != record.incarnation {
+            return Answer::Refused;
+        }
+        *until = t + self.ttl;
+        self.view.nodes[*place as usize] = record;
+        self.revision += 1;
+        Answer::Done(self.revision)
+    }
+
+    /// Until when the lease of a node lives, if it does.
+    pub(super) fn until(&self, node: u32) -> Option<u64> {
+        let (place, until) = self.places[node as usize];
+        (place != NONE).then_some(until)
+    }
+
+    /// The lease of a node is over.
+    pub(super) fn expire(&mut self, node: u32) {
+        let (place, _) = std::mem::replace(&mut self.places[node as usize], (NONE, 0));
+        self.view.nodes.swap_remove(place as usize);
+        let last = self.view.nodes.len() as u32;
+        for (at, _) in self.places.iter_mut().filter(|(at, _)| *at == last) {
+            *at = place;
+        }
+        self.changed();
+    }
+
+    /// Compare-and-swap of an owner record.
+    pub(super) fn swap(&mut self, partition: u32, expected: Option<u64>, record: OwnerRecord) -> Answer {
+        let now = self.view.owners.get(&partition).map(|(revision, _)| *revision);
+        if now != expected {
+            return Answer::Refused;
+        }
+        self.revision += 1;
+        self.view.owners.insert(partition, (self.revision, record));
+        self.version += 1;
+        Answer::Done(self.revision)
+    }
+}

@@ -1,0 +1,123 @@
+//! The object store away: in the middle of a crawl nothing can be written there or read from there, for a while.
+//!
+//! What must hold: the crawl goes on, since its log and its disks are enough; memory stays where it was; `cluster status`
+//! says what is wrong while it is, and stops saying it afterwards; and in the end everything is stored, with nothing lost.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use crate::cluster;
+use crate::crawler::Place;
+use crate::engine::{GROWTH_KB, GROWTH_MAX, LOOK, memory};
+use crate::herd::{Herd, Size};
+use crate::judge::{self, Verdict};
+use crate::site::Site;
+
+/// The alarm is there, or gone again, within this time.
+const ALARM_MAX: Duration = Duration::from_secs(120);
+/// What the alarm says.
+const ALARM: &str = "could not be stored";
+/// A crawl lasts this much longer than the outage, in seconds.
+const LONGER: u64 = 30;
+
+/// How large, and how long.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    size: Size,
+    /// Nodes.
+    #[arg(long, default_value_t = 2)]
+    nodes: usize,
+    /// How long the object store is away.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    #[arg(long, default_value_t = 30)]
+    quiet: u64,
+}
+
+/// Runs it.
+pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let size = &args.size;
+    let folder = place.folder("objects-away")?;
+    // As many pages as its hosts give away in that time.
+    let a_second = u64::from(size.hosts) * 1_000 / size.host_delay_ms.max(1);
+    let site = Site::start(size.even_web(a_second * (args.seconds + LONGER)), &folder)?;
+    let wanted = site.all_homes(&folder)?;
+    let (objects, away) = (folder.join("objects"), folder.join("objects-kept"));
+    let mut herd = Herd::found(size, place, &folder, &site, &wanted.seeds, "any")?;
+    herd.asks.set(&format!("cluster.objects=\"file://{}\"", objects.display()));
+    herd.asks.set("cluster.snapshot_every=\"4s\"");
+    herd.asks.set("cluster.archive_upload=\"closed\"");
+    herd.asks.set("store.bytes_max=1000000");
+    herd.join(args.nodes)?;
+    herd.settle()?;
+    herd.until_requests(size.hosts as usize * 3)?;
+    let end = Instant::now() + ALARM_MAX;
+    while !objects.exists() {
+        ensure!(Instant::now() < end, "nothing was stored within {} s", ALARM_MAX.as_secs());
+        std::thread::sleep(LOOK);
+    }
+    let mut verdict = Verdict::default();
+
+    // A file where the folder was: whoever runs this, nothing can be written under it.
+    std::fs::rename(&objects, &away)?;
+    std::fs::write(&objects, b"")?;
+    let (gone, before, memory_before) = (Instant::now(), herd.journal.requests(), memory(&herd));
+    let noticed = until_alarm(&mut herd, true)?;
+    let mut memory_away = memory_before;
+    while gone.elapsed() < Duration::from_secs(args.seconds) {
+        herd.expect_alive()?;
+        std::thread::sleep(LOOK);
+        memory_away = memory_away.max(memory(&herd));
+    }
+    let meanwhile = herd.journal.requests() - before;
+    std::fs::remove_file(&objects)?;
+    std::fs::rename(&away, &objects)?;
+    let well = until_alarm(&mut herd, false)?;
+    herd.until_quiet(Duration::from_secs(args.quiet))?;
+    let (dirs, running) = (herd.dirs(), herd.running());
+    herd.leave(running)?;
+
+    let files = cluster::stored(&mut verdict, size.partitions, &objects, &dirs)?;
+    verdict.expect(meanwhile > 0, || "nothing was asked for meanwhile".to_owned());
+    let allowed = memory_before * GROWTH_MAX + GROWTH_KB;
+    verdict.expect(memory_away <= allowed, || {
+        format!("{memory_away} kB while the object store was away, {memory_before} kB before")
+    });
+    let world = site.web().world().clone();
+    let log = site.stop();
+    let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
+    let repeats = cluster::repeats(&mut verdict, &log, &[]);
+    verdict.end(&format!(
+        "objects: away for {} s; `cluster status` said so after {:.1} s and stopped saying it {:.1} s after; {meanwhile} \
+         requests meanwhile; {:.0} MB before, {:.0} MB meanwhile; {places} places as the truth says, {} requests, {repeats} \
+         repeated, {files} archive files stored as they are; {:.0} s in all",
+        args.seconds,
+        noticed.as_secs_f64(),
+        well.as_secs_f64(),
+        memory_before as f64 / 1024.0,
+        memory_away as f64 / 1024.0,
+        log.requests.len(),
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+/// Waits until somebody who asks is told, or is not told any more; says how long that took.
+fn until_alarm(herd: &mut Herd, is_told: bool) -> anyhow::Result<Duration> {
+    let mut args: Vec<String> = ["cluster", "status"].map(str::to_owned).into();
+    args.extend(herd.asks.settings());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let began = Instant::now();
+    loop {
+        let (_, said) = herd.asks.ask_all(&args)?;
+        if said.contains(ALARM) == is_told {
+            return Ok(began.elapsed());
+        }
+        herd.expect_alive()?;
+        ensure!(began.elapsed() < ALARM_MAX, "`cluster status` after {} s: {said}", ALARM_MAX.as_secs());
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,217 @@
+//! Slots: many hosts on few addresses, crawled by several nodes, while nodes are killed and frozen and hosts move from one
+//! address to another.
+//!
+//! What must hold, as the server saw it: no address and no host has two requests at once, none is asked again before its rest
+//! is over, whoever asks. While nothing fails, the addresses are used for nearly as much as their rest allows, and a turn
+//! that goes round costs few messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use nephila_testweb::Settings;
+use nephila_testweb::check::Politeness;
+use nephila_testweb::journal::Log;
+use rustix::process::Signal;
+
+use crate::crawler::{Place, Rests};
+use crate::herd::{Herd, Size, us};
+use crate::judge::{self, Verdict};
+use crate::plug::Random;
+use crate::site::Site;
+
+/// A node that was killed comes back after this.
+const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
+/// A node is frozen for so long: now and then longer than its lease.
+const FROZEN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
+/// Between two faults.
+const BETWEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Of what the rests allow, so much is used while nothing fails.
+const USED_MIN: f64 = 0.9;
+/// An address with fewer requests in the phase had nothing to do.
+const REQUESTS_MIN: usize = 3;
+/// What a node says of its turns.
+const TURNS: &str = "turns: ";
+
+/// How large, and how often.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    size: Size,
+    /// Nodes.
+    #[arg(long, default_value_t = 4)]
+    nodes: usize,
+    /// Addresses that the hosts share.
+    #[arg(long, default_value_t = 200)]
+    addresses: u32,
+    /// Rest of an address, in milliseconds.
+    #[arg(long, default_value_t = 1_000)]
+    slot_delay_ms: u64,
+    /// Pages of the web; the crawl has to last longer than everything else here.
+    #[arg(long, default_value_t = 200_000)]
+    pages: u64,
+    /// How long the cluster is watched while nothing fails, in seconds.
+    #[arg(long, default_value_t = 60)]
+    phase: u64,
+    /// Nodes that are killed or frozen, one after the other.
+    #[arg(long, default_value_t = 60)]
+    faults: usize,
+    /// Hosts move to another address this often, in seconds; 0 for never.
+    #[arg(long, default_value_t = 20)]
+    moves: u64,
+    /// A smaller share than the goal is told and is no failure: for a machine that does something else beside.
+    #[arg(long)]
+    report_only: bool,
+}
+
+/// Runs it.
+pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
+    let began = Instant::now();
+    ensure!(args.nodes > 0 && args.addresses > 0, "there are nodes and addresses");
+    let folder = place.folder("slots")?;
+    let site = Site::start(web(args), &folder)?;
+    let wanted = site.all_homes(&folder)?;
+    let mut herd = Herd::found(&args.size, place, &folder, &site, &wanted.seeds, "any")?;
+    herd.asks.set("frontier.slot_connections=1");
+    herd.asks.set(&format!("frontier.slot_delay={}ms", args.slot_delay_ms));
+    if args.moves > 0 {
+        herd.asks.set(&format!("frontier.resolve_after={}s", args.moves.div_ceil(2)));
+    }
+    herd.join(args.nodes)?;
+    herd.settle()?;
+    // Every host's robots.txt is asked for first.
+    herd.until_requests(args.size.hosts as usize / 2)?;
+
+    let (from_us, said) = (herd.journal.now_us(), Said::of(&herd));
+    std::thread::sleep(Duration::from_secs(args.phase));
+    let (to_us, after) = (herd.journal.now_us(), Said::of(&herd));
+    herd.expect_alive()?;
+    let (killed, frozen) = break_things(args, &mut herd)?;
+    let ended_us = herd.journal.now_us();
+    let running = herd.running();
+    herd.leave(running)?;
+
+    let log = site.stop();
+    let mut verdict = Verdict::default();
+    let rests = Rests { slot: Duration::from_millis(args.slot_delay_ms), ..args.size.rests() };
+    let politeness = Politeness {
+        // A node that is frozen cannot close the connections it keeps.
+        host_connections_max: if frozen > 0 { 2 } else { 1 },
+        ..judge::politeness(rests)
+    };
+    let judged = verdict.report("politeness", &politeness.check(&log));
+    verdict.expect(
+        log.requests.iter().any(|request| request.start_us > ended_us - us(Duration::from_secs(10))),
+        || "the crawl was over before the last fault: more pages".to_owned(),
+    );
+    let used = used(&log, rests.slot, from_us, to_us);
+    let middle = used.iter().sum::<f64>() / used.len().max(1) as f64;
+    verdict.expect(!used.is_empty() && (args.report_only || middle >= USED_MIN), || {
+        format!("{:.1} % of what {} addresses could bear was used", middle * 100.0, used.len())
+    });
+    let moved = moved(&log);
+    verdict.expect(args.moves == 0 || moved > 0, || "no host has moved".to_owned());
+    let seconds = (to_us - from_us) as f64 / 1e6;
+    let (turns, packets) = ((after.turns - said.turns) as f64, (after.packets - said.packets) as f64);
+    verdict.end(&format!(
+        "slots: {} nodes, {} hosts on {} addresses, {judged} requests judged, 0 violations; {killed} nodes killed, {frozen} \
+         frozen, {moved} hosts moved; {:.1} % of what the rests allow was used by {} addresses, {:.1} turns and {:.1} packets a \
+         second, {:.1} packets a turn; {:.0} s in all",
+        args.nodes,
+        args.size.hosts,
+        args.addresses,
+        middle * 100.0,
+        used.len(),
+        turns / seconds,
+        packets / seconds,
+        packets / turns.max(1.0),
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+fn web(args: &Args) -> Settings {
+    let moves = args.moves > 0;
+    Settings {
+        addresses: args.addresses,
+        addresses_per_host_max: if moves { 3 } else { 1 },
+        addresses_move: Duration::from_secs(args.moves),
+        dns_ttl: Duration::from_secs(1),
+        ..args.size.even_web(args.pages)
+    }
+}
+
+/// Kills and freezes nodes. Gives how many of each.
+fn break_things(args: &Args, herd: &mut Herd) -> anyhow::Result<(usize, usize)> {
+    let mut random = Random(args.size.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let (mut killed, mut frozen) = (0, 0);
+    for number in 0..args.faults {
+        std::thread::sleep(random.duration(BETWEEN.0, BETWEEN.1));
+        let node = random.below(herd.nodes.len() as u64) as usize;
+        let node = &mut herd.nodes[node];
+        if random.below(2) == 0 {
+            node.kill()?;
+            std::thread::sleep(random.duration(BACK.0, BACK.1));
+            node.start()?;
+            killed += 1;
+        } else {
+            let run = node.run.as_ref().context("it runs")?;
+            run.signal(Signal::STOP)?;
+            std::thread::sleep(random.duration(FROZEN.0, FROZEN.1));
+            run.signal(Signal::CONT)?;
+            frozen += 1;
+        }
+        eprintln!(
+            "slots: {} of {} faults, {} requests so far",
+            number + 1,
+            args.faults,
+            herd.journal.requests()
+        );
+    }
+    Ok((killed, frozen))
+}
+
+/// What the nodes have said of their turns, all together.
+struct Said {
+    turns: u64,
+    packets: u64,
+}
+
+impl Said {
+    fn of(herd: &Herd) -> Said {
+        let mut sum = Said { turns: 0, packets: 0 };
+        for node in &herd.nodes {
+            let said = node.said();
+            let Some(line) = said.lines().rev().find_map(|line| line.split_once(TURNS)) else { continue };
+            let number = |before: &str| {
+                let part = line.1.split(", ").find(|part| part.contains(before));
+                part.and_then(|part| part.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+            };
+            sum.turns += number("got");
+            sum.packets += number("packets");
+        }
+        sum
+    }
+}
+
+/// Of the time from one moment to another, the share in which each address was asked or rested; only those that had
+/// something to do.
+fn used(log: &Log, rest: Duration, from_us: u64, to_us: u64) -> Vec<f64> {
+    let mut by_address: BTreeMap<IpAddr, (u64, usize)> = BTreeMap::new();
+    for request in log.requests.iter().filter(|request| (from_us..to_us).contains(&request.start_us)) {
+        let (used, count) = by_address.entry(request.local).or_default();
+        *used += request.end_us.saturating_sub(request.start_us) + us(rest);
+        *count += 1;
+    }
+    let busy = by_address.values().filter(|(_, count)| *count >= REQUESTS_MIN);
+    busy.map(|(used, _)| *used as f64 / (to_us - from_us) as f64).collect()
+}
+
+/// Hosts that were asked at more than one address.
+fn moved(log: &Log) -> usize {
+    let mut addresses: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+    for request in &log.requests {
+        addresses.entry(&request.host).or_default().insert(request.local);
+    }
+    addresses.values().filter(|addresses| addresses.len() > 1).count()
+}

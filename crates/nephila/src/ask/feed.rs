@@ -1,0 +1,247 @@
+//! `nephila feed`: which feeds are followed, and how they are.
+//!
+//! The feeds of a folder stand in `feeds.opml`, which a crawl that runs there looks at again when it has changed. In a
+//! cluster they are URLs of a job that are read as feeds.
+//!
+//! What always holds: a file that cannot be read changes nothing; text of strangers is made safe before it is printed.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use nephila_core::feed::opml::{self, Outline};
+use nephila_core::text::shown;
+use nephila_core::url::CrawlUrl;
+
+use super::socket::Source;
+use super::{out, print_json};
+use crate::api::{FeedSaid, FeedsSaid};
+use crate::cli::feed::{FeedCommand, FeedImportArgs, FeedPlaceArgs};
+use crate::crawl::meant::with_scheme;
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::node::remote::Remote;
+
+/// Feeds said to a node at once.
+const SAID_AT_ONCE: usize = 5_000;
+/// The longest list that is read.
+const OPML_BYTES_MAX: u64 = 512 << 20;
+
+/// Runs the command.
+pub(super) fn run(command: FeedCommand) -> anyhow::Result<Exit> {
+    match command {
+        FeedCommand::Add(args) => {
+            let mut outlines = Vec::new();
+            let mut wrong = 0;
+            for text in &args.urls {
+                match CrawlUrl::parse(&with_scheme(text)) {
+                    Ok(url) => {
+                        outlines.push(Outline { url, title: String::new(), site: None, folders: Vec::new() })
+                    }
+                    Err(error) => {
+                        eprintln!("nephila: {}: {error}", shown(text));
+                        wrong += 1;
+                    }
+                }
+            }
+            add(&args.place, outlines, wrong)
+        }
+        FeedCommand::Import(args) => import(&args),
+        FeedCommand::Export(place) => export(&place),
+        FeedCommand::List(args) => list(&args.place, args.health.as_deref()),
+        FeedCommand::Show(args) => show(&args.place, &args.url),
+        FeedCommand::Health(place) => health(&place),
+    }
+}
+
+fn import(args: &FeedImportArgs) -> anyhow::Result<Exit> {
+    let (mut outlines, mut wrong) = (Vec::new(), 0);
+    for path in &args.files {
+        let list = opml::read(&read(path)?);
+        if list.feeds.is_empty() && (list.broken || list.dropped == 0) {
+            return Err(anyhow::Error::new(Exit::Input)
+                .context(format!("{}: there is no feed in it: is it OPML?", path.display())));
+        }
+        wrong += list.dropped;
+        outlines.extend(list.feeds);
+    }
+    add(&args.place, outlines, wrong)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(std::fs::File::open(path).map_err(|error| unreadable(path, &error))?),
+    };
+    reader.take(OPML_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
+}
+
+/// Follows feeds. `wrong` is how many could not be read.
+fn add(place: &FeedPlaceArgs, outlines: Vec<Outline>, mut wrong: u64) -> anyhow::Result<Exit> {
+    let (mut taken, mut known) = (0, 0);
+    if let Some(node) = Remote::open(&place.remote)? {
+        let Some(job) = &place.job else {
+            anyhow::bail!("for which job of the cluster? Name it with --job NAME");
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        for some in outlines.chunks(SAID_AT_ONCE) {
+            let lines: Vec<String> = some
+                .iter()
+                .map(|feed| serde_json::json!({"url": feed.url.as_str(), "feed": true}).to_string())
+                .collect();
+            let added = runtime.block_on(node.add(job, false, &lines.join("\n")))?;
+            for refused in &added.refusals {
+                eprintln!("nephila: {}: {}", shown(&refused.url), shown(&refused.why));
+            }
+            taken += added.taken;
+            wrong += added.refused;
+        }
+    } else {
+        let folder = Folder::find(place.output.as_deref());
+        if folder.is_node() {
+            anyhow::bail!("{} is the folder of a node: say it with --node URL", folder.dir().display());
+        }
+        let new = folder.add_feeds(&outlines)?;
+        (taken, known) = (new as u64, (outlines.len() - new) as u64);
+    }
+    let mut out = out();
+    if place.json {
+        print_json(&mut out, &serde_json::json!({"taken": taken, "known": known, "refused": wrong}))?;
+    } else {
+        writeln!(out, "{taken} feeds added, {known} were followed before, {wrong} cannot be fetched")?;
+    }
+    out.flush()?;
+    Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn feeds(place: &FeedPlaceArgs) -> anyhow::Result<FeedsSaid> {
+    Source::open(Folder::find(place.output.as_deref()), &place.remote)?.feeds()
+}
+
+fn export(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(place.output.as_deref());
+    let mut outlines = if place.remote.node.is_some() { Vec::new() } else { folder.feeds()? };
+    let said =
+        if place.remote.node.is_some() || folder.is_crawl() { feeds(place)?.feeds } else { Vec::new() };
+    for feed in said {
+        let Ok(url) = CrawlUrl::parse(&feed.url) else { continue };
+        match outlines.iter_mut().find(|outline| outline.url == url) {
+            // Without a title a list has the URL for one.
+            Some(outline) if outline.title.is_empty() || outline.title == outline.url.as_str() => {
+                outline.title = feed.title;
+            }
+            Some(_) => {}
+            None => outlines.push(Outline { url, title: feed.title, site: None, folders: Vec::new() }),
+        }
+    }
+    let mut out = out();
+    out.write_all(opml::write("Feeds followed by Nephila", &outlines).as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn list(place: &FeedPlaceArgs, health: Option<&str>) -> anyhow::Result<Exit> {
+    let said = feeds(place)?;
+    let mut out = out();
+    let mut some = false;
+    if !place.json {
+        writeln!(
+            out,
+            "{:<48} {:<9} {:>7} {:>10} {:>10}  last poll",
+            "feed", "health", "stories", "usual gap", "silent"
+        )?;
+    }
+    for feed in said.feeds.iter().filter(|feed| health.is_none_or(|health| feed.health == health)) {
+        some = true;
+        if place.json {
+            print_json(&mut out, feed)?;
+        } else {
+            line(&mut out, feed)?;
+        }
+    }
+    if said.cut {
+        eprintln!("nephila: there are more; these are the first {}", said.feeds.len());
+    }
+    out.flush()?;
+    Ok(if some { Exit::Done } else { Exit::Failed })
+}
+
+fn line(out: &mut dyn Write, feed: &FeedSaid) -> std::io::Result<()> {
+    let last = feed.polls.last().map(|poll| format!("{}  {}", poll.at, poll.found)).unwrap_or_default();
+    writeln!(
+        out,
+        "{:<48} {:<9} {:>7} {:>10} {:>10}  {last}",
+        shown(&feed.url).to_string(),
+        feed.health,
+        feed.stories,
+        span(feed.usual_gap_s),
+        span(feed.silent_s),
+    )
+}
+
+/// Seconds for people, in the two largest units.
+fn span(seconds: Option<u64>) -> String {
+    let Some(seconds) = seconds else { return "-".to_owned() };
+    let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn show(place: &FeedPlaceArgs, url: &str) -> anyhow::Result<Exit> {
+    let url = with_scheme(url);
+    let said = Source::open(Folder::find(place.output.as_deref()), &place.remote)?.feed(&url)?;
+    let mut out = out();
+    let Some(feed) = said else {
+        if place.json {
+            print_json(&mut out, &serde_json::Value::Null)?;
+        } else {
+            writeln!(out, "{}: it was never asked as a feed", shown(&url))?;
+        }
+        out.flush()?;
+        return Ok(Exit::Failed);
+    };
+    if place.json {
+        print_json(&mut out, &feed)?;
+    } else {
+        writeln!(out, "{}  {}", shown(&feed.url), shown(&feed.title))?;
+        writeln!(out, "  {}, {} stories, usual gap {}", feed.health, feed.stories, span(feed.usual_gap_s))?;
+        let next = feed.next.as_deref().unwrap_or("never");
+        writeln!(out, "  next poll {next}, because: {}", feed.why)?;
+        for poll in &feed.polls {
+            let status = poll.status.map_or_else(|| "-".to_owned(), |status| status.to_string());
+            writeln!(
+                out,
+                "  {}  {status:>3}  {:<14}  {} entries, {} new",
+                poll.at, poll.found, poll.entries, poll.new
+            )?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn health(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
+    let said = feeds(place)?;
+    let count = |health: &str| said.feeds.iter().filter(|feed| feed.health == health).count();
+    let names = ["fine", "learning", "quiet", "failing", "gone"];
+    let mut out = out();
+    if place.json {
+        let counts: serde_json::Map<_, _> =
+            names.iter().map(|name| ((*name).to_owned(), count(name).into())).collect();
+        print_json(&mut out, &counts)?;
+    } else {
+        let counts: Vec<String> = names.iter().map(|name| format!("{} {name}", count(name))).collect();
+        writeln!(out, "{} feeds: {}", said.feeds.len(), counts.join(", "))?;
+        for feed in said.feeds.iter().filter(|feed| !matches!(&*feed.health, "fine" | "learning")) {
+            line(&mut out, feed)?;
+        }
+    }
+    out.flush()?;
+    let bad = count("quiet") + count("failing") + count("gone");
+    Ok(if bad == 0 { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,75 @@
+//! The orders of a cluster: one record, which every node reads every two seconds.
+//!
+//! What always holds: the record changes by compare-and-swap alone; a node has read it before it asks anybody.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_core::cluster::message::Message;
+use nephila_core::entry::{Entry, HostChange};
+use nephila_core::frontier::key::UrlKey;
+use nephila_core::orders::Orders;
+use nephila_core::url::CrawlUrl;
+use nephila_log::Leases;
+
+use super::Cluster;
+use super::admin::{Error, new_id};
+use super::route::partition_of;
+use crate::orders::{Change, DELAY_MS_MAX, Live, Written};
+
+/// The record.
+const KEY: &str = "orders";
+/// How often a change is tried while others change it.
+const TRIES_MAX: usize = 20;
+/// The largest record: what the servers take in one message, with room to spare.
+const RECORD_BYTES_MAX: usize = 900 << 10;
+
+/// The orders, and the revision of their record.
+async fn read(leases: &dyn Leases) -> anyhow::Result<(Orders, Option<u64>)> {
+    let Some(item) = leases.record(KEY).await.context("reading the stops")? else {
+        return Ok((Orders::default(), None));
+    };
+    let written: Written = serde_json::from_slice(&item.value).context("the record of the stops")?;
+    Ok((written.orders(), Some(item.revision)))
+}
+
+/// Brings a node's orders up to date.
+pub(super) async fn refresh(leases: &Arc<dyn Leases>, live: &Live) -> anyhow::Result<()> {
+    let (orders, _) = read(&**leases).await?;
+    live.set(orders);
+    Ok(())
+}
+
+impl Cluster {
+    /// All orders.
+    pub(crate) async fn orders(&self) -> Result<Orders, Error> {
+        Ok(read(&*self.leases).await?.0)
+    }
+
+    /// Gives a host a rest of its own in milliseconds, or with zero takes it back: a word in the log of its partition.
+    pub(crate) async fn set_delay(&self, url: &CrawlUrl, delay_ms: u32) -> Result<(), Error> {
+        let host = UrlKey::of(url, &self.secret).host;
+        let entry = Entry::Host(HostChange::Delay(host, delay_ms.min(DELAY_MS_MAX)));
+        let message = Message::Command(Box::new(entry)).encode(&self.secret);
+        Ok(self.send([(partition_of(host.domain, self.partitions), new_id(), message)]).await?)
+    }
+
+    /// Changes them; gives how many are new or gone.
+    pub(crate) async fn order(&self, change: &Change) -> Result<usize, Error> {
+        for _ in 0..TRIES_MAX {
+            let (mut orders, revision) = read(&*self.leases).await?;
+            let changed = change.apply(&mut orders).map_err(|error| Error::Wrong(error.to_string()))?;
+            let bytes = serde_json::to_vec(&Written::of(&orders)).context("the stops as JSON")?;
+            if bytes.len() > RECORD_BYTES_MAX {
+                let text =
+                    format!("the stops would have {} bytes, which is too many: remove some", bytes.len());
+                return Err(Error::Wrong(text));
+            }
+            let put = self.leases.put(KEY, revision, bytes.into()).await;
+            if put.context("writing the stops")?.is_some() {
+                return Ok(changed);
+            }
+        }
+        Err(Error::Away(anyhow::anyhow!("others change the stops all the time: try again")))
+    }
+}

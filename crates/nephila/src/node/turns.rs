@@ -1,0 +1,92 @@
+//! Carries the words between a worker that asks for the turns of addresses, the core that decides about them
+//! ([`Slots`]), and the other nodes.
+//!
+//! What always holds: it lives as long as its session, so a node that lost its lease has no turn any more; it waits neither
+//! for the worker nor for the network, since other nodes wait for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use nephila_core::cluster::slots::{Event, Slots};
+use nephila_core::cluster::{Incarnation, NodeId};
+use nephila_core::frontier::TurnAction;
+use nephila_log::jetstream::Heard;
+use tokio::sync::mpsc;
+
+use super::Node;
+use crate::clock::awake_or_not as now;
+use crate::worker::Handle;
+
+/// What a worker wants, and what waits to be taken here. With more the worker keeps it.
+pub(super) const WISHES_MAX: usize = 4_096;
+/// Wishes and messages taken before somebody else gets a turn.
+const AT_ONCE: usize = 256;
+/// The longest sleep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Listens to what other nodes say to this one.
+pub(super) async fn hear(node: &Node) -> anyhow::Result<Heard> {
+    let name = NodeId::of(&node.name).to_string();
+    node.cluster.engine.hear(&name).await.context("listening to other nodes")
+}
+
+/// Goes on until it is dropped, or the worker has ended.
+pub(super) async fn run(
+    node: Arc<Node>,
+    incarnation: Incarnation,
+    mut heard: Heard,
+    mut wishes: mpsc::Receiver<TurnAction>,
+    handle: Handle,
+) {
+    let mut slots = Slots::new(NodeId::of(&node.name), incarnation);
+    let mut live = node.known.live();
+    // What was seen last is of before our lease, or has us in it.
+    live.mark_changed();
+    let mut events: VecDeque<Event> = VecDeque::new();
+    let mut taken = Vec::with_capacity(AT_ONCE);
+    loop {
+        events.extend(std::iter::from_fn(|| slots.poll_event()));
+        while let Some(parcel) = slots.poll_packet(now()) {
+            node.cluster.engine.say(&parcel.to.to_string(), parcel.bytes.into()).await;
+        }
+        node.known.set_turns(slots.stats());
+        let at = now();
+        let sleep = slots
+            .next_wake()
+            .map_or(SLEEP_MAX, |wake| Duration::from_millis(wake.saturating_sub(at)).min(SLEEP_MAX));
+        tokio::select! {
+            place = handle.room_for_turn(), if !events.is_empty() => {
+                let Ok(place) = place else { return };
+                if let Some(event) = events.pop_front() {
+                    place.say(event);
+                }
+            }
+            changed = live.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let seen = live.borrow_and_update().clone();
+                slots.handle_view(now(), &seen);
+            }
+            count = wishes.recv_many(&mut taken, AT_ONCE) => {
+                if count == 0 {
+                    return;
+                }
+                for wish in taken.drain(..) {
+                    match wish {
+                        TurnAction::Ask(slot) => slots.ask(now(), slot),
+                        TurnAction::GiveBack { slot, rested } => slots.give_back(now(), slot, rested),
+                    }
+                }
+            }
+            message = heard.next() => {
+                let Some(message) = message else { return };
+                // What cannot be read is as if it had been lost.
+                _ = slots.handle_packet(now(), &message);
+            }
+            () = tokio::time::sleep(sleep) => {}
+        }
+    }
+}
