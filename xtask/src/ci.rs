@@ -4,6 +4,7 @@
 //! that is wrong; the command fails if any of them did. The last line is the count of tests.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
@@ -74,6 +75,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     steps.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
     steps.run("crash, short", || xtask(&["crash", "--kills", "25"]));
     steps.run("interop, short", || xtask(&["interop"]));
+    steps.run("examples", || xtask(&["examples"]));
     steps.run("soak, short", || xtask(&["soak", "--fetches", "6000", "--concurrency", "600"]));
     steps.run("state crash, short", || {
         xtask(&["state", "crash", "--groups", "60", "--stride", "5", "--kills", "10"])
@@ -81,51 +83,48 @@ pub(crate) fn run(args: Args) -> Result<()> {
     steps.run("state replay, short", || xtask(&["state", "replay", "--entries", "50000"]));
     steps.run("state snapshot, short", || xtask(&["state", "snapshot", "--urls", "100000"]));
     steps.run("crawl, short", || {
-        for proof in [
+        let proofs = [
             "complete --hosts 30 --pages 2000 --reasons 40 --records 200",
             "polite --hosts 250 --pages 2500 --jumps 3",
             "plug --kills 8 --hosts 24 --pages 1200",
+            "feeds --feeds 30 --minutes 60 --rate 120 --kills 2",
             "outage --full-seconds 3 --silent-seconds 4 --hosts 24 --pages 1500",
             "soak --minutes 0.65 --hosts 200",
             "planted",
-        ] {
-            let args: Vec<&str> = std::iter::once("crawl").chain(proof.split(' ')).collect();
-            twice(&args)?;
-        }
-        Ok(())
+        ];
+        side_by_side(2, &proofs.map(|proof| format!("crawl {proof}")))
     });
     steps.run("chaos, short", || {
         let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
-        for faults in ["--faults 0 --quiet 12", "--faults 3 --quiet 35"] {
-            let args: Vec<&str> =
-                std::iter::once("chaos").chain(small.split(' ')).chain(faults.split(' ')).collect();
-            twice(&args)?;
-        }
-        Ok(())
+        let faults = ["--faults 0 --quiet 12", "--faults 3 --quiet 35"];
+        side_by_side(2, &faults.map(|faults| format!("chaos {small} {faults}")))
     });
     // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.
     steps.run("cluster proofs, short", || {
         let small = "--servers 1 --partitions 8 --hosts 16 --lease 6";
-        for proof in [
+        let proofs = [
             "takeover --nodes 2 --kills 1 --known 200 --host-delay-ms 300 --report-only",
             "elastic --steps 1,2,1 --phase 3 --pages 480 --host-delay-ms 1000 --quiet 8 --report-only",
+            "slots --nodes 2 --addresses 4 --phase 8 --faults 2 --moves 4 --slot-delay-ms 300 --pages 8000 --ipv6-share 0.1 --report-only",
+            "slots --nodes 2 --addresses 4 --phase 5 --moves 0 --slot-delay-ms 300 --pages 8000 --planted",
+            "stops --nodes 2 --stops 10 --between-ms 100 --after 5 --pages 4000",
             "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
             "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
             "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
-        ] {
-            let args: Vec<&str> = std::iter::once("cluster-proof").chain(proof.split(' ')).collect();
-            twice(&Vec::from_iter(args.into_iter().chain(small.split(' '))))?;
-        }
-        Ok(())
+        ];
+        side_by_side(3, &proofs.map(|proof| format!("cluster-proof {proof} {small}")))
     });
     steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
     steps.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
     steps.run("sim of scale, short", || xtask(&["sim", "scale", "--nodes", "8,64", "--fetches", "300000"]));
+    steps.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
+    steps.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
     steps.run("bench, short", || xtask(&["bench", "--short"]));
     // Figures of a short run on a busy machine prove nothing; that it runs does.
     steps.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
     steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
+    steps.run("bench reflog, short", || xtask(&["bench", "reflog", "--lines", "100000", "--report-only"]));
     steps.run("bench cluster, short", || {
         let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
         xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
@@ -158,6 +157,22 @@ fn twice(args: &[&str]) -> Result<()> {
         println!("once more, since this is about milliseconds: {error:#}");
         xtask(args)
     })
+}
+
+/// Proofs that mostly wait, several at once: each has folders, ports and servers of its own. All of them run, also if one
+/// fails.
+fn side_by_side(at_once: usize, proofs: &[String]) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let proofs = std::iter::from_fn(|| proofs.get(next.fetch_add(1, Ordering::Relaxed)));
+        proofs.map(|proof| twice(&proof.split(' ').collect::<Vec<_>>())).collect::<Vec<_>>()
+    };
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(run)).collect();
+        let ended = threads.into_iter().map(|thread| thread.join().expect("a failing proof is no panic"));
+        ended.flatten().collect()
+    });
+    results.into_iter().collect()
 }
 
 /// The steps that ran: name, time, and what went wrong.

@@ -1,6 +1,6 @@
-//! `cargo xtask crawl complete | polite | plug | outage | soak | memory | planted`: proves what `nephila crawl` promises.
+//! `cargo xtask crawl complete | polite | plug | feeds | outage | soak | memory | planted`: proves what `nephila crawl` promises.
 //!
-//! `cargo xtask cluster-proof takeover | elastic | slots | engine | objects | lying` proves what a cluster promises.
+//! `cargo xtask cluster-proof takeover | elastic | slots | stops | engine | objects | lying` proves what a cluster promises.
 //!
 //! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler as released and
 //! starts them. Each ends with one line of figures, and fails when something does not hold.
@@ -23,7 +23,8 @@ const SCRAPY: &[&str] = &["scrapy==2.19.0"];
 /// What to prove.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The proof (`complete`, `polite`, `plug`, `outage`, `soak`, `memory`, `planted`; of clusters `takeover`, `elastic`, `slots`,
+    /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `soak`, `memory`, `planted`; of clusters `takeover`,
+    /// `elastic`, `slots`, `stops`,
     /// `engine`, `objects`, `lying`), and sizes; `--help` after it lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     proof: Vec<String>,

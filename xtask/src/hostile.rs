@@ -40,9 +40,9 @@ impl Args {
 
 /// The id prefixes that must be whole: everything between a URL and a decoded body, and everything a crawl decides and
 /// keeps.
-const REQUIRED: [&str; 17] = [
+const REQUIRED: [&str; 18] = [
     "DNS", "TCP", "TLS", "H1", "H2", "RED", "ENC", "CMP", "URL", "SSR", "HTM", "ROB", "SMP", "TRP", "POL",
-    "STO", "CLU",
+    "STO", "CLU", "FEE",
 ];
 
 /// More cases than this may not be declared out of reach.
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     const CATALOGUE: &str = "id\tarea\tdoes\tmust\n\
-        DNS-01\tdns\tno such name\tx\nDNS-02\tdns\tservfail\tx\nH1-10\thttp1\tlong head\tx\nFEE-01\tfeed\tbomb\tx\n";
+        DNS-01\tdns\tno such name\tx\nDNS-02\tdns\tservfail\tx\nH1-10\thttp1\tlong head\tx\nAPI-01\tapi\ttoken\tx\n";
 
     fn check(not_applicable: &str, tests: &[(&str, bool)], want: &str) {
         check_with(not_applicable, "", "", tests, want);

@@ -16,6 +16,7 @@ mod crash;
 mod crawl;
 mod deny;
 mod docs;
+mod examples;
 mod floors;
 mod frontier_bench;
 mod fuzz;
@@ -24,6 +25,7 @@ mod interop;
 mod junit;
 mod peers;
 mod programs;
+mod reflog_bench;
 mod shell;
 mod sim;
 mod soak;
@@ -51,24 +53,29 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Kills a writer of the archive again and again and checks that nothing acknowledged is lost.
     Crash(crash::Args),
-    /// Proves a crawl from outside: complete, polite, killed anywhere, out of disk, names and time; and soaks it.
+    /// Proves a crawl from outside, one thing at a time: `complete`, `polite`, `plug`, `feeds`, `outage`, `soak`, `memory`,
+    /// `planted`, and sizes.
     Crawl(crawl::Args),
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
     #[command(disable_help_flag = true)]
     Chaos(crawl::Sizes),
-    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `engine`, `objects`,
+    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `stops`, `engine`, `objects`,
     /// `lying`, and sizes.
     ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
+    /// Runs what lies in `examples/`, as a person would, and compares what each of them ends with.
+    Examples(examples::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
     State(state::Args),
-    /// The frontier in worlds made from seeds, with faults and checkers; and bugs planted to test the checkers.
+    /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
+    /// that the checkers must find.
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
-    /// Measures `nephila fetch` against a bare loop, with and without an archive, as ratios; or, named, another part.
+    /// Measures `nephila fetch`, with and without an archive, and `nephila crawl` against a bare loop, as ratios; or, named,
+    /// another part.
     Bench(Box<BenchArgs>),
     /// Measures the test web against wrk, so that no figure of ours is limited by it unnoticed.
     WebSpeed(webspeed::Args),
@@ -92,6 +99,8 @@ struct BenchArgs {
 enum BenchPart {
     /// The frontier: offers, tickets, memory and disk at scale, a hot host, an explosion, and breadth.
     Frontier(frontier_bench::Args),
+    /// `nephila add --reflog` against only reading, parsing and hashing the same lines.
+    Reflog(reflog_bench::Args),
     /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
     Stages(stages::Args),
     /// Memory of a whole crawl against the number of URLs it knows.
@@ -125,11 +134,13 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Chaos(args) => crawl::named("cluster", args),
         Command::ClusterProof(args) => crawl::run(args),
         Command::Interop(args) => interop::run(args),
+        Command::Examples(args) => examples::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
         Command::Bench(args) => match args.part {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
+            Some(BenchPart::Reflog(args)) => reflog_bench::run(args),
             Some(BenchPart::Stages(args)) => stages::run(args),
             Some(BenchPart::CrawlMemory(args)) => crawl::named("memory", args),
             Some(BenchPart::Cluster(args)) => crawl::named("tax", args),

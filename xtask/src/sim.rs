@@ -1,5 +1,5 @@
-//! `cargo xtask sim frontier | cluster | scale | planted`: the frontier, whole clusters, and large ones, in worlds made
-//! from seeds, with faults, and checkers that stand outside them.
+//! `cargo xtask sim frontier | cluster | scale | feeds | reflog | planted`: the frontier, whole clusters, large ones, feeds,
+//! and streams of URLs, in worlds made from seeds, with faults, and checkers that stand outside them.
 //!
 //! The program is `nephila-sim`; this builds it with optimisation and passes on what was asked for. It ends with one
 //! line of figures, or with the seed that failed and the command that shows it again.
@@ -11,7 +11,7 @@ use crate::shell;
 /// What is simulated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `frontier`, `cluster`, `scale` or `planted`, and sizes; `--help` lists them.
+    /// `frontier`, `cluster`, `scale`, `feeds`, `reflog` or `planted`, and sizes; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     what: Vec<String>,
 }

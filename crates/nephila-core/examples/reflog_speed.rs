@@ -2,13 +2,15 @@
 //!
 //!     cargo run --release -p nephila-core --example reflog_speed
 //!
-//! The ratio is what grouping, the one-hour rule and its memory cost on top.
+//! The ratio is what grouping, the one-hour rule and its memory cost on top. With arguments it is a part of `cargo xtask
+//! bench reflog`: `write FILE LINES` writes lines into a file, `read FILE` only reads, parses and hashes them.
 
 // An example is a program: it has a clock and an output.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::disallowed_macros)]
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::hint::black_box;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use nephila_core::intake::reflog;
@@ -17,6 +19,9 @@ use nephila_core::time::Timestamp;
 
 /// Lines of one part of a batch.
 const PART_LINES: u64 = 16_384;
+
+/// Bytes of a file that are read at once.
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Parts, one a virtual minute.
 const PARTS: u64 = 24;
@@ -27,7 +32,56 @@ const URLS: u64 = 100_000;
 /// 2026-11-16T12:00:00Z.
 const NOON: u64 = 1_794_830_400_000;
 
-fn main() {
+fn main() -> std::io::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["write", file, lines] => write_lines(file, lines.parse().expect("a number of lines")),
+        ["read", file] => read_lines(file),
+        _ => {
+            in_memory();
+            Ok(())
+        }
+    }
+}
+
+/// Lines of a day, as many as are wanted.
+fn write_lines(file: &str, lines: u64) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
+    for number in 0..lines.div_ceil(PART_LINES) {
+        let wanted = PART_LINES.min(lines - number * PART_LINES) as usize;
+        for line in part(number).split_inclusive('\n').take(wanted) {
+            out.write_all(line.as_bytes())?;
+        }
+    }
+    out.flush()
+}
+
+/// What cannot be left out: the lines of a file are read, parsed and hashed.
+fn read_lines(file: &str) -> std::io::Result<()> {
+    let mut file = std::fs::File::open(file)?;
+    let (mut held, mut lines) = (Vec::new(), 0_u64);
+    loop {
+        let from = held.len();
+        held.resize(from + CHUNK_BYTES, 0);
+        let got = file.read(&mut held[from..])?;
+        held.truncate(from + got);
+        let end = match got {
+            0 => held.len(),
+            _ => held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),
+        };
+        for entry in reflog::entries(&held[..end]).flatten() {
+            black_box(entry.url.id());
+            lines += 1;
+        }
+        held.drain(..end);
+        if got == 0 {
+            println!("{lines}");
+            return Ok(());
+        }
+    }
+}
+
+fn in_memory() {
     let parts: Vec<String> = (0..PARTS).map(part).collect();
     let lines = PART_LINES * PARTS;
     let bytes: usize = parts.iter().map(String::len).sum();

@@ -10,13 +10,13 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::entry::{
     Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, NO_FETCH, Origin, RobotsRead,
 };
 use crate::feed;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::planted::{self, Bug};
 use crate::recrawl::visited::Visited;
@@ -102,6 +102,7 @@ impl Folding {
                     hosts.insert(visited.key.host);
                     urls.insert(visited.key);
                 }
+                Entry::Forward(forward) => _ = hosts.insert(forward.host),
                 Entry::Robots(read) => _ = hosts.insert(read.host),
                 Entry::Host(
                     HostChange::Stop(host, _) | HostChange::Resume(host) | HostChange::Delay(host, _),
@@ -109,12 +110,10 @@ impl Folding {
                     hosts.insert(*host);
                 }
                 Entry::Domain(DomainChange::Budget(domain, _)) => _ = domains.insert(*domain),
-                Entry::Job(_)
-                | Entry::JobRemoved(_)
-                | Entry::Inbox { .. }
-                | Entry::Split(_)
-                | Entry::Streamed(_) => changes_meta = true,
-                Entry::Stream(_) => {}
+                Entry::Job(_) | Entry::JobRemoved(_) | Entry::Inbox { .. } | Entry::Split(_) => {
+                    changes_meta = true;
+                }
+                Entry::Stream(_) | Entry::Streamed(_) | Entry::Aside(_) => {}
             }
         }
         let hosts = Vec::from_iter(hosts);
@@ -182,9 +181,12 @@ impl Folding {
             Entry::Ended(ended) => self.ended(ended),
             Entry::Polled(polled) => self.feeds.entry(polled.key).or_default().fold(polled),
             Entry::Visited(visited) => self.visited(visited),
-            Entry::Stream(_) => {}
+            Entry::Forward(forward) => {
+                self.hosts.entry(forward.host).or_default().claims.handle_forward(forward);
+            }
+            Entry::Stream(_) | Entry::Aside(_) => {}
             Entry::Streamed(streamed) => {
-                Arc::make_mut(&mut self.meta().batches).fold(streamed.key, &streamed.batch);
+                self.changes.batches.push((streamed.key, streamed.batch));
                 let records = streamed.records.iter();
                 let beside = records.map(|(key, record)| (Beside::Stream, *key, record.to_bytes().into()));
                 self.changes.beside.extend(beside);
@@ -273,14 +275,19 @@ impl Folding {
                     Admission::Again(_) => {
                         let known = self.urls.get(&UrlKey { host: key, path: url.path });
                         match known.map(|known| known.state) {
-                            Some(UrlState::Waiting | UrlState::Parked) => {}
+                            Some(UrlState::Waiting) => UrlState::Waiting,
+                            // The budget has the last word: it comes when there is room, as what it is now.
+                            Some(UrlState::Parked) => UrlState::Parked,
                             Some(UrlState::Later(_)) => {
                                 host.waiting += 1;
                                 host.later = host.later.saturating_sub(1);
+                                UrlState::Waiting
                             }
-                            _ => host.waiting += 1,
+                            _ => {
+                                host.waiting += 1;
+                                UrlState::Waiting
+                            }
                         }
-                        UrlState::Waiting
                     }
                     Admission::Refuse(refusal) => UrlState::Refused(refusal),
                 };
@@ -292,13 +299,15 @@ impl Folding {
                         if matches!(url.admission, Admission::Again(_)) {
                             known.state = state;
                             known.depth = known.depth.min(url.depth);
+                        } else if url.read_as == ReadAs::Feed {
+                            // Somebody follows it from now on, however it was found.
+                            known.depth = known.depth.min(url.depth);
                         }
                         known.priority = url.priority;
                         known.hits = known.hits.saturating_add(url.hits);
                         known.hops = known.hops.min(url.hops);
-                        if !url.read_as.is_page() {
-                            known.read_as = url.read_as;
-                        }
+                        // A feed stays one though another feed names it as a story.
+                        known.read_as = known.read_as.max(url.read_as);
                         known
                     }
                     // A key alone is all that is kept.
@@ -373,6 +382,7 @@ impl Folding {
         record.last = Some(Box::new(last_fetch(record.last.take(), ended)));
         record.text = Some(ended.text.clone());
         host.ended += 1;
+        host.spent.take(at, ended.bytes);
         host.floor = host.floor.max(ended.floor);
         if host.later_floor < ended.later_floor {
             host.later_floor = ended.later_floor;
@@ -381,6 +391,11 @@ impl Folding {
         }
         host.rest_until = host.rest_until.max(ended.rest_until);
         host.failures = ended.failures;
+        match ended.outcome.class() {
+            Class::Gone => host.missing = host.missing.saturating_add(1),
+            Class::Ok => host.missing = 0,
+            _ => {}
+        }
         for shape in ended.shapes.into_iter().filter(|shape| *shape != 0) {
             host.alike.note(shape, ended.digest, ended.alike_max);
         }
@@ -397,6 +412,8 @@ impl Folding {
         record.seen.take(visited.visit);
         let host = self.hosts.entry(visited.key.host).or_default();
         host.site.take(visited.visit);
+        host.claims.handle_booked(visited.booked.unwrap_or_default());
+        host.claims.handle_visit(visited.key.path, visited.visit.changes > 0, visited.large);
         if let Some((ask, found)) = visited.claim {
             host.trust.handle_answer(ask, found);
         }

@@ -8,6 +8,7 @@ mod chance;
 pub mod cluster;
 pub mod codec;
 pub mod entry;
+pub mod event;
 pub mod feed;
 pub mod fold;
 pub mod frontier;

@@ -48,6 +48,10 @@ pub enum Bug {
     OwnerDoesNotWait,
     /// With the turn of an address its rest is forgotten.
     TurnForgetsRest,
+    /// A page that is being fetched counts as wanted already when a stream names it anew.
+    UnderWayIsWanted,
+    /// A part of a stream that comes again counts again.
+    PartCountsTwice,
 }
 
 #[cfg(feature = "planted")]

@@ -22,6 +22,22 @@ pub fn shown_bytes(bytes: &[u8]) -> Shown<'_> {
     Shown(bytes)
 }
 
+/// Shows text on a page: without markup of its own.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in shown(text).to_string().chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            char => out.push(char),
+        }
+    }
+    out
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {

@@ -98,6 +98,30 @@ pub struct Now {
     pub wall: Timestamp,
 }
 
+/// A clock that is set back by no more than this is waited for. Clocks kept right over the network step by less.
+pub const HELD_MS_MAX: u64 = 2 * 60 * 1_000;
+
+/// Dates for what is written down, from a clock that may be set back.
+///
+/// Set back a little, they stand still until the clock has come that far again. Set back by more than [`HELD_MS_MAX`],
+/// they follow it: the time before was wrong, and dates that stood still for a day would be wrong as well. The archive
+/// then begins a new file (see [`roll::is_set_back`](crate::store::roll::is_set_back)).
+#[derive(Debug, Default)]
+pub struct Forward {
+    last: Timestamp,
+}
+
+impl Forward {
+    /// The date for this time of day.
+    pub fn date(&mut self, wall: Timestamp) -> Timestamp {
+        let back = self.last.0.saturating_sub(wall.0);
+        if back == 0 || back > HELD_MS_MAX {
+            self.last = wall;
+        }
+        self.last
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.warc_date())
@@ -120,5 +144,25 @@ mod tests {
     fn the_end_of_time_does_not_panic() {
         assert_eq!(&Timestamp(u64::MAX).warc_date()[..4], "9999");
         assert_eq!(Timestamp(0).warc_date(), "1970-01-01T00:00:00Z");
+    }
+
+    /// A clock that shows these seconds, and the dates that come of it.
+    fn check(clock: &[(u64, u64)]) {
+        let mut dates = Forward::default();
+        for (wall, date) in clock {
+            assert_eq!(dates.date(Timestamp::from_secs(*wall)), Timestamp::from_secs(*date), "{clock:?}");
+        }
+    }
+
+    #[test]
+    fn sto_22_dates_wait_for_a_clock_that_is_set_back_a_little() {
+        check(&[(1_000, 1_000), (940, 1_000), (999, 1_000), (1_000, 1_000), (1_001, 1_001)]);
+        // Little by little it is too much at last: what counts is how far the dates are ahead.
+        check(&[(1_000, 1_000), (940, 1_000), (880, 1_000), (879, 879), (880, 880)]);
+    }
+
+    #[test]
+    fn sto_22_dates_follow_a_clock_that_was_wrong_by_a_day() {
+        check(&[(100_000, 100_000), (186_400, 186_400), (100_001, 100_001), (100_002, 100_002)]);
     }
 }

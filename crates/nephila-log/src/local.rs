@@ -154,7 +154,7 @@ impl LocalInbox {
             return Ok(found.clone());
         }
         let folder = self.0.folder.join(partition.to_string());
-        let settings = Settings { segment_bytes_max: SEGMENT_BYTES_MAX };
+        let settings = Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 };
         let (journal, _) = Journal::open(self.0.disk.clone(), &folder, settings)?;
         let mut ids = Ids::default();
         for message in journal.replay(journal.synced().saturating_sub(memory::IDS_MAX as u64)) {
@@ -268,7 +268,7 @@ struct Changes {
 impl LocalLeases {
     /// Opens the records in this folder. Leases end after this long.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, lease_ttl: Duration) -> Result<Self, Error> {
-        let settings = Settings { segment_bytes_max: SEGMENT_BYTES_MAX };
+        let settings = Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 };
         let (journal, _) = Journal::open(disk, folder, settings)?;
         let now = memory::Engine::new(lease_ttl).leases();
         let mut since_all = 0;

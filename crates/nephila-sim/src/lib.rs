@@ -20,9 +20,11 @@ mod detours;
 mod drain;
 mod facts;
 mod faults;
+pub mod feeds;
 pub mod harness;
 pub mod mutants;
 pub mod politeness;
+pub mod reflog;
 pub mod rng;
 pub mod robots;
 pub mod scale;
@@ -63,6 +65,10 @@ pub enum Checker {
     Owners,
     /// Whatever is in the log is in the archive, once.
     Archive,
+    /// The same as an independent statement of the rule says.
+    Model,
+    /// A stream is decided as the seed's pipeline decides it.
+    Streams,
     /// One seed, one trace.
     Trace,
     /// The frontier itself gave up.

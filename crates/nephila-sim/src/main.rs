@@ -2,14 +2,16 @@
 //! seed that failed and how to see it again.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand};
+use nephila_core::feed::schedule::Rule;
 use nephila_sim::cluster;
+use nephila_sim::feeds;
 use nephila_sim::harness::Figures;
 use nephila_sim::mutants::{self, MUTANTS, STEPS};
-use nephila_sim::scale;
+use nephila_sim::{reflog, scale};
 
 #[derive(Parser)]
 #[command(name = "sim", disable_version_flag = true)]
@@ -73,9 +75,46 @@ enum Command {
         /// Whatever happens follows from it.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Writes the figures to this file, with tabs, and the picture beside it (`.svg`).
+        /// Writes the figures to this file, with tabs, and the picture beside it (`.svg`). A text beside it (`.md`) that has
+        /// a place for the table gets it.
         #[arg(long)]
         write: Option<PathBuf>,
+        /// Runs nothing: prints and writes the figures of these files, which earlier runs have written.
+        #[arg(long, value_delimiter = ',')]
+        from: Vec<PathBuf>,
+    },
+    /// Feeds for days: every story found once, asked when an independent model of the rule says.
+    Feeds {
+        /// Feeds that are followed by the seed's rule; a tenth of them once more by the adaptive one.
+        #[arg(long, default_value_t = 100_000)]
+        feeds: u64,
+        /// For so many days.
+        #[arg(long, default_value_t = 30)]
+        days: u64,
+        /// Of these, feeds in a whole frontier, which dies once in a day.
+        #[arg(long, default_value_t = 500)]
+        whole: u64,
+        /// Whatever happens follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Streams of visited URLs over a day, to several nodes that die, beside the seed's pipeline.
+    Reflog {
+        /// Lines.
+        #[arg(long, default_value_t = 10_000_000)]
+        lines: u64,
+        /// Hours of the stream.
+        #[arg(long, default_value_t = 24)]
+        hours: u64,
+        /// Nodes.
+        #[arg(long, default_value_t = 4)]
+        nodes: usize,
+        /// Nodes killed.
+        #[arg(long, default_value_t = 40)]
+        kills: u64,
+        /// Whatever happens follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Every planted bug: each must be found by its checker.
     Planted,
@@ -94,21 +133,76 @@ fn main() -> anyhow::Result<()> {
             println!("{sum}");
             Ok(())
         }
-        Command::Scale { nodes, fetches, seed, write } => scales(&nodes, fetches, seed, write.as_deref()),
+        Command::Scale { write, from, .. } if !from.is_empty() => collect(&from, write.as_deref()),
+        Command::Scale { nodes, fetches, seed, write, .. } => scales(&nodes, fetches, seed, write.as_deref()),
+        Command::Feeds { feeds, days, whole, seed } => follow(feeds, days, whole, seed),
+        Command::Reflog { lines, hours, nodes, kills, seed } => {
+            streams(reflog::Size { lines, hours, nodes, kills, seed })
+        }
         Command::Planted => planted(),
     }
 }
+
+/// Runs a day of streams.
+fn streams(size: reflog::Size) -> anyhow::Result<()> {
+    let reflog::Size { lines, hours, nodes, kills, seed } = size;
+    ensure!(nodes >= 2 && hours >= 1 && lines >= 1, "a day has lines, an hour at least, and two nodes");
+    let begun = Instant::now();
+    match reflog::Sim::new(size).run() {
+        Ok(figures) => {
+            println!("sim: {hours} hours, {figures}, 0 differences, {:.0} s", begun.elapsed().as_secs_f64());
+            Ok(())
+        }
+        Err(violation) => {
+            println!("seed {seed}: {violation}");
+            bail!(
+                "see it again with `cargo xtask sim reflog --lines {lines} --hours {hours} --nodes {nodes} --kills {kills} \
+                 --seed {seed}`"
+            );
+        }
+    }
+}
+
+/// How far a run is is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs a cluster of each size and prints what they showed.
 fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> anyhow::Result<()> {
     let most = nodes.iter().copied().max().unwrap_or(1) as u64;
     ensure!(nodes.iter().all(|nodes| *nodes >= 2), "a cluster has two nodes at least");
-    let mut all = Vec::new();
+    ensure!(most as usize <= scale::NODES_MAX, "more than {} nodes", scale::NODES_MAX);
+    let (mut all, mut sum) = (Vec::new(), 0);
     for &nodes in nodes {
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let fetches = (fetches / most).max(1) * nodes as u64;
         let mut sim = scale::Sim::new(seed, nodes, fetches);
-        let mut figures = match sim.run(fetches) {
+        let mut told = begun;
+        let done = all.clone();
+        let mut tell = |sim: &scale::Sim, progress: scale::Progress| {
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                let seconds = begun.elapsed().as_secs_f64();
+                // What comes before the figures count is work as well.
+                let left =
+                    fetches.saturating_sub(progress.counted) as f64 * seconds / progress.all.max(1) as f64;
+                eprintln!(
+                    "{nodes} nodes: {} of {fetches} fetches, virtual {} s, {seconds:.0} s so far, {:.1} us a fetch, about {left:.0} s to go",
+                    progress.counted,
+                    progress.t / 1_000,
+                    seconds * 1e6 / progress.all.max(1) as f64,
+                );
+                // A run that is stopped has shown something as well.
+                if progress.counted > 0 && write.is_some() {
+                    let mut figures = sim.figures();
+                    figures.cpu = cpu_seconds().zip(cpu).map_or(seconds, |(now, then)| now - then);
+                    let rows = [&done[..], &[scale::Row::from(&figures)]].concat();
+                    if let Err(error) = write_figures(&rows, write) {
+                        eprintln!("figures so far: {error}");
+                    }
+                }
+            }
+        };
+        let mut figures = match sim.run_telling(fetches, &mut tell) {
             Ok(figures) => figures,
             Err(violation) => {
                 println!("{nodes} nodes, seed {seed}: {violation}");
@@ -123,17 +217,82 @@ fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> any
             sim.trace(),
             begun.elapsed().as_secs_f64()
         );
-        all.push(figures);
-        if let Some(path) = write {
-            std::fs::write(path, scale::table(&all))?;
-            std::fs::write(path.with_extension("svg"), scale::plot(&all))?;
-        }
+        sum += figures.fetches;
+        all.push(scale::Row::from(&figures));
+        write_figures(&all, write)?;
     }
     print!("{}", scale::report(&all));
+    println!("sim: {} sizes, {sum} fetches, 0 violations", all.len());
+    Ok(())
+}
+
+/// Prints the figures of earlier runs beside what is predicted today, smallest cluster first.
+fn collect(from: &[PathBuf], write: Option<&Path>) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for path in from {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        all.extend(scale::read(&text).with_context(|| format!("{}: no figures", path.display()))?);
+    }
+    ensure!(all.iter().all(|row| row.is_like(&all[0])), "the files have different columns");
+    let mut all: Vec<scale::Row> = all.into_iter().map(scale::Row::predicted_anew).collect();
+    all.sort_by_key(scale::Row::nodes);
+    write_figures(&all, write)?;
+    print!("{}", scale::report(&all));
+    Ok(())
+}
+
+fn write_figures(all: &[scale::Row], write: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(path) = write {
+        std::fs::write(path, scale::table(all))?;
+        std::fs::write(path.with_extension("svg"), scale::plot(all))?;
+        let text = path.with_extension("md");
+        let old = std::fs::read_to_string(&text).unwrap_or_default();
+        if let Some(new) = scale::put_in(&old, all) {
+            std::fs::write(text, new)?;
+        }
+    }
+    Ok(())
+}
+
+/// Follows feeds by both rules, and some of them in a whole frontier.
+fn follow(feeds: u64, days: u64, whole: u64, seed: u64) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    ensure!(feeds > 0 && days > 0, "no feeds, or no days");
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    let again = || {
+        format!(
+            "see it again with `cargo xtask sim feeds --feeds {feeds} --days {days} --whole {whole} --seed {seed}`"
+        )
+    };
+    let mut all = Vec::new();
+    for (rule, feeds) in [(Rule::Doubling, feeds), (Rule::Adaptive, (feeds / 10).max(1))] {
+        let settings = feeds::single::settings(rule);
+        match feeds::alone(seed, feeds, days, &settings, threads) {
+            Ok(counts) => all.push(format!("{}: {counts}", feeds::name(rule))),
+            Err(violation) => {
+                println!("{}: {violation}", feeds::name(rule));
+                bail!(again());
+            }
+        }
+        eprintln!("{}, {:.0} s", all.last().expect("just pushed"), begun.elapsed().as_secs_f64());
+    }
+    if whole > 0 {
+        match feeds::whole::run(seed, whole, days, days) {
+            Ok(counts) => all.push(format!(
+                "in a whole frontier: {counts}, {} restarts, no poll more than {:.1} s late",
+                counts.restarts,
+                counts.late_max as f64 / 1e3
+            )),
+            Err(violation) => {
+                println!("in a whole frontier: {violation}");
+                bail!(again());
+            }
+        }
+    }
     println!(
-        "sim: {} sizes, {} fetches, 0 violations",
-        all.len(),
-        all.iter().map(|f| f.fetches).sum::<u64>()
+        "sim feeds: {days} days; {}; 0 violations, {:.0} s",
+        all.join("; "),
+        begun.elapsed().as_secs_f64()
     );
     Ok(())
 }

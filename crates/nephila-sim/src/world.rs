@@ -253,6 +253,7 @@ fn config(rng: &mut Rng) -> Config {
         slot_connections: rng.within(1, 3) as u32,
         slot_delay: ms(*rng.pick(&[0, 100, 500, 3_000])),
         fleets: Vec::new(),
+        hours: Vec::new(),
         hosts_active_max: *rng.pick(&[1, 3, 8, 1_000]),
         visit_urls_max: *rng.pick(&[1, 3, 20]),
         visit_bytes_max: *rng.pick(&[1, 64, 1_024]),
@@ -283,6 +284,7 @@ fn config(rng: &mut Rng) -> Config {
         domain_urls: *rng.pick(&[2, 10, 100_000]),
         domain_urls_per_day: *rng.pick(&[0, 2_000, 200_000]),
         parked_text_max: *rng.pick(&[0, 5, 100_000]),
+        ..Default::default()
     };
     let trap = trap::Settings {
         hosts_per_domain_max: *rng.pick(&[2, 10_000, 10_000]),

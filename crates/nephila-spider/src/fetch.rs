@@ -18,7 +18,7 @@ use nephila_core::identity::signature;
 use nephila_core::spider::answer::{self, Answer, Asked};
 use nephila_core::spider::attempt::{self, Second, Tried};
 use nephila_core::spider::{HttpVersion, Outcome, Settings};
-use nephila_core::time::Timestamp;
+use nephila_core::time::{Forward, Timestamp};
 use nephila_core::url::{CrawlUrl, Host, PortRule};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -58,6 +58,7 @@ pub(crate) struct Inner {
     pool: Arc<Pool>,
     closing: Arc<Closing>,
     h1_only: Mutex<HashSet<String>>,
+    dates: Mutex<Forward>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) decoders: Arc<Semaphore>,
 }
@@ -145,7 +146,8 @@ pub(crate) struct Answered {
     pub(crate) response: http::Response<Incoming>,
     pub(crate) answer: Answer,
     pub(crate) asked: Asked,
-    pub(crate) started: Timestamp,
+    /// When the request was written.
+    pub(crate) sent: Instant,
     /// What was sent to prove who asks.
     pub(crate) proof: Vec<(HeaderName, HeaderValue)>,
     /// What the site wants us to prove it with.
@@ -190,6 +192,7 @@ impl Spider {
             pool: Pool::new(settings.idle_timeout, settings.idle_max),
             closing: Arc::default(),
             h1_only: Mutex::default(),
+            dates: Mutex::default(),
             budget: Budget::new(settings.body_memory_max),
             decoders: Arc::new(Semaphore::new(settings.decoders_max.max(1))),
             settings,
@@ -304,8 +307,7 @@ impl Inner {
         let is_h2 = connection.is_h2();
         fetched.address = Some(connection.address);
         fetched.tls = connection.tls.clone();
-        let started = now();
-        let proof = self.proof(request, started);
+        let proof = self.proof(request, now());
         let message = self.message(request, &proof, is_h2)?;
         let sent = Instant::now();
         fetched.requests += 1;
@@ -323,7 +325,7 @@ impl Inner {
         let asked = request.asked();
         let answer = answer::judge(asked, &request.url, response.status().as_u16(), response.headers());
         let wanted = self.wants_proof(&response);
-        Ok(Answered { connection, response, answer, asked, started, proof, wanted })
+        Ok(Answered { connection, response, answer, asked, sent, proof, wanted })
     }
 
     /// The fields that prove who asks: made anew for every request that is sent, also for the second of a fetch.
@@ -561,6 +563,16 @@ impl Inner {
         Ok(message)
     }
 
+    /// The date of a moment in a fetch that ends now: the time of day, less what has passed since on the clock that
+    /// never jumps. So all fetches that end after the clock was set have dates of the same clock, whenever they began.
+    pub(crate) fn date_of(&self, moment: Instant) -> Timestamp {
+        let ago = u64::try_from(moment.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut dates = self.dates.lock().expect("nobody panics holding it");
+        // Asked under the lock: a time that waited for it would be older than the last date.
+        let end = dates.date(now());
+        Timestamp(end.0.saturating_sub(ago))
+    }
+
     /// The fields that every request has.
     pub(crate) fn common_fields(&self) -> &[(HeaderName, HeaderValue)] {
         &self.common
@@ -588,4 +600,26 @@ impl Inner {
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    #[tokio::test]
+    async fn sto_22_a_fetch_has_the_date_it_began_by_the_clock_at_its_end() {
+        let spider = Spider::new(Settings::default(), "Bot/0").unwrap();
+        let clock_was = |time: u64| spider.0.dates.lock().unwrap().date(Timestamp(time));
+        let before = now().0;
+        let date = spider.0.date_of(Instant::now() - Duration::from_millis(MINUTE)).0;
+        assert!((before - MINUTE..=now().0 - MINUTE).contains(&date));
+        clock_was(before + MINUTE);
+        assert!(spider.0.date_of(Instant::now()).0 >= before + MINUTE - 1_000, "held: set back a little");
+        clock_was(before + 24 * 60 * MINUTE);
+        assert!(spider.0.date_of(Instant::now()).0 < before + MINUTE, "followed: it was wrong");
+    }
 }

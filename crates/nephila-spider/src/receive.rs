@@ -26,7 +26,7 @@ pub(crate) async fn receive(
     deadline: Instant,
     fetched: &mut Fetched,
 ) {
-    let Answered { connection, response, answer, asked, started, proof, wanted } = answered;
+    let Answered { connection, response, answer, asked, sent, proof, wanted } = answered;
     let is_h2 = connection.is_h2();
     let (parts, incoming) = response.into_parts();
     fetched.outcome = answer.outcome;
@@ -157,7 +157,7 @@ pub(crate) async fn receive(
         }
         fetched.exchange = Some(Exchange {
             url: request.url.as_str().to_owned(),
-            started,
+            started: inner.date_of(sent),
             elapsed_ms: 0,
             address: (!proxied).then_some(address.ip()),
             protocols,
@@ -166,6 +166,7 @@ pub(crate) async fn receive(
             body: Box::new(body),
             truncated: fetched.truncated,
             notes,
+            text: String::new(),
         });
     }
 }

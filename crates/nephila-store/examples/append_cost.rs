@@ -101,6 +101,7 @@ fn exchange(n: usize, body: Bytes) -> Exchange {
         body: Box::new(body),
         truncated: None,
         notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "LL".into())],
+        text: String::new(),
     }
 }
 

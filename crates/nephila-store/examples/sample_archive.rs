@@ -73,6 +73,7 @@ impl Sample {
             body: body.into().0,
             truncated: None,
             notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "L".into())],
+            text: String::new(),
         };
         change(&mut exchange);
         let receipt = self.archive.append(exchange).await.expect("stored");

@@ -154,5 +154,6 @@ fn page(n: u64) -> Exchange {
         body: Box::new(Bytes::from(body)),
         truncated: None,
         notes: vec![],
+        text: String::new(),
     }
 }

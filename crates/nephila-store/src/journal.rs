@@ -11,6 +11,7 @@
 //! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell, or
 //! [`Journal::go_back`] makes it what it was.
 
+mod follow;
 mod frame;
 mod recover;
 mod replay;
@@ -25,6 +26,7 @@ use frame::Packer;
 
 use crate::disk::{Disk, DiskFile};
 
+pub use follow::{Follow, Step};
 pub use frame::GROUP_BYTES_MAX;
 pub use recover::Recovered;
 pub use replay::Replay;
@@ -111,11 +113,13 @@ impl Error {
 pub struct Settings {
     /// A segment that has grown beyond this is followed by another.
     pub segment_bytes_max: u64,
+    /// So many bytes are kept for readers, also of groups that the owner does not need any more: see [`Follow`].
+    pub keep_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { segment_bytes_max: SEGMENT_BYTES_MAX }
+        Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 }
     }
 }
 
@@ -290,7 +294,8 @@ impl Journal {
     pub fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
         let mut removed = false;
         while let [oldest, next, ..] = &self.segments[..] {
-            if next.first > sequence {
+            let is_kept = self.bytes() - oldest.len < self.settings.keep_bytes;
+            if next.first > sequence || is_kept {
                 break;
             }
             // Oldest first: if this stops half way, what is left has no gap.

@@ -411,6 +411,7 @@ impl DiskState {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
         }
+        self.meta.take_batches(&changes.batches);
         // Only in memory: it is written with the manifest, and counted again from the log behind it.
         self.meta.totals.count(&changes.counted);
         self.memory.apply(changes);

@@ -91,6 +91,8 @@ pub struct Settings {
     pub addresses_move: Duration,
     /// Hosts also have ::1, where this machine has it.
     pub ipv6: bool,
+    /// Share of hosts that have ::1 and no other address, where this machine has it. Host 0 is never one.
+    pub ipv6_only_share: f64,
     /// Content codings the server is willing to use when asked; empty for none.
     pub encodings: Vec<Encoding>,
     /// Median time before an answer starts; 0 for none.
@@ -158,6 +160,7 @@ impl Default for Settings {
             addresses_per_host_max: 1,
             addresses_move: Duration::ZERO,
             ipv6: false,
+            ipv6_only_share: 0.0,
             encodings: Vec::new(),
             latency: Duration::ZERO,
             latency_sigma: 0.5,

@@ -5,11 +5,15 @@
 //! socket opens the folder itself and asks the same [`Questions`]. A node of a cluster answers more, on the same socket and
 //! over TCP (`node::api`); `client` is how it and its commands ask.
 //!
-//! `POST /api/v1/reflog` gives it a part of a stream.
+//! `GET /api/v1/events` gives pages of events.
+//!
+//! `POST /api/v1/urls` adds lines of URLs or of JSON to it, `POST /api/v1/reflog?batch=&part=` gives it lines of a stream;
+//! both parameters may be missing.
 //!
 //! What always holds: nothing is changed by a question of a crawl; connections, requests and their time are bounded.
 
 mod client;
+mod events;
 mod explain;
 mod feeds;
 mod http;
@@ -25,13 +29,13 @@ use ::http::{Method, StatusCode};
 use tokio::net::UnixListener;
 
 pub(crate) use client::{NoAnswer, Peer, Question, Reply};
+pub(crate) use events::wait_of;
 pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeView, StatsView, Summary};
 pub use feeds::{FeedSaid, FeedsSaid, PollSaid};
 pub(crate) use http::{
     Answer, Answers, Asked, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
 };
 
-use crate::crawl::stream::id_of;
 use crate::folder::Folder;
 
 /// Connections to the folder's socket answered at once; more wait.
@@ -100,9 +104,9 @@ impl Drop for Server {
 impl Answers for Questions {
     async fn answer(&self, asked: Asked) -> Answer {
         if asked.method == Method::POST && asked.path == "/api/v1/reflog" {
-            let batch = asked.parameter("batch").unwrap_or_else(|| id_of(&asked.body));
+            let batch = asked.parameter("batch");
             let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
-            return match self.stream(&batch, part, &asked.body).await {
+            return match self.stream(batch.as_deref(), part, &asked.body).await {
                 Ok(said) => ok(&said),
                 Err(error) => {
                     let why = format!("{error:#}");
@@ -110,10 +114,20 @@ impl Answers for Questions {
                 }
             };
         }
+        if asked.method == Method::POST && asked.path == "/api/v1/urls" {
+            return match self.add(&String::from_utf8_lossy(&asked.body)).await {
+                Ok(added) => ok(&added),
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot take them", why)
+                }
+            };
+        }
         if asked.method != Method::GET {
             return problem(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered", "");
         }
         let answered = match (&*asked.path, asked.parameter("url")) {
+            ("/api/v1/events", _) => return self.events(&asked).await,
             ("/api/v1/stats", _) => self.stats().await.map(|stats| ok(&stats)),
             ("/api/v1/explain", Some(url)) => self.explain(&url).await.map(|explained| ok(&explained)),
             ("/api/v1/host", Some(url)) => self.host(&url).await.map(|host| ok(&host)),

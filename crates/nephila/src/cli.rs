@@ -67,9 +67,10 @@ pub(crate) enum Command {
     /// Jobs of a cluster: what it crawls.
     #[command(subcommand)]
     Job(cluster::JobCommand),
-    /// Add URLs to a job of a cluster.
+    /// Add URLs to a job of a cluster, or with `-o` to a crawl on this machine, whether it runs or not.
     ///
-    /// Each is taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
+    /// They come as arguments, from lists, JSON lines, CDXJ indexes, sitemaps, WARC files, or a stream of visited URLs. Each is
+    /// taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
     /// again. Exit code: 0 all were taken, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be reached.
     Add(cluster::AddArgs),
     /// Follow feeds, and see how they are.

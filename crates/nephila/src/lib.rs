@@ -10,6 +10,7 @@ mod ask;
 pub mod cli;
 pub mod clock;
 pub mod crawl;
+mod events;
 pub mod exit;
 pub mod fetch;
 pub mod folder;
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Stop(command) => node::command::stop(command),
         Command::Job(command) => node::command::job(command),
         Command::Add(args) if !args.reflog.is_empty() => ask::reflog(&args),
+        Command::Add(args) if args.output.is_some() => ask::add(&args),
         Command::Add(args) => node::command::add(&args),
         Command::Feed(command) => ask::feed(command),
         Command::Cluster(command) => node::command::cluster(command),

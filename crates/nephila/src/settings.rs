@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use nephila_core::frontier::hours::HOURS_MAX;
+use nephila_core::handler::TextOf;
 use nephila_core::robots::policy::{self, Denied};
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +145,11 @@ pub struct Cluster {
     /// Its index stays.
     #[serde(with = "humantime_serde")]
     pub archive_keep_local: Duration,
+    /// Does every owner of a partition tell what happens there, in the stream `NEPH_NAME_EVENTS`, for programs of others and
+    /// `nephila log --events`? See `docs/events.md`.
+    pub events: bool,
+    /// That stream drops what is oldest when it has so many bytes.
+    pub events_bytes: u64,
 }
 
 /// Which archive files go to the object store.
@@ -182,6 +189,8 @@ impl Default for Cluster {
             snapshot_log_bytes: 64 << 20,
             archive_upload: ArchiveUpload::No,
             archive_keep_local: Duration::ZERO,
+            events: false,
+            events_bytes: 1 << 30,
         }
     }
 }
@@ -372,6 +381,10 @@ pub struct Handler {
     /// A `meta refresh` with a delay up to this is a redirect; a longer one is a link.
     #[serde(with = "humantime_serde")]
     pub refresh_redirect_max: Duration,
+    /// Of which pages title, date, author, language and main text are kept beside the page: `none`, `stories` (pages that
+    /// feeds name), `all`. A page that a link found first is a story if it still waits when its feed names it; one that is
+    /// about to be fetched by then, or was fetched, is read as a page, and `stories` keeps no text of it.
+    pub text: TextOf,
 }
 
 impl Default for Handler {
@@ -384,6 +397,7 @@ impl Default for Handler {
             sitemaps: true,
             page_bytes_max: 16 << 20,
             refresh_redirect_max: Duration::from_secs(5),
+            text: TextOf::default(),
         }
     }
 }
@@ -414,6 +428,9 @@ pub struct Crawl {
     pub disk_free_min: u64,
     /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process?
     pub state: StateKind,
+    /// So many bytes of each partition's journal are kept for readers of events (`nephila log --events`), also when the crawl
+    /// does not need them any more; 16 times as many in all.
+    pub events_bytes: u64,
 }
 
 impl Default for Crawl {
@@ -427,6 +444,7 @@ impl Default for Crawl {
             own_sites: false,
             disk_free_min: 512 << 20,
             state: StateKind::Disk,
+            events_bytes: 64 << 20,
         }
     }
 }
@@ -480,6 +498,12 @@ fn check(settings: &Settings) -> Result<(), String> {
     }
     if let Some(fleet) = settings.frontier.fleets.iter().find(|fleet| fleet.connections == 0) {
         return Err(format!("frontier.fleets: {:?} must have at least one connection", fleet.name));
+    }
+    if settings.frontier.hours.len() > HOURS_MAX {
+        return Err(format!("frontier.hours may have {HOURS_MAX} entries"));
+    }
+    for hours in &settings.frontier.hours {
+        hours.check().map_err(|error| format!("frontier.hours: {error}"))?;
     }
     if settings.crawl.concurrency == 0 {
         return Err("crawl.concurrency must be at least 1".into());

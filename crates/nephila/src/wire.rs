@@ -100,10 +100,10 @@ fn worker_on<S: Durable + Send + 'static>(
     let folders = folder.partitions()?;
     let count = u32::try_from(folders.len()).context("partitions")?;
     let mut parts = Vec::with_capacity(folders.len());
+    let kept = journal::Settings { keep_bytes: settings.crawl.events_bytes, ..journal::Settings::default() };
     for (number, path) in (0..count).zip(&folders) {
         let what = || path.display().to_string();
-        let (journal, _) = Journal::open(Arc::new(RealDisk), &path.join("log"), journal::Settings::default())
-            .with_context(what)?;
+        let (journal, _) = Journal::open(Arc::new(RealDisk), &path.join("log"), kept).with_context(what)?;
         let state = state(&path.join("tables")).with_context(what)?;
         parts.push(Part {
             prefixes: Prefixes::share(number, count),

@@ -48,7 +48,7 @@ use log::{Log, Waiter};
 
 pub use hand_over::{Closed, Door};
 pub(crate) use handle::offered;
-pub use handle::{Actions, Command, Handle, Link, Stopped, Tallied};
+pub use handle::{Actions, Command, Handle, Link, Stopped, Taken, Tallied};
 pub use stats::Stats;
 
 /// Reports, answers and questions that wait for the worker.

@@ -11,6 +11,8 @@
 //! which it **opens** the partition. What [`place`] gives to another it **drains** (no more tickets, wait for the open
 //! ones, write, checkpoint) and then **releases**.
 //!
+//! [`place`]: super::placement::place
+//!
 //! Call it like this: the `handle_*` methods when something happened, then [`Member::poll`] until it gives nothing;
 //! sleep until [`Member::next_wake`]. Every action is answered once, in bounded time; [`Answer::Unknown`] is an answer.
 //! After any sleep ask [`Member::is_held`] before doing anything in the name of a partition.
@@ -18,20 +20,22 @@
 //! Invariant: of all members over one store, no two for which [`Member::epoch`] gives an epoch hold one partition.
 
 mod action;
+mod outlook;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::{NodeView, PartitionView, place};
 use super::{Epoch, Incarnation, NodeId};
 use crate::planted::{self, Bug};
 
 pub use action::{Action, Answer, Phase, View};
+pub use outlook::Outlook;
 pub use record::{NodeRecord, OwnerRecord, OwnerState};
 
 /// A call that failed is made again after this, in milliseconds.
@@ -124,8 +128,8 @@ pub struct Member {
     holdings: BTreeMap<u32, Holding>,
     /// By partition, the highest revision seen of its record: whatever is lower is old news.
     revisions: Vec<u64>,
-    /// By partition, its load as the last view had it, and so the same on all nodes that saw it.
-    loads: Vec<Option<u32>>,
+    /// What the last view meant, the same for all nodes that saw it.
+    outlook: Option<Arc<Outlook>>,
     /// Partitions that could not be opened, and until when they are left alone.
     shunned: BTreeMap<u32, u64>,
     actions: VecDeque<Action>,
@@ -147,7 +151,7 @@ impl Member {
             reading: false,
             holdings: BTreeMap::new(),
             revisions: vec![0; partitions as usize],
-            loads: vec![None; partitions as usize],
+            outlook: None,
             shunned: BTreeMap::new(),
             actions: VecDeque::new(),
             seen: false,
@@ -217,7 +221,7 @@ impl Member {
 
     /// Its load as the last view had it.
     fn seen_load(&self, partition: u32) -> Option<u32> {
-        self.loads.get(partition as usize).copied().flatten()
+        self.outlook.as_ref().and_then(|outlook| outlook.load(partition))
     }
 
     /// Hands everything over and leaves.
@@ -339,20 +343,29 @@ impl Member {
 
     /// What came of [`Action::Read`]; none if it could not be read.
     pub fn handle_view(&mut self, now: u64, incarnation: Incarnation, view: Option<&View>) {
-        if incarnation != self.me.incarnation || !self.is_held(now) {
+        let outlook =
+            view.filter(|_| self.is_held(now)).map(|view| Arc::new(Outlook::new(view, self.partitions)));
+        self.handle_outlook(now, incarnation, outlook.as_ref());
+    }
+
+    /// The same, for whoever knows already what the view means. It must be of as many partitions as this member was made for.
+    pub fn handle_outlook(&mut self, now: u64, incarnation: Incarnation, outlook: Option<&Arc<Outlook>>) {
+        if incarnation != self.me.incarnation {
             return;
         }
+        // Also what comes when the lease has run out is an answer: a renewal that comes a moment later keeps the lease.
         self.reading = false;
         self.read_at = now + AGAIN_AFTER;
-        let Some(view) = view else { return };
+        let Some(outlook) = outlook.filter(|_| self.is_held(now)) else { return };
         // A list without us is older than our lease, or our lease is gone: either way it says nothing to go by.
-        if !view.nodes.iter().any(|node| node.incarnation == incarnation) {
+        if !outlook.holds(incarnation) {
             return;
         }
         self.read_at = now + ms(self.settings.view_interval);
         self.stats.views += 1;
         self.seen = true;
-        self.decide(now, view);
+        self.outlook = Some(outlook.clone());
+        self.decide(now, outlook);
         self.leave_if_done();
     }
 
@@ -447,32 +460,37 @@ impl Member {
     }
 
     /// What the records and leases mean for each partition.
-    fn decide(&mut self, now: u64, view: &View) {
-        let seen = Seen::new(view, self.partitions);
-        self.note_loads(&seen);
-        let wanted = self.wanted(view, &seen);
-        for partition in 0..self.partitions {
-            let record = seen.records[partition as usize];
-            let revision = record.map_or(0, |(revision, _)| *revision);
+    fn decide(&mut self, now: u64, outlook: &Outlook) {
+        // What we are giving up counts as nobody's, or another would be given up in its place at the next look, when the
+        // loads are a little different.
+        let going: Vec<u32> = self.holdings.keys().copied().filter(|number| self.is_going(*number)).collect();
+        let own = (!going.is_empty()).then(|| outlook.plan_without(&going));
+        let plan = own.as_ref().unwrap_or_else(|| outlook.plan());
+        // All others are others' affair.
+        let (me, incarnation) = (self.me.node, self.me.incarnation);
+        let mut ours: Vec<u32> = self.holdings.keys().copied().collect();
+        ours.extend(outlook.owned_by(incarnation).chain(plan.all_for(me)));
+        ours.sort_unstable();
+        ours.dedup();
+        for partition in ours {
+            let record = outlook.revision(partition);
+            let revision = record.unwrap_or(0);
             // Old news: we have seen what came after.
             if !self.revision(partition, revision) {
                 continue;
             }
-            let wanted = wanted[partition as usize] && !self.me.draining;
-            let ours = record.is_some_and(|(_, record)| {
-                record.incarnation == self.me.incarnation && record.state == OwnerState::Owned
-            });
+            let wanted = plan.is_for(partition, me) && !self.me.draining;
+            let ours = outlook.is_owned_by(partition, incarnation);
             match self.holdings.get(&partition).copied() {
                 // A claim that nobody answered has been written.
                 None if ours => self.own(partition, revision, wanted),
                 None => {
-                    let free = seen.owners[partition as usize].is_none();
-                    if free
+                    if outlook.is_free(partition)
                         && wanted
                         && !self.is_shunned(now, partition)
                         && self.opening() < self.settings.opens_max
                     {
-                        self.claim(partition, record.map(|(revision, _)| *revision));
+                        self.claim(partition, record);
                     }
                 }
                 Some(Holding { phase: Phase::Claiming, .. }) => {
@@ -501,33 +519,12 @@ impl Member {
                 Some(Holding { phase: Phase::Draining, .. }) => {}
             }
         }
-    }
-
-    /// What the leases of the owners say of their partitions, or else the records. Nothing that only this node knows: nodes
-    /// that weigh a free partition differently would leave it to each other for ever.
-    fn note_loads(&mut self, seen: &Seen<'_>) {
-        for (number, load) in (0u32..).zip(&mut self.loads) {
-            let said = seen.owners[number as usize].and_then(|node| node.loads.get(&number).copied());
-            *load = said.or_else(|| seen.records[number as usize].and_then(|(_, record)| record.load));
+        for (known, seen) in self.revisions.iter_mut().zip(&outlook.revisions) {
+            *known = (*known).max(*seen);
         }
     }
 
-    /// Which partitions should be ours.
-    fn wanted(&self, view: &View, seen: &Seen<'_>) -> Vec<bool> {
-        let nodes: Vec<NodeView> =
-            view.nodes.iter().map(|node| NodeView { id: node.node, draining: node.draining }).collect();
-        let going = |number: u32| !self.holdings.is_empty() && self.is_going(number);
-        let partition = |number: u32| PartitionView {
-            number,
-            load: self.loads[number as usize],
-            owner: seen.owners[number as usize].map(|node| node.node).filter(|_| !going(number)),
-        };
-        let partitions: Vec<PartitionView> = (0..self.partitions).map(partition).collect();
-        place(&nodes, &partitions).into_iter().map(|to| to == Some(self.me.node)).collect()
-    }
-
-    /// Are we giving it up? Then it counts as nobody's, or another would be given up in its place at the next look, when
-    /// the loads are a little different.
+    /// Are we giving it up?
     fn is_going(&self, partition: u32) -> bool {
         matches!(self.phase(partition), Some(Phase::Draining | Phase::Releasing))
     }
@@ -592,30 +589,6 @@ impl Member {
     fn leave(&mut self) {
         self.lease = Lease::Left;
         self.actions.push_back(Action::Leave { incarnation: self.me.incarnation });
-    }
-}
-
-/// A view, by partition: found once, since there are many.
-struct Seen<'a> {
-    records: Vec<Option<&'a (u64, OwnerRecord)>>,
-    /// The lease of whoever owns it, if it lives.
-    owners: Vec<Option<&'a NodeRecord>>,
-}
-
-impl<'a> Seen<'a> {
-    fn new(view: &'a View, partitions: u32) -> Seen<'a> {
-        let mut leases: Vec<&NodeRecord> = view.nodes.iter().collect();
-        leases.sort_unstable_by_key(|node| node.incarnation);
-        let mut seen =
-            Seen { records: vec![None; partitions as usize], owners: vec![None; partitions as usize] };
-        for (&number, record) in view.owners.range(..partitions) {
-            seen.records[number as usize] = Some(record);
-            if record.1.state == OwnerState::Owned {
-                let lease = leases.binary_search_by_key(&record.1.incarnation, |node| node.incarnation);
-                seen.owners[number as usize] = lease.ok().map(|at| leases[at]);
-            }
-        }
-        seen
     }
 }
 

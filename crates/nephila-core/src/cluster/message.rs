@@ -24,7 +24,8 @@ use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
 use crate::url::CrawlUrl;
 
-/// No message unpacks to more bytes than this. A parcel holds 64 kB and one URL more, so it never comes near.
+/// No message unpacks to more bytes than this, nor do the texts of its links have more. A parcel holds 64 kB and one URL
+/// more, so it never comes near.
 pub const UNPACKED_MAX: usize = 4 << 20;
 
 const MAGIC: &[u8; 2] = b"NM";
@@ -263,6 +264,8 @@ fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
     let mut offers: Vec<OfferedUrl> = Vec::with_capacity(count.min(body.len() / 2));
     let mut origin = String::new();
     let mut wants = None;
+    // A few bytes repeat a long text: what counts is what comes out.
+    let mut room = UNPACKED_MAX;
     while offers.len() < count {
         let links = reader.u64("links of an origin")?;
         if links == 0 || links > (count - offers.len()) as u64 {
@@ -273,6 +276,7 @@ fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
         for _ in 0..links {
             let flags;
             (text, flags) = get_behind(&mut reader, &text, link::BITS)?;
+            room = room.checked_sub(origin.len() + text.len()).ok_or(Damaged("length of links"))?;
             let this = match wants {
                 Some(wants) if flags & link::SAME != 0 => wants,
                 _ => get_wants(&mut reader)?,

@@ -3,10 +3,13 @@
 //! A partition stays where it is as long as it can. It moves when its owner is gone or leaving, when its owner carries
 //! more than [`HIGH`] of the mean, or when another node carries less than [`LOW`] of it (one that joined, say). Where it
 //! goes is decided by **rendezvous**: each pair of node and partition has a fixed score, and the nodes with room are
-//! asked in the order of their scores; so nodes that see slightly different lists still mostly agree.
+//! asked in the order of their scores; so nodes that see slightly different lists still mostly agree. A partition that an
+//! operator has **pinned** goes to its node and stays there as long as that lives and does not leave; when it is gone the
+//! partition is placed like any other, and comes back with it.
 //!
 //! What always holds: the answer does not depend on the order of the lists; as long as one node stays, every partition
-//! has a place; and no partition that is heavier than a quarter of the mean aside, no node carries more than [`HIGH`].
+//! has a place; and pins and partitions that are heavier than a quarter of the mean aside, no node carries more than
+//! [`HIGH`].
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -47,6 +50,8 @@ pub struct PartitionView {
     pub load: Option<u32>,
     /// Who owns it. Somebody who is not among the nodes counts as nobody.
     pub owner: Option<NodeId>,
+    /// Where an operator wants it.
+    pub pin: Option<NodeId>,
 }
 
 /// Who should own each of the partitions, in their order. None only if every node is leaving.
@@ -64,6 +69,7 @@ pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Vec<Option<Nod
         mean: (weights.iter().sum::<u64>() / ids.len() as u64).max(1),
         loads: vec![0; ids.len()],
         at: vec![None; partitions.len()],
+        pinned: vec![false; partitions.len()],
         numbers: partitions.iter().map(|partition| partition.number).collect(),
         order,
         weights,
@@ -101,6 +107,8 @@ struct Plan {
     mean: u64,
     /// By place in the caller's list.
     at: Vec<Option<usize>>,
+    /// By place in the caller's list: does it stay where it was pinned?
+    pinned: Vec<bool>,
     weights: Vec<u64>,
     numbers: Vec<u32>,
     /// The places by number.
@@ -119,9 +127,14 @@ impl Plan {
         self.loads[node] += self.weights[partition];
     }
 
-    /// Everything stays that can.
+    /// Everything stays that can, unless it is wanted elsewhere.
     fn stay(&mut self, partitions: &[PartitionView]) {
         for (i, partition) in partitions.iter().enumerate() {
+            if let Some(pin) = partition.pin.and_then(|pin| self.ids.binary_search(&pin).ok()) {
+                self.put(i, pin);
+                self.pinned[i] = true;
+                continue;
+            }
             let owner = partition.owner.and_then(|owner| self.ids.binary_search(&owner).ok());
             if let Some(owner) = owner {
                 self.put(i, owner);
@@ -184,7 +197,8 @@ impl Plan {
         let little = self.mean.saturating_sub(self.loads[low]);
         let fit = much.min(little);
         let helps = |i: usize| self.loads[low] + self.weights[i] < self.loads[high];
-        let mine = || self.order.iter().copied().filter(|&i| self.at[i] == Some(high) && helps(i));
+        let may_go = |i: usize| self.at[i] == Some(high) && !self.pinned[i];
+        let mine = || self.order.iter().copied().filter(|&i| may_go(i) && helps(i));
         let by_score = |i: usize| score(self.ids[low], self.numbers[i]);
         mine()
             .filter(|&i| self.weights[i] <= fit)
@@ -206,7 +220,7 @@ mod tests {
     }
 
     fn fresh(count: u32) -> Vec<PartitionView> {
-        (0..count).map(|number| PartitionView { number, load: None, owner: None }).collect()
+        (0..count).map(|number| PartitionView { number, load: None, owner: None, pin: None }).collect()
     }
 
     /// Places, and makes it so; gives how many moved.
@@ -314,6 +328,43 @@ mod tests {
         assert_eq!(settle(&nodes(1..=4), &mut partitions), 0);
     }
 
+    #[test]
+    fn what_is_pinned_goes_there_and_stays_while_its_node_lives() {
+        let mut partitions = fresh(64);
+        settle(&nodes(1..=4), &mut partitions);
+        let other = |owner: Option<NodeId>| owner.map(|NodeId(id)| NodeId(id % 4 + 1));
+        let to = other(partitions[7].owner);
+        partitions[7].pin = to;
+        let moved = settle(&nodes(1..=4), &mut partitions);
+        assert_eq!((partitions[7].owner, moved), (to, 1), "nothing else moves");
+        assert_eq!(settle(&nodes(1..=4), &mut partitions), 0);
+        // However much it becomes, the others make room for it.
+        partitions.iter_mut().for_each(|partition| partition.load = Some(100));
+        partitions[7].load = Some(2_000);
+        settle(&nodes(1..=4), &mut partitions);
+        assert_eq!(partitions[7].owner, to);
+        // Its node goes, and comes back.
+        let without = nodes((1..=4).filter(|id| Some(NodeId(*id)) != to));
+        settle(&without, &mut partitions);
+        assert!(partitions[7].owner.is_some() && partitions[7].owner != to);
+        settle(&nodes(1..=4), &mut partitions);
+        assert_eq!(partitions[7].owner, to);
+        // A node that leaves gives it away all the same.
+        let mut leaving = nodes(1..=4);
+        leaving.iter_mut().filter(|node| Some(node.id) == to).for_each(|node| node.draining = true);
+        settle(&leaving, &mut partitions);
+        assert_ne!(partitions[7].owner, to);
+    }
+
+    #[test]
+    fn everything_pinned_to_one_node_is_there() {
+        let mut partitions = fresh(16);
+        partitions.iter_mut().for_each(|partition| partition.pin = Some(NodeId(2)));
+        settle(&nodes(1..=3), &mut partitions);
+        assert!(partitions.iter().all(|partition| partition.owner == Some(NodeId(2))));
+        assert_eq!(settle(&nodes(1..=3), &mut partitions), 0);
+    }
+
     // Nodes of different versions must agree, so the scores never change.
     #[test]
     fn golden_scores() {
@@ -332,6 +383,7 @@ mod tests {
                 number: number as u32,
                 load,
                 owner: owner.map(NodeId),
+                pin: None,
             };
             (nodes, partitions.into_iter().enumerate().map(view).collect())
         })

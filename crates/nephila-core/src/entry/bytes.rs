@@ -2,7 +2,7 @@
 //! of links from one site takes a third of its text even before it is compressed.
 
 use super::{
-    Admission, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
+    Admission, Aside, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
 };
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::feed::record::Polled;
@@ -10,6 +10,7 @@ use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
 use crate::spider::outcome::Outcome;
@@ -34,6 +35,8 @@ mod kind {
     pub(super) const STREAM: u8 = 13;
     pub(super) const STREAMED: u8 = 14;
     pub(super) const VISITED: u8 = 15;
+    pub(super) const ASIDE: u8 = 16;
+    pub(super) const FORWARD: u8 = 18;
 }
 
 pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
@@ -95,6 +98,14 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             out.push(kind::VISITED);
             visited.put(out);
         }
+        Entry::Aside(aside) => {
+            out.push(kind::ASIDE);
+            aside.put(out);
+        }
+        Entry::Forward(forward) => {
+            out.push(kind::FORWARD);
+            forward.put(out);
+        }
     }
 }
 
@@ -127,6 +138,8 @@ pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         }
         kind::POLLED => Entry::Polled(Box::new(Polled::read(reader)?)),
         kind::VISITED => Entry::Visited(Visited::read(reader)?),
+        kind::ASIDE => Entry::Aside(Box::new(Aside::read(reader)?)),
+        kind::FORWARD => Entry::Forward(Box::new(Forward::read(reader)?)),
         kind::STREAM => Entry::Stream(Box::new(Part::read(reader)?)),
         kind::STREAMED => Entry::Streamed(Box::new(Streamed::read(reader)?)),
         _ => return Err(Damaged("kind of an entry")),

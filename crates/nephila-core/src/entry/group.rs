@@ -54,9 +54,9 @@ pub enum ChainError {
 }
 
 const MAGIC: &[u8; 2] = b"NG";
-/// What is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch, and is read as well: what it
-/// lacks is marked by bits that it left empty.
-const VERSION: u8 = 2;
+/// What is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch, version 2 no asides, no pages
+/// brought forward and no booked visits. Both are read as well: what they lack is marked by bits that they left empty.
+const VERSION: u8 = 3;
 const VERSION_OLDEST: u8 = 1;
 
 /// Writes a group behind a position; returns its bytes and the position behind it.
@@ -74,6 +74,18 @@ pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
     let chain = xxhash_rust::xxh3::xxh3_64(&out);
     out.extend(chain.to_be_bytes());
     (out, Position { sequence: behind.sequence + 1, chain })
+}
+
+/// Reads a group whatever stands before it; returns it and the position behind it. For whoever follows a log without
+/// folding it.
+pub fn look(bytes: &[u8]) -> Result<(Group, Position), ChainError> {
+    let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a group"))?;
+    let mut reader = Reader::new(&bytes[..len]);
+    reader.take(3, "mark of a group")?;
+    let sequence = reader.u64("number of a group")?;
+    reader.u64("epoch of a group")?;
+    let chain = reader.fixed_u64("chain of a group")?;
+    open(bytes, Position { sequence: sequence.saturating_sub(1), chain })
 }
 
 /// Reads a group that should follow this position; returns it and the position behind it.

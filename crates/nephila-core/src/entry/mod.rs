@@ -5,6 +5,7 @@
 //! first and writes the decision down (this URL is new and parked, that one is to be asked for again at this time); the
 //! fold only carries it out.
 
+pub mod aside;
 mod bytes;
 mod group;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, Job, JobId};
+use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
 use crate::spider::outcome::Outcome;
@@ -22,8 +24,9 @@ use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
 
+pub use aside::Aside;
 pub(crate) use bytes::{get_entry, put_entry};
-pub use group::{ChainError, Group, open, seal};
+pub use group::{ChainError, Group, look, open, seal};
 
 /// One thing that became true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,10 @@ pub enum Entry {
     Streamed(Box<Streamed>),
     /// A page was visited again. Stands before the outcome of the visit.
     Visited(Visited),
+    /// What whoever reads the log wants to know, and the fold does not. The last of its group.
+    Aside(Box<Aside>),
+    /// Pages were brought forward by the word of their site.
+    Forward(Box<Forward>),
 }
 
 /// New URLs, found in the same second.
@@ -122,7 +129,8 @@ pub enum Admission {
     Raise(QueueKey),
     /// Not to be asked for.
     Refuse(Refusal),
-    /// It is known, has ended or is planned for later, and is wanted now: this is its place.
+    /// It is known, has ended or is planned for later, and is wanted now: this is its place. Or it waits or is parked,
+    /// stays so, and is from now on what this says: its depth, its reading.
     Again(QueueKey),
 }
 

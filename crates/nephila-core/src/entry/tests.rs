@@ -3,6 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::entry::aside::Story;
+use crate::recrawl::rate::Visit;
+use crate::recrawl::trust::{Ask, Found as Seen};
 use crate::state::Position;
 use crate::state::record::{RobotsPolicy, RobotsRecord};
 
@@ -11,6 +14,9 @@ const GOLDEN: &[u8] = include_bytes!("../../tests/golden/group-v1.bin");
 
 /// One group with what version 2 brought.
 const GOLDEN_2: &[u8] = include_bytes!("../../tests/golden/group-v2.bin");
+
+/// One group with what version 3 brought.
+const GOLDEN_3: &[u8] = include_bytes!("../../tests/golden/group-v3.bin");
 
 /// Where the golden group stands in its log.
 const GOLDEN_BEHIND: Position = Position { sequence: 299, chain: 0x0123_4567_89ab_cdef };
@@ -126,7 +132,7 @@ fn a_group_of_version_1_is_read_and_costs_no_byte_more_today() {
     assert_eq!(group, every_kind());
     assert_eq!(behind.sequence, 300);
     let mut today = GOLDEN.to_vec();
-    today[2] = 2;
+    today[2] = 3;
     assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
 }
 
@@ -149,10 +155,42 @@ fn version_2() -> Group {
 }
 
 #[test]
-fn a_group_of_version_2_is_read_and_written_as_it_was() {
-    let (group, behind) = open(GOLDEN_2, GOLDEN_BEHIND).expect("yesterday's bytes are read");
+fn a_group_of_version_2_is_read_and_costs_no_byte_more_today() {
+    let (group, _) = open(GOLDEN_2, GOLDEN_BEHIND).expect("yesterday's bytes are read");
     assert_eq!(group, version_2());
-    assert_eq!(seal(&group, GOLDEN_BEHIND), (GOLDEN_2.to_vec(), behind));
+    let mut today = GOLDEN_2.to_vec();
+    today[2] = 3;
+    assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
+}
+
+/// What version 3 brought, each with a value of its own.
+fn version_3() -> Group {
+    let key = host(0x1122_3344_5566_7788, 0x99aa_bbcc);
+    let visited = Visited {
+        key: UrlKey { host: key, path: 0x0a01 },
+        fetch: 1 << 40 | 5,
+        visit: Visit { seconds: 86_400, changes: 3 },
+        claim: Some((Ask::Head, Seen::Whole { changed: true, same_validators: false })),
+        large: Some(true),
+        booked: Some(Seconds(216_960_000)),
+    };
+    let aside = Aside {
+        at: Seconds(216_950_401),
+        origins: [(key, "https://news.example".into())].into(),
+        visits: [(1 << 40 | 5, true), (1 << 40 | 6, false)].into(),
+        stories: vec![(1 << 40 | 7, vec![Story::new("https://news.example/a", "Caf\u{e9}")])],
+    };
+    let forward = Forward { host: key, paths: vec![0x0a01, u64::MAX] };
+    let entries =
+        vec![Entry::Visited(visited), Entry::Forward(Box::new(forward)), Entry::Aside(Box::new(aside))];
+    Group { epoch: 6, entries }
+}
+
+#[test]
+fn a_group_of_version_3_is_read_and_written_as_it_was() {
+    let (bytes, behind) = seal(&version_3(), GOLDEN_BEHIND);
+    assert_eq!(bytes, GOLDEN_3);
+    assert_eq!(open(GOLDEN_3, GOLDEN_BEHIND), Ok((version_3(), behind)), "yesterday's bytes are read");
 }
 
 #[test]

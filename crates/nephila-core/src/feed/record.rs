@@ -41,6 +41,8 @@ pub struct Brought {
     pub sighting: Option<Sighting>,
     /// The feed's title, empty if it was not read.
     pub title: Box<str>,
+    /// The new stories, for whoever reads the log.
+    pub stories: Vec<crate::entry::aside::Story>,
 }
 
 impl Brought {
@@ -56,6 +58,7 @@ impl Brought {
             checksum: record.checksum,
             sighting: None,
             title: Box::default(),
+            stories: Vec::new(),
         }
     }
 }

@@ -286,8 +286,12 @@ impl Memory {
             let last = self.marks.entry(*mark).or_insert(week);
             *last = week.max(*last);
         }
+        // Within a week nothing grows too old; looking through all marks at every poll would cost more than all else.
+        let is_later = week > self.judged;
         self.judged = self.judged.max(week);
-        self.forget(week);
+        if is_later || self.marks.len() > MARKS_MAX {
+            self.forget(week);
+        }
     }
 
     fn forget(&mut self, now: Week) {

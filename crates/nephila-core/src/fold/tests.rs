@@ -290,6 +290,35 @@ fn a_parked_url_that_was_fetched_counts_as_let_in() {
 }
 
 #[test]
+fn what_waits_or_is_parked_and_is_wanted_again_changes_its_depth_and_no_count() {
+    let mut state = three();
+    let parked = Admission::Park(QueueKey { band: 255, age: AT, low: 4 });
+    commit(&mut state, 1, vec![found(None, &[(4, parked)])]);
+    let counts = |state: &mut MemoryState| {
+        let (host, domain) =
+            (state.host(&HOST).unwrap().unwrap(), state.domain(HOST.domain).unwrap().unwrap());
+        (host.waiting, host.parked, host.later, domain.admitted, domain.parked)
+    };
+    let before = counts(&mut state);
+    assert_eq!(before, (3, 1, 0, 3, 1));
+    let again = |low| Admission::Again(QueueKey { band: 0, age: AT, low });
+    let mut entry = found(None, &[(1, again(1)), (4, again(4))]);
+    if let Entry::Found(found) = &mut entry {
+        found.hosts[0].urls.iter_mut().for_each(|url| url.depth = 0);
+    }
+    commit(&mut state, 1, vec![entry]);
+    assert_eq!(counts(&mut state), before);
+    for (path, stands) in [(1, UrlState::Waiting), (4, UrlState::Parked)] {
+        let record = state.url(&url(path)).unwrap().unwrap();
+        assert_eq!((record.state, record.depth), (stands, 0));
+    }
+    // Their outcomes count each of them once.
+    let fetched = Ended { from: Origin::Parked, ..ended(4, 2) };
+    commit(&mut state, 1, vec![Entry::Ended(Box::new(ended(1, 1))), Entry::Ended(Box::new(fetched))]);
+    assert_eq!(counts(&mut state), (2, 0, 0, 4, 0));
+}
+
+#[test]
 fn equal_pages_close_their_shape() {
     let mut state = three();
     for fetch in 1..=10 {
@@ -453,27 +482,8 @@ fn a_group_that_was_folded_is_old_and_one_too_far_is_a_gap() {
 
 #[test]
 fn an_answer_without_a_body_keeps_what_is_known_of_the_page() {
-    let of = |outcome, digest, etag: &str| Ended {
-        key: UrlKey::default(),
-        text: "/".into(),
-        fetch: digest + 1,
-        at: Seconds(9),
-        outcome,
-        status: 0,
-        digest,
-        bytes: 0,
-        shapes: [0, 0],
-        alike_max: 0,
-        etag: etag.into(),
-        last_modified: Box::default(),
-        from: Origin::Queue,
-        next: None,
-        retries: 0,
-        floor: QueueKey::MIN,
-        later_floor: LaterKey::MIN,
-        rest_until: Timestamp(0),
-        failures: 0,
-    };
+    let of =
+        |outcome, digest, etag: &str| Ended { outcome, digest, etag: etag.into(), ..ended(1, digest + 1) };
     let first = last_fetch(None, &of(Outcome::Fetched, 7, "a"));
     let same = last_fetch(Some(Box::new(first)), &of(Outcome::NotModified, 0, ""));
     assert_eq!((same.digest, &*same.etag, same.changes), (7, "a", 0b10));

@@ -1,4 +1,5 @@
-//! Budgets: how many URLs of one registrable domain may wait to be fetched, and what happens to the others.
+//! Budgets: how many URLs of one registrable domain may wait to be fetched and what happens to the others, and how much one
+//! host may be asked to send in a day.
 //!
 //! A domain begins with `domain_urls` and earns `domain_urls_per_day` from the moment it was first found. A URL within
 //! the budget is queued. A URL beyond it is **parked**: it stays on disk and comes back when the budget has grown, so a
@@ -6,9 +7,18 @@
 //! there are `parked_text_max` of them, only the 9 bytes of a fingerprint are kept, which is enough to know the URL
 //! again when it is next found.
 //!
+//! A host that has sent its [share of bytes](Settings::host_bytes_per_day) rests until the day is over, on the time of day
+//! in UTC. The page that takes it there is kept whole, and counts when it is reported: the share is passed by what is under
+//! way until then, and by the few requests that follow while that page is being stored.
+//!
 //! What always holds: no URL is dropped, and a budget never shrinks while time goes on.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::codec::{Damaged, Reader, put_u64};
+use crate::time::Seconds;
 
 /// How much of the crawl one domain may take. Section `[budget]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -21,11 +31,20 @@ pub struct Settings {
     /// Parked URLs of one domain that keep their text. Of those beyond only a fingerprint is kept: they come back when
     /// they are found again.
     pub parked_text_max: u64,
+    /// Bytes that one host may send in a day, robots.txt not counted. It rests until the next day (UTC) once it has; 0 for no
+    /// limit.
+    pub host_bytes_per_day: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { domain_urls: 100_000, domain_urls_per_day: 10_000, parked_text_max: 100_000 }
+        Settings {
+            domain_urls: 100_000,
+            domain_urls_per_day: 10_000,
+            parked_text_max: 100_000,
+            // A page of 200 kB in each second of the day: nobody gets there but by large files.
+            host_bytes_per_day: 20_000_000_000,
+        }
     }
 }
 
@@ -93,6 +112,48 @@ pub fn room(admitted: u64, allowed: u64) -> u64 {
     allowed.saturating_sub(admitted)
 }
 
+/// What a host has sent on one day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Days since the beginning of [`Seconds`].
+    day: u32,
+    bytes: u64,
+}
+
+impl Spent {
+    /// It sent so many bytes. A clock that went back by a day brings no day back. By more than that the day before was
+    /// wrong: kept, it would be over in years.
+    pub fn take(&mut self, at: Seconds, bytes: u64) {
+        let day = at.0 / DAY as u32;
+        if day > self.day || self.day > day + 1 {
+            *self = Spent { day, bytes: 0 };
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// How long it rests because it has sent its share.
+    pub fn rest(&self, settings: &Settings, now: Seconds) -> Option<Duration> {
+        let over = settings.host_bytes_per_day > 0 && self.bytes >= settings.host_bytes_per_day;
+        let ends = (u64::from(self.day) + 1) * DAY;
+        over.then(|| Duration::from_secs(ends.saturating_sub(u64::from(now.0))))
+            .filter(|rest| !rest.is_zero())
+    }
+
+    /// Has it sent nothing?
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Spent::default()
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.day.into());
+        put_u64(out, self.bytes);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Spent, Damaged> {
+        Ok(Spent { day: reader.u32("day of a host")?, bytes: reader.u64("bytes of a host")? })
+    }
+}
+
 /// Seconds.
 const DAY: u64 = 24 * 3600;
 
@@ -102,7 +163,38 @@ mod tests {
 
     use super::*;
 
-    const SMALL: Settings = Settings { domain_urls: 10, domain_urls_per_day: 24, parked_text_max: 3 };
+    const SMALL: Settings =
+        Settings { domain_urls: 10, domain_urls_per_day: 24, parked_text_max: 3, host_bytes_per_day: 1_000 };
+
+    #[test]
+    fn a_host_that_sent_its_share_rests_until_the_day_is_over() {
+        let noon = Seconds(10 * 86_400 + 43_200);
+        let mut spent = Spent::default();
+        spent.take(noon, 999);
+        assert_eq!(spent.rest(&SMALL, noon), None);
+        spent.take(noon, 1);
+        assert_eq!(spent.rest(&SMALL, noon), Some(Duration::from_secs(43_200)));
+        assert_eq!(spent.rest(&Settings { host_bytes_per_day: 0, ..SMALL }, noon), None, "no limit");
+        assert_eq!(spent.rest(&SMALL, Seconds(11 * 86_400)), None, "the next day");
+        spent.take(Seconds(9 * 86_400), 5);
+        assert!(spent.rest(&SMALL, noon).is_some(), "a clock that went back brings no day back");
+        spent.take(Seconds(11 * 86_400), 5);
+        assert_eq!(spent.rest(&SMALL, Seconds(11 * 86_400)), None, "a new day begins with nothing");
+        let mut bytes = Vec::new();
+        spent.put(&mut bytes);
+        assert_eq!(Spent::read(&mut Reader::new(&bytes)), Ok(spent));
+    }
+
+    #[test]
+    fn a_day_that_a_wrong_clock_named_is_over_once_the_clock_is_right() {
+        let (wrong, noon) = (Seconds(6_000 * 86_400), Seconds(10 * 86_400 + 43_200));
+        let mut spent = Spent::default();
+        spent.take(wrong, 1_000);
+        spent.take(noon, 999);
+        assert_eq!(spent.rest(&SMALL, noon), None);
+        spent.take(noon, 1);
+        assert_eq!(spent.rest(&SMALL, noon), Some(Duration::from_secs(43_200)), "today, and not for years");
+    }
 
     #[test]
     fn trp_01_trp_02_trp_09_a_maze_is_parked_beyond_its_budget_and_nothing_is_dropped() {
@@ -157,7 +249,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_budget_never_shrinks_while_time_goes_on(first: u32, a: u32, b: u32, base: u64, day: u64) {
-            let settings = Settings { domain_urls: base, domain_urls_per_day: day, parked_text_max: 0 };
+            let settings = Settings { domain_urls: base, domain_urls_per_day: day, ..SMALL };
             let (early, late) = (a.min(b), a.max(b));
             prop_assert!(settings.allowed(first, early, None) <= settings.allowed(first, late, None));
             prop_assert!(settings.allowed(first, early, None) >= base);

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::key::UrlKey;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
-use super::workbench::{Errand, HostIndex, Open, Workbench};
+use super::workbench::{ActiveHost, Errand, HostIndex, Open};
 use super::{Frontier, REST_MAX, REST_ON_BENCH};
 use crate::robots::policy::{Answer, REDIRECTS_MAX};
 use crate::state::record::HostRecord;
@@ -123,11 +123,10 @@ impl<S: State> Frontier<S> {
         if other || late || !record.stopped.is_empty() || self.bench.guests() >= ERRANDS_MAX {
             return Ok(None);
         }
-        let mut host = Workbench::fresh(key, origin.into());
+        let mut host = ActiveHost::fresh(key, origin.into());
         host.guest = true;
         host.more = false;
-        host.failures = record.failures;
-        host.rest_asked = record.delay.max(record.robots.crawl_delay);
+        host.remember(&record);
         Ok(Some(self.bench.activate(host, ready_at)))
     }
 

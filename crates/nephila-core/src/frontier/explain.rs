@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Frontier;
+use super::hours;
 use super::key::UrlKey;
 use super::refusal::Refusal;
 use super::slot::SlotKey;
@@ -101,6 +102,8 @@ pub enum Hold {
     Resting(Timestamp),
     /// Its robots.txt asks for a rest between fetches that is longer than the settings expect, in milliseconds.
     CrawlDelay(u32),
+    /// It may be asked at these hours only, and they begin at this time.
+    Hours(Box<str>, Timestamp),
     /// It rests between fetches, for so many milliseconds.
     Delay(u64),
     /// Its address serves others as well, and rests.
@@ -194,6 +197,11 @@ impl<S: State> Frontier<S> {
                 held_by.push(Hold::Resting(host.rest_until));
             }
         }
+        let hours = hours::of(&self.config.frontier.hours, url.host_str());
+        let opens_in = hours.and_then(|hours| hours.opens_in(now.wall));
+        if let (Some(hours), Some(wait)) = (hours, opens_in) {
+            held_by.push(Hold::Hours(hours.to_string().into(), Timestamp(now.wall.0 + wait)));
+        }
         match index {
             None => held_by.push(Hold::NotActive),
             Some(index) => {
@@ -214,6 +222,7 @@ impl<S: State> Frontier<S> {
             }
         }
         let ready_in = host.as_ref().and_then(|host| self.ready_in(&key.host, Some(host), now));
+        let ready_in = ready_in.map(|wait| wait.max(opens_in.unwrap_or(0)));
         let ahead = match &host {
             Some(host) if matches!(standing, Standing::Waiting | Standing::AtHand) => {
                 Some(self.ahead(partition, &key, host)?)
@@ -282,6 +291,7 @@ impl fmt::Display for Hold {
             Hold::CrawlDelay(ms) => {
                 write!(f, "robots.txt asks for {} s between fetches, and gets them", ms.div_ceil(1_000))
             }
+            Hold::Hours(hours, opens) => write!(f, "the host may be asked from {hours}, next at {opens}"),
             Hold::Delay(ms) => write!(f, "the host rests between fetches for another {ms} ms"),
             Hold::Slot(slot) => write!(f, "the address {slot} serves other hosts as well and rests"),
             Hold::NoAddress(outcome) => write!(f, "the name has no address: {outcome}"),

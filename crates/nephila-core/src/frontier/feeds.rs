@@ -115,6 +115,11 @@ impl<S: State> Frontier<S> {
             history,
             title: record.new_title(&brought.title),
         };
+        if !brought.stories.is_empty()
+            && let Some(partition) = self.partition_of(&key.host)
+        {
+            self.partitions[partition].asides.stories(fetch, &brought.stories);
+        }
         self.pend(key.host, Entry::Polled(Box::new(polled)));
         Ok(due.map(|due| Duration::from_millis(due.0.saturating_sub(now.wall.0))))
     }

@@ -227,7 +227,8 @@ impl<S: State> Frontier<S> {
                 || denied.iter().any(|(head, _)| head.path == path)
                 || self.bench.holds(index, path)
                 || self.bench.host(index).unfolded.contains(&path);
-            if held {
+            // Nor from its old place while the group on its way gives it another, and perhaps another reading.
+            if held || self.partitions[partition].is_moving(&UrlKey { host: key, path }) {
                 continue;
             }
             match (url.map(|url| url.state), place) {

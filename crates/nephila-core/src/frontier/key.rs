@@ -118,9 +118,13 @@ impl UrlKey {
 
     /// The key of a URL.
     pub fn of(url: &CrawlUrl, secret: &Secret) -> Self {
-        let origin = url.origin();
+        UrlKey::with_origin(url, &url.origin(), secret)
+    }
+
+    /// The same for a URL whose origin is at hand.
+    pub fn with_origin(url: &CrawlUrl, origin: &str, secret: &Secret) -> Self {
         let domain = url.registrable_domain().unwrap_or(url.host_str());
-        let host = HostKey::of(DomainKey::of(domain, secret), &origin, secret);
+        let host = HostKey::of(DomainKey::of(domain, secret), origin, secret);
         UrlKey { host, path: UrlKey::path_of(url.key(), secret) }
     }
 

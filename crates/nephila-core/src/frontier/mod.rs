@@ -14,6 +14,7 @@
 //! Invariants: one host and one slot never have more tickets open than allowed, nor two starts closer than their rest;
 //! no ticket for what the robots.txt in force forbids; a URL that was let in is always in exactly one state.
 
+mod asides;
 pub mod budget;
 pub mod errand;
 pub mod explain;
@@ -21,6 +22,8 @@ pub mod feeds;
 mod fill;
 mod hand_over;
 mod heads;
+pub mod hours;
+mod idle;
 pub mod key;
 pub mod offers;
 pub mod outlook;
@@ -48,7 +51,7 @@ use key::{HostKey, Prefixes, Secret, UrlKey};
 use offers::{Offer, Recent};
 use partition::Partition;
 use ticket::{Purpose, Ticket};
-use workbench::{HostIndex, RobotsPhase, Want, Workbench};
+use workbench::{ActiveHost, HostIndex, RobotsPhase, Want, Workbench};
 
 use crate::entry::{Admission, DomainChange, Entry, Group, HostChange};
 use crate::job;
@@ -314,7 +317,10 @@ impl<S: State> Frontier<S> {
     /// Has a partition anything that is not in a group yet? Whether one is on its way or not.
     pub fn has_more(&self, partition: usize) -> bool {
         let partition = &self.partitions[partition];
-        !partition.pending.is_empty() || !partition.offers.is_empty() || !partition.streams.is_empty()
+        !partition.pending.is_empty()
+            || !partition.offers.is_empty()
+            || !partition.streams.is_empty()
+            || !partition.listed.is_empty()
     }
 
     /// The next group of entries of a partition, to be made durable. None while one is on its way.
@@ -414,6 +420,8 @@ impl<S: State> Frontier<S> {
                 | Entry::Polled(_)
                 | Entry::Stream(_)
                 | Entry::Visited(_)
+                | Entry::Aside(_)
+                | Entry::Forward(_)
                 | Entry::Streamed(_) => {}
             }
         }
@@ -460,16 +468,14 @@ impl<S: State> Frontier<S> {
         if !record.stopped.is_empty() || record.origin.is_empty() || closing {
             return;
         }
-        let mut host = Workbench::fresh(key, record.origin.clone());
+        let mut host = ActiveHost::fresh(key, record.origin.clone());
         host.cursor = record.floor;
         host.later_cursor = record.later_floor;
         if let Some(partition) = self.partition_of(&key) {
             host.later_next = self.partitions[partition].plans_due(&key, record);
             self.partitions[partition].awakes(&key);
         }
-        host.pages = record.pages;
-        host.failures = record.failures;
-        host.rest_asked = record.delay.max(record.robots.crawl_delay);
+        host.remember(record);
         host.robots = robots_phase(record);
         let wait = record.rest_until.0.saturating_sub(now.wall.0).min(REST_MAX);
         // Whatever it did before, it has rested by now: should its rest become longer, that counts from here.
@@ -501,7 +507,7 @@ impl<S: State> Frontier<S> {
                     return Ok(Some(Action::Resolve { host: host.key, origin: host.origin.to_string() }));
                 }
                 Some(Want::Start(id)) => {
-                    let known = self.known(id)?;
+                    let (known, head) = self.known(id, now)?;
                     let (open, deadline, address) = self.bench.ticket(id).expect("just given out");
                     let host = self.bench.host(open.host);
                     let key = UrlKey { host: host.key, path: open.head.as_ref().map_or(0, |head| head.path) };
@@ -526,6 +532,7 @@ impl<S: State> Frontier<S> {
                         host_rest,
                         slot_rest,
                         known,
+                        head,
                     };
                     let one_more = open.head.as_ref().filter(|head| !head.asked).map(|_| open.host);
                     match open.purpose {
@@ -536,6 +543,11 @@ impl<S: State> Frontier<S> {
                         self.bench.host_mut(index).pages += 1;
                     }
                     return Ok(Some(Action::Fetch(ticket)));
+                }
+                Some(Want::Rest(index, wait)) => {
+                    self.rest(index, Duration::from_millis(wait), now);
+                    self.settle_stranded(now)?;
+                    continue;
                 }
                 None => {}
             }
@@ -590,79 +602,6 @@ impl<S: State> Frontier<S> {
     /// Does a host that stands among the hungry still want URLs?
     fn is_hungry(&self, index: HostIndex) -> bool {
         self.bench.is_here(index) && self.bench.host(index).hungry
-    }
-
-    /// A host that should be looked at again once it has rested.
-    fn look_again(&mut self, index: HostIndex, now: Now) {
-        let host = self.bench.host(index);
-        if host.tickets.is_empty() && host.heads.is_empty() {
-            let at =
-                if host.leaving || host.guest { now.mono } else { self.bench.ready_at(index).max(now.mono) };
-            self.idle.insert((at, index));
-        }
-    }
-
-    /// A host has nothing at hand: it gets something, or leaves, or waits for a plan that is due soon.
-    fn look_at_idle(&mut self, index: HostIndex, now: Now) {
-        if !self.bench.is_here(index) {
-            return;
-        }
-        let host = self.bench.host(index);
-        if !host.heads.is_empty() || !host.tickets.is_empty() {
-            return;
-        }
-        let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= now.wall.into());
-        let wanted = !host.leaving && (host.more || due);
-        if wanted && host.no_address.is_some() {
-            self.bench.want_resolve(index);
-        } else if wanted {
-            self.make_hungry(index);
-        } else if self.bench.may_leave(index) {
-            self.let_go(index, now);
-        }
-        // Otherwise something of it is on its way into the log, and it is looked at again when it has arrived.
-    }
-
-    fn let_go(&mut self, index: HostIndex, now: Now) {
-        let key = self.bench.host(index).key;
-        let host = self.bench.host(index);
-        let later_next = host.later_next;
-        let next = later_next.into_iter().chain(host.room_next).min();
-        let (left_work, crowded) = (host.leaving, self.bench.is_crowded(key.domain) && !host.guest);
-        self.bench.leave(index, now.mono);
-        let Some(partition) = self.partition_of(&key) else { return };
-        let partition = &mut self.partitions[partition];
-        if let Some(later_next) = later_next {
-            partition.sleeps(key, later_next);
-        }
-        if left_work {
-            // It comes back when the search comes round to it.
-            partition.search();
-        } else if crowded {
-            // Another of its domain may have waited for its place.
-            partition.search();
-        } else if let Some(next) = next {
-            partition.scan_after = partition.scan_after.map(|after| after.min(next));
-            partition.scan_next = Some(partition.scan_next.map_or(next, |soonest| soonest.min(next)));
-        }
-    }
-
-    /// A host rests this long, whatever else is known of it.
-    fn rest(&mut self, index: HostIndex, rest: Duration, now: Now) -> Timestamp {
-        let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(REST_MAX);
-        self.bench.rest_until(index, now.mono + rest);
-        if rest > REST_ON_BENCH {
-            self.bench.host_mut(index).leaving = true;
-            self.give_up_place(index, now);
-        }
-        Timestamp(now.wall.0 + rest)
-    }
-
-    /// A host makes place for others. What it had at hand stays in its queue.
-    fn give_up_place(&mut self, index: HostIndex, now: Now) {
-        self.strand(index);
-        self.bench.drop_heads(index);
-        self.look_again(index, now);
     }
 }
 

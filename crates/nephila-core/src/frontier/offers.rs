@@ -5,6 +5,7 @@
 
 use super::key::{DomainKey, Prefixes, UrlKey};
 use super::refusal::Refusal;
+use crate::cluster::message::OfferedUrl;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
 
@@ -101,6 +102,22 @@ impl Offers {
 
     pub(crate) fn text(&self, item: &Buffered) -> &str {
         self.slice(item.text_at, item.text_len)
+    }
+
+    /// An offer that outlives this buffer.
+    pub(crate) fn owned(&self, item: &Buffered) -> OfferedUrl {
+        OfferedUrl::from(&Offer {
+            key: item.key,
+            origin: self.origin(item),
+            text: self.text(item),
+            job: item.job,
+            depth: item.depth,
+            hops: item.hops,
+            read_as: item.read_as,
+            priority: item.priority,
+            hits: item.hits,
+            refusal: item.refusal,
+        })
     }
 
     fn slice(&self, at: u32, len: u16) -> &str {

@@ -67,7 +67,7 @@ impl<S: State> Frontier<S> {
 
     /// Is there nothing left? URLs that are parked or planned for later than the horizon do not count, nor do those whose
     /// host backs off for longer, or is stopped. What is at hand counts however long its host rests without backing
-    /// off, and so does everything that comes within a minute. Something that is offered or said later may change it.
+    /// off or waits for its hours, and so does everything that comes within a minute. Something that is offered or said later may change it.
     pub fn is_done(&self, horizon: Seconds, now: Now) -> bool {
         let soon = Seconds::from(now.wall).plus(Duration::from_millis(REST_ON_BENCH));
         let horizon = horizon.max(soon);
@@ -81,7 +81,7 @@ impl<S: State> Frontier<S> {
             let searched = partition.scan_after.is_some_and(|after| after > horizon || after >= NEVER);
             written && searched && !partition.passed_over
         });
-        if !quiet || self.bench.open_tickets() > 0 {
+        if !quiet || self.bench.open_tickets() > 0 || self.bench.awaits_hours(now.mono) {
             return false;
         }
         let ahead = Timestamp::from(horizon).0.saturating_sub(now.wall.0);

@@ -6,21 +6,27 @@
 //! time. Meanwhile a queue is read only up to the first place where that group puts something, and neither plans nor
 //! parked URLs are: so a URL can never be put where the reading has already passed.
 
+mod again;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use again::Again;
+
+use super::asides::Asides;
 use super::budget;
 use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use super::offers::{Buffered, Offer, Offers};
+use super::recrawl::Hearsay;
 use super::refusal::Refusal;
 use super::trap;
 use super::workbench::{HostIndex, Workbench};
+use crate::cluster::message::OfferedUrl;
 use crate::cluster::word::{Hot, Why};
 use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, seal};
 use crate::fold::fold;
-use crate::handler::ReadAs;
 use crate::reflog::part::Part;
 use crate::state::queue::{LaterKey, PARKED, QueueKey};
-use crate::state::record::{DomainRecord, HostRecord, UrlState};
+use crate::state::record::{DomainRecord, HostRecord};
 use crate::state::{Position, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
@@ -33,6 +39,10 @@ const BARE_DOMAINS_MAX: usize = 100_000;
 
 /// Hosts that have left whose next plan is remembered; others are looked at more often than they need.
 const SLEPT_MAX: usize = 100_000;
+
+/// URLs that are wanted once more after what is under way; further ones count as wanted already. More than tickets are
+/// ever open.
+const ONCE_MORE_MAX: usize = 100_000;
 
 /// Entries that wait behind a group on its way; with more, a partition's hosts get no more URLs until it is folded.
 pub(crate) const PENDING_MAX: usize = 8_192;
@@ -53,20 +63,28 @@ pub(crate) struct InFlight {
     pub(crate) behind: Position,
     /// The first place in the queue of each host where it puts something, in the order of hosts.
     places: Vec<(HostKey, QueueKey)>,
+    /// Known URLs that it puts elsewhere, sorted.
+    moved: Vec<UrlKey>,
 }
 
 impl InFlight {
     fn new(group: Group, behind: Position) -> InFlight {
         let mut places: Vec<(HostKey, QueueKey)> = Vec::new();
+        let mut moved: Vec<UrlKey> = Vec::new();
         for entry in &group.entries {
             let Entry::Found(found) = entry else { continue };
             for host in &found.hosts {
                 let first = host.urls.iter().filter_map(|url| url.admission.place()).min();
                 places.extend(first.map(|first| (host.key, first)));
+                let is_moved =
+                    |url: &&FoundUrl| matches!(url.admission, Admission::Raise(_) | Admission::Again(_));
+                let of_host = host.urls.iter().filter(is_moved);
+                moved.extend(of_host.map(|url| UrlKey { host: host.key, path: url.path }));
             }
         }
         places.sort_unstable();
-        InFlight { group, behind, places }
+        moved.sort_unstable();
+        InFlight { group, behind, places, moved }
     }
 
     /// Nothing of this host's queue may be read from here on until the group is folded.
@@ -86,6 +104,10 @@ pub(crate) struct Partition<S> {
     pub(crate) pending: Vec<Entry>,
     /// Parts of streams that are not decided yet, in this order.
     pub(crate) streams: VecDeque<Part>,
+    /// What readers of the log are told beside the entries that are pending.
+    pub(crate) asides: Asides,
+    /// What sites say of their pages, not decided yet.
+    pub(crate) listed: Hearsay,
     pub(crate) in_flight: Option<InFlight>,
     /// Hosts that want URLs, and get some when the group on its way is folded.
     pub(crate) waiting: Vec<HostIndex>,
@@ -105,6 +127,10 @@ pub(crate) struct Partition<S> {
     /// When the next plan of a host that has left is due, where its record only knows that none is due before.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
+    /// URLs that were asked for again while they were being fetched: what comes may be older than what is wanted. They
+    /// are offered together with their outcome, so that both stand in one group; as long as there is no outcome in the
+    /// log, whoever reads it fetches them anyway.
+    once_more: BTreeMap<UrlKey, OfferedUrl>,
     /// Hosts that turn links away.
     pub(crate) hot: Hot,
     /// It is on its way to another owner.
@@ -131,13 +157,24 @@ pub struct Sifted {
     pub suppressed: u64,
     /// Parts of streams that had been taken in before.
     pub stream_repeats: u64,
+    /// Pages brought forward by the word of their site.
+    pub forward: u64,
 }
 
 impl Sifted {
     /// Both together.
     pub(crate) fn add(&mut self, other: &Sifted) {
-        let Sifted { looked_at, known, queued, parked, refused, streamed, suppressed, stream_repeats } =
-            *other;
+        let Sifted {
+            looked_at,
+            known,
+            queued,
+            parked,
+            refused,
+            streamed,
+            suppressed,
+            stream_repeats,
+            forward,
+        } = *other;
         self.looked_at += looked_at;
         self.known += known;
         self.queued += queued;
@@ -146,6 +183,7 @@ impl Sifted {
         self.streamed += streamed;
         self.suppressed += suppressed;
         self.stream_repeats += stream_repeats;
+        self.forward += forward;
     }
 }
 
@@ -159,6 +197,8 @@ impl<S: State> Partition<S> {
             offers: Offers::default(),
             pending: Vec::new(),
             streams: VecDeque::new(),
+            asides: Asides::default(),
+            listed: Hearsay::default(),
             in_flight: None,
             waiting: Vec::new(),
             epoch,
@@ -171,6 +211,7 @@ impl<S: State> Partition<S> {
             passed_over: false,
             slept: BTreeMap::new(),
             bare: BTreeSet::new(),
+            once_more: BTreeMap::new(),
             hot: Hot::default(),
             closing: false,
             sifted: Sifted::default(),
@@ -221,6 +262,28 @@ impl<S: State> Partition<S> {
         }
     }
 
+    /// The outcome of a URL is about to be written: if it was asked for again meanwhile, that is written behind it.
+    pub(crate) fn handle_ended(&mut self, key: &UrlKey) {
+        if let Some(offered) = self.once_more.remove(key) {
+            self.offer_again(offered.offer());
+        }
+    }
+
+    /// A URL that is under way is wanted once more.
+    fn want_once_more(&mut self, item: &Buffered) {
+        let room = self.once_more.len() < ONCE_MORE_MAX;
+        match self.once_more.get_mut(&item.key) {
+            Some(known) => {
+                known.priority = known.priority.min(item.priority);
+                known.hits = known.hits.saturating_add(item.hits);
+                known.read_as = known.read_as.max(item.read_as);
+                known.depth = known.depth.min(item.depth);
+            }
+            None if room => _ = self.once_more.insert(item.key, self.offers.owned(item)),
+            None => {}
+        }
+    }
+
     /// The next group for the log, if there is one to write and none on its way.
     pub(crate) fn poll_group(
         &mut self,
@@ -233,6 +296,7 @@ impl<S: State> Partition<S> {
         }
         let mut entries = std::mem::take(&mut self.pending);
         entries.extend(self.decide_streams(now)?);
+        entries.extend(self.decide_listed(bench.offers_max(), now)?);
         if !self.offers.is_empty() {
             let found = self.sift(rules, bench, now)?;
             if !found.hosts.is_empty() {
@@ -247,6 +311,8 @@ impl<S: State> Partition<S> {
         for entry in &mut entries {
             plan_ahead(entry, bench);
         }
+        let aside = std::mem::take(&mut self.asides).of(&entries, &mut self.state, bench, now)?;
+        entries.extend(aside.map(|aside| Entry::Aside(Box::new(aside))));
         let group = Group { epoch: self.epoch, entries };
         let (bytes, behind) = seal(&group, self.state.position());
         self.in_flight = Some(InFlight::new(group, behind));
@@ -258,6 +324,11 @@ impl<S: State> Partition<S> {
         let parked = QueueKey { band: PARKED, ..QueueKey::MIN };
         let group = self.in_flight.as_ref()?;
         Some(group.first_place(host).map_or(parked, |first| first.min(parked)))
+    }
+
+    /// Does the group on its way put this URL elsewhere? Then it is read there, as what it is by then.
+    pub(crate) fn is_moving(&self, key: &UrlKey) -> bool {
+        self.in_flight.as_ref().is_some_and(|group| group.moved.binary_search(key).is_ok())
     }
 
     /// Is so much waiting behind the group on its way that nothing more should be begun?
@@ -320,9 +391,16 @@ impl<S: State> Partition<S> {
             let (of_host, others) = rest.split_at(len);
             rest = others;
             let domain = domains.get_mut(&key.domain).expect("asked for above");
-            let (offers, sifted) = (&self.offers, &mut self.sifted);
-            let mut sift =
-                HostSift { offers, items: &items, rules, bench, domain_max: &domain_max, now, sifted };
+            let mut sift = HostSift {
+                offers: &self.offers,
+                items: &items,
+                rules,
+                bench,
+                domain_max: &domain_max,
+                now,
+                sifted: &mut self.sifted,
+                asides: &mut self.asides,
+            };
             // Nearly always one origin; another one means that two hosts share 32 bits.
             let origin = match &record {
                 Some(record) if !record.origin.is_empty() => &*record.origin,
@@ -373,53 +451,6 @@ impl<S: State> Partition<S> {
             item.key.host.host = host.unwrap_or(item.key.host.host);
         }
     }
-
-    /// Known URLs that an offer changes: urgent ones further behind in the queue, and those kept as keys alone.
-    fn offered_again(
-        &mut self,
-        items: &[Buffered],
-        known: &[bool],
-        bench: &Workbench,
-    ) -> Result<BTreeMap<usize, Again>, StateError> {
-        let mut asked = Vec::new();
-        for (i, item) in items.iter().enumerate() {
-            if known[i]
-                && (item.again || item.priority == URGENT || self.bare.contains(&item.key.host.domain))
-            {
-                asked.push(i);
-            }
-        }
-        let mut again = BTreeMap::new();
-        if asked.is_empty() {
-            return Ok(again);
-        }
-        let keys: Vec<UrlKey> = asked.iter().map(|&i| items[i].key).collect();
-        let mut records = Vec::with_capacity(keys.len());
-        self.state.urls(&keys, &mut records)?;
-        for (i, record) in asked.into_iter().zip(records) {
-            let (Some(record), item) = (record, &items[i]) else { continue };
-            match record.state {
-                UrlState::ParkedBare => _ = again.insert(i, Again::Bare),
-                UrlState::Waiting if record.priority > item.priority => _ = again.insert(i, Again::Sooner),
-                UrlState::Ended | UrlState::Later(_) => {
-                    // Somebody wants to follow what was no such feed before.
-                    let added = item.read_as == ReadAs::Feed
-                        && item.depth == 0
-                        && (record.depth > 0 || record.read_as != ReadAs::Feed);
-                    // What is under way is as good as wanted.
-                    let is_held = bench.ordinary(&item.key.host).is_some_and(|index| {
-                        bench.holds(index, item.key.path)
-                            || bench.host(index).unfolded.contains(&item.key.path)
-                    });
-                    if (item.again || added) && !is_held {
-                        again.insert(i, Again::Now);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(again)
-    }
 }
 
 /// A plan that was made when an outcome came in goes where the reading of plans has not passed meanwhile.
@@ -432,17 +463,6 @@ fn plan_ahead(entry: &mut Entry, bench: &Workbench) {
     }
 }
 
-/// What an offer of a known URL changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
-    /// It is kept as a key alone.
-    Bare,
-    /// It waits, and is wanted sooner.
-    Sooner,
-    /// It has ended, or is planned for later, and is wanted now.
-    Now,
-}
-
 /// Decides about the new URLs of one host after another.
 struct HostSift<'a> {
     offers: &'a Offers,
@@ -453,6 +473,7 @@ struct HostSift<'a> {
     domain_max: &'a BTreeMap<u32, u64>,
     now: Now,
     sifted: &'a mut Sifted,
+    asides: &'a mut Asides,
 }
 
 impl HostSift<'_> {
@@ -506,6 +527,7 @@ impl HostSift<'_> {
                 },
             };
             let queue = QueueKey::of(item.priority, item.depth, item.key.path, now);
+            let parked = QueueKey::parked(item.priority, item.depth, item.key.path, now);
             let admission = match (refusal, again) {
                 (Some(_), Some(_)) => continue,
                 (Some(refusal), None) => {
@@ -514,6 +536,7 @@ impl HostSift<'_> {
                 }
                 (None, Some(Again::Sooner)) => Admission::Raise(place(queue)),
                 (None, Some(Again::Now)) => Admission::Again(place(queue)),
+                (None, Some(Again::Parked)) => Admission::Again(place(parked)),
                 (None, Some(Again::Bare)) if domain.admitted < allowed => {
                     domain.admitted += 1;
                     self.sifted.queued += 1;
@@ -530,12 +553,7 @@ impl HostSift<'_> {
                         budget::Admission::Park => {
                             domain.parked += 1;
                             self.sifted.parked += 1;
-                            Admission::Park(place(QueueKey::parked(
-                                item.priority,
-                                item.depth,
-                                item.key.path,
-                                now,
-                            )))
+                            Admission::Park(place(parked))
                         }
                         budget::Admission::ParkBare => {
                             domain.bare += 1;
@@ -561,6 +579,10 @@ impl HostSift<'_> {
         }
         if urls.is_empty() {
             return None;
+        }
+        if flood.is_some() {
+            // It gets no record: nobody would know its name.
+            self.asides.refused(key, origin);
         }
         // Neighbours by text share most of it, which the log need not repeat.
         urls.sort_by(|a, b| a.text.cmp(&b.text));

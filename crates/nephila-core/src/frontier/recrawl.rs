@@ -1,52 +1,199 @@
-//! Pages that are visited again by how often they change: what a visit showed, and when the next one is due.
+//! Pages that are visited again by how often they change: what a visit showed, when the next one is due, and how to ask.
 //!
 //! What always holds: a visit is written down before its outcome, in the same group; pages of jobs with another schedule
-//! cost nothing here.
+//! cost nothing here; what a site says of its changes brings a page forward within limits, and never delays one. It is
+//! only a hint: what there is no room for is dropped.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Frontier;
 use super::heads::Head;
-use super::key::UrlKey;
-use super::ticket::Report;
+use super::key::{HostKey, UrlKey};
+use super::offers::Offer;
+use super::partition::Partition;
+use super::ticket::{HeadFirst, HeadSaid, Report};
+use super::workbench::HostIndex;
 use crate::entry::Entry;
 use crate::job::{JobId, Schedule};
-use crate::recrawl::trust::{Ask, Found, Known};
+use crate::recrawl::claims::{Forward, Listed, PENDING_MAX, book, free_from, is_large};
+use crate::recrawl::trust::{Ask, Found, HEAD_BYTES_MIN, Known};
 use crate::recrawl::visited::Visited;
 use crate::recrawl::{Settings, interval};
 use crate::spider::outcome::{Class, Outcome};
+use crate::state::record::{HostRecord, UrlRecord, UrlState};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds};
 
-impl<S: State> Frontier<S> {
-    /// How the pages of a job are visited again, if by how often they change.
-    fn adaptive(&self, partition: usize, job: JobId) -> Option<Settings> {
-        match self.partitions[partition].state.meta().jobs.get(&job.0)?.schedule {
-            Schedule::Adaptive(settings) => Some(settings),
-            Schedule::Once | Schedule::Every(_) => None,
+/// A page has changed more likely than not when so many changes are expected since the last visit: one minus e to the
+/// minus this is a half.
+const LIKELY_CHANGES: f64 = 0.693;
+
+/// A change that lies further in the future is a mistake of whoever says so: clocks and zones differ by a day.
+const FUTURE_MAX: u32 = 86_400;
+
+/// A host whose time is booked further ahead has enough visits coming, whatever it says.
+const BOOKED_MAX: u32 = 86_400;
+
+/// The head of a page is asked for first only where the rest between the two is shorter: all that time the ticket is open,
+/// and host, address and turn wait with it.
+const HEAD_REST_MAX: Duration = Duration::from_secs(5);
+
+/// Pages of which something was said that is not decided yet, in one partition: a sitemap of the largest kind, and more. A
+/// megabyte.
+pub(crate) const LISTED_WAITING_MAX: usize = 65_536;
+
+/// Such pages that are looked up for one group. The others wait for the next: their disk is that of the fetches.
+pub(crate) const LOOKUPS_MAX: usize = 8_192;
+
+/// Pages that are looked up at once, before it is known whether more of them are wanted.
+const LOOKUPS_AT_ONCE: usize = 512;
+
+/// What sites said of their pages that is not decided yet, at most [`LISTED_WAITING_MAX`] pages.
+#[derive(Debug, Default)]
+pub(crate) struct Hearsay {
+    answers: VecDeque<Answer>,
+    /// Pages in all of them.
+    pages: usize,
+}
+
+/// What one answer said.
+#[derive(Debug)]
+struct Answer {
+    host: HostKey,
+    /// The pages that were not looked up yet, the next ones last.
+    pages: Vec<Listed>,
+    /// How many of the others were brought forward.
+    brought: usize,
+}
+
+impl Hearsay {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Pages that wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.pages
+    }
+
+    /// Takes in what an answer said, as far as there is room.
+    fn push(&mut self, host: HostKey, listed: &[Listed], now: Now) {
+        let room = LISTED_WAITING_MAX.saturating_sub(self.pages);
+        if room == 0 {
+            return;
+        }
+        let pages = prepared(listed, room, now);
+        if !pages.is_empty() {
+            self.pages += pages.len();
+            self.answers.push_back(Answer { host, pages, brought: 0 });
         }
     }
 
-    /// Is a page to be asked for in full, whatever is known of it?
-    pub(super) fn asks_in_full(
+    /// What is left of an answer goes before the others.
+    fn put_back(&mut self, answer: Answer) {
+        if !answer.pages.is_empty() {
+            self.pages += answer.pages.len();
+            self.answers.push_front(answer);
+        }
+    }
+
+    /// Takes out the answer that is to be decided next.
+    fn pop(&mut self) -> Option<Answer> {
+        let answer = self.answers.pop_front()?;
+        self.pages -= answer.pages.len();
+        Some(answer)
+    }
+}
+
+/// The pages of an answer, each once, without those whose time is a mistake, and no more than there is room for.
+fn prepared(listed: &[Listed], room: usize, now: Now) -> Vec<Listed> {
+    let future = Seconds::from(now.wall).0.saturating_add(FUTURE_MAX);
+    let mut pages: Vec<Listed> =
+        listed.iter().copied().filter(|listed| listed.modified.0 <= future).collect();
+    pages.sort_unstable();
+    // The latest of several.
+    pages.dedup_by(|later, kept| {
+        let same = later.path == kept.path;
+        if same {
+            kept.modified = kept.modified.max(later.modified);
+        }
+        same
+    });
+    turn(&mut pages, now);
+    pages.truncate(room);
+    // What was left out takes no memory while the others wait.
+    pages.shrink_to_fit();
+    pages
+}
+
+/// Where a list begins differs from time to time, so that a site that is doubted is not judged by one page, and what there is
+/// no room for is not always the same.
+fn turn<T>(list: &mut [T], now: Now) {
+    if !list.is_empty() {
+        list.rotate_left(now.wall.0 as usize % list.len());
+    }
+}
+
+/// Is the time of a host taken up so far ahead that its word does not count?
+fn is_booked_out(booked: Seconds, today: Seconds) -> bool {
+    free_from(booked, today).0 > today.0.saturating_add(BOOKED_MAX)
+}
+
+impl<S: State> Frontier<S> {
+    /// May the head of a page be asked for before the page? Both are requests of one ticket. What was tried before and
+    /// failed is asked for as a page: its head may be what failed.
+    pub(super) fn may_ask_by_head(&self, index: HostIndex, retries: u8) -> bool {
+        let (host_rest, slot_rest) = self.bench.rests(index);
+        retries == 0 && self.bench.is_alone(index) && host_rest.max(slot_rest) < HEAD_REST_MAX
+    }
+
+    /// How a page is to be asked for that was fetched before: in full whatever is known of it, and whether its head is
+    /// asked for first, if that may be.
+    pub(super) fn how_to_ask(
         &mut self,
         partition: usize,
         key: &UrlKey,
         job: JobId,
         chance: u64,
-    ) -> Result<bool, StateError> {
-        if self.adaptive(partition, job).is_none() {
-            return Ok(false);
+        by_head: bool,
+        now: Now,
+    ) -> Result<(bool, HeadFirst), StateError> {
+        let state = &mut self.partitions[partition].state;
+        if adaptive(state, job).is_none() {
+            return Ok((false, HeadFirst::No));
         }
-        let host = self.partitions[partition].state.host(&key.host)?.unwrap_or_default();
-        let page = Known { validators: true, body_bytes: 0, likely_changed: false };
-        Ok(host.trust.ask(&page, chance) == Ask::Get)
+        let host = state.host(&key.host)?.unwrap_or_default();
+        let body_bytes = if by_head && host.claims.has_large_pages() { HEAD_BYTES_MIN } else { 0 };
+        // Most hosts are asked without a look at the page's own record.
+        let likely_changed = body_bytes > 0 && host.trust.ignores() && {
+            let record = state.url(key)?;
+            let since = record
+                .as_ref()
+                .and_then(|record| record.last.as_ref())
+                .map_or(0, |last| Seconds::from(now.wall).0.saturating_sub(last.at.0));
+            record.is_some_and(|record| record.seen.rate(&host.site) * f64::from(since) > LIKELY_CHANGES)
+        };
+        let page = Known { validators: true, body_bytes, likely_changed };
+        Ok(match host.trust.ask(&page, chance) {
+            Ask::Head => (false, HeadFirst::Instead),
+            Ask::Conditional => (false, HeadFirst::No),
+            // The word of a head is checked like that of a 304.
+            Ask::Get
+                if host.trust.is_believed() && host.trust.ignores() && body_bytes > 0 && !likely_changed =>
+            {
+                (false, HeadFirst::Check)
+            }
+            Ask::Get => (true, HeadFirst::No),
+        })
     }
 
     /// A page was asked for: after which time it is asked for again, if that goes by how often it changes. A failure is no
     /// visit, and is tried again by its own table.
     pub(super) fn visit_ended(
         &mut self,
+        index: HostIndex,
         key: UrlKey,
         head: &Head,
         fetch: u64,
@@ -54,7 +201,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<Option<Duration>, StateError> {
         let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
-        let Some(settings) = self.adaptive(partition, head.job) else { return Ok(None) };
+        let Some(settings) = adaptive(&self.partitions[partition].state, head.job) else { return Ok(None) };
         let unchanged = report.outcome == Outcome::NotModified;
         if report.outcome.class() != Class::Ok || report.outcome == Outcome::Redirect {
             return Ok(None);
@@ -63,19 +210,155 @@ impl<S: State> Frontier<S> {
         let Some(record) = state.url(&key)? else { return Ok(None) };
         let host = state.host(&key.host)?.unwrap_or_default();
         let (mut seen, mut site) = (record.seen, host.site);
+        let today = Seconds::from(now.wall);
+        // As the bench has it: another visit may have booked and not be folded yet.
+        let booked = self.bench.host(index).booked;
         if let Some(last) = record.last.filter(|last| last.digest != 0 || unchanged) {
-            let since = Seconds::from(now.wall).0.saturating_sub(last.at.0);
+            let since = today.0.saturating_sub(last.at.0);
             let changed = !unchanged && report.digest != last.digest;
             let visit = seen.visit(Duration::from_secs(since.into()), changed, &site);
             let same_validators = report.etag == last.etag && report.last_modified == last.last_modified;
             let has_validators = !last.etag.is_empty() || !last.last_modified.is_empty();
-            let ask = if report.conditional { Ask::Conditional } else { Ask::Get };
-            let found = if unchanged { Found::Unchanged } else { Found::Whole { changed, same_validators } };
+            let ask = match report.head {
+                Some(_) => Ask::Head,
+                None if report.conditional => Ask::Conditional,
+                None => Ask::Get,
+            };
+            let found = match report.head {
+                _ if unchanged => Found::Unchanged,
+                // The head hid a change, or there is none to be had: as bad as a wrong 304.
+                Some(HeadSaid::Unchanged) if changed => Found::Whole { changed, same_validators: true },
+                Some(HeadSaid::Nothing) => Found::Whole { changed: true, same_validators: true },
+                _ => Found::Whole { changed, same_validators },
+            };
             seen.take(visit);
             site.take(visit);
             let claim = has_validators.then_some((ask, found));
-            self.pend(key.host, Entry::Visited(Visited { key, fetch, visit, claim }));
+            let large = (!unchanged).then(|| is_large(report.bytes));
+            let takes = settings.host_visit_seconds();
+            let until = (takes > 0).then(|| book(booked, today, takes));
+            self.bench.host_mut(index).booked = until.unwrap_or(booked);
+            self.pend(key.host, Entry::Visited(Visited { key, fetch, visit, claim, large, booked: until }));
         }
-        Ok(interval(&settings, &seen, &site, settings.price_first()))
+        // Not before the time of its host is free.
+        let free = Duration::from_secs(free_from(booked, today).0.saturating_sub(today.0).into());
+        Ok(interval(&settings, &seen, &site, settings.price_first()).map(|wait| wait.max(free)))
+    }
+
+    /// A sitemap or feed of a host says when its pages were changed. It is decided with the next groups, if there is room for
+    /// it and the host has not enough visits coming.
+    pub(super) fn listed(&mut self, host: HostKey, job: JobId, listed: &[Listed], now: Now) {
+        let Some(partition) = self.partition_of(&host) else { return };
+        let booked = self.bench.index(&host).map_or(Seconds(0), |index| self.bench.host(index).booked);
+        let partition = &mut self.partitions[partition];
+        if adaptive(&partition.state, job).is_some() && !is_booked_out(booked, now.wall.into()) {
+            partition.listed.push(host, listed, now);
+        }
+    }
+}
+
+impl<S: State> Partition<S> {
+    /// Decides about what sites say of their pages: what is to be written down. The pages themselves are among the offers
+    /// then. What is too much for one group, or for the offers, is decided with the next.
+    pub(super) fn decide_listed(&mut self, offers_max: usize, now: Now) -> Result<Vec<Entry>, StateError> {
+        let mut entries = Vec::new();
+        let mut lookups = LOOKUPS_MAX;
+        loop {
+            // Each page that is looked up is one more offer at most.
+            let room = offers_max.saturating_sub(self.offers.len()).min(lookups);
+            if room == 0 {
+                break;
+            }
+            let Some(mut answer) = self.listed.pop() else { break };
+            // Its host is looked up as well.
+            lookups -= 1;
+            let Some(site) = self.state.host(&answer.host)? else { continue };
+            if is_booked_out(site.claims.booked(), now.wall.into()) {
+                continue;
+            }
+            let before = answer.pages.len();
+            let mut paths = self.bring_forward(&mut answer, &site, room, now)?;
+            lookups = lookups.saturating_sub(before - answer.pages.len());
+            if !paths.is_empty() {
+                self.sifted.forward += paths.len() as u64;
+                paths.truncate(PENDING_MAX);
+                entries.push(Entry::Forward(Box::new(Forward { host: answer.host, paths })));
+            }
+            if answer.brought < site.claims.forward_max() {
+                self.listed.put_back(answer);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Looks up pages of an answer, `max` at most, until as many were offered as the answer may bring forward. Gives those
+    /// that were.
+    fn bring_forward(
+        &mut self,
+        answer: &mut Answer,
+        site: &HostRecord,
+        max: usize,
+        now: Now,
+    ) -> Result<Vec<u64>, StateError> {
+        let (mut paths, mut left) = (Vec::new(), max);
+        while left > 0 && !answer.pages.is_empty() && answer.brought < site.claims.forward_max() {
+            let count = answer.pages.len().min(left).min(LOOKUPS_AT_ONCE);
+            left -= count;
+            let mut slice = answer.pages.split_off(answer.pages.len() - count);
+            slice.sort_unstable();
+            let keys: Vec<UrlKey> =
+                slice.iter().map(|listed| UrlKey { host: answer.host, path: listed.path }).collect();
+            let mut records = Vec::with_capacity(count);
+            self.state.urls(&keys, &mut records)?;
+            let mut pages: Vec<_> = keys.into_iter().zip(slice).zip(records).collect();
+            turn(&mut pages, now);
+            for ((key, listed), record) in pages {
+                if answer.brought >= site.claims.forward_max() {
+                    break;
+                }
+                let older = record.filter(|record| self.is_older(record, listed, now));
+                let Some(record) = older else { continue };
+                let Some(text) = &record.text else { continue };
+                self.offer_again(Offer {
+                    key,
+                    origin: &site.origin,
+                    text,
+                    job: record.job,
+                    depth: record.depth,
+                    hops: record.hops,
+                    read_as: record.read_as,
+                    priority: record.priority,
+                    hits: 0,
+                    refusal: None,
+                });
+                answer.brought += 1;
+                paths.push(key.path);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Is what we hold of a page older than the change that its site speaks of, and may the page be visited now?
+    fn is_older(&self, record: &UrlRecord, listed: Listed, now: Now) -> bool {
+        let today = Seconds::from(now.wall);
+        let waits = match record.state {
+            UrlState::Later(due) => due > today,
+            UrlState::Ended => true,
+            _ => false,
+        };
+        let Some(last) = record.last.as_ref().filter(|_| waits && record.read_as.is_content()) else {
+            return false;
+        };
+        let Some(settings) = adaptive(&self.state, record.job) else { return false };
+        let since = Duration::from_secs(today.0.saturating_sub(last.at.0).into());
+        last.at < listed.modified && since >= settings.interval_min
+    }
+}
+
+/// How the pages of a job are visited again, if by how often they change.
+fn adaptive<S: State>(state: &S, job: JobId) -> Option<Settings> {
+    match state.meta().jobs.get(&job.0)?.schedule {
+        Schedule::Adaptive(settings) => Some(settings),
+        Schedule::Once | Schedule::Every(_) => None,
     }
 }

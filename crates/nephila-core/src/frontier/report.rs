@@ -8,7 +8,7 @@ use super::heads::Head;
 use super::key::UrlKey;
 use super::retry::{self, UrlNext};
 use super::ticket::{Purpose, Report, TicketId};
-use super::trap::{folder, shape};
+use super::trap::{folder, missing_rest, shape};
 use super::workbench::HostIndex;
 use crate::entry::{Ended, Entry, NO_FETCH, RobotsRead};
 use crate::planted::{self, Bug};
@@ -73,10 +73,26 @@ impl RobotsReport {
 
 impl<S: State> Frontier<S> {
     /// A page was fetched and is being stored; its report will follow. Its host and address rest from now and may then be
-    /// asked again. Not for answers that ask for a longer rest: what comes next has to know the report first. A ticket
-    /// that is not open any more changes nothing: gives false.
+    /// asked again. Not for answers that ask for a longer rest: what comes next has to know the report first. For the same
+    /// reason nothing changes while the report may be one too many in a row that found nothing. A ticket that is not open
+    /// any more changes nothing either: gives false.
     pub fn handle_released(&mut self, id: TicketId, took: Duration, now: Now) -> bool {
-        self.bench.release(id, u64::try_from(took.as_millis()).unwrap_or(u64::MAX), now.mono)
+        let host = self.bench.ticket(id).map(|(open, _, _)| open.host);
+        if host.is_some_and(|index| self.may_miss_too_many(index)) {
+            return false;
+        }
+        if !self.bench.release(id, u64::try_from(took.as_millis()).unwrap_or(u64::MAX), now.mono) {
+            return false;
+        }
+        // What is being stored holds nobody up: the next URLs are read before it is reported. But where others wait for a
+        // place, a host that had its turn reads no more.
+        if let Some(index) = host.filter(|_| !self.starved) {
+            let host = self.bench.host(index);
+            if host.more && host.heads.is_empty() && !host.leaving && !host.guest {
+                self.make_hungry(index);
+            }
+        }
+        true
     }
 
     /// A page was fetched, or was not. A ticket that is not open any more changes nothing: gives false.
@@ -142,9 +158,15 @@ impl<S: State> Frontier<S> {
         report: &Report,
         now: Now,
     ) -> Result<(), StateError> {
-        let host = self.bench.host(index);
+        let host = self.bench.host_mut(index);
+        // As the fold counts them.
+        match report.outcome.class() {
+            Class::Gone => host.missing = host.missing.saturating_add(1),
+            Class::Ok => host.missing = 0,
+            _ => {}
+        }
         let (host_key, origin) = (host.key, host.origin.clone());
-        let failures = host.failures;
+        let (failures, missing) = (host.failures, host.missing);
         let next = retry::next(
             report.outcome,
             head.retries,
@@ -160,7 +182,18 @@ impl<S: State> Frontier<S> {
             (_, Action::Pause) => failures,
             _ => 0,
         };
-        let mut rest_until = next.host_rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        let spent = &mut self.bench.host_mut(index).spent;
+        spent.take(now.wall.into(), report.bytes);
+        let day_over = spent.rest(&self.config.rules.budget, now.wall.into());
+        let host_rest = next.host_rest.max(day_over);
+        let mut rest_until = host_rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        if report.outcome.class() == Class::Gone {
+            // A host that has nothing of what is asked for is asked ever less.
+            let rest_max = self.config.retry.host_rest_max;
+            if let Some(rest) = missing_rest(missing, &self.config.rules.trap, rest_max) {
+                rest_until = rest_until.max(self.rest(index, rest, now));
+            }
+        }
         if planted::is(Bug::RestNotDurable) {
             rest_until = Timestamp(0);
         }
@@ -181,11 +214,18 @@ impl<S: State> Frontier<S> {
             let after = self.poll_ended(key, id.0, report.status, feed, report.retry_after, now)?;
             after.map(|after| self.planned_at(index, head.path, after, now))
         } else {
-            match self.visit_ended(key, &head, id.0, report, now)? {
+            match self.visit_ended(index, key, &head, id.0, report, now)? {
                 Some(after) => Some(self.planned_at(index, head.path, after, now)),
                 None => self.next_time(index, &head, next.url, now),
             }
         };
+        if head.asked && report.outcome.class() == Class::Ok {
+            let partition = self.partition_of(&host_key).expect("a host on the bench is of a partition here");
+            self.partitions[partition].asides.again(key, id.0, report);
+        }
+        if !report.listed.is_empty() {
+            self.listed(host_key, head.job, &report.listed, now);
+        }
         let ended = Ended {
             key,
             fetch: id.0,
@@ -208,6 +248,9 @@ impl<S: State> Frontier<S> {
             text: head.text,
         };
         self.pend(host_key, Entry::Ended(Box::new(ended)));
+        if let Some(partition) = self.partition_of(&host_key) {
+            self.partitions[partition].handle_ended(&key);
+        }
         if self.bench.host(index).heads.is_empty() {
             if self.bench.host(index).more {
                 self.make_hungry(index);
@@ -215,6 +258,14 @@ impl<S: State> Frontier<S> {
             self.look_again(index, now);
         }
         Ok(())
+    }
+
+    /// May the reports of a host's open tickets be so many in a row that found nothing that it rests for long?
+    fn may_miss_too_many(&self, index: HostIndex) -> bool {
+        let host = self.bench.host(index);
+        let open = u32::try_from(host.tickets.len()).unwrap_or(u32::MAX);
+        let max = self.config.rules.trap.missing_in_row_max;
+        max > 0 && host.missing.saturating_add(open) >= max
     }
 
     /// When a URL is to be asked for again: by the retry table, or else by its job's schedule.
@@ -303,6 +354,7 @@ impl<S: State> Frontier<S> {
                 text: head.text,
             };
             self.partitions[partition].pending.push(Entry::Ended(Box::new(ended)));
+            self.partitions[partition].handle_ended(&key);
         }
         Ok(())
     }

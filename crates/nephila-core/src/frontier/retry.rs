@@ -250,7 +250,7 @@ impl Settings {
 }
 
 /// Spreads neighbouring salts over all values (the finalizer of SplitMix64).
-fn mix(salt: u64) -> u64 {
+pub(super) fn mix(salt: u64) -> u64 {
     let mut z = salt.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

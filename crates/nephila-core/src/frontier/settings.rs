@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::hours::Hours;
 use super::key::HostKey;
 use super::slot::SlotKey;
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub slot_delay: Duration,
     /// Addresses that are many machines of one operator: they have a limit together instead of one each.
     pub fleets: Vec<Fleet>,
+    /// Hours of the day at which hosts may be asked. Whoever is not named here may be asked at any time.
+    pub hours: Vec<Hours>,
     /// Hosts at hand at once. More wait on disk for their turn.
     pub hosts_active_max: usize,
     /// URLs of a host at hand at once: what is asked for in one visit.
@@ -75,6 +78,7 @@ impl Default for Settings {
             slot_connections: 1,
             slot_delay: Duration::from_millis(500),
             fleets: Vec::new(),
+            hours: Vec::new(),
             hosts_active_max: 100_000,
             visit_urls_max: 20,
             visit_bytes_max: 1_024,

@@ -1,11 +1,13 @@
 //! Tests of the frontier as a whole, in virtual time, over a state in memory.
 
+mod added;
 mod again;
 mod bench;
 mod errands;
 mod explain;
 mod hand_over;
 mod hostile;
+mod hours;
 mod lab;
 mod limits;
 mod loss;
@@ -15,3 +17,4 @@ mod polite;
 mod robots;
 mod turns;
 mod views;
+mod visits;

@@ -8,6 +8,7 @@ use crate::feed::record::Brought;
 use crate::frontier::key::UrlKey;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::recrawl::claims::Listed;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 
@@ -75,6 +76,33 @@ pub struct Ticket {
     pub slot_rest: Duration,
     /// What the server said of the page when it was last fetched, reported and so read; none at the first time.
     pub known: Option<Box<Validators>>,
+    /// Whether its head is asked for first.
+    pub head: HeadFirst,
+}
+
+/// Whether the head of a page is asked for before the page, because its server sends everything whatever is known of it.
+/// Two requests of one ticket rest in between as two tickets would; so there is none unless that rest is short, and the
+/// ticket has its host and its address to itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadFirst {
+    /// No.
+    #[default]
+    No,
+    /// Yes; the page itself only if its head has changed.
+    Instead,
+    /// Yes, and the page in any case: the word of the head is checked.
+    Check,
+}
+
+/// What the head of a page said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadSaid {
+    /// It is as we know it.
+    Unchanged,
+    /// It is another version.
+    Changed,
+    /// Nothing of use: no answer, an error, no version.
+    Nothing,
 }
 
 /// How a server names one version of a page, for a conditional request. Either may be empty, never both.
@@ -107,8 +135,12 @@ pub struct Report {
     pub last_modified: Box<str>,
     /// The request was conditional.
     pub conditional: bool,
+    /// What its head said, if that was asked for first.
+    pub head: Option<HeadSaid>,
     /// What a feed that is followed brought.
     pub feed: Option<Box<Brought>>,
+    /// When pages of the same host were changed, by the word of this sitemap or feed.
+    pub listed: Box<[Listed]>,
 }
 
 impl Report {
@@ -124,7 +156,9 @@ impl Report {
             etag: Box::default(),
             last_modified: Box::default(),
             conditional: false,
+            head: None,
             feed: None,
+            listed: Box::default(),
         }
     }
 }

@@ -17,6 +17,8 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -50,6 +52,9 @@ pub struct Settings {
     pub pages_alike_max: u16,
     /// A registrable domain with this many hosts takes no new ones.
     pub hosts_per_domain_max: u32,
+    /// A host that answered this many requests in a row with "not found" or "gone" rests ever longer, until a page is there
+    /// again: sitemaps exist that name a million pages which are gone.
+    pub missing_in_row_max: u32,
 }
 
 impl Default for Settings {
@@ -65,6 +70,7 @@ impl Default for Settings {
             years_back_max: 250,
             pages_alike_max: 20,
             hosts_per_domain_max: 10_000,
+            missing_in_row_max: 1_000,
         }
     }
 }
@@ -110,6 +116,17 @@ traps! {
     /// The URL names a date far from today.
     Dates = "trap-dates";
 }
+
+/// How long a host rests beside its usual rest when so many requests in a row found nothing.
+pub fn missing_rest(in_row: u32, settings: &Settings, rest_max: Duration) -> Option<Duration> {
+    let over = in_row.checked_sub(settings.missing_in_row_max).filter(|_| settings.missing_in_row_max > 0)?;
+    let doubled = 1u32.checked_shl(over / MISSING_STEP).unwrap_or(u32::MAX);
+    Some(MISSING_REST_FIRST.saturating_mul(doubled).min(rest_max))
+}
+
+/// The first such rest, and after how many more requests without a page it doubles.
+const MISSING_REST_FIRST: Duration = Duration::from_secs(10);
+const MISSING_STEP: u32 = 20;
 
 /// Judges a URL by its text. Dates are not looked at, since nobody said what day it is: see [`judge_at`].
 pub fn judge(url: &CrawlUrl, settings: &Settings) -> Option<Trap> {

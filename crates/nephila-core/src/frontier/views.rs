@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::Frontier;
 use super::key::{HostKey, UrlKey};
+use super::retry::mix;
 use super::slot::SlotKey;
-use super::ticket::{TicketId, Validators};
+use super::ticket::{HeadFirst, TicketId, Validators};
 use crate::cluster::word::Why;
 use crate::spider::outcome::Outcome;
 use crate::state::record::HostRecord;
@@ -104,21 +105,35 @@ impl<S: State> Frontier<S> {
     }
 
     /// What is known of the page that a ticket is for, if it was asked for before.
-    pub(super) fn known(&mut self, id: TicketId) -> Result<Option<Box<Validators>>, StateError> {
-        let Some((open, ..)) = self.bench.ticket(id) else { return Ok(None) };
-        let Some(head) = open.head.as_ref().filter(|head| head.asked) else { return Ok(None) };
+    pub(super) fn known(
+        &mut self,
+        id: TicketId,
+        now: Now,
+    ) -> Result<(Option<Box<Validators>>, HeadFirst), StateError> {
+        let nothing = (None, HeadFirst::No);
+        let Some((open, ..)) = self.bench.ticket(id) else { return Ok(nothing) };
+        let Some(head) = open.head.as_ref().filter(|head| head.asked) else { return Ok(nothing) };
         let key = UrlKey { host: self.bench.host(open.host).key, path: head.path };
-        let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
+        let Some(partition) = self.partition_of(&key.host) else { return Ok(nothing) };
         // Now and then a claim is checked, and a host that was wrong is not believed.
-        let (job, read_as, chance) = (head.job, head.read_as, head.path ^ id.0);
-        if read_as.is_page() && self.asks_in_full(partition, &key, job, chance)? {
-            return Ok(None);
+        let (job, read_as, chance) = (head.job, head.read_as, mix(head.path ^ id.0));
+        let by_head = self.may_ask_by_head(open.host, head.retries);
+        let mut first = HeadFirst::No;
+        if read_as.is_content() {
+            let in_full;
+            (in_full, first) = self.how_to_ask(partition, &key, job, chance, by_head, now)?;
+            if in_full {
+                return Ok(nothing);
+            }
         }
         let Some(last) = self.partitions[partition].state.url(&key)?.and_then(|record| record.last) else {
-            return Ok(None);
+            return Ok(nothing);
         };
         let known = Validators { etag: last.etag, last_modified: last.last_modified };
-        Ok((!known.etag.is_empty() || !known.last_modified.is_empty()).then(|| Box::new(known)))
+        if known.etag.is_empty() && known.last_modified.is_empty() {
+            return Ok(nothing);
+        }
+        Ok((Some(Box::new(known)), first))
     }
 
     /// The key by which the host of a URL is known here. None if it is of a partition that is not here.

@@ -15,6 +15,7 @@
 //! another started or ended, on the host and on the slot.
 
 mod errands;
+mod host;
 mod look;
 mod over;
 mod rests;
@@ -32,10 +33,10 @@ use super::slot::SlotKey;
 use super::ticket::{Purpose, TicketId};
 use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
-use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Now, Seconds};
 
 pub(crate) use errands::Errand;
+pub(crate) use host::{ActiveHost, RobotsPhase};
 use rests::Rest;
 pub use turns::TurnAction;
 use turns::{Holding, TurnDesk};
@@ -44,77 +45,6 @@ use turns::{Holding, TurnDesk};
 pub(crate) type HostIndex = u32;
 /// The number of a slot on the bench.
 type SlotIndex = u32;
-
-/// A host at hand.
-#[derive(Debug)]
-pub(crate) struct ActiveHost {
-    pub(crate) key: HostKey,
-    pub(crate) origin: Box<str>,
-    pub(crate) heads: Heads,
-    /// Tickets open on it.
-    pub(crate) tickets: Vec<TicketId>,
-    /// How many of them were released: their fetch is over and only the report is missing.
-    released: u32,
-    /// URLs that have ended and whose entries are not folded yet, by the last part of their keys.
-    pub(crate) unfolded: Vec<u64>,
-    /// Nobody may fetch from it, or others are waiting for its place: it leaves as soon as it may.
-    pub(crate) leaving: bool,
-    /// How far the queue was read.
-    pub(crate) cursor: QueueKey,
-    /// How far the plans were read.
-    pub(crate) later_cursor: LaterKey,
-    /// When the next plan is due, as far as known.
-    pub(crate) later_next: Option<Seconds>,
-    /// When its domain's budget lets in what is parked, if it was met.
-    pub(crate) room_next: Option<Seconds>,
-    /// The first parked URL that was passed over for want of room: its floor stays before it.
-    pub(crate) parked_from: Option<QueueKey>,
-    /// Is there anything to read in the queue?
-    pub(crate) more: bool,
-    /// Waiting for its turn to be filled?
-    pub(crate) hungry: bool,
-    /// Was it given URLs since it came?
-    pub(crate) visited: bool,
-    /// How its name failed to resolve, until it does.
-    pub(crate) no_address: Option<Outcome>,
-    /// What its robots.txt is worth; a ticket for it comes first when it has expired.
-    pub(crate) robots: RobotsPhase,
-    /// What it is to be asked for on behalf of others, first to last.
-    pub(crate) errands: Vec<Errand>,
-    /// Is it here for errands alone? Then it takes nobody's place and gets no URLs of its own.
-    pub(crate) guest: bool,
-    /// Was its last ticket for an errand? Then its own work has the next turn.
-    errand_last: bool,
-    /// Pages that were asked for, those under way included.
-    pub(crate) pages: u64,
-    /// Fetches in a row that failed on its account.
-    pub(crate) failures: u8,
-    /// The rest that robots.txt or the operator ask for, in milliseconds.
-    pub(crate) rest_asked: u32,
-    /// The rest in force, in milliseconds.
-    rest: u32,
-    /// No start before this moment.
-    ready_at: u64,
-    /// The moment under which it waits in its slot.
-    waits_at: Option<u64>,
-    address: Option<IpAddr>,
-    slot: Option<SlotIndex>,
-    resolved_at: u64,
-    resolving: bool,
-    /// Does it stand in the list of those to resolve?
-    unresolved: bool,
-}
-
-/// What a host's robots.txt is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RobotsPhase {
-    /// It must be asked for before anything else.
-    Wanted,
-    /// A ticket for it is open, or its answer is on its way into the log.
-    Asked,
-    /// It is in force until then, on the time of day.
-    Until(Seconds),
-}
 
 #[derive(Debug)]
 struct Slot {
@@ -156,6 +86,8 @@ pub(crate) enum Want {
     Resolve(HostIndex),
     /// Start this ticket now.
     Start(TicketId),
+    /// It is not this host's hour: it rests for so many milliseconds.
+    Rest(HostIndex, u64),
 }
 
 /// Hosts at hand and the addresses they are reached at.
@@ -301,43 +233,6 @@ impl Workbench {
         index
     }
 
-    /// A fresh host, to be given to [`Workbench::activate`].
-    pub(crate) fn fresh(key: HostKey, origin: Box<str>) -> ActiveHost {
-        ActiveHost {
-            key,
-            origin,
-            heads: Heads::default(),
-            tickets: Vec::new(),
-            released: 0,
-            unfolded: Vec::new(),
-            leaving: false,
-            cursor: QueueKey::MIN,
-            later_cursor: LaterKey::MIN,
-            later_next: None,
-            room_next: None,
-            parked_from: None,
-            more: true,
-            hungry: false,
-            visited: false,
-            no_address: None,
-            robots: RobotsPhase::Wanted,
-            errands: Vec::new(),
-            guest: false,
-            errand_last: false,
-            pages: 0,
-            failures: 0,
-            rest_asked: 0,
-            rest: 0,
-            ready_at: 0,
-            waits_at: None,
-            address: None,
-            slot: None,
-            resolved_at: 0,
-            resolving: false,
-            unresolved: true,
-        }
-    }
-
     /// May a host be let go? Not while something of it is on its way into the log.
     pub(crate) fn may_leave(&self, index: HostIndex) -> bool {
         let host = self.host(index);
@@ -357,7 +252,7 @@ impl Workbench {
         self.by_key.remove(&host.key);
         if host.ready_at > mono {
             let long = host.ready_at > mono + super::REST_ON_BENCH;
-            self.resting.insert(host.key, Rest { until: host.ready_at, long });
+            self.resting.insert(host.key, Rest { until: host.ready_at, long, hours: host.out_of_hours });
         }
         if host.guest {
             self.guests -= 1;
@@ -563,6 +458,10 @@ impl Workbench {
             if self.ask_turn(slot) {
                 continue;
             }
+            if let Some((index, wait)) = self.out_of_hours(slot, now) {
+                self.host_mut(index).out_of_hours = true;
+                return Some(Want::Rest(index, wait));
+            }
             // If it gives none, its host has to be looked up again first.
             if let Some(ticket) = self.start(slot, now) {
                 return Some(Want::Start(ticket));
@@ -581,7 +480,7 @@ impl Workbench {
             self.stand(slot_index);
             return None;
         };
-        host.waits_at = None;
+        (host.waits_at, host.out_of_hours) = (None, false);
         // The address may have changed since; it is looked up again before the visit goes on.
         let stale = self.settings.resolve_after.as_millis() as u64;
         if mono.saturating_sub(host.resolved_at) >= stale {

@@ -26,5 +26,5 @@ mod tests;
 pub use link::{Found, LinkKind};
 pub use page::{Counts, Findings, Limits, Page, read_page, read_page_until};
 pub use page_robots::PageRobots;
-pub use read_as::ReadAs;
+pub use read_as::{ReadAs, TextOf};
 pub use sitemap::{SitemapFindings, read_sitemap};

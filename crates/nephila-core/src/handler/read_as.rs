@@ -2,12 +2,16 @@
 //!
 //! What always holds: the numbers are written into records and logs and never change; a page is 0 and costs nothing.
 
+use serde::{Deserialize, Serialize};
+
 /// How the handler is to read what comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadAs {
     /// A page: its links are followed.
     #[default]
     Page,
+    /// The page of a story that a feed names: its text is kept as well.
+    Story,
     /// A sitemap, or an index of some.
     Sitemap,
     /// A feed.
@@ -16,7 +20,7 @@ pub enum ReadAs {
 
 impl ReadAs {
     /// All of them.
-    pub const ALL: &'static [ReadAs] = &[ReadAs::Page, ReadAs::Sitemap, ReadAs::Feed];
+    pub const ALL: &'static [ReadAs] = &[ReadAs::Page, ReadAs::Story, ReadAs::Sitemap, ReadAs::Feed];
 
     /// As it is stored.
     pub const fn code(self) -> u8 {
@@ -24,6 +28,7 @@ impl ReadAs {
             ReadAs::Page => 0,
             ReadAs::Sitemap => 1,
             ReadAs::Feed => 2,
+            ReadAs::Story => 3,
         }
     }
 
@@ -33,6 +38,7 @@ impl ReadAs {
             0 => Some(ReadAs::Page),
             1 => Some(ReadAs::Sitemap),
             2 => Some(ReadAs::Feed),
+            3 => Some(ReadAs::Story),
             _ => None,
         }
     }
@@ -43,12 +49,42 @@ impl ReadAs {
             ReadAs::Page => "page",
             ReadAs::Sitemap => "sitemap",
             ReadAs::Feed => "feed",
+            ReadAs::Story => "story",
         }
     }
 
-    /// Is it a page? Most are, and then nothing is written.
+    /// Is it a page and nothing else? Most are, and then nothing is written.
     pub const fn is_page(self) -> bool {
         matches!(self, ReadAs::Page)
+    }
+
+    /// Is it read for its own sake, and not for what it lists?
+    pub const fn is_content(self) -> bool {
+        matches!(self, ReadAs::Page | ReadAs::Story)
+    }
+}
+
+/// Of which pages the main text is kept. Setting `handler.text`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextOf {
+    /// None.
+    None,
+    /// Those of stories that feeds name.
+    #[default]
+    Stories,
+    /// All.
+    All,
+}
+
+impl TextOf {
+    /// Is that of a page wanted which is read as this?
+    pub fn wants(self, read_as: ReadAs) -> bool {
+        match self {
+            TextOf::None => false,
+            TextOf::Stories => read_as == ReadAs::Story,
+            TextOf::All => matches!(read_as, ReadAs::Story | ReadAs::Page),
+        }
     }
 }
 
@@ -63,6 +99,6 @@ mod tests {
             assert_eq!(a.is_page(), a.code() == 0);
             assert!(ReadAs::ALL[i + 1..].iter().all(|b| b.code() != a.code() && b.name() != a.name()));
         }
-        assert_eq!((ReadAs::default(), ReadAs::by_code(3)), (ReadAs::Page, None));
+        assert_eq!((ReadAs::default(), ReadAs::by_code(4)), (ReadAs::Page, None));
     }
 }

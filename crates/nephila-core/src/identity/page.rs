@@ -5,6 +5,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::text::escaped;
+
 /// What the page tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
@@ -33,7 +35,7 @@ pub struct About {
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:2em auto;padding:0 1em;color:#222}\
-h1{line-height:1.2}pre{background:#f4f4f4;padding:.8em;overflow-x:auto}code{word-break:break-all}\
+h1{line-height:1.2}pre{background:#f4f4f4;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere}code{word-break:break-all}\
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#262626}a{color:#8bf}}";
 
 /// The page.
@@ -126,22 +128,6 @@ fn link(contact: &str) -> String {
     } else {
         text
     }
-}
-
-/// Text without markup of its own.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in crate::text::shown(text).to_string().chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            char => out.push(char),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

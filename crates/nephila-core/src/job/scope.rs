@@ -320,6 +320,11 @@ impl Rules {
         no(Rule::Outside)
     }
 
+    /// Is a URL kept out by an `exclude`, whatever else is said of it?
+    pub fn excludes(&self, url: &CrawlUrl) -> bool {
+        self.exclude.iter().any(|pattern| pattern.matches(url.key()))
+    }
+
     /// Widens the scope to what lies around this URL, as if it were seed `number`. For a URL that a seed redirects to,
     /// once [`Rules::verdict`] let it in: a site that moved to `www.` is wanted there too.
     pub fn widen(&mut self, url: &CrawlUrl, number: u32) {

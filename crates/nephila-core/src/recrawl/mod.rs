@@ -17,11 +17,13 @@
 //! current and the worst for everybody who reads that page, so its rate is taken for half of one over the price at most:
 //! it costs 3 % of that share and keeps delays short.
 //!
-//! [`trust`] says how to ask: with validators, by HEAD, or in full, and when not to believe the answer.
+//! [`trust`] says how to ask: with validators, by HEAD, or in full, and when not to believe the answer. [`claims`] says
+//! what it is worth that a sitemap names the day of a change.
 //!
 //! What always holds: the next visit is between `interval_min` and `interval_max` away; only additions, products,
 //! quotients and roots are used, so that every machine plans alike.
 
+pub mod claims;
 pub mod rate;
 pub mod trust;
 pub mod visited;
@@ -60,6 +62,11 @@ pub struct Settings {
     /// The adaptive policy visits every page at least so often.
     #[serde(with = "humantime_serde")]
     pub interval_max: Duration,
+    /// Each visit to a page that was visited before takes up one part in so many of its host's day, and the adaptive policy
+    /// plans the next visit of a page behind what is taken up, by a year at most; 0 is no limit. A host with many pages then
+    /// waits longer than `interval_max`. First visits take up nothing, and what a sitemap, a feed or a stream brings forward
+    /// does not wait.
+    pub host_visits_per_day: u32,
 }
 
 impl Default for Settings {
@@ -70,11 +77,21 @@ impl Default for Settings {
             interval: hours(24),
             interval_min: hours(1) / 2,
             interval_max: hours(60 * 24),
+            host_visits_per_day: 10_000,
         }
     }
 }
 
 impl Settings {
+    /// The seconds of a host's day that one visit takes up; 0 if there is no limit.
+    pub fn host_visit_seconds(&self) -> u32 {
+        match self.host_visits_per_day {
+            0 => 0,
+            // Rounded up: with less than its part for each visit there would be more of them in a day.
+            visits => DAY.div_ceil(visits),
+        }
+    }
+
     /// The price at which a page that changes once in the interval is visited once in it: where the adaptive policy
     /// begins.
     pub fn price_first(&self) -> f64 {
@@ -143,6 +160,9 @@ pub fn price_next(price: f64, needed: f64, possible: f64) -> f64 {
     }
     (price * (needed / possible).clamp(0.5, 2.0)).clamp(PRICE_MIN, PRICE_MAX)
 }
+
+/// Seconds.
+const DAY: u32 = 86_400;
 
 /// A rate above this share of one over the price is taken for it.
 const SHARE_MAX: f64 = 0.5;

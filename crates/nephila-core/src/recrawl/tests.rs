@@ -82,6 +82,15 @@ fn a_new_page_is_taken_for_one_of_its_site() {
 }
 
 #[test]
+fn the_visits_of_a_day_fill_it() {
+    for visits in [1, 7, 48, 9_999, 10_000, 50_000, 86_400] {
+        let takes = Settings { host_visits_per_day: visits, ..adaptive() }.host_visit_seconds();
+        assert!(takes * visits >= 86_400 && (takes - 1) * visits < 86_400, "{visits}: {takes} s each");
+    }
+    assert_eq!(Settings { host_visits_per_day: 0, ..adaptive() }.host_visit_seconds(), 0);
+}
+
+#[test]
 fn once_is_never_again_and_fixed_is_fixed() {
     let (page, site) = (Seen::default(), Site::default());
     let of = |policy| interval(&Settings { policy, ..Settings::default() }, &page, &site, 1.0);

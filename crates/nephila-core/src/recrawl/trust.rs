@@ -76,7 +76,7 @@ impl Trust {
         if !page.validators || !self.is_believed() || chance.is_multiple_of(CHECK_EVERY) {
             return Ask::Get;
         }
-        if self.ignored < IGNORED_MAX {
+        if !self.ignores() {
             return Ask::Conditional;
         }
         if page.body_bytes >= HEAD_BYTES_MIN && !page.likely_changed { Ask::Head } else { Ask::Conditional }
@@ -103,6 +103,11 @@ impl Trust {
                 }
             }
         }
+    }
+
+    /// Does it send everything, whatever is known?
+    pub fn ignores(&self) -> bool {
+        self.ignored >= IGNORED_MAX
     }
 
     /// Are its claims believed?

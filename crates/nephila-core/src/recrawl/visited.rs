@@ -7,6 +7,7 @@ use super::rate::Visit;
 use super::trust::{Ask, Found};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::frontier::key::UrlKey;
+use crate::time::Seconds;
 
 /// A page was visited again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,10 @@ pub struct Visited {
     pub visit: Visit,
     /// How it was asked for and what came back, if it had validators.
     pub claim: Option<(Ask, Found)>,
+    /// Whether its body was large, if there was one.
+    pub large: Option<bool>,
+    /// Up to when the time of its host is taken up from now on, if that is limited.
+    pub booked: Option<Seconds>,
 }
 
 impl Visited {
@@ -28,22 +33,34 @@ impl Visited {
         put_u64(out, self.fetch);
         put_u64(out, self.visit.seconds.into());
         put_u64(out, self.visit.changes.into());
-        out.push(match self.claim {
+        let large = match self.large {
             None => 0,
-            Some((ask, found)) => {
-                let ask = match ask {
-                    Ask::Get => 1,
-                    Ask::Conditional => 2,
-                    Ask::Head => 3,
-                };
-                ask | match found {
-                    Found::Unchanged => 4,
-                    Found::Whole { changed, same_validators } => {
-                        u8::from(changed) << 3 | u8::from(same_validators) << 4
+            Some(large) => 64 | u8::from(large) << 5,
+        };
+        let booked = u8::from(self.booked.is_some()) << 7;
+        out.push(
+            booked
+                | large
+                | match self.claim {
+                    None => 0,
+                    Some((ask, found)) => {
+                        let ask = match ask {
+                            Ask::Get => 1,
+                            Ask::Conditional => 2,
+                            Ask::Head => 3,
+                        };
+                        ask | match found {
+                            Found::Unchanged => 4,
+                            Found::Whole { changed, same_validators } => {
+                                u8::from(changed) << 3 | u8::from(same_validators) << 4
+                            }
+                        }
                     }
-                }
-            }
-        });
+                },
+        );
+        if let Some(booked) = self.booked {
+            put_u64(out, booked.0.into());
+        }
     }
 
     /// From what was written.
@@ -58,7 +75,12 @@ impl Visited {
             _ => Found::Unchanged,
         };
         let ask = [None, Some(Ask::Get), Some(Ask::Conditional), Some(Ask::Head)][usize::from(claim & 3)];
-        Ok(Visited { key, fetch, visit, claim: ask.map(|ask| (ask, found)) })
+        let large = (claim & 64 != 0).then_some(claim & 32 != 0);
+        let booked = match claim & 128 {
+            0 => None,
+            _ => Some(Seconds(reader.u32("time of a visit")?)),
+        };
+        Ok(Visited { key, fetch, visit, claim: ask.map(|ask| (ask, found)), large, booked })
     }
 }
 
@@ -72,19 +94,22 @@ mod tests {
     fn golden_visit() {
         let key = UrlKey { host: HostKey { domain: DomainKey(0x0102), host: 3 }, path: 4 };
         let whole = |changed, same_validators| Some((Ask::Get, Found::Whole { changed, same_validators }));
+        let booked = Some(Seconds(300));
         let claims = [
-            (None, 0),
-            (Some((Ask::Conditional, Found::Unchanged)), 6),
-            (whole(true, false), 9),
-            (whole(false, true), 17),
-            (Some((Ask::Head, Found::Unchanged)), 7),
+            (None, None, None, vec![0]),
+            (Some((Ask::Conditional, Found::Unchanged)), None, None, vec![6]),
+            (whole(true, false), Some(false), None, vec![9 | 64]),
+            (whole(false, true), Some(true), None, vec![17 | 96]),
+            (Some((Ask::Head, Found::Unchanged)), None, booked, vec![7 | 128, 0xac, 0x02]),
         ];
-        for (claim, byte) in claims {
-            let visited = Visited { key, fetch: 300, visit: Visit { seconds: 86_400, changes: 5 }, claim };
+        for (claim, large, booked, bytes) in claims {
+            let visit = Visit { seconds: 86_400, changes: 5 };
+            let visited = Visited { key, fetch: 300, visit, claim, large, booked };
             let mut out = Vec::new();
             visited.put(&mut out);
             let mut golden = vec![0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4];
-            golden.extend([0xac, 0x02, 0x80, 0xa3, 0x05, 5, byte]);
+            golden.extend([0xac, 0x02, 0x80, 0xa3, 0x05, 5]);
+            golden.extend(bytes);
             assert_eq!(out, golden);
             assert_eq!(Visited::read(&mut Reader::new(&out)), Ok(visited));
         }

@@ -7,7 +7,8 @@
 //! What always holds: a part is taken in once within [`MEMORY_MS`] and as long as no more than
 //! [`BATCHES_MAX`] others came after it; the clock that decisions go by never runs backwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -33,6 +34,33 @@ impl BatchKey {
     }
 }
 
+/// Parts that are about to be taken in, behind those that were. Many are remembered, few are new: nothing is copied.
+#[derive(Clone, Debug)]
+pub struct Ahead {
+    before: Arc<Batches>,
+    taken: BTreeSet<BatchKey>,
+    last: Timestamp,
+    number: u64,
+}
+
+impl Ahead {
+    /// None yet.
+    pub fn of(before: Arc<Batches>) -> Ahead {
+        Ahead { taken: BTreeSet::new(), last: before.last, number: before.number, before }
+    }
+
+    /// How the lines of the next one are to be decided, if it was not taken in before.
+    pub fn take(&mut self, key: BatchKey, now: Timestamp) -> Option<Batch> {
+        self.before.check(key, now)?;
+        if !self.taken.insert(key) {
+            return None;
+        }
+        let batch = Batch { number: self.number + 1, at: now.max(self.last), previous: self.last };
+        (self.last, self.number) = (batch.at, batch.number);
+        Some(batch)
+    }
+}
+
 /// The parts that a partition has taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
@@ -46,7 +74,7 @@ pub struct Batches {
 impl Batches {
     /// How its lines are to be decided, if the part was not taken in before.
     pub fn check(&self, key: BatchKey, now: Timestamp) -> Option<Batch> {
-        let is_new = self.seen.get(&key).is_none_or(|at| now.0 > at.0 + MEMORY_MS);
+        let is_new = self.seen.get(&key).is_none_or(|at| now.0 > at.0.saturating_add(MEMORY_MS));
         is_new.then(|| Batch { number: self.number + 1, at: now.max(self.last), previous: self.last })
     }
 
@@ -59,7 +87,7 @@ impl Batches {
         self.last = self.last.max(batch.at);
         self.number = self.number.max(batch.number);
         while let Some((&(at, key), ())) = self.by_time.first_key_value()
-            && (self.seen.len() > BATCHES_MAX || self.last.0 > at.0 + MEMORY_MS)
+            && (self.seen.len() > BATCHES_MAX || self.last.0 > at.0.saturating_add(MEMORY_MS))
         {
             self.by_time.remove(&(at, key));
             self.seen.remove(&key);

@@ -13,7 +13,7 @@ pub mod group;
 pub mod part;
 pub mod window;
 
-pub use batches::{BatchKey, Batches};
+pub use batches::{Ahead, BatchKey, Batches};
 pub use group::{Grouped, group};
 pub use window::{Batch, Decision, Record, Window};
 

@@ -7,11 +7,15 @@
 //! What always holds: what was written is read back as it was; the URLs of a part are in the order of their keys, each
 //! once.
 
-use super::{Batch, BatchKey, Grouped, Record};
+use std::collections::BTreeMap;
+
+use super::{Batch, BatchKey, Grouped, Record, group};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::{Secret, UrlKey};
+use crate::intake::reflog;
 use crate::job::JobId;
 use crate::time::Timestamp;
+use crate::url::CrawlUrl;
 
 /// Lines in one part; a longer batch is cut behind so many.
 pub const PART_LINES: usize = 4_000;
@@ -39,9 +43,10 @@ pub struct Named {
 impl Named {
     /// All lines of one URL.
     pub fn of(grouped: &Grouped, secret: &Secret) -> Named {
+        let origin = grouped.url.origin();
         Named {
-            key: UrlKey::of(&grouped.url, secret),
-            origin: grouped.url.origin().into(),
+            key: UrlKey::with_origin(&grouped.url, &origin, secret),
+            origin: origin.into(),
             text: grouped.url.path_and_query().into(),
             at: grouped.at,
             hits: grouped.hits,
@@ -61,7 +66,55 @@ pub struct Part {
     pub urls: Vec<Named>,
 }
 
+/// How the lines of a part were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinesRead {
+    /// Lines that were read.
+    pub lines: u64,
+    /// URLs they name.
+    pub urls: u64,
+    /// Of these, not wanted.
+    pub unwanted: u64,
+    /// Lines that could not be read.
+    pub unreadable: u64,
+}
+
 impl Part {
+    /// The part with this number of the batch with this id, as its lines say it; URLs that are not wanted are left out.
+    pub fn of_lines(
+        text: &[u8],
+        (batch, number): (&str, u32),
+        job: JobId,
+        secret: &Secret,
+        wanted: impl Fn(&CrawlUrl) -> bool,
+    ) -> (Part, LinesRead) {
+        let reading = reflog::read(text);
+        let lines = u32::try_from(text.split(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX);
+        let mut read = LinesRead {
+            lines: reading.entries.len() as u64,
+            unreadable: reading.bad.values().sum(),
+            ..LinesRead::default()
+        };
+        let groups = group(reading.entries);
+        read.urls = groups.len() as u64;
+        let mut urls = Vec::with_capacity(groups.len());
+        urls.extend(groups.iter().filter(|group| wanted(&group.url)).map(|group| Named::of(group, secret)));
+        read.unwanted = read.urls - urls.len() as u64;
+        urls.sort_by_key(|url| url.key);
+        urls.dedup_by_key(|url| url.key);
+        (Part { key: BatchKey::of(batch, number, lines), job, urls }, read)
+    }
+
+    /// The same part, divided among whoever `place` names.
+    pub fn divided<K: Ord>(self, place: impl Fn(&Named) -> K) -> Vec<(K, Part)> {
+        let Part { key, job, urls } = self;
+        let mut shares = BTreeMap::<K, Vec<Named>>::new();
+        for url in urls {
+            shares.entry(place(&url)).or_default().push(url);
+        }
+        shares.into_iter().map(|(to, urls)| (to, Part { key, job, urls })).collect()
+    }
+
     /// Bytes it takes in memory, roughly.
     pub fn bytes(&self) -> usize {
         let url = |url: &Named| size_of::<Named>() + url.origin.len() + url.text.len() + url.tag.len();
@@ -125,9 +178,12 @@ impl Streamed {
         for number in [self.batch.number, self.batch.at.0, self.batch.previous.0, self.records.len() as u64] {
             put_u64(out, number);
         }
+        let mut bytes = Vec::new();
         for (key, record) in &self.records {
             out.extend(key.to_bytes());
-            put_bytes(out, &record.to_bytes());
+            bytes.clear();
+            record.put(&mut bytes);
+            put_bytes(out, &bytes);
         }
     }
 

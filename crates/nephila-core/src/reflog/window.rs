@@ -116,14 +116,16 @@ impl Record {
             *self = Record::default();
         }
         let is_known = self.batch > 0;
-        let dropped = batch.number > self.batch + 1 && batch.previous.0 > self.sent.0 + QUIET_MS;
+        // The time of a line is what somebody else wrote: it may be any, and nothing comes behind the last of all.
+        let quiet_until = self.sent.0.saturating_add(QUIET_MS);
+        let dropped = batch.number > self.batch.saturating_add(1) && batch.previous.0 > quiet_until;
         let changed = !tag.is_empty() && *tag != *self.tag;
         let reason = if !is_known || dropped {
             Some(Reason::First)
         } else if changed {
             Some(Reason::TagChanged)
         } else {
-            (at.0 > self.sent.0 + QUIET_MS).then_some(Reason::HourPassed)
+            (at.0 > quiet_until).then_some(Reason::HourPassed)
         };
         let hits = self.hits.saturating_add(hits);
         (self.named, self.batch) = (batch.at, batch.number);
@@ -146,17 +148,22 @@ impl Record {
 
     /// Is it to be forgotten? Ten hours by the clock of the batches: the time of a line is what somebody else wrote.
     pub fn is_over(&self, now: Timestamp) -> bool {
-        now.0 > self.named.0 + MEMORY_MS
+        now.0 > self.named.0.saturating_add(MEMORY_MS)
     }
 
     /// As it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32 + self.tag.len());
-        for number in [self.sent.0, self.named.0, self.batch, self.last.0, self.hits] {
-            put_u64(&mut out, number);
-        }
-        put_bytes(&mut out, self.tag.as_bytes());
+        self.put(&mut out);
         out
+    }
+
+    /// Appends it as it is stored.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        for number in [self.sent.0, self.named.0, self.batch, self.last.0, self.hits] {
+            put_u64(out, number);
+        }
+        put_bytes(out, self.tag.as_bytes());
     }
 
     /// From what was stored.

@@ -231,6 +231,7 @@ impl State for MemoryState {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
         }
+        self.meta.take_batches(&changes.batches);
         self.meta.totals.count(&changes.counted);
         // What has ended leaves the queue: in memory nothing else would ever remove it.
         for (key, record) in &changes.hosts {

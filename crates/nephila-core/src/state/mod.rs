@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::codec::Damaged;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::Job;
-use crate::reflog::Batches;
+use crate::reflog::{Batch, BatchKey, Batches};
 use queue::{LaterKey, QueueKey};
 use record::{DomainRecord, HostRecord, UrlRecord};
 use totals::{Counted, Totals};
@@ -128,6 +128,8 @@ pub struct Changes {
     pub beside: Vec<(Beside, UrlKey, Box<[u8]>)>,
     /// The small things, if one of them changed.
     pub meta: Option<Meta>,
+    /// Parts of streams that were taken in; added to those of the small things, new ones or old.
+    pub batches: Vec<(BatchKey, Batch)>,
     /// What was counted; added to the totals of the small things, new ones or old.
     pub counted: Counted,
 }
@@ -393,6 +395,15 @@ impl Meta {
             meta.batches = Arc::new(Batches::from_bytes(reader.bytes("batches")?)?);
         }
         Ok(meta)
+    }
+
+    /// These parts of streams were taken in.
+    pub fn take_batches(&mut self, taken: &[(BatchKey, Batch)]) {
+        if !taken.is_empty() {
+            // Copied only if somebody else looks at them right now.
+            let batches = Arc::make_mut(&mut self.batches);
+            taken.iter().for_each(|(key, batch)| batches.fold(*key, batch));
+        }
     }
 
     /// Was it written before there were totals? Tallies then begin at zero, since nobody knows them any more; what is

@@ -5,10 +5,12 @@
 
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::entry::NO_FETCH;
+use crate::frontier::budget::Spent;
 use crate::frontier::refusal::Refusal;
 use crate::frontier::trap::Alike;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::recrawl::claims::Claims;
 use crate::recrawl::rate::{Seen, Site};
 use crate::recrawl::trust::Trust;
 use crate::spider::outcome::Outcome;
@@ -152,6 +154,12 @@ pub struct HostRecord {
     pub site: Site,
     /// What its claims about changes are worth.
     pub trust: Trust,
+    /// What its word about single pages is worth.
+    pub claims: Claims,
+    /// Requests in a row that found nothing.
+    pub missing: u32,
+    /// What it has sent on the last day it sent something.
+    pub spent: Spent,
 }
 
 /// What is remembered of a domain.
@@ -409,13 +417,25 @@ impl HostRecord {
         let alike = if self.alike.is_empty() { Vec::new() } else { self.alike.encode() };
         put_bytes(out, &alike);
         // Was added later: absent in what was written before.
-        let visited = (self.site, self.trust) != Default::default();
+        let spent = !self.spent.is_none();
+        let missing = spent || self.missing > 0;
+        let claims = missing || self.claims != Claims::default();
+        let visited = claims || (self.site, self.trust) != Default::default();
         if self.pages > 0 || visited {
             put_u64(out, self.pages);
         }
         if visited {
             self.site.put(out);
             self.trust.put(out);
+        }
+        if claims {
+            self.claims.put(out);
+        }
+        if missing {
+            put_u64(out, self.missing.into());
+        }
+        if spent {
+            self.spent.put(out);
         }
     }
 
@@ -452,6 +472,9 @@ impl HostRecord {
             pages: if reader.is_empty() { 0 } else { reader.u64("pages of a host")? },
             site: if reader.is_empty() { Site::default() } else { Site::read(&mut reader)? },
             trust: if reader.is_empty() { Trust::default() } else { Trust::read(&mut reader)? },
+            claims: if reader.is_empty() { Claims::default() } else { Claims::read(&mut reader)? },
+            missing: if reader.is_empty() { 0 } else { reader.u32("row of a host")? },
+            spent: if reader.is_empty() { Spent::default() } else { Spent::read(&mut reader)? },
         })
     }
 }
@@ -552,8 +575,12 @@ mod tests {
                 robots: RobotsRecord { policy: RobotsPolicy::Rules, fetched: Seconds(numbers[0]), expires: Seconds(numbers[1]),
                                        unreachable_since: Seconds(0), crawl_delay: delay },
                 alike: Alike::default(), pages: numbers[5].into(), site: Site::default(), trust: Trust::default(),
+                claims: Claims::default(), missing: 0, spent: Spent::default(),
             };
             let mut record = record;
+            if failures % 3 == 0 {
+                record.spent.take(Seconds(numbers[2]), rest);
+            }
             if failures % 2 == 0 {
                 seen(numbers[3]).handle_visit(std::time::Duration::from_secs(9), true, &mut record.site);
             }

@@ -35,6 +35,8 @@ pub struct Exchange {
     pub truncated: Option<Truncation>,
     /// Lines for the metadata record (`via`, `hopsFromSeed`, `outcome`, the result of a TLS check, …).
     pub notes: Vec<(&'static str, String)>,
+    /// The main text of the page, for a conversion record; empty if there is none.
+    pub text: String,
 }
 
 /// Why a stored body ends before its time. The words are WARC's.
@@ -92,6 +94,7 @@ impl Exchange {
             body: self.body.share(),
             truncated: self.truncated,
             notes: self.notes.clone(),
+            text: self.text.clone(),
         }
     }
 }

@@ -92,6 +92,15 @@ pub fn metadata(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, 
     beside(exchange, "metadata", id, answer_id, block).finish("application/warc-fields", block_len)
 }
 
+/// The head of the record that holds the text of a page; `answer_id` is the record it was taken from.
+pub fn conversion(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
+    let mut head = Head::new("conversion", id, exchange.started);
+    head.field("WARC-Target-URI", &target_uri(&exchange.url));
+    head.field("WARC-Refers-To", &format!("<{answer_id}>"));
+    head.field("WARC-Block-Digest", &block.to_string());
+    head.finish("text/plain;charset=utf-8", block_len)
+}
+
 /// The lines of a metadata record.
 pub fn metadata_block(exchange: &Exchange) -> Vec<u8> {
     let mut out = format!("fetchTimeMs: {}\r\n", exchange.elapsed_ms).into_bytes();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
+use crate::time::{HELD_MS_MAX, Timestamp};
 
 /// What a file that is being written has after its name.
 pub const OPEN: &str = ".open";
@@ -21,6 +21,18 @@ impl Limits {
     pub fn is_full(&self, bytes: u64, age: Duration) -> bool {
         bytes >= self.bytes_max || age >= self.age_max
     }
+}
+
+/// Was the clock set back since the latest date in a file was written, so that a capture of this date begins a new one?
+/// Dates within a file then go back only as captures come late: they are written in the order they end, and carry the
+/// date they began.
+///
+/// It was if the file has a date that is still to come and the capture has not. A capture that is merely late, because
+/// the disk was full for an hour, stays with the others; so does one that itself has a date of the clock before.
+pub fn is_set_back(latest: Timestamp, date: Timestamp, wall: Timestamp) -> bool {
+    // Dates may be ahead of the clock by so much: see `time::Forward`.
+    let now = Timestamp(wall.0.saturating_add(HELD_MS_MAX));
+    latest > now && date <= now
 }
 
 /// The name of a file without its ending: `PREFIX-20261114225809123-00007-NODE`. Prefix and node lose what does
@@ -43,6 +55,19 @@ mod tests {
         assert!(!limits.is_full(9, Duration::from_secs(59)));
         assert!(limits.is_full(10, Duration::ZERO));
         assert!(limits.is_full(0, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn sto_22_a_capture_of_now_is_not_put_behind_one_of_tomorrow() {
+        let [past, now, tomorrow] = [96_400, 100_000, 186_400].map(Timestamp::from_secs);
+        let held = Timestamp(now.0 + HELD_MS_MAX);
+        assert!(is_set_back(tomorrow, now, now));
+        assert!(is_set_back(tomorrow, past, now));
+        assert!(is_set_back(Timestamp(held.0 + 1), held, now));
+        assert!(!is_set_back(tomorrow, tomorrow, now), "begun before the clock was set back");
+        assert!(!is_set_back(now, past, now), "late, for another reason");
+        assert!(!is_set_back(held, now, now), "set back a little");
+        assert!(!is_set_back(now, tomorrow, now));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct JetLeases {
     /// Tokens of renewals that may have happened, by key.
     unknown: Arc<Mutex<HashMap<String, Vec<String>>>>,
     /// The buckets as they were when they were looked at last, by [`KeyKind`].
-    copies: Arc<[tokio::sync::Mutex<Copy>; 2]>,
+    copies: Arc<[tokio::sync::Mutex<Bucket>; 2]>,
 }
 
 impl JetLeases {
@@ -136,12 +136,12 @@ impl JetLeases {
     }
 
     /// Brings the copy up to what stands there now: reads what is new, and everything if something is gone.
-    async fn follow(&self, kind: KeyKind, copy: &mut Copy) -> Result<(), String> {
+    async fn follow(&self, kind: KeyKind, copy: &mut Bucket) -> Result<(), String> {
         let place = self.inner.key_place(kind, ">");
         let info = place.link.answer(place.stream.get_info()).await?.map_err(|error| error.to_string())?;
         let (state, created) = (&info.state, info.created.unix_timestamp_nanos());
         if copy.created != created || state.last_sequence < copy.upto {
-            *copy = Copy { created, ..Copy::default() };
+            *copy = Bucket { created, ..Bucket::default() };
         }
         let is_whole = copy.upto == 0;
         if state.last_sequence > copy.upto {
@@ -149,7 +149,7 @@ impl JetLeases {
         }
         // A key has one message. One that ended, or was released, leaves no other sign than that there are fewer.
         if !is_whole && copy.items.len() as u64 != state.messages {
-            *copy = Copy { created, ..Copy::default() };
+            *copy = Bucket { created, ..Bucket::default() };
             copy.read(&place).await?;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl JetLeases {
 /// A bucket as it was when it was looked at last. A look costs one question while nothing changes, and else what
 /// changed: nodes look every second, and there are thousands of partitions.
 #[derive(Debug, Default)]
-struct Copy {
+struct Bucket {
     /// When its stream was made; another one is another bucket.
     created: i128,
     /// The last message that was read.
@@ -167,7 +167,7 @@ struct Copy {
     items: BTreeMap<String, Item>,
 }
 
-impl Copy {
+impl Bucket {
     /// Reads what is behind the last message read.
     async fn read(&mut self, place: &Place) -> Result<(), String> {
         let begin = place.subject.len() - 1;

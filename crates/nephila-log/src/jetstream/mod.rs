@@ -2,13 +2,16 @@
 //!
 //! A cluster has a few **streams** that hold the subjects of all partitions, `neph.CLUSTER.STREAM.log.PARTITION` and
 //! `neph.CLUSTER.STREAM.in.PARTITION` with STREAM = PARTITION modulo their number, and two more for leases (with a
-//! greatest age) and records. What nodes say to each other directly (`neph.CLUSTER.talk.NODE`) is in no stream.
-//! [`Engine::connect`] makes them, or checks that those there are as they should be.
+//! greatest age) and records; where events are wanted, one for these (`events`). What nodes say to each other directly
+//! (`neph.CLUSTER.talk.NODE`) is in no stream. [`Engine::connect`] makes them, or checks that those there are as they
+//! should be; [`JetEvents::ensure`] does for that of the events.
 //!
-//! What always holds: a full stream refuses, it never drops what is old; the number of streams of a cluster never
-//! changes, since partitions would move between them; every request has a deadline.
+//! What always holds: a full stream refuses, it never drops what is old, but for that of the events; the number of streams
+//! of a cluster never changes, since partitions would move between them; every request has a deadline.
 
+mod beside;
 mod check;
+mod events;
 mod inbox;
 mod leases;
 mod link;
@@ -36,7 +39,9 @@ use crate::Error;
 use link::Link;
 use write::Place;
 
+pub use beside::{Beside, LogReader};
 pub use check::{Finding, Level};
+pub use events::{EventReader, JetEvents};
 pub use inbox::JetInbox;
 pub use leases::JetLeases;
 pub use log::JetLog;

@@ -20,6 +20,8 @@ use crate::Error;
 
 /// A consumer that nobody asks for this long is removed by the server.
 const CONSUMER_IDLE_MAX: Duration = Duration::from_secs(30);
+/// A reader that rested this long makes its consumer anew, before it finds that the server has removed it.
+const REST_MAX: Duration = Duration::from_secs(20);
 
 /// A reader of one subject.
 #[derive(Debug)]
@@ -34,12 +36,15 @@ pub(super) struct Reader {
     delivered: u64,
     /// Messages behind the last one that came, as the server counted them then.
     pending: u64,
+    /// When it was last asked.
+    asked: Instant,
 }
 
 impl Reader {
     /// Reads from this position on.
     pub(super) fn new(place: Place, from: u64) -> Self {
-        Reader { place, next: from.max(1), consumer: None, losses: 0, delivered: 0, pending: u64::MAX }
+        let (next, asked) = (from.max(1), Instant::now());
+        Reader { place, next, consumer: None, losses: 0, delivered: 0, pending: u64::MAX, asked }
     }
 
     /// From which position the next message comes.
@@ -55,10 +60,11 @@ impl Reader {
     /// Up to so many messages. If there are none it waits this long for the first. Failing that, what went wrong.
     pub(super) async fn take(&mut self, max: usize, wait: Duration) -> Result<Vec<Message>, String> {
         let mut taken = Vec::new();
-        if self.losses != self.place.link.losses() {
+        if self.losses != self.place.link.losses() || self.asked.elapsed() >= REST_MAX {
             self.consumer = None;
         }
         let ended = self.fill(&mut taken, max, wait).await;
+        self.asked = Instant::now();
         // A consumer that failed is made anew, behind what has come in order.
         if ended.is_err() {
             self.consumer = None;

@@ -73,7 +73,7 @@ impl World for Local {
     fn log(&self, partition: u32, _epoch: u64, fence: Fence) -> Reply<'_, Box<dyn GroupLog>> {
         Box::pin(async move {
             let folder = self.folder.path().join(format!("log-{partition}"));
-            let settings = journal::Settings { segment_bytes_max: 50_000 };
+            let settings = journal::Settings { segment_bytes_max: 50_000, keep_bytes: 0 };
             let (log, _) = LocalLog::open(Arc::new(RealDisk), &folder, settings, fence)?;
             Ok(Box::new(log) as Box<dyn GroupLog>)
         })

@@ -172,7 +172,7 @@ impl Sim {
             }
             (Call::Leases { incarnation, owners }, Got::Leases(nodes)) => {
                 self.see_live(n, incarnation, &nodes);
-                let view = View { nodes, owners };
+                let view = View { nodes, owners, pins: self.pins() };
                 self.nodes[n].member.handle_view(mono, incarnation, Some(&view));
             }
             (Call::Owners { incarnation } | Call::Leases { incarnation, .. }, _) => {

@@ -252,9 +252,14 @@ pub struct Sim {
     /// May a log have a hole?
     lying: bool,
     lied: Option<Hole>,
+    /// Does an operator pin partitions to nodes? In every other world, so that the others stay as they were.
+    pinning: bool,
     noticed: bool,
     trace: Xxh3,
 }
+
+/// An operator pins another partition this often, in milliseconds.
+const PIN_EVERY: u64 = 25_000;
 
 impl Sim {
     /// The cluster of this seed, at its beginning.
@@ -290,6 +295,7 @@ impl Sim {
             away_until: 0,
             lying: rng.one_in(8),
             lied: None,
+            pinning: seed.is_multiple_of(2),
             noticed: false,
             trace: Xxh3::new(),
             rng,
@@ -449,6 +455,18 @@ impl Sim {
         if self.verbose {
             eprintln!("{:>9} {}", self.t, what());
         }
+    }
+
+    /// What an operator has pinned at this moment: now this partition to that node, now another to another.
+    fn pins(&self) -> BTreeMap<u32, NodeId> {
+        if !self.pinning {
+            return BTreeMap::new();
+        }
+        // When it is calm nothing moves for ever.
+        let t = if self.calm { 0 } else { self.t };
+        let partition = (t / PIN_EVERY) % u64::from(self.partitions);
+        let node = (t / (PIN_EVERY + PIN_EVERY / 3)) % self.nodes.len() as u64;
+        BTreeMap::from([(partition as u32, NodeId(node + 1))])
     }
 
     /// At no moment two nodes may act for one partition.

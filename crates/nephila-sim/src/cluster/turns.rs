@@ -68,7 +68,7 @@ impl Sim {
         }
         let (_, slots) = match &mut node.turns.slots {
             Some(slots) if slots.0 == incarnation => slots,
-            other => other.insert((incarnation, Slots::new(node.id, incarnation))),
+            other => other.insert((incarnation, Slots::new(node.id, incarnation, incarnation.0))),
         };
         let live: Vec<_> = nodes.iter().map(|node| (node.node, node.incarnation)).collect();
         slots.handle_view(mono, &live);

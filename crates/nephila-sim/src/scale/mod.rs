@@ -23,6 +23,7 @@ mod plot;
 mod queue;
 mod store;
 mod web;
+mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,9 +42,11 @@ use queue::{Calendar, Shelf};
 use store::Store;
 use web::{NONE, Web};
 
-pub use figures::{Figures, report, table};
+pub use figures::{Figures, Row, read, report, table};
+pub use node::NODES_MAX;
 pub use plot::plot;
 pub use web::{FETCH_MEAN, HOST_REST, HOSTS_PER_NODE, PARTITIONS_PER_NODE, SLOT_REST};
+pub use words::put_in;
 
 /// Figures count from this moment on, in milliseconds: by then the cluster stands and every load is known.
 pub const SETTLED: u64 = 90_000;
@@ -66,6 +69,20 @@ const RATE: u64 = 22;
 
 fn member_settings() -> Settings {
     Settings { view_interval: Duration::from_secs(2), ..Settings::default() }
+}
+
+/// Events between two words about how far a run is.
+const EVENTS_PER_WORD: u64 = 1 << 16;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Virtual milliseconds.
+    pub t: u64,
+    /// Fetches since the beginning.
+    pub all: u64,
+    /// Fetches since the cluster has settled.
+    pub counted: u64,
 }
 
 /// What is to happen.
@@ -129,7 +146,6 @@ pub struct Sim {
     store: Store,
     ttl: u64,
     nodes: Vec<Node>,
-    by_id: BTreeMap<NodeId, u32>,
     works: Shelf<Work>,
     packets: Shelf<(u32, Vec<u8>)>,
     calls: Shelf<Call>,
@@ -159,10 +175,9 @@ impl Sim {
         let mut sim = Sim {
             t: 0,
             calendar: Calendar::new(),
-            store: Store::new(nodes, ttl),
+            store: Store::new(nodes, partitions as u32, ttl),
             ttl,
             nodes: Vec::with_capacity(nodes),
-            by_id: BTreeMap::new(),
             works: Shelf::new(),
             packets: Shelf::new(),
             calls: Shelf::new(),
@@ -180,7 +195,6 @@ impl Sim {
         };
         for number in 0..nodes as u32 {
             sim.add_node(number);
-            sim.by_id.insert(sim.nodes[number as usize].id, number);
         }
         sim.give_partitions();
         sim.calendar.push(SETTLED, Event::Settle);
@@ -192,16 +206,28 @@ impl Sim {
     /// The first placement stands in the store: the run is about what comes after.
     fn give_partitions(&mut self) {
         let nodes: Vec<_> = self.nodes.iter().map(|node| NodeView { id: node.id, draining: false }).collect();
-        let fresh = |number| PartitionView { number, load: None, owner: None };
+        let by_id: BTreeMap<NodeId, u32> =
+            (0u32..).zip(&self.nodes).map(|(number, node)| (node.id, number)).collect();
+        let fresh = |number| PartitionView { number, load: None, owner: None, pin: None };
         let partitions: Vec<_> = (0..self.partitions.len() as u32).map(fresh).collect();
         for (partition, node) in (0u32..).zip(place(&nodes, &partitions)) {
             let node = node.expect("there are nodes");
-            self.store.give(partition, node, Sim::first_incarnation(self.by_id[&node]));
+            self.store.give(partition, node, Sim::first_incarnation(by_id[&node]));
         }
     }
 
     /// Runs until there are enough fetches since the cluster has settled.
     pub fn run(&mut self, fetches: u64) -> Result<Figures, Violation> {
+        self.run_telling(fetches, &mut |_, _| {})
+    }
+
+    /// The same, and tells now and then how far it is.
+    pub fn run_telling(
+        &mut self,
+        fetches: u64,
+        tell: &mut dyn FnMut(&Sim, Progress),
+    ) -> Result<Figures, Violation> {
+        let mut events = 0u64;
         let limit = SETTLED + 4_000 * fetches / (self.nodes.len() as u64 * RATE) + 600_000;
         while self.t < SETTLED || self.tally.fetches - self.before.0.fetches < fetches {
             let Some((t, event)) = self.calendar.pop(limit) else {
@@ -210,6 +236,13 @@ impl Sim {
             };
             self.t = t;
             self.handle(event)?;
+            events += 1;
+            if events.is_multiple_of(EVENTS_PER_WORD) {
+                let settled = self.t >= SETTLED;
+                let fetched = self.tally.fetches - self.before.0.fetches;
+                let counted = if settled { fetched } else { 0 };
+                tell(self, Progress { t: self.t, all: self.tally.fetches, counted });
+            }
         }
         Ok(self.figures())
     }

@@ -25,6 +25,9 @@ const LATE: u64 = 400;
 /// Of so many packets one is lost, one late, and one comes twice.
 const PACKETS_PER_LOSS: u64 = 2_000;
 
+/// Nodes that there can be: a power of two.
+pub const NODES_MAX: usize = 1 << 14;
+
 /// By then every node has its first lease.
 const ALL_HERE: u64 = 100;
 
@@ -75,6 +78,11 @@ impl Node {
 /// The first incarnation of a node's process that begins at this time, before it is counted up.
 fn incarnation(t: u64, node: u32) -> Incarnation {
     Incarnation((t + 1) << 24 | u64::from(node) << 10)
+}
+
+/// Which node an incarnation is of.
+fn number_of(incarnation: Incarnation) -> u32 {
+    (incarnation.0 >> 10) as u32 & (NODES_MAX as u32 - 1)
 }
 
 /// What travels to the store and comes back as an answer.
@@ -172,7 +180,7 @@ impl Sim {
             if chance == 1 {
                 way += self.rng.below(LATE);
             }
-            let to = *self.by_id.get(&parcel.to).expect("a node of ours");
+            let to = number_of(parcel.incarnation);
             if chance == 2 {
                 let again = self.packets.put((to, parcel.bytes.clone()));
                 self.calendar.push(t + way + self.rng.below(LATE), Event::Packet(again));
@@ -256,7 +264,7 @@ impl Sim {
                 self.calendar.push(t + self.ttl, Event::Expire(number));
                 node.member.handle_acquired(now, incarnation, answer);
                 if node.member.is_held(now) {
-                    node.slots = Some(Slots::new(node.id, incarnation));
+                    node.slots = Some(Slots::new(node.id, incarnation, incarnation.0));
                     node.seen = 0;
                 }
             }
@@ -301,11 +309,12 @@ impl Sim {
             return;
         }
         node.reads += 1;
-        (node.waits, node.seen) = (false, self.store.version);
+        let look = self.store.look(t);
+        (node.waits, node.seen) = (false, look.version);
         self.tally.views += 1;
         let (now, me) = (node.now(t), node.member.incarnation());
-        node.member.handle_view(now, me, Some(&self.store.view));
-        node.slots().handle_view(now, &self.store.live);
+        node.member.handle_outlook(now, me, Some(&look.outlook));
+        node.slots().handle_ring(now, &look.ring);
         self.handle_slots(number);
         self.serve(number);
     }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::Figures;
+use super::Row;
 
 /// A panel: its title, its curves by column, whether its scale is logarithmic, and a bound if there is one.
 struct Panel {
@@ -18,7 +18,7 @@ struct Panel {
 const SIMULATED: bool = false;
 const PREDICTED: bool = true;
 
-const PANELS: [Panel; 6] = [
+const PANELS: [Panel; 9] = [
     Panel {
         title: "turns of addresses per second",
         curves: &[
@@ -34,6 +34,7 @@ const PANELS: [Panel; 6] = [
         curves: &[
             ("slot_packets_per_second", "mean", SIMULATED),
             ("slot_packets_peak_second", "busiest second", SIMULATED),
+            ("ring_packets_per_second_model", "of these for new rings", PREDICTED),
         ],
         log: true,
         bound: None,
@@ -69,8 +70,38 @@ const PANELS: [Panel; 6] = [
         curves: &[
             ("take_over_median_s", "half of them", SIMULATED),
             ("take_over_max_s", "slowest", SIMULATED),
+            ("take_over_s_model", "predicted", PREDICTED),
         ],
         log: false,
+        bound: None,
+    },
+    Panel {
+        title: "messages to the logs for a page",
+        curves: &[
+            ("messages_per_page", "simulated", SIMULATED),
+            ("messages_per_page_corrected", "predicted", PREDICTED),
+            ("messages_per_page_model", "before", PREDICTED),
+        ],
+        log: false,
+        bound: None,
+    },
+    Panel {
+        title: "bytes of the logs for a page",
+        curves: &[
+            ("log_bytes_per_page", "simulated", SIMULATED),
+            ("log_bytes_per_page_corrected", "predicted", PREDICTED),
+            ("log_bytes_per_page_model", "before", PREDICTED),
+        ],
+        log: false,
+        bound: None,
+    },
+    Panel {
+        title: "pages fetched again, of a million",
+        curves: &[
+            ("repeats_per_million", "simulated", SIMULATED),
+            ("repeats_per_million_model", "predicted", PREDICTED),
+        ],
+        log: true,
         bound: None,
     },
 ];
@@ -84,7 +115,7 @@ const TOP: f64 = 28.0;
 const BOTTOM: f64 = 26.0;
 
 /// Draws the figures.
-pub fn plot(all: &[Figures]) -> String {
+pub fn plot(all: &[Row]) -> String {
     let (across, down) = (3, PANELS.len().div_ceil(3));
     let (width, height) = (WIDTH * across as f64, HEIGHT * down as f64);
     let mut out = format!(
@@ -100,11 +131,9 @@ pub fn plot(all: &[Figures]) -> String {
     out + "</svg>\n"
 }
 
-fn draw(out: &mut String, panel: &Panel, all: &[Figures]) {
+fn draw(out: &mut String, panel: &Panel, all: &[Row]) {
     let points = |name: &str| -> Vec<(f64, f64)> {
-        let value =
-            |figures: &Figures| figures.columns().iter().find(|(this, _)| *this == name).map(|(_, v)| *v);
-        all.iter().filter_map(|figures| Some((figures.nodes as f64, value(figures)?))).collect()
+        all.iter().filter_map(|row| Some((row.nodes() as f64, row.value(name)?))).collect()
     };
     let values: Vec<f64> = panel
         .curves
@@ -117,7 +146,7 @@ fn draw(out: &mut String, panel: &Panel, all: &[Figures]) {
     let least =
         values.iter().filter(|value| **value > 0.0).fold(most, |least: f64, value| least.min(*value)) / 1.5;
     let (first, last) =
-        (all.first().map_or(1.0, |f| f.nodes as f64), all.last().map_or(2.0, |f| f.nodes as f64));
+        (all.first().map_or(1.0, |row| row.nodes() as f64), all.last().map_or(2.0, |row| row.nodes() as f64));
     let span = (last / first).ln().max(1e-9);
     let x = |nodes: f64| LEFT + (nodes / first).ln() / span * (WIDTH - LEFT - 16.0);
     let y = |value: f64| {
@@ -130,13 +159,13 @@ fn draw(out: &mut String, panel: &Panel, all: &[Figures]) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - 16.0);
     _ = writeln!(out, "<text x=\"{LEFT}\" y=\"16\" font-size=\"12\">{}</text>", panel.title);
     _ = writeln!(out, "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#888\"/>");
-    for figures in all {
-        let at = x(figures.nodes as f64);
+    for row in all {
+        let at = x(row.nodes() as f64);
         _ = writeln!(
             out,
             "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             bottom + 14.0,
-            figures.nodes
+            row.nodes()
         );
     }
     for value in marks(panel.log, least, most) {
@@ -204,6 +233,7 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Figures;
     use super::*;
 
     #[test]
@@ -213,7 +243,7 @@ mod tests {
         for (name, ..) in PANELS.iter().flat_map(|panel| panel.curves) {
             assert!(columns.iter().any(|(column, _)| column == name), "{name}");
         }
-        let picture = plot(&[figures.clone(), Figures { nodes: 64, ..figures }]);
+        let picture = plot(&[Row::from(&figures), Row::from(&Figures { nodes: 64, ..figures })]);
         assert_eq!(picture.matches("<g ").count(), picture.matches("</g>").count());
         assert!(picture.ends_with("</svg>\n") && !picture.contains("NaN"), "{picture}");
     }

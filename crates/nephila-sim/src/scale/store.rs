@@ -1,18 +1,38 @@
 //! The store that all nodes go by: leases with a time to live, owner records with revisions. A model of the engine, which
 //! answers in order, a few milliseconds late, and loses nothing.
 //!
+//! What it shows is the same for every node that looks, so what follows from it alone (who owns what, who should, the ring) is
+//! found once for all of them.
+//!
 //! What always holds: a record changes by compare-and-swap alone; whoever reads sees owner records and leases of one
 //! moment; a lease that is gone is never renewed.
 
-use nephila_core::cluster::member::{Answer, NodeRecord, OwnerRecord, OwnerState, View};
+use std::sync::Arc;
+
+use nephila_core::cluster::member::{Answer, NodeRecord, Outlook, OwnerRecord, OwnerState, View};
+use nephila_core::cluster::slots::Ring;
 use nephila_core::cluster::{Incarnation, NodeId};
 
 use super::web::NONE;
 
+/// Loads that are read may be so old, in milliseconds: each is said anew every four seconds. Leases and records never are.
+const LOADS_AGE: u64 = 500;
+
+/// What whoever reads sees.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    at: u64,
+    pub(super) version: u64,
+    pub(super) outlook: Arc<Outlook>,
+    pub(super) ring: Ring,
+}
+
 #[derive(Debug)]
 pub(super) struct Store {
-    pub(super) view: View,
-    pub(super) live: Vec<(NodeId, Incarnation)>,
+    view: View,
+    look: Option<Look>,
+    ring: Ring,
+    partitions: u32,
     /// Grows whenever a node comes or goes or a record changes. Loads alone do not count.
     pub(super) version: u64,
     revision: u64,
@@ -22,10 +42,12 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(nodes: usize, ttl: u64) -> Store {
+    pub(super) fn new(nodes: usize, partitions: u32, ttl: u64) -> Store {
         Store {
             view: View::default(),
-            live: Vec::new(),
+            look: None,
+            ring: Ring::default(),
+            partitions,
             version: 1,
             revision: 1,
             places: vec![(NONE, 0); nodes],
@@ -35,8 +57,19 @@ impl Store {
 
     fn changed(&mut self) {
         self.version += 1;
-        self.live.clear();
-        self.live.extend(self.view.nodes.iter().map(|node| (node.node, node.incarnation)));
+        let live: Vec<_> = self.view.nodes.iter().map(|node| (node.node, node.incarnation)).collect();
+        self.ring = Ring::new(&live);
+    }
+
+    /// What is to be seen now.
+    pub(super) fn look(&mut self, t: u64) -> &Look {
+        let (version, view) = (self.version, &self.view);
+        let old = |look: &Look| look.version != version || t >= look.at + LOADS_AGE;
+        if self.look.as_ref().is_none_or(old) {
+            let outlook = Arc::new(Outlook::new(view, self.partitions));
+            self.look = Some(Look { at: t, version, outlook, ring: self.ring.clone() });
+        }
+        self.look.as_ref().expect("it was just made")
     }
 
     /// A partition has this owner from the beginning.

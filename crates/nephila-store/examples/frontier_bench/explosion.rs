@@ -56,8 +56,12 @@ pub fn run<S: Kept>(options: &Options, folder: &Path, goals: &mut Goals) -> Resu
     let budget = (options.pages / u64::from(DOMAINS)).max(1);
     let mut config = Config { agent: "nephila".into(), ..Config::default() };
     config.frontier.offers_max = BATCH;
-    config.rules.budget =
-        budget::Settings { domain_urls: budget, domain_urls_per_day: 0, parked_text_max: budget };
+    config.rules.budget = budget::Settings {
+        domain_urls: budget,
+        domain_urls_per_day: 0,
+        parked_text_max: budget,
+        ..budget::Settings::default()
+    };
     let mut driver = Driver::<S>::new(config, create(&folder, options.partitions)?);
     driver.commit_every = Some(1_000);
     let mut chunk = Chunk::default();

@@ -39,7 +39,7 @@ fn workload(seed: u64) -> Workload {
 
 fn open_both(folder: &Path) -> Result<(DiskState, Journal), Failure> {
     let state = open_state(&folder.join("state"))?;
-    let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES };
+    let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES, keep_bytes: 0 };
     let (journal, _) = Journal::open(Arc::new(RealDisk), &folder.join("journal"), settings)?;
     Ok((state, journal))
 }

@@ -10,6 +10,7 @@ use nephila_core::store::cdxj;
 use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{self, Kind};
 use nephila_core::store::{Digest, Exchange, Payload, head, redact};
+use nephila_core::time::Timestamp;
 use uuid::Uuid;
 
 use super::memory::{Memory, Remembered, Validators};
@@ -28,6 +29,8 @@ pub(super) struct Ready {
     pub(super) bytes: Vec<u8>,
     /// Compressed length of the answer within `bytes`.
     pub(super) answer_len: u64,
+    /// The date of its records.
+    pub(super) date: Timestamp,
     /// Beginning of the index line.
     pub(super) line: String,
     pub(super) truncated: Option<&'static str>,
@@ -211,6 +214,14 @@ impl<'a> Worker<'a> {
             self.packer.pack(&[&warc, &block, record::END], &mut out)?;
             records += 1;
         }
+        // A revisit names the capture that has its bytes; the text stands there, if that one was read for it.
+        if !exchange.text.is_empty() && *kind == Kind::Response {
+            let block = exchange.text.as_bytes();
+            let digest = Digest::of(&[block]);
+            let warc = record::conversion(exchange, &new_id(), &id, &digest, block.len() as u64);
+            self.packer.pack(&[&warc, block, record::END], &mut out)?;
+            records += 1;
+        }
         let (mime, status) = match kind {
             Kind::Response => (http.content_type.as_deref().map(cdxj::mime), Some(status(http))),
             Kind::Revisit(_) => (Some("warc/revisit".into()), Some(status(http))),
@@ -230,6 +241,7 @@ impl<'a> Worker<'a> {
             large,
             bytes: out,
             answer_len,
+            date: exchange.started,
             line: capture.begin(),
             truncated: exchange.truncated.map(|reason| reason.as_str()),
             kind: match kind {

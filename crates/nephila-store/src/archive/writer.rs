@@ -3,7 +3,7 @@
 //! A **segment** is the file being written. Records go to it as they come; a commit syncs it once and acknowledges
 //! everybody who waited. A segment whose write could not be undone or whose sync failed is **abandoned**: cut back
 //! to what was committed if that works, left with its ending `.open`, and mended like after a crash when the archive
-//! is closed or opened again. The next record begins a new segment.
+//! is closed or opened again. The next record begins a new segment; so does the first one after the clock was set back.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,6 +60,8 @@ struct Segment {
     written: u64,
     committed: u64,
     opened: Instant,
+    /// The latest date of a record in it.
+    latest: Timestamp,
     /// Is the file's name durable?
     is_named: bool,
     /// `None` once a line could not be kept: the index is then made from the file.
@@ -135,6 +137,7 @@ impl Writer {
     }
 
     fn write(&mut self, ready: Ready, reply: Reply) {
+        self.part_from(ready.date);
         if self.segment.is_none() {
             match self.begin() {
                 Ok(segment) => self.segment = Some(segment),
@@ -144,6 +147,7 @@ impl Writer {
         let segment = self.segment.as_mut().expect("begun above");
         match segment.write(&ready, &self.settings) {
             Ok((offset, length)) => {
+                segment.latest = segment.latest.max(ready.date);
                 let listed = self.settings.compression.format().index_length(length);
                 let place = cdxj::Place { length: listed, offset, filename: &segment.name };
                 self.waiting.push(Waiting {
@@ -166,6 +170,15 @@ impl Writer {
                 self.abandon(&error);
                 let _ = reply.send(Err(error));
             }
+        }
+    }
+
+    /// Closes the segment if a capture of this date would take its dates back.
+    fn part_from(&mut self, date: Timestamp) {
+        let is_set_back = |segment: &Segment| roll::is_set_back(segment.latest, date, now());
+        if self.segment.as_ref().is_some_and(is_set_back) {
+            self.commit();
+            self.finish_segment();
         }
     }
 
@@ -256,6 +269,7 @@ impl Writer {
                 written: bytes.len() as u64,
                 committed: 0,
                 opened: Instant::now(),
+                latest: now,
                 is_named: false,
             });
         }
@@ -384,4 +398,95 @@ fn write_error(path: PathBuf, error: io::Error) -> Error {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    use bytes::Bytes;
+    use nephila_core::store::Exchange;
+    use tokio::sync::oneshot;
+
+    use super::super::compress::Worker;
+    use super::*;
+    use crate::disk::RealDisk;
+    use crate::warc;
+
+    const DAY: u64 = 24 * 60 * 60 * 1_000;
+
+    fn capture(started: Timestamp) -> Exchange {
+        Exchange {
+            url: format!("http://site.test/{}", started.0),
+            started,
+            elapsed_ms: 7,
+            address: None,
+            protocols: vec!["http/1.1"],
+            request_head: Bytes::from_static(b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n"),
+            response_head: Bytes::from_static(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
+            body: Box::new(Bytes::from_static(b"short")),
+            truncated: None,
+            notes: vec![],
+            text: String::new(),
+        }
+    }
+
+    /// The dates of a file's records, in their order.
+    fn dates(path: &Path) -> Vec<String> {
+        let mut reader = warc::Reader::new(File::open(path).unwrap());
+        let mut dates = Vec::new();
+        while let Some(record) = reader.read(&mut ()).unwrap() {
+            dates.push(record.header.get("WARC-Date").unwrap().to_owned());
+        }
+        dates
+    }
+
+    /// Writes captures of these dates, commits once, and says in which file each of them is.
+    fn files_of(dir: &Path, started: &[Timestamp]) -> Vec<Arc<str>> {
+        let (folder, indexes) = (dir.join("archive"), dir.join("indexes"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&indexes).unwrap();
+        let settings = Arc::new(Settings::default());
+        let memory = Arc::new(Mutex::new(Memory::new()));
+        let mut worker = Worker::new(&settings, &memory).unwrap();
+        let (disk, info) = (Arc::new(RealDisk), WarcInfo::default());
+        let mut writer = Writer::new(disk, folder, indexes, settings.clone(), info, memory.clone()).unwrap();
+        let mut answers = Vec::new();
+        for started in started {
+            let (reply, answer) = oneshot::channel();
+            writer.write(worker.work(capture(*started)).unwrap(), reply);
+            answers.push(answer);
+        }
+        writer.commit();
+        let files = answers.iter_mut().map(|answer| answer.try_recv().unwrap().unwrap().file).collect();
+        assert_eq!(writer.close().unwrap().responses, started.len() as u64, "every one is kept");
+        files
+    }
+
+    #[test]
+    fn sto_22_a_clock_that_is_set_back_begins_a_new_file_and_no_file_goes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = now();
+        let [next, tomorrow, later] = [1_000, DAY, DAY + 1_000].map(|ahead| Timestamp(now.0 + ahead));
+        // The last of the clock before comes when its time is over already.
+        let files = files_of(dir.path(), &[tomorrow, tomorrow, now, next, later, next]);
+        assert!(files[0] == files[1] && files[2] == files[3] && files[3] == files[4], "{files:?}");
+        let names: BTreeSet<&str> = files.iter().map(|file| &**file).collect();
+        assert_eq!(names.len(), 3, "a name of its own for every file: {files:?}");
+        for name in names {
+            let dates = dates(&dir.path().join("archive").join(name));
+            // The first is that of the file itself, which is made when its first capture has ended.
+            assert!(dates.len() > 1 && dates[1..].is_sorted(), "{name}: {dates:?}");
+        }
+    }
+
+    #[test]
+    fn sto_22_captures_that_come_late_or_are_a_little_ahead_stay_in_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = now().0;
+        let files = files_of(dir.path(), &[now, now - DAY, now + 60_000, now, now - 1_000].map(Timestamp));
+        assert!(files.iter().all(|file| *file == files[0]), "{files:?}");
+    }
 }

@@ -11,7 +11,7 @@ use crate::disk::RealDisk;
 use crate::disk::faulty::{Damage, FaultyDisk, IO_ERROR, NO_SPACE, Plan};
 
 /// Segments of a few groups, so that rolling happens all the time.
-const SMALL: Settings = Settings { segment_bytes_max: 600 };
+const SMALL: Settings = Settings { segment_bytes_max: 600, keep_bytes: 0 };
 
 fn healthy() -> FaultyDisk {
     FaultyDisk::new(Plan::Healthy, IO_ERROR, Damage::None)

@@ -54,6 +54,7 @@ pub fn answer(url: &str, head: &str, body: Vec<u8>) -> Exchange {
         body: Box::new(Bytes::from(body)),
         truncated: None,
         notes: vec![("via", "http://site.test/".into())],
+        text: String::new(),
     }
 }
 

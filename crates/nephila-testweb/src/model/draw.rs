@@ -28,6 +28,7 @@ pub(crate) enum Tag {
     Latency,
     Text,
     Busy,
+    Ipv6,
 }
 
 /// A number for this question about `(a, b)`.

@@ -132,12 +132,20 @@ impl World {
         (turn + self.draw(Tag::Busy, host, 1) % BUSY_TURNS).is_multiple_of(BUSY_TURNS)
     }
 
+    /// Whether ::1 is all a host has.
+    fn is_ipv6_only(&self, host: u32) -> bool {
+        host != 0 && self.falls(Tag::Ipv6, host, 0, self.settings.ipv6_only_share)
+    }
+
     /// The IPv4 addresses of a host; none when it has no name.
     pub fn addresses(&self, host: u32) -> Vec<Ipv4Addr> {
         match self.fate(host) {
             Fate::Nameless => return Vec::new(),
             Fate::Refusing => return vec![self.dead_address()],
             Fate::Alive | Fate::Tarpit => {}
+        }
+        if self.is_ipv6_only(host) {
+            return Vec::new();
         }
         let all = u64::from(self.settings.addresses);
         let count =
@@ -149,7 +157,11 @@ impl World {
     /// The IPv6 addresses of a host: ::1 for those that answer, when the settings ask for it.
     pub fn addresses_v6(&self, host: u32) -> Vec<Ipv6Addr> {
         let alive = matches!(self.fate(host), Fate::Alive | Fate::Tarpit);
-        if alive && self.settings.ipv6 { vec![Ipv6Addr::LOCALHOST] } else { Vec::new() }
+        if alive && (self.settings.ipv6 || self.is_ipv6_only(host)) {
+            vec![Ipv6Addr::LOCALHOST]
+        } else {
+            Vec::new()
+        }
     }
 
     /// Address number n of this web.
@@ -213,12 +225,12 @@ impl World {
 
     /// How many items a host has published by a virtual time. A feed begins full, [`super::FEED_ITEMS`] items before
     /// the start.
-    pub(crate) fn news_count(&self, host: u32, now: u64) -> u64 {
+    pub fn news_count(&self, host: u32, now: u64) -> u64 {
         super::FEED_ITEMS + now.saturating_sub(self.settings.time_start) / self.news_period(host)
     }
 
     /// When an item was published.
-    pub(crate) fn news_time(&self, host: u32, item: u64) -> u64 {
+    pub fn news_time(&self, host: u32, item: u64) -> u64 {
         let start = self.settings.time_start;
         (start + (item + 1) * self.news_period(host))
             .saturating_sub(super::FEED_ITEMS * self.news_period(host))

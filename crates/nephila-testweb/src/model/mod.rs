@@ -92,6 +92,9 @@ impl World {
     /// The same web, without ::1 where the machine does not have it.
     pub(crate) fn with_ipv6(mut self, ipv6: bool) -> World {
         self.settings.ipv6 &= ipv6;
+        if !ipv6 {
+            self.settings.ipv6_only_share = 0.0;
+        }
         self
     }
 

@@ -50,7 +50,7 @@ fn bind_port(world: &World, port: u16) -> std::io::Result<Listeners> {
         sockets.push(socket);
     }
     let mut ipv6 = false;
-    if settings.ipv6 && has_ipv6() {
+    if (settings.ipv6 || settings.ipv6_only_share > 0.0) && has_ipv6() {
         sockets.push(listen(IpAddr::V6(Ipv6Addr::LOCALHOST), port, false)?);
         ipv6 = true;
     }

@@ -94,6 +94,11 @@ impl Index {
         self.lines
     }
 
+    /// How often a URL was captured.
+    pub fn times(&self, url: &str) -> usize {
+        self.by_url.get(url).map_or(0, Vec::len)
+    }
+
     fn record(&self, capture: &Capture) -> anyhow::Result<Record> {
         let (offset, length): (u64, u64) = (capture.offset.parse()?, capture.length.parse()?);
         let mut file = File::open(self.folders[capture.folder].join(&capture.filename))?;

@@ -138,6 +138,16 @@ impl Crawler {
         node
     }
 
+    /// A crawl of the same folder that follows the feeds of its list until it is asked to end.
+    pub fn follower(&self) -> Crawler {
+        let mut follower = self.clone();
+        let dir = self.dir.display().to_string();
+        follower.args = ["crawl", "-o", &dir, "--forever", "-q"].map(str::to_owned).to_vec();
+        follower.args.extend(self.settings());
+        follower.ends_with = Exit::Stopped as u8;
+        follower
+    }
+
     /// The flags that set something.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
         let pairs = self.args.windows(2).filter(|pair| pair[0] == "--set");

@@ -11,11 +11,10 @@ use anyhow::ensure;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::OwnerState;
 
-use crate::archive::{self, Copies};
 use crate::cluster::{self, Watch};
 use crate::crawler::Place;
-use crate::herd::{Change, Herd, Size};
-use crate::judge::{self, Verdict};
+use crate::herd::{Change, Herd, Judged, Size};
+use crate::judge::Verdict;
 use crate::site::Site;
 
 /// The longest that a partition with work may stand still in a hand-over.
@@ -26,8 +25,6 @@ const BUSIEST_MAX: f64 = 1.25;
 const MOVES_MAX: f64 = 1.5;
 /// Fewer requests than these in a phase say nothing about who is busy.
 const REQUESTS_MIN: usize = 200;
-/// Captures read again in the end.
-const RECORDS: usize = 200;
 
 /// How large, and how often.
 #[derive(Debug, clap::Args)]
@@ -112,19 +109,8 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     verdict.expect(args.report_only || still <= STILL_MAX.as_secs_f64(), || {
         format!("a partition stood still for {still:.1} s in a hand-over")
     });
-    let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
-    cluster::polite(&mut verdict, &world, &log, size.rests(), &faults);
-    let repeats = cluster::repeats(&mut verdict, &log, &faults);
-    let (captures, read) = archive::check_all(
-        &mut verdict,
-        &herd.asks,
-        &dirs,
-        &world,
-        &wanted.truth,
-        &log,
-        if faults.is_empty() { Copies::Once } else { Copies::AsAsked },
-        RECORDS,
-    )?;
+    let Judged { places, repeats, captures, read } =
+        herd.judge(&mut verdict, &world, &wanted.truth, &log, &faults)?;
     verdict.end(&format!(
         "elastic: {places} places as the truth says, {captures} captures, {read} read again, {} requests, {repeats} repeated, {} nodes fenced, \
          {groups} groups folded again; nodes: partitions moved of the least possible, busiest node against the mean: {}; {over} graceful \

@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::archive::{self, Copies};
 use crate::cluster::{self, Fault, Kind, Watch};
 use crate::crawler::Place;
-use crate::herd::{Herd, Size, us};
-use crate::judge::{self, Verdict};
+use crate::herd::{Herd, Judged, Size, us};
+use crate::judge::Verdict;
 use crate::site::Site;
 
 /// Memory while the servers are away, against that before: this many times, and this much more.
-pub const GROWTH_MAX: u64 = 2;
-pub const GROWTH_KB: u64 = 128 * 1024;
+const GROWTH_MAX: u64 = 2;
+const GROWTH_KB: u64 = 128 * 1024;
 /// Whoever asks has an answer within this time.
 const STATUS_MAX: Duration = Duration::from_secs(20);
 /// It goes on within this time after the servers are back.
@@ -26,8 +25,6 @@ const BACK_MAX: Duration = Duration::from_secs(120);
 const LATE: Duration = Duration::from_secs(1);
 /// How often memory is looked at.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// Captures read again in the end.
-const RECORDS: usize = 200;
 
 /// How large, and how long.
 #[derive(Debug, clap::Args)]
@@ -63,18 +60,18 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let watch = Watch::start(said, herd.journal.clone());
     let mut verdict = Verdict::default();
 
-    let memory_before = memory(&herd);
+    let memory_before = herd.memory();
     let from = herd.journal.now_us();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     for server in 0..size.servers {
         herd.nats.kill(server)?;
     }
     let (took, said) = status(&herd, &mut verdict)?;
-    let mut memory_away = memory(&herd);
+    let mut memory_away = herd.memory();
     while Instant::now() < end {
         herd.expect_alive()?;
         std::thread::sleep(LOOK);
-        memory_away = memory_away.max(memory(&herd));
+        memory_away = memory_away.max(herd.memory());
     }
     let to = herd.journal.now_us();
     for server in 0..size.servers {
@@ -95,23 +92,9 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     verdict.expect(last <= us(size.lease() + LATE), || {
         format!("a page was asked for {:.1} s after the servers had gone", last as f64 / 1e6)
     });
-    let allowed = memory_before * GROWTH_MAX + GROWTH_KB;
-    verdict.expect(memory_away <= allowed, || {
-        format!("{memory_away} kB while the servers were away, {memory_before} kB before")
-    });
-    let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
-    cluster::polite(&mut verdict, &world, &log, size.rests(), &faults);
-    let repeats = cluster::repeats(&mut verdict, &log, &faults);
-    let (captures, _) = archive::check_all(
-        &mut verdict,
-        &herd.asks,
-        &dirs,
-        &world,
-        &wanted.truth,
-        &log,
-        Copies::AsAsked,
-        RECORDS,
-    )?;
+    expect_bounded(&mut verdict, "the servers were", memory_before, memory_away);
+    let Judged { places, repeats, captures, .. } =
+        herd.judge(&mut verdict, &world, &wanted.truth, &log, &faults)?;
     verdict.end(&format!(
         "engine: {} servers away for {} s; the last request {:.1} s after they went, the first {:.1} s after they came back; \
          {:.0} MB before, {:.0} MB meanwhile; `cluster status` said after {:.1} s: {said:?}; {places} places as the truth \
@@ -128,18 +111,17 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// The largest node, in kB.
-pub fn memory(herd: &Herd) -> u64 {
-    herd.nodes.iter().filter_map(|node| node.resident_kb()).max().unwrap_or(0)
+/// Memory stays where it was, in kB, while `who` away.
+pub fn expect_bounded(verdict: &mut Verdict, who: &str, before: u64, away: u64) {
+    verdict.expect(away <= before * GROWTH_MAX + GROWTH_KB, || {
+        format!("{away} kB while {who} away, {before} kB before")
+    });
 }
 
 /// What somebody is told who asks now, and after how long. It must be soon, and no good news.
 fn status(herd: &Herd, verdict: &mut Verdict) -> anyhow::Result<(Duration, String)> {
-    let mut args: Vec<String> = ["cluster", "status"].map(str::to_owned).into();
-    args.extend(herd.asks.settings());
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let began = Instant::now();
-    let (status, said) = herd.asks.ask_all(&args)?;
+    let (status, said) = herd.status()?;
     let took = began.elapsed();
     let said = said.lines().last().unwrap_or_default().to_owned();
     verdict.expect(!status.success(), || format!("`cluster status` was content: {said}"));

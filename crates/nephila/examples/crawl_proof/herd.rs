@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,10 +20,13 @@ use nephila_log::jetstream::{self, Engine};
 use nephila_testnats::{Nats, Options};
 use nephila_testweb::Settings;
 use nephila_testweb::journal::{Journal, Log};
-use nephila_testweb::model::{Place as WebPlace, What, World};
+use nephila_testweb::model::{Place as WebPlace, Truth, What, World};
 use tokio::runtime::Runtime;
 
+use crate::archive::{self, Copies};
+use crate::cluster::{self, Fault};
 use crate::crawler::{Crawler, Place, Rests, Run};
+use crate::judge::{self, Verdict};
 use crate::site::{self, Site};
 
 /// Streams of every cluster here.
@@ -35,6 +39,8 @@ const SETTLED: Duration = Duration::from_secs(4);
 const SETTLE_MAX: Duration = Duration::from_secs(180);
 /// A node has this long to hand over and leave.
 const LEAVE_MAX: Duration = Duration::from_secs(120);
+/// Captures read again in the end.
+const RECORDS: usize = 200;
 /// A crawl ends within this time.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
@@ -207,6 +213,18 @@ async fn read(leases: &dyn Leases) -> Option<(Records, BTreeSet<u64>)> {
     Some((records, live.collect()))
 }
 
+/// What came of judging a crawl.
+pub struct Judged {
+    /// Places as the truth says.
+    pub places: u64,
+    /// Requests that were made again, each after a fault.
+    pub repeats: usize,
+    /// Captures of all nodes.
+    pub captures: usize,
+    /// Of these, read again.
+    pub read: usize,
+}
+
 /// A cluster.
 pub struct Herd {
     /// Its servers.
@@ -315,6 +333,37 @@ impl Herd {
     /// The folders of all nodes there were.
     pub fn dirs(&self) -> Vec<PathBuf> {
         self.nodes.iter().map(|node| node.crawler.dir().to_owned()).collect()
+    }
+
+    /// The largest node, in kB.
+    pub fn memory(&self) -> u64 {
+        self.nodes.iter().filter_map(|node| node.resident_kb()).max().unwrap_or(0)
+    }
+
+    /// What somebody is told who asks how the cluster is.
+    pub fn status(&self) -> anyhow::Result<(ExitStatus, String)> {
+        let mut args: Vec<String> = ["cluster", "status"].map(str::to_owned).into();
+        args.extend(self.asks.settings());
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.asks.ask_all(&args)
+    }
+
+    /// Judges what the web saw and what the archives of all nodes hold.
+    pub fn judge(
+        &self,
+        verdict: &mut Verdict,
+        world: &Arc<World>,
+        truth: &Truth,
+        log: &Log,
+        faults: &[Fault],
+    ) -> anyhow::Result<Judged> {
+        let places = judge::complete(verdict, world, truth, log);
+        cluster::polite(verdict, world, log, self.size.rests(), faults);
+        let repeats = cluster::repeats(verdict, log, faults);
+        let copies = if faults.is_empty() { Copies::Once } else { Copies::AsAsked };
+        let (captures, read) =
+            archive::check_all(verdict, &self.asks, &self.dirs(), world, truth, log, copies, RECORDS)?;
+        Ok(Judged { places, repeats, captures, read })
     }
 
     /// Who owns what, as it was seen last.

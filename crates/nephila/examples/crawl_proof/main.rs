@@ -3,10 +3,12 @@
 //!     crawl_proof --nephila PROGRAM complete [--hosts N] [--pages N]     all that is to be fetched, once, and nothing else
 //!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
 //!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again, and others beside it
+//!     crawl_proof --nephila PROGRAM feeds    [--feeds N] [--kills N]     stories of many feeds, found once though it is killed
 //!     crawl_proof --nephila PROGRAM cluster  [--nodes N] [--faults N]    many nodes on NATS, killed, frozen, cut off
 //!     crawl_proof --nephila PROGRAM takeover [--kills N] [--known N]     how long a killed node's partitions stand still
 //!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave while it crawls
 //!     crawl_proof --nephila PROGRAM slots    [--nodes N] [--faults N]    one address, several nodes: one at a time
+//!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     who is stopped is asked no more
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
@@ -29,6 +31,7 @@ mod complete;
 mod crawler;
 mod elastic;
 mod engine;
+mod feeds;
 mod herd;
 mod judge;
 mod lying;
@@ -45,6 +48,7 @@ mod relay;
 mod site;
 mod slots;
 mod soak;
+mod stops;
 mod takeover;
 mod tax;
 mod watch;
@@ -82,6 +86,8 @@ enum Proof {
     Polite(polite::Args),
     /// Killed at random moments, the same command again, until it is done.
     Plug(plug::Args),
+    /// Many feeds that bring stories all the time, and a crawl that is killed meanwhile: every story once.
+    Feeds(feeds::Args),
     /// Nodes, servers and the network between them fail again and again: nothing is lost, nothing is done twice.
     Cluster(cluster::Args),
     /// From the kill of a node to the first request of each of its partitions.
@@ -90,6 +96,8 @@ enum Proof {
     Elastic(elastic::Args),
     /// Many hosts on few addresses, asked by several nodes: each address is asked by one of them at a time, and rests.
     Slots(slots::Args),
+    /// Hosts, domains and addresses are stopped while several nodes crawl: obeyed at once, and after all began again.
+    Stops(stops::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
     /// The object store is away for a while.
@@ -129,10 +137,12 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Complete(args) => complete::run(&args, &place),
         Proof::Polite(args) => polite::run(&args, &place),
         Proof::Plug(args) => plug::run(&args, &place),
+        Proof::Feeds(args) => feeds::run(&args, &place),
         Proof::Cluster(args) => cluster::run(&args, &place),
         Proof::Takeover(args) => takeover::run(&args, &place),
         Proof::Elastic(args) => elastic::run(&args, &place),
         Proof::Slots(args) => slots::run(&args, &place),
+        Proof::Stops(args) => stops::run(&args, &place),
         Proof::Engine(args) => engine::run(&args, &place),
         Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),

@@ -9,7 +9,7 @@ use anyhow::ensure;
 
 use crate::cluster;
 use crate::crawler::Place;
-use crate::engine::{GROWTH_KB, GROWTH_MAX, LOOK, memory};
+use crate::engine::{LOOK, expect_bounded};
 use crate::herd::{Herd, Size};
 use crate::judge::{self, Verdict};
 use crate::site::Site;
@@ -65,13 +65,13 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     // A file where the folder was: whoever runs this, nothing can be written under it.
     std::fs::rename(&objects, &away)?;
     std::fs::write(&objects, b"")?;
-    let (gone, before, memory_before) = (Instant::now(), herd.journal.requests(), memory(&herd));
+    let (gone, before, memory_before) = (Instant::now(), herd.journal.requests(), herd.memory());
     let noticed = until_alarm(&mut herd, true)?;
     let mut memory_away = memory_before;
     while gone.elapsed() < Duration::from_secs(args.seconds) {
         herd.expect_alive()?;
         std::thread::sleep(LOOK);
-        memory_away = memory_away.max(memory(&herd));
+        memory_away = memory_away.max(herd.memory());
     }
     let meanwhile = herd.journal.requests() - before;
     std::fs::remove_file(&objects)?;
@@ -83,10 +83,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
 
     let files = cluster::stored(&mut verdict, size.partitions, &objects, &dirs)?;
     verdict.expect(meanwhile > 0, || "nothing was asked for meanwhile".to_owned());
-    let allowed = memory_before * GROWTH_MAX + GROWTH_KB;
-    verdict.expect(memory_away <= allowed, || {
-        format!("{memory_away} kB while the object store was away, {memory_before} kB before")
-    });
+    expect_bounded(&mut verdict, "the object store was", memory_before, memory_away);
     let world = site.web().world().clone();
     let log = site.stop();
     let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
@@ -107,12 +104,9 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
 
 /// Waits until somebody who asks is told, or is not told any more; says how long that took.
 fn until_alarm(herd: &mut Herd, is_told: bool) -> anyhow::Result<Duration> {
-    let mut args: Vec<String> = ["cluster", "status"].map(str::to_owned).into();
-    args.extend(herd.asks.settings());
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let began = Instant::now();
     loop {
-        let (_, said) = herd.asks.ask_all(&args)?;
+        let (_, said) = herd.status()?;
         if said.contains(ALARM) == is_told {
             return Ok(began.elapsed());
         }

@@ -60,6 +60,12 @@ pub struct Args {
     /// Hosts move to another address this often, in seconds; 0 for never.
     #[arg(long, default_value_t = 20)]
     moves: u64,
+    /// Share of hosts that have only ::1, one address more that all nodes share, where this machine has it.
+    #[arg(long, default_value_t = 0.005)]
+    ipv6_share: f64,
+    /// Clusters that break their word, each in a way of its own: the judge of all other runs has to notice.
+    #[arg(long)]
+    planted: bool,
     /// A smaller share than the goal is told and is no failure: for a machine that does something else beside.
     #[arg(long)]
     report_only: bool,
@@ -67,14 +73,16 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
+    if args.planted {
+        return planted(args, place);
+    }
     let began = Instant::now();
     ensure!(args.nodes > 0 && args.addresses > 0, "there are nodes and addresses");
     let folder = place.folder("slots")?;
     let site = Site::start(web(args), &folder)?;
     let wanted = site.all_homes(&folder)?;
     let mut herd = Herd::found(&args.size, place, &folder, &site, &wanted.seeds, "any")?;
-    herd.asks.set("frontier.slot_connections=1");
-    herd.asks.set(&format!("frontier.slot_delay={}ms", args.slot_delay_ms));
+    keep_to_addresses(&mut herd, args.slot_delay_ms);
     if args.moves > 0 {
         herd.asks.set(&format!("frontier.resolve_after={}s", args.moves.div_ceil(2)));
     }
@@ -89,18 +97,21 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     herd.expect_alive()?;
     let (killed, frozen) = break_things(args, &mut herd)?;
     let ended_us = herd.journal.now_us();
+    // Whoever was started a moment ago does not hear yet that it is to leave.
+    herd.settle()?;
     let running = herd.running();
     herd.leave(running)?;
 
     let log = site.stop();
     let mut verdict = Verdict::default();
-    let rests = Rests { slot: Duration::from_millis(args.slot_delay_ms), ..args.size.rests() };
+    let rests = rests(args);
     let politeness = Politeness {
         // A node that is frozen cannot close the connections it keeps.
         host_connections_max: if frozen > 0 { 2 } else { 1 },
         ..judge::politeness(rests)
     };
     let judged = verdict.report("politeness", &politeness.check(&log));
+    let sixes = log.requests.iter().filter(|request| request.local.is_ipv6()).count();
     verdict.expect(
         log.requests.iter().any(|request| request.start_us > ended_us - us(Duration::from_secs(10))),
         || "the crawl was over before the last fault: more pages".to_owned(),
@@ -115,7 +126,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let seconds = (to_us - from_us) as f64 / 1e6;
     let (turns, packets) = ((after.turns - said.turns) as f64, (after.packets - said.packets) as f64);
     verdict.end(&format!(
-        "slots: {} nodes, {} hosts on {} addresses, {judged} requests judged, 0 violations; {killed} nodes killed, {frozen} \
+        "slots: {} nodes, {} hosts on {} addresses, {judged} requests judged ({sixes} over IPv6), 0 violations; {killed} nodes killed, {frozen} \
          frozen, {moved} hosts moved; {:.1} % of what the rests allow was used by {} addresses, {:.1} turns and {:.1} packets a \
          second, {:.1} packets a turn; {:.0} s in all",
         args.nodes,
@@ -130,12 +141,74 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
+fn rests(args: &Args) -> Rests {
+    Rests { slot: Duration::from_millis(args.slot_delay_ms), ..args.size.rests() }
+}
+
+/// One request at once to an address, and this rest, from the next node on.
+fn keep_to_addresses(herd: &mut Herd, delay_ms: u64) {
+    herd.asks.set("frontier.slot_connections=1");
+    herd.asks.set(&format!("frontier.slot_delay={delay_ms}ms"));
+}
+
+/// Three ways to break the promise, each for as long as a phase. None of them is in the product: nodes are set up so that
+/// together they do what a crawler with that fault would do.
+fn planted(args: &Args, place: &Place) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut verdict = Verdict::default();
+    let mut caught = Vec::new();
+    for fault in ["limits of each node instead of all", "limits of hosts only", "a node that does not rest"] {
+        let folder = place.folder("slots-planted")?;
+        let site = Site::start(web(args), &folder)?;
+        let wanted = site.all_homes(&folder)?;
+        let found = |name: &str| {
+            let folder = folder.join(name);
+            std::fs::create_dir_all(&folder)?;
+            Herd::found(&args.size, place, &folder, &site, &wanted.seeds, "any")
+        };
+        let mut herds = vec![found("one")?];
+        match fault {
+            "limits of each node instead of all" => {
+                // Each node is a cluster of its own and knows of nobody else.
+                herds.push(found("two")?);
+                for herd in &mut herds {
+                    keep_to_addresses(herd, args.slot_delay_ms);
+                    herd.join(1)?;
+                }
+            }
+            "limits of hosts only" => herds[0].join(2)?,
+            _ => {
+                keep_to_addresses(&mut herds[0], 0);
+                herds[0].join(1)?;
+                keep_to_addresses(&mut herds[0], args.slot_delay_ms);
+                herds[0].join(1)?;
+            }
+        }
+        herds.iter_mut().try_for_each(Herd::settle)?;
+        herds[0].until_requests(args.size.hosts as usize)?;
+        std::thread::sleep(Duration::from_secs(args.phase));
+        herds.iter_mut().flat_map(|herd| &mut herd.nodes).try_for_each(|node| node.kill())?;
+        drop(herds);
+        let log = site.stop();
+        let report = judge::politeness(rests(args)).check(&log);
+        verdict.expect(report.total > 0, || format!("{fault}: nobody noticed in {} requests", report.judged));
+        caught.push(format!("{fault}: {} of {}", report.total, report.judged));
+    }
+    verdict.end(&format!(
+        "slots, planted: {} faults, violations of requests: {}; {:.0} s in all",
+        caught.len(),
+        caught.join(", "),
+        began.elapsed().as_secs_f64()
+    ))
+}
+
 fn web(args: &Args) -> Settings {
     let moves = args.moves > 0;
     Settings {
         addresses: args.addresses,
         addresses_per_host_max: if moves { 3 } else { 1 },
         addresses_move: Duration::from_secs(args.moves),
+        ipv6_only_share: args.ipv6_share,
         dns_ttl: Duration::from_secs(1),
         ..args.size.even_web(args.pages)
     }

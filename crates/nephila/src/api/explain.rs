@@ -13,13 +13,16 @@ use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
+use super::events::Followers;
 use super::scope::Scopes;
 use crate::clock::Clock;
+use crate::crawl::adding::AddLine;
 use crate::crawl::jobs::Jobs;
-use crate::crawl::stream::{self, StreamSaid};
+use crate::crawl::stream::{Judge, StreamSaid};
 use crate::folder::Folder;
+use crate::node::views::Added;
 use crate::settings::Settings;
-use crate::worker::Handle;
+use crate::worker::{Handle, Taken};
 
 /// Everything needed to answer.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub struct Questions {
     settings: Settings,
     clock: Clock,
     scopes: Scopes,
+    pub(super) followers: Followers,
 }
 
 /// Where a URL stands, in one word.
@@ -261,12 +265,14 @@ pub struct StatsView {
 impl Questions {
     /// About the crawl in this folder, whose worker this is.
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
-        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::of_folder(folder) }
+        let followers = Followers::of(Some(folder.clone()));
+        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::of_folder(folder), followers }
     }
 
     /// About what a node owns, whose worker this is and which crawls for these jobs.
     pub(crate) fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
-        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::Jobs(jobs) }
+        let followers = Followers::of(None);
+        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::Jobs(jobs), followers }
     }
 
     /// Explains a URL.
@@ -319,14 +325,59 @@ impl Questions {
         Ok(explained)
     }
 
-    /// Gives a part of a stream to the folder's job. Returns when it is durable.
-    pub(crate) async fn stream(&self, batch: &str, part: u32, text: &[u8]) -> anyhow::Result<StreamSaid> {
+    /// Adds URLs to the folder's job, one per line. Returns when they are durable.
+    pub(crate) async fn add(&self, lines: &str) -> anyhow::Result<Added> {
         let job = self.scopes.in_force()?;
         let now = self.clock.now().wall;
-        let (part, said) =
-            stream::read(text, (batch, part), &job, &self.settings.trap, now, self.handle.secret());
-        self.handle.stream(part).await?;
-        Ok(said)
+        let (mut added, mut links) = (Added::default(), Vec::new());
+        for line in lines.lines() {
+            match AddLine::read(line) {
+                None => {}
+                Some(Err(why)) => added.refuse(line, why),
+                // A folder has one job, whatever it is called.
+                Some(Ok(said)) => match said.judged(&job, false, &self.settings.trap, now) {
+                    Ok(link) => links.push(link),
+                    Err(why) => added.refuse(&said.url, why),
+                },
+            }
+        }
+        self.handle.offer_durably(&links).await?;
+        added.taken = links.len() as u64;
+        Ok(added)
+    }
+
+    /// Gives parts of a stream, numbered from this on, to the folder's job. Returns when all of them are durable.
+    pub(crate) async fn stream(
+        &self,
+        batch: Option<&str>,
+        first: u32,
+        text: &[u8],
+    ) -> anyhow::Result<StreamSaid> {
+        let (all, taken) = self.begin_stream(batch, first, text).await?;
+        for part in taken {
+            part.durable().await?;
+        }
+        Ok(all)
+    }
+
+    /// The same, without waiting until they are durable.
+    pub(crate) async fn begin_stream(
+        &self,
+        batch: Option<&str>,
+        first: u32,
+        text: &[u8],
+    ) -> anyhow::Result<(StreamSaid, Vec<Taken>)> {
+        let job = self.scopes.in_force()?;
+        let (mut all, mut taken) = (StreamSaid::default(), Vec::new());
+        let (now, secret, traps) = (self.clock.now().wall, self.handle.secret(), &self.settings.trap);
+        // Its owner alone gives a folder lines; the spider judges the addresses.
+        let judge = Judge { job: &job, traps, now, secret, reaches: |_: &CrawlUrl| true };
+        // The worker decides about these while the next lines are read.
+        for (part, said) in judge.read(text, batch, first) {
+            taken.push(self.handle.stream(part).await?);
+            all.plus(said);
+        }
+        Ok((all, taken))
     }
 
     /// What is known of the host of a URL.

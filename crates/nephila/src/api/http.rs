@@ -265,7 +265,7 @@ pub(crate) fn unescaped(text: &str) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));
@@ -293,6 +293,14 @@ mod tests {
         }
         for host in ["evil.test:6374", "", "127.0.0.1.evil.test"] {
             assert!(refuses(&[("host", host)]), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_with_slashes_is_one_part_of_a_path() {
+        for text in ["192.0.2.0/24", "http://a.test/?q=1&b=%2F", "caf\u{e9} + 1"] {
+            assert!(!escaped(text).contains('/'));
+            assert_eq!(unescaped(&escaped(text)), text);
         }
     }
 

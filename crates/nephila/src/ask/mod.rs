@@ -14,8 +14,10 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::settings::Settings;
 
+mod add;
 pub(crate) mod captures;
 mod doctor;
+mod events;
 mod explain;
 mod feed;
 mod log;
@@ -33,6 +35,11 @@ pub(crate) fn feed(command: crate::cli::feed::FeedCommand) -> anyhow::Result<Exi
     ended(feed::run(command))
 }
 
+/// Runs `nephila add` for a crawl's folder.
+pub(crate) fn add(args: &crate::cli::cluster::AddArgs) -> anyhow::Result<Exit> {
+    ended(add::run(args))
+}
+
 /// Runs `nephila add --reflog`.
 pub(crate) fn reflog(args: &crate::cli::cluster::AddArgs) -> anyhow::Result<Exit> {
     ended(reflog::run(args))
@@ -43,6 +50,7 @@ pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
     let answered = match ask {
         Ask::Read(args) => captures::read(&args),
         Ask::Cdx(args) => captures::cdx(&args),
+        Ask::Log(args) if events::are_wanted(&args) => events::run(&args),
         Ask::Log(args) => log::run(&args),
         Ask::Report(args) => report::run(&args),
         Ask::Stats(args) => report::stats(&args),

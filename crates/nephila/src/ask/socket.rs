@@ -3,6 +3,8 @@
 //! What always holds: an answer of the socket is bounded in size and time; while this process answers itself it holds
 //! the folder's lock, and takes no action of the frontier.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -16,14 +18,20 @@ use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
 use crate::folder::{Folder, Lock};
 use crate::node::remote::Remote;
+use crate::node::views::Added;
 use crate::settings::StateKind;
 use crate::wire;
-use crate::worker::Running;
+use crate::worker::{Running, Taken};
 
 /// A question is answered within this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer has at most so many bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// So much of a stream is given at once, and a part more: a request's body has at most 4 MiB, a part at most 1.
+pub(super) const STREAM_BYTES: usize = 3 << 20;
+/// Parts of a stream that wait to be durable while this process reads the next.
+const PENDING_MAX: usize = 64;
 
 /// Who answers.
 pub(super) enum Source {
@@ -39,6 +47,8 @@ pub(super) enum Source {
 pub(super) struct Here {
     runtime: tokio::runtime::Runtime,
     questions: Questions,
+    /// Parts of a stream that may not be durable yet.
+    pending: RefCell<VecDeque<Taken>>,
     _lock: Lock,
 }
 
@@ -79,7 +89,7 @@ impl Source {
         let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings)?;
         drop(actions);
         let questions = Questions::new(handle, folder, settings);
-        Ok(Source::Here(Box::new(Here { runtime, questions, _lock: lock })))
+        Ok(Source::Here(Box::new(Here { runtime, questions, pending: RefCell::default(), _lock: lock })))
     }
 
     /// Is it a process that crawls?
@@ -114,22 +124,53 @@ impl Source {
         }
     }
 
-    /// Gives a part of a stream to a job. Returns when it is durable.
+    /// Adds lines of URLs to a job. Returns when they are durable.
+    pub(super) fn add(&self, job: &str, lines: &str) -> anyhow::Result<Added> {
+        match self {
+            Source::Crawl(folder) => ask(folder, "POST /api/v1/urls", lines.as_bytes()),
+            Source::Node(runtime, node) => runtime.block_on(node.add(job, false, lines)),
+            Source::Here(here) => here.runtime.block_on(here.questions.add(lines)),
+        }
+    }
+
+    /// Gives parts of a stream, numbered from this on, to a job. They are durable when [`Source::settled`] says so.
     pub(super) fn stream(
         &self,
         job: &str,
-        batch: &str,
-        part: u32,
+        batch: Option<&str>,
+        first: u32,
         text: Vec<u8>,
     ) -> anyhow::Result<StreamSaid> {
         match self {
             Source::Crawl(folder) => {
-                let target = format!("/api/v1/reflog?batch={}&part={part}", api::escaped(batch));
+                let batch = batch.map(|batch| format!("&batch={}", api::escaped(batch))).unwrap_or_default();
+                let target = format!("/api/v1/reflog?part={first}{batch}");
                 ask(folder, &format!("POST {target}"), &text)
             }
-            Source::Node(runtime, node) => runtime.block_on(node.stream(job, batch, part, text)),
-            Source::Here(here) => here.runtime.block_on(here.questions.stream(batch, part, &text)),
+            Source::Node(runtime, node) => runtime.block_on(node.stream(job, batch, first, text)),
+            Source::Here(here) => here.runtime.block_on(async {
+                let (said, taken) = here.questions.begin_stream(batch, first, &text).await?;
+                let mut pending = here.pending.take();
+                pending.extend(taken);
+                // Some wait while others are read, but not all of them.
+                while pending.len() > PENDING_MAX {
+                    pending.pop_front().expect("there are some").durable().await?;
+                }
+                here.pending.replace(pending);
+                Ok(said)
+            }),
         }
+    }
+
+    /// Returns when everything that was given is durable.
+    pub(super) fn settled(&self) -> anyhow::Result<()> {
+        let Source::Here(here) = self else { return Ok(()) };
+        here.runtime.block_on(async {
+            for part in here.pending.take() {
+                part.durable().await?;
+            }
+            Ok(())
+        })
     }
 
     /// What is known of a host.
@@ -162,6 +203,13 @@ fn get<T: DeserializeOwned>(folder: &Folder, target: &str) -> anyhow::Result<T> 
 }
 
 fn ask<T: DeserializeOwned>(folder: &Folder, line: &str, body: &[u8]) -> anyhow::Result<T> {
+    let body = ask_bytes(folder, line, body)?;
+    serde_json::from_slice(&body)
+        .context("the process that crawls is of another version: use its own program")
+}
+
+/// What the process that works in a folder answers.
+pub(super) fn ask_bytes(folder: &Folder, line: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut stream = connect(folder).context("asking the process that crawls")?;
     let length = body.len();
     write!(
@@ -183,5 +231,5 @@ fn ask<T: DeserializeOwned>(folder: &Folder, line: &str, body: &[u8]) -> anyhow:
         let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
         anyhow::bail!("{} {}: {}", status, text("title"), text("detail"));
     }
-    serde_json::from_slice(body).context("the process that crawls is of another version: use its own program")
+    Ok(body.to_vec())
 }

@@ -247,9 +247,24 @@ pub struct LogArgs {
     /// How lines look [default: text on a terminal, else jsonl]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<LogFormat>,
+    /// Everything that happens, as JSON lines, each with an id; lines of kind `position` say where to go on with --from
+    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"])]
+    pub events: bool,
+    /// The same from there on: `beginning`, `end`, or what a line of kind `position` said
+    #[arg(long, value_name = "POSITION", conflicts_with_all = ["host", "outcome", "since", "format"])]
+    pub from: Option<String>,
+    /// Only events of this kind, such as `changed` or `story`; may be given several times
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["host", "outcome", "since", "format"])]
+    pub kind: Vec<String>,
+    /// Only new stories: `--kind story`
+    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"])]
+    pub stories: bool,
     /// Where the crawl is
     #[command(flatten)]
     pub place: Where,
+    /// Which node is asked, for events of a cluster
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// How lines of the log look.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use nephila_core::job::Schedule;
+use nephila_core::recrawl::{self, Policy};
 
 use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
@@ -83,12 +85,46 @@ pub struct JobCreateArgs {
     /// How much
     #[command(flatten)]
     pub limits: LimitArgs,
+    /// When again
+    #[command(flatten)]
+    pub again: AgainArgs,
     /// Which node is asked
     #[command(flatten)]
     pub remote: Remote,
     /// Settings
     #[command(flatten)]
     pub common: Common,
+}
+
+/// When the pages of a job are asked for again.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct AgainArgs {
+    /// When pages are asked for again: `once` is never, `fixed` after --interval, `adaptive` by how often each of them
+    /// changes [default: once, or fixed with --interval]
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    pub recrawl: Option<Policy>,
+    /// So long after a page was fetched, such as `12h`; from where `adaptive` sets out [default: 1day]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub interval: Option<Duration>,
+}
+
+impl AgainArgs {
+    /// What was said, if something was.
+    pub(crate) fn schedule(self) -> Option<Schedule> {
+        let policy = self.recrawl.or(self.interval.map(|_| Policy::Fixed))?;
+        let usual = recrawl::Settings::default();
+        let interval = self.interval.unwrap_or(usual.interval);
+        Some(Schedule::of(&recrawl::Settings { policy, interval, ..usual }))
+    }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    match text {
+        "once" => Ok(Policy::Once),
+        "fixed" => Ok(Policy::Fixed),
+        "adaptive" => Ok(Policy::Adaptive),
+        _ => Err("it is once, fixed or adaptive".to_owned()),
+    }
 }
 
 /// How much of a site, and how soon.
@@ -144,6 +180,9 @@ pub struct JobSetArgs {
     /// How much
     #[command(flatten)]
     pub limits: LimitArgs,
+    /// When again
+    #[command(flatten)]
+    pub again: AgainArgs,
 }
 
 /// A job, by name.
@@ -167,20 +206,30 @@ pub struct AddArgs {
     #[arg(value_name = "JOB")]
     pub job: String,
     /// URLs; `-` reads them from standard input, one per line
-    #[arg(value_name = "URL", required_unless_present_any = ["seeds", "reflog"])]
+    #[arg(value_name = "URL", required_unless_present_any = ["seeds", "reflog", "cdxj", "sitemap", "warc"])]
     pub urls: Vec<String>,
-    /// A file of URLs, one per line, or of JSON lines with `url`, `job` and `priority`; `-` is standard input
+    /// A file of URLs, one per line, or of JSON lines with `url`, and `job`, `priority`, `hits`, `feed` or `sitemap`; `-` is
+    /// standard input, gzip is undone
     #[arg(short = 'i', long = "input", visible_alias = "seeds", id = "seeds", value_name = "FILE")]
     pub seeds: Vec<PathBuf>,
+    /// An index of captures: the URLs in it. May be given several times, as those below; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub cdxj: Vec<PathBuf>,
+    /// A sitemap: the pages it names. A file is read now, a URL by whoever crawls
+    #[arg(long, value_name = "FILE|URL")]
+    pub sitemap: Vec<String>,
+    /// A WARC file: the pages in it
+    #[arg(long, value_name = "FILE")]
+    pub warc: Vec<PathBuf>,
     /// A file of visited URLs in the reflog format; `-` is standard input. Each is fetched, also again, but not within an
     /// hour unless its update tag changed. The same lines given twice, or to two nodes, count once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "seeds", "as_seeds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "seeds", "as_seeds", "cdxj", "sitemap", "warc"])]
     pub reflog: Vec<PathBuf>,
     /// The id of the batch that --reflog brings [default: made from what its lines say]
     #[arg(long, value_name = "ID", requires = "reflog")]
     pub batch: Option<String>,
-    /// The crawl's folder that --reflog is for, instead of a cluster
-    #[arg(short, long, value_name = "DIR", requires = "reflog")]
+    /// The crawl's folder that they are for, instead of a cluster
+    #[arg(short, long, value_name = "DIR", conflicts_with = "node")]
     pub output: Option<PathBuf>,
     /// Take them as seeds: what lies around them is wanted from now on
     #[arg(long = "seed")]
@@ -225,6 +274,38 @@ pub enum ClusterCommand {
         #[command(flatten)]
         common: Common,
     },
+    /// Have a domain crawled by one node for as long as it lives.
+    ///
+    /// Domains belong to partitions, and a partition moves as a whole: the other domains of that partition go along. Nothing
+    /// is fetched twice and nothing is lost on the way.
+    Pin {
+        /// The domain, such as `example.org`; a host stands for its registrable domain
+        #[arg(value_name = "DOMAIN")]
+        domain: String,
+        /// The name of the node
+        #[arg(long = "to", value_name = "NAME")]
+        to: String,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let a pinned domain go where the load wants it.
+    Unpin {
+        /// The domain
+        #[arg(value_name = "DOMAIN")]
+        domain: String,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Which domains are pinned, and where they are.
+    Pins(LookArgs),
     /// Let a partition go on whose log has lost something: with the best that a node, a snapshot and the log still have.
     ///
     /// `nephila cluster status` says which partitions stay closed, and why. First see whether what is gone can be restored:

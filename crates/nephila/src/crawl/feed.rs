@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use http::header::{ETAG, LAST_MODIFIED};
+use nephila_core::entry::aside::{self, STORIES_MAX};
 use nephila_core::feed::poll::{Taken, take_in};
 use nephila_core::feed::record::{Brought, Record};
 use nephila_core::feed::schedule::Answer;
@@ -18,13 +19,14 @@ use nephila_core::frontier::URGENT;
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::{Findings, LinkKind, Page, ReadAs};
 use nephila_core::job::Hops;
+use nephila_core::recrawl::claims::Listed;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_spider::Fetched;
 use serde::Serialize;
 
-use super::intake::Links;
+use super::intake::{self, Links};
 use super::robots::max_age;
 use super::shared::Shared;
 
@@ -49,6 +51,12 @@ impl Poll {
     /// Its title, and how many new stories it has.
     pub(crate) fn title(&self) -> &str {
         &self.feed.title
+    }
+
+    /// When pages of its own host were changed, by its word: a story that is known and was changed since comes again.
+    pub(crate) fn listed(&self, shared: &Shared, url: &CrawlUrl) -> Box<[Listed]> {
+        let entries = self.feed.entries.iter();
+        intake::said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.updated?))))
     }
 
     /// What the metadata record of its capture says of it.
@@ -144,6 +152,8 @@ pub(crate) async fn poll(
     brought.sighting.clone_from(&taken.sighting);
     brought.hints = feed.hints;
     brought.title = feed.title.as_str().into();
+    let stories = taken.stories.iter().take(STORIES_MAX).map(|place| &feed.entries[*place]);
+    brought.stories = stories.map(|entry| aside::Story::new(entry.url.as_str(), &entry.title)).collect();
     (poll.feed, poll.taken) = (feed, Some(taken));
     poll
 }
@@ -176,7 +186,7 @@ pub(crate) fn links(
     if let Some(taken) = &poll.taken {
         for place in &taken.stories {
             let story = &poll.feed.entries[*place].url;
-            push(&mut links, story, ticket.depth.saturating_add(1), Hops::NONE, ReadAs::Page);
+            push(&mut links, story, ticket.depth.saturating_add(1), Hops::NONE, ReadAs::Story);
         }
     }
     let feeds = findings.iter().flat_map(|findings| &findings.links);

@@ -10,7 +10,9 @@ use nephila_core::frontier::ticket::Ticket;
 use nephila_core::frontier::trap;
 use nephila_core::handler::{Findings, LinkKind, ReadAs};
 use nephila_core::job::{Decision, Found, Hops, Rule};
+use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
 use nephila_core::spider::Outcome;
+use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
@@ -68,6 +70,24 @@ pub(crate) fn links(
     counts.links_out.fetch_add(links.counts.out.into(), Ordering::Relaxed);
     counts.links_traps.fetch_add(links.counts.traps.into(), Ordering::Relaxed);
     links
+}
+
+/// When pages of its own host were changed, by the word of a sitemap. Of other hosts nobody has a say here.
+pub(crate) fn listed(shared: &Shared, url: &CrawlUrl, findings: Option<&Findings>) -> Box<[Listed]> {
+    let sitemap = findings.and_then(|findings| findings.sitemap.as_ref());
+    let entries = sitemap.iter().flat_map(|sitemap| &sitemap.urls);
+    said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.lastmod?))))
+}
+
+/// The same of any pages and times.
+pub(crate) fn said<'a>(
+    shared: &Shared,
+    url: &CrawlUrl,
+    pages: impl Iterator<Item = (&'a CrawlUrl, Timestamp)>,
+) -> Box<[Listed]> {
+    let origin = url.origin();
+    let own = pages.filter(|(page, _)| page.origin() == origin).take(LISTED_MAX);
+    own.map(|(page, at)| Listed { path: shared.handle.key(page).path, modified: at.into() }).collect()
 }
 
 fn link(shared: &Shared, job: &InForce, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links: &mut Links) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use anyhow::Context;
-use nephila_core::job::{Found, Job, JobId, Kind, Rule, Rules, State};
+use nephila_core::job::{Found, Job, JobId, Kind, Rules, State};
 use nephila_core::url::{CrawlUrl, KeyRules};
 
 /// One job in force.
@@ -37,7 +37,7 @@ impl InForce {
 
     /// Is a URL kept out by an `exclude`?
     pub(crate) fn excludes(&self, url: &CrawlUrl) -> bool {
-        matches!(self.rules.verdict(url, Found::link(0, 0)).rule, Rule::Exclude(_))
+        self.rules.excludes(url)
     }
 
     /// Does it want the sitemaps of a host? Those of a host that it would never ask are none of its business.

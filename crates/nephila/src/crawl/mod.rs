@@ -8,8 +8,11 @@
 //! What always holds: every request has a ticket; an outcome is reported after its capture and its links are safe, so a
 //! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
 
+pub(crate) mod adding;
 pub(crate) mod ending;
 pub(crate) mod feed;
+pub(crate) mod head;
+pub(crate) mod inputs;
 pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod map;
@@ -22,6 +25,7 @@ pub(crate) mod shared;
 pub(crate) mod stops;
 pub(crate) mod stream;
 pub(crate) mod suspects;
+pub(crate) mod text;
 pub(crate) mod usage;
 pub(crate) mod work;
 

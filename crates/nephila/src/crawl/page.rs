@@ -24,11 +24,12 @@ use nephila_spider::{Fetched, Keep, Request};
 use nephila_store::archive::{Kind, Receipt};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
+use super::head::{self, Head};
 use super::resolve::try_another;
 use super::shared::{LINKS_MAX, Shared};
 use super::stops::{order_of, stop};
 use super::suspects::TIMES_MAX;
-use super::{feed, intake, usage};
+use super::{feed, intake, text, usage};
 use crate::log::{Line, Stored};
 use crate::worker::Stopped;
 
@@ -90,7 +91,7 @@ pub(crate) async fn ask(
 /// What makes a request for a page that was fetched before conditional. The page must be in the archive as the frontier
 /// knows it: a version that was stored and not reported, because we died in between, was perhaps never read, and an
 /// answer without a body would hide its links.
-fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
     let Some(known) = &ticket.known else { return Vec::new() };
     let Some(held) = shared.archive.as_ref().and_then(|archive| archive.last_capture(url.as_str())) else {
         return Vec::new();
@@ -139,6 +140,14 @@ pub(crate) async fn page(
     if record.as_ref().is_some_and(|record| !record.conditional) {
         ticket.known = None;
     }
+    let head = match head::first(shared, &mut ticket, &url).await? {
+        Head::GoOn(said) => said,
+        Head::Reported(outcome) => return Ok(try_another(shared, &ticket, &url, outcome).await?),
+        Head::Stopped => {
+            let report = Report::of(Outcome::StopList, 0, Duration::ZERO);
+            return Ok(shared.handle.report(ticket.id, report).await?);
+        }
+    };
     let Some(Asked { mut fetched, began, took, conditional }) = ask(shared, &ticket, &url, None).await?
     else {
         // Nothing is stored and nothing is logged; the URL stays, with the reason.
@@ -170,6 +179,10 @@ pub(crate) async fn page(
         false => None,
     };
     if let Some(exchange) = exchange.as_mut().filter(|_| fetched.outcome.action() == Action::Keep) {
+        if let Some(article) = text::article(shared, ticket.read_as, &url, &fetched).await {
+            exchange.notes.extend(article.notes());
+            exchange.text = article.text;
+        }
         let lines = usage::lines(shared, &url, findings.as_ref()).await;
         exchange.notes.extend(lines.into_iter().map(|line| ("usage", line)));
     }
@@ -184,6 +197,10 @@ pub(crate) async fn page(
     for target in &links.moved {
         shared.widen(ticket.job, target).await?;
     }
+    let listed = match &poll {
+        Some(poll) => poll.listed(shared, &url),
+        None => intake::listed(shared, &url, findings.as_ref()),
+    };
     if let Some(findings) = &mut findings {
         // They are in `links` now; a page with many of them may wait here for a while.
         (findings.links, findings.sitemap) = (Vec::new(), None);
@@ -209,7 +226,7 @@ pub(crate) async fn page(
     shared.log.write(&line).await;
     count(shared, &fetched, receipt.as_ref());
     let mut report = report_of(&fetched, took, receipt.as_ref());
-    report.conditional = conditional;
+    (report.conditional, report.head, report.listed) = (conditional, head, listed);
     report.feed = poll.map(|poll| Box::new(poll.brought));
     shared.handle.report(ticket.id, report).await?;
     drop(storing);
@@ -289,7 +306,9 @@ fn report_of(fetched: &Fetched, took: Duration, receipt: Option<&Receipt>) -> Re
         last_modified: text(LAST_MODIFIED),
         bytes: fetched.body_bytes,
         conditional: false,
+        head: None,
         feed: None,
+        listed: Box::default(),
     }
 }
 

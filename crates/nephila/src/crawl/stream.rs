@@ -1,19 +1,19 @@
-//! A part of a stream of URLs, read and sorted out: what goes to the partitions, and what could not be read.
+//! Parts of a stream of URLs, read and sorted out: what goes to the partitions, and what could not be read.
 //!
-//! What always holds: every line is counted as read or as unreadable; a URL that an `exclude` or a trap keeps out is
-//! counted, and goes nowhere.
+//! What always holds: every line is counted as read or as unreadable; a URL that an `exclude`, a trap or its
+//! address keeps out is counted, and goes nowhere.
 
 use nephila_core::frontier::key::Secret;
 use nephila_core::frontier::trap;
-use nephila_core::intake::reflog;
-use nephila_core::job::JobId;
-pub(crate) use nephila_core::reflog::part::id_of;
-use nephila_core::reflog::part::{Named, Part};
-use nephila_core::reflog::{BatchKey, group};
+use nephila_core::reflog::part::{LinesRead, Part, first_part, id_of};
 use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::InForce;
+
+/// Threads that read lines at once.
+const READERS_MAX: usize = 4;
 
 /// What became of lines.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ pub(crate) struct StreamSaid {
     pub(crate) lines: u64,
     /// URLs they name.
     pub(crate) urls: u64,
-    /// Of these, kept out by an `exclude` or as a trap.
+    /// Of these, kept out by an `exclude`, as a trap, or for the address they name.
     pub(crate) refused: u64,
     /// Lines that could not be read.
     pub(crate) unreadable: u64,
@@ -38,39 +38,60 @@ impl StreamSaid {
     }
 }
 
-/// Reads the part with this number of the batch with this id.
-pub(crate) fn read(
-    text: &[u8],
-    (batch, number): (&str, u32),
-    job: &InForce,
-    traps: &trap::Settings,
-    now: Timestamp,
-    secret: &Secret,
-) -> (Part, StreamSaid) {
-    let reading = reflog::read(text);
-    let lines = u32::try_from(text.split(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX);
-    let mut said = StreamSaid {
-        lines: reading.entries.len() as u64,
-        unreadable: reading.bad.values().sum(),
-        ..StreamSaid::default()
-    };
-    let groups = group(reading.entries);
-    said.urls = groups.len() as u64;
-    let wanted = |url| !job.excludes(url) && trap::judge_at(url, traps, now).is_none();
-    let mut urls: Vec<Named> =
-        groups.iter().filter(|group| wanted(&group.url)).map(|group| Named::of(group, secret)).collect();
-    said.refused = said.urls - urls.len() as u64;
-    urls.sort_by_key(|url| url.key);
-    urls.dedup_by_key(|url| url.key);
-    (Part { key: BatchKey::of(batch, number, lines), job: job.id, urls }, said)
+/// What lines are judged by.
+pub(crate) struct Judge<'a, R> {
+    /// The job that they are for.
+    pub(crate) job: &'a InForce,
+    pub(crate) traps: &'a trap::Settings,
+    pub(crate) now: Timestamp,
+    pub(crate) secret: &'a Secret,
+    /// Can a URL be reached? Those that cannot are kept out.
+    pub(crate) reaches: R,
 }
 
-/// A part, divided among whoever `place` names.
-pub(crate) fn divided<K: Ord>(part: Part, place: impl Fn(&Named) -> K) -> Vec<(K, Part)> {
-    let (key, job): (BatchKey, JobId) = (part.key, part.job);
-    let mut shares = std::collections::BTreeMap::<K, Vec<Named>>::new();
-    for url in part.urls {
-        shares.entry(place(&url)).or_default().push(url);
+impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
+    /// Reads a text in its parts, numbered from this on, on several threads: reading lines takes longer than deciding
+    /// about them. The parts stand in their order.
+    pub(crate) fn read(&self, text: &[u8], batch: Option<&str>, first: u32) -> Vec<(Part, StreamSaid)> {
+        let parts: Vec<_> = parts(text, batch, first).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
+        let mut shares = parts.chunks(parts.len().div_ceil(threads).max(1));
+        let Some(own) = shares.next() else { return Vec::new() };
+        let read = |share: &[_]| share.iter().map(|part| self.read_part(part)).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = shares.map(|share| scope.spawn(move || read(share))).collect();
+            let mut all = read(own);
+            all.extend(
+                others.into_iter().flat_map(|other| other.join().expect("reading lines does not panic")),
+            );
+            all
+        })
     }
-    shares.into_iter().map(|(to, urls)| (to, Part { key, job, urls })).collect()
+
+    fn read_part(&self, (text, batch, number): &(&[u8], String, u32)) -> (Part, StreamSaid) {
+        let Judge { job, traps, now, secret, reaches } = self;
+        let wanted =
+            |url: &CrawlUrl| !job.excludes(url) && reaches(url) && trap::judge_at(url, traps, *now).is_none();
+        let (part, read) = Part::of_lines(text, (batch, *number), job.id, secret, wanted);
+        let LinesRead { lines, urls, unwanted, unreadable } = read;
+        (part, StreamSaid { lines, urls, refused: unwanted, unreadable })
+    }
+}
+
+/// Text in parts, numbered from this on, each with the id of its batch: the one that was given, or made from what it
+/// says.
+fn parts<'a>(
+    text: &'a [u8],
+    batch: Option<&str>,
+    first: u32,
+) -> impl Iterator<Item = (&'a [u8], String, u32)> {
+    let (mut rest, mut number) = (text, first);
+    std::iter::from_fn(move || {
+        let (part, others) = rest.split_at(first_part(rest, true)?);
+        rest = others;
+        let this = number;
+        // Whoever asks says the first number; it may be any.
+        number = number.wrapping_add(1);
+        Some((part, batch.map_or_else(|| id_of(part), str::to_owned), this))
+    })
 }

@@ -3,7 +3,8 @@
 //! A change of a job is written down first, then told to every partition's inbox: a partition learns of it at one position
 //! of its log, a node judges links by the record from its next look on.
 //!
-//! What always holds: a job is checked before it is written; URLs are answered for one by one.
+//! What always holds: a job is checked before it is written; URLs are answered for one by one; none is sent that names an
+//! address which the settings do not open.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,26 +15,25 @@ use nephila_core::cluster::count::{JOBS_MAX, has_limit};
 use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState, View};
 use nephila_core::cluster::message::{Message, OfferedUrl};
 use nephila_core::entry::Entry;
-use nephila_core::frontier::{URGENT, trap};
-use nephila_core::handler::ReadAs;
-use nephila_core::job::{Counts, Found, Hops, Job, JobId, Limit, State};
+use nephila_core::job::{Counts, Job, JobId, Limit, State};
 use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
-use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use super::Cluster;
 use super::alarm;
 use super::jobs::{Ended, JobRecord, JobStore};
+use super::reach::Reach;
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
 use super::views::{Added, ClusterView, Created, JobChange, NodeView, PartitionView};
+use crate::crawl::adding::{AddLine, seed};
 use crate::crawl::jobs::InForce;
-use crate::crawl::meant::with_scheme;
-use crate::crawl::stream::{self, StreamSaid};
+use crate::crawl::stream::{Judge, StreamSaid};
 use crate::objects::Content;
+use crate::settings::Settings;
 use crate::worker::{Link, offered};
 
 /// Messages under way at once.
@@ -71,20 +71,6 @@ pub(crate) struct Adding {
     pub(crate) job: Option<String>,
     /// They are seeds: what lies around them is wanted too.
     pub(crate) as_seeds: bool,
-}
-
-/// One of them.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AddLine {
-    url: String,
-    #[serde(default)]
-    job: Option<String>,
-    #[serde(default)]
-    priority: Option<u8>,
-    /// It is a feed that is to be followed.
-    #[serde(default)]
-    feed: bool,
 }
 
 /// The owner of a partition, if it lives.
@@ -161,17 +147,17 @@ impl Cluster {
         found.ok_or_else(|| Error::NotFound(format!("there is no job {name}: see `nephila job list`")))
     }
 
-    /// Begins a job.
-    pub(crate) async fn create(&self, job: Job) -> Result<Created, Error> {
+    /// Begins a job. Seeds that name an address which may not be asked are left out; one without any other is no job.
+    pub(crate) async fn create(&self, job: Job, settings: &Settings) -> Result<Created, Error> {
         let others = self.jobs().await?;
         check(&job, &others)?;
         if others.iter().any(|record| record.job.name == job.name) {
             return Err(Error::Exists(format!("there is a job {} already", job.name)));
         }
+        let seeds = reachable(&job, &Reach::new(&settings.spider))?;
         let job = self.store().create(job).await?;
         self.tell(&job).await?;
-        let seeds = job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
-        let links: Vec<Link> = seeds.map(|url| link(url, &job, job.priority)).collect();
+        let links: Vec<Link> = seeds.into_iter().map(|url| seed(url, &job)).collect();
         self.send_links(&links).await?;
         Ok(Created { id: job.id, name: job.name, seeds: links.len() })
     }
@@ -235,14 +221,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds URLs, one per line: a URL, or JSON with `url`, and `job` and `priority` if they differ.
+    /// Adds URLs, one per line: a URL, or JSON with `url`, and whatever else is to be said ([`AddLine`]).
     pub(crate) async fn add(
         &self,
         adding: &Adding,
         lines: impl Iterator<Item = &str>,
-        traps: &trap::Settings,
+        settings: &Settings,
         now: Timestamp,
     ) -> Result<Added, Error> {
+        let reach = Reach::new(&settings.spider);
         let mut jobs = BTreeMap::<String, (Arc<JobRecord>, Arc<InForce>)>::new();
         for record in self.jobs().await? {
             let judge = Arc::new(InForce::new(&record.job, &record.moved)?);
@@ -253,14 +240,11 @@ impl Cluster {
         }
         let (mut added, mut links) = (Added::default(), Vec::new());
         let mut seeds = BTreeMap::<JobId, Vec<String>>::new();
-        for line in lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let said = match line.starts_with('{') {
-                true => serde_json::from_str(line).map_err(|error| error.to_string()),
-                false => Ok(AddLine { url: line.to_owned(), job: None, priority: None, feed: false }),
-            };
-            let said = match said {
-                Ok(said) => said,
-                Err(error) => {
+        for line in lines {
+            let said = match AddLine::read(line) {
+                None => continue,
+                Some(Ok(said)) => said,
+                Some(Err(error)) => {
                     added.refuse(line, error);
                     continue;
                 }
@@ -273,16 +257,11 @@ impl Cluster {
                 added.refuse(&said.url, format!("there is no job {name}"));
                 continue;
             };
-            // A feed brings its stories along, wherever it lies.
-            match judged(&said.url, judge, adding.as_seeds || said.feed, traps, now) {
-                Ok(url) => {
+            let judged = said.judged(judge, adding.as_seeds, &settings.trap, now);
+            match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {
+                Ok(link) => {
                     if adding.as_seeds {
-                        seeds.entry(record.job.id).or_default().push(url.as_str().to_owned());
-                    }
-                    let priority = said.priority.unwrap_or(record.job.priority);
-                    let mut link = link(url, &record.job, priority.min(nephila_core::job::PRIORITY_MAX));
-                    if said.feed {
-                        (link.read_as, link.priority) = (ReadAs::Feed, URGENT);
+                        seeds.entry(record.job.id).or_default().push(link.url.as_str().to_owned());
                     }
                     links.push(link);
                 }
@@ -304,27 +283,33 @@ impl Cluster {
         Ok(added)
     }
 
-    /// Sends a part of a stream to the partitions of its URLs, which decide about them.
+    /// Sends parts of a stream, numbered from this on, to the partitions of their URLs, which decide about them. One after
+    /// the other: a partition hears of them in their order.
     pub(crate) async fn stream(
         &self,
         job: &str,
-        batch: (&str, u32),
+        (batch, first): (Option<&str>, u32),
         text: &[u8],
-        traps: &trap::Settings,
+        settings: &Settings,
         now: Timestamp,
     ) -> Result<StreamSaid, Error> {
+        let reach = Reach::new(&settings.spider);
         let record = self.job(job).await?;
-        let judge = InForce::new(&record.job, &record.moved)?;
-        let (part, said) = stream::read(text, batch, &judge, traps, now, &self.secret);
-        let place = |url: &Named| partition_of(url.key.host.domain, self.partitions);
-        let shares = stream::divided(part, place).into_iter();
-        let messages = shares.map(|(partition, part)| {
-            let message = Message::Command(Box::new(Entry::Stream(Box::new(part)))).encode(&self.secret);
-            // Said twice it counts once by its batch, whatever its message is called.
-            (partition, new_id(), message)
-        });
-        self.send(messages).await?;
-        Ok(said)
+        let job = InForce::new(&record.job, &record.moved)?;
+        let mut all = StreamSaid::default();
+        let reaches = |url: &CrawlUrl| reach.check(url).is_ok();
+        let judge = Judge { job: &job, traps: &settings.trap, now, secret: &self.secret, reaches };
+        for (part, said) in judge.read(text, batch, first) {
+            let place = |url: &Named| partition_of(url.key.host.domain, self.partitions);
+            let messages = part.divided(place).into_iter().map(|(partition, part)| {
+                let message = Message::Command(Box::new(Entry::Stream(Box::new(part)))).encode(&self.secret);
+                // Said twice it counts once by its batch, whatever its message is called.
+                (partition, new_id(), message)
+            });
+            self.send(messages).await?;
+            all.plus(said);
+        }
+        Ok(all)
     }
 
     /// Asks a node to leave.
@@ -388,6 +373,24 @@ impl Cluster {
     }
 }
 
+/// The seeds of a job that may be asked for, as far as they say. Those that are no URLs stop no job.
+fn reachable(job: &Job, reach: &Reach) -> Result<Vec<CrawlUrl>, Error> {
+    let mut refusal = None;
+    let mut seeds: Vec<CrawlUrl> =
+        job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();
+    seeds.retain(|seed| match reach.check(seed) {
+        Ok(()) => true,
+        Err(why) => {
+            refusal.get_or_insert(why);
+            false
+        }
+    });
+    match refusal {
+        Some(why) if seeds.is_empty() => Err(Error::Wrong(why)),
+        _ => Ok(seeds),
+    }
+}
+
 /// What a partition is told of a job: all but its seeds.
 fn told(job: &Job) -> Message {
     let mut told = job.clone();
@@ -421,63 +424,11 @@ fn check(job: &Job, others: &[JobRecord]) -> Result<(), Error> {
     Ok(())
 }
 
-fn link(url: CrawlUrl, job: &Job, priority: u8) -> Link {
-    let (hops, read_as) = (Hops::NONE, Default::default());
-    Link { url, job: job.id, depth: 0, priority, hits: 0, hops, read_as, refusal: None }
-}
-
-/// Is a URL taken for a job?
-fn judged(
-    text: &str,
-    job: &InForce,
-    as_seed: bool,
-    traps: &trap::Settings,
-    now: Timestamp,
-) -> Result<CrawlUrl, String> {
-    let url = CrawlUrl::parse(&with_scheme(text)).map_err(|error| error.to_string())?;
-    if job.state == State::Stopped {
-        return Err(format!("the job {} is stopped", job.name));
-    }
-    let verdict = job.rules.verdict(&url, Found::link(0, 0));
-    if !verdict.is_in() && (!as_seed || job.excludes(&url)) {
-        let (rule, origin) = (job.rules.text(verdict.rule), job.rules.origin(verdict.rule));
-        return Err(format!("out of scope: {rule} ({origin}, job {})", job.name));
-    }
-    match trap::judge_at(&url, traps, now) {
-        Some(trap) => Err(format!("a trap: {}: {}", trap.name(), trap.meaning())),
-        None => Ok(url),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use nephila_core::cluster::Incarnation;
 
     use super::*;
-
-    fn job() -> Job {
-        let mut job = Job::new(JobId(3), "press");
-        job.scope.seeds = vec!["http://a.test/docs/".into()];
-        job.scope.exclude = vec!["/no".into()];
-        job
-    }
-
-    #[test]
-    fn a_url_is_refused_with_its_reason() {
-        let (traps, now) = (trap::Settings::default(), Timestamp(0));
-        let force = InForce::new(&job(), &[]).unwrap();
-        let why = |text: &str, as_seed| judged(text, &force, as_seed, &traps, now).unwrap_err();
-        assert!(judged("http://a.test/docs/x", &force, false, &traps, now).is_ok());
-        assert!(why("http://b.test/", false).contains("out of scope: scope=prefix"));
-        assert!(judged("http://b.test/", &force, true, &traps, now).is_ok(), "a seed brings its scope along");
-        assert!(why("http://a.test/docs/no", true).contains("exclude"));
-        assert!(why("http://a.test/docs/a/a/a/a/a/a/a", false).contains("trap"));
-        assert!(!why("http://", false).is_empty());
-        let stopped = InForce::new(&Job { state: State::Stopped, ..job() }, &[]).unwrap();
-        assert!(
-            judged("http://a.test/docs/x", &stopped, false, &traps, now).unwrap_err().contains("stopped")
-        );
-    }
 
     #[test]
     fn a_partition_counts_only_if_its_owner_lives() {
@@ -497,6 +448,7 @@ mod tests {
                 (1, owned(2, 4, OwnerState::Owned)),
                 (2, owned(2, 5, OwnerState::Released)),
             ]),
+            ..View::default()
         };
         let counted = count(&view, 4);
         assert_eq!(

@@ -3,14 +3,14 @@
 //!
 //! What always holds: both ways do the same, by the same code; text of strangers is made safe before it is printed.
 
+mod pins;
 mod sites;
 
-use std::io::{BufRead, Write as _};
-use std::path::Path;
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::job::{Job, Limits, State};
+use nephila_core::job::{Job, Limits, Schedule, State};
 use nephila_core::text::shown;
 
 use super::Cluster;
@@ -26,6 +26,7 @@ use crate::cli::cluster::{
 };
 use crate::cli::{Common, Remote as RemoteArgs};
 use crate::clock::Clock;
+use crate::crawl::inputs::{self, Piece};
 use crate::crawl::meant;
 use crate::exit::Exit;
 use crate::settings::{self, Settings, usage};
@@ -34,8 +35,6 @@ pub(crate) use sites::{host_set, stop};
 
 /// Whoever asks how a cluster is has an answer after this time: servers that are away are the answer.
 const STATUS_MAX: Duration = Duration::from_secs(10);
-/// Lines of URLs are said in pieces of so many bytes.
-const ADD_BYTES: usize = 1 << 20;
 
 /// Runs `nephila job`.
 pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
@@ -71,6 +70,15 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
             say(&format!("node {name} is asked to hand everything over; see `nephila cluster status`"));
             Ok(Exit::Done)
         }),
+        ClusterCommand::Pin { domain, to, remote, common } => {
+            with(&common, &remote, async |who| pins::pin(&who, &domain, Some(&to)).await)
+        }
+        ClusterCommand::Unpin { domain, remote, common } => {
+            with(&common, &remote, async |who| pins::pin(&who, &domain, None).await)
+        }
+        ClusterCommand::Pins(LookArgs { json, remote, common }) => {
+            with(&common, &remote, async |who| pins::list(&who, json).await)
+        }
         ClusterCommand::Heal { partition, common, .. } => {
             with(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
         }
@@ -80,32 +88,33 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
 /// Runs `nephila add`.
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     with(&args.common, &args.remote, async |who| {
-        let mut adding = Pieces { who: &who, args, piece: String::new(), added: Added::default() };
-        for url in &args.urls {
-            match url.as_str() {
-                "-" => adding.file(Path::new("-")).await?,
-                url => adding.line(url).await?,
+        let mut added = Added::default();
+        let mut pieces = inputs::read(args);
+        while let Some(piece) = pieces.recv().await {
+            match piece? {
+                Piece::Lines(lines) => added.plus(who.add(&args.job, args.as_seeds, &lines).await?),
+                Piece::Bad(place, why) => added.refuse(&place, why),
             }
         }
-        for file in &args.seeds {
-            adding.file(file).await?;
-        }
-        adding.flush().await?;
-        let added = adding.added;
-        if args.json {
-            say(&serde_json::to_string(&added)?);
-        } else {
-            for refused in &added.refusals {
-                eprintln!("nephila: {}: {}", shown(&refused.url), shown(&refused.why));
-            }
-            let named = added.refusals.len() as u64;
-            if added.refused > named {
-                eprintln!("nephila: and {} more", added.refused - named);
-            }
-            say(&format!("{} taken, {} refused", added.taken, added.refused));
-        }
-        Ok(if added.refused == 0 { Exit::Done } else { Exit::Failed })
+        say_added(&added, args.json)
     })
+}
+
+/// What became of URLs that were added.
+pub(crate) fn say_added(added: &Added, json: bool) -> anyhow::Result<Exit> {
+    if json {
+        say(&serde_json::to_string(added)?);
+    } else {
+        for refused in &added.refusals {
+            eprintln!("nephila: {}: {}", shown(&refused.url), shown(&refused.why));
+        }
+        let named = added.refusals.len() as u64;
+        if added.refused > named {
+            eprintln!("nephila: and {} more", added.refused - named);
+        }
+        say(&format!("{} taken, {} refused", added.taken, added.refused));
+    }
+    Ok(if added.refused == 0 { Exit::Done } else { Exit::Failed })
 }
 
 /// Who is spoken to.
@@ -179,7 +188,7 @@ impl Who {
     async fn create(&self, job: Job) -> anyhow::Result<Created> {
         match self {
             Who::Node(node) => node.create(&job).await,
-            Who::Servers(to) => to.0.create(job).await.map_err(said),
+            Who::Servers(to) => to.0.create(job, &to.1).await.map_err(said),
         }
     }
 
@@ -197,7 +206,7 @@ impl Who {
                 let (cluster, settings) = &**to;
                 let adding = Adding { job: Some(job.to_owned()), as_seeds };
                 let now = Clock::new().now().wall;
-                cluster.add(&adding, lines.lines(), &settings.trap, now).await.map_err(said)
+                cluster.add(&adding, lines.lines(), settings, now).await.map_err(said)
             }
         }
     }
@@ -244,48 +253,6 @@ fn said(error: Error) -> anyhow::Error {
     }
 }
 
-/// Lines of URLs on their way, a piece at a time.
-struct Pieces<'a> {
-    who: &'a Who,
-    args: &'a AddArgs,
-    piece: String,
-    added: Added,
-}
-
-impl Pieces<'_> {
-    async fn line(&mut self, line: &str) -> anyhow::Result<()> {
-        if self.piece.len() + line.len() > ADD_BYTES {
-            self.flush().await?;
-        }
-        self.piece.push_str(line.trim());
-        self.piece.push('\n');
-        Ok(())
-    }
-
-    async fn file(&mut self, path: &Path) -> anyhow::Result<()> {
-        let unreadable = |error: std::io::Error| {
-            anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
-        };
-        let reader: Box<dyn BufRead> = match path.as_os_str() == "-" {
-            true => Box::new(std::io::stdin().lock()),
-            false => Box::new(std::io::BufReader::new(std::fs::File::open(path).map_err(unreadable)?)),
-        };
-        for line in reader.split(b'\n') {
-            self.line(&String::from_utf8_lossy(&line.map_err(unreadable)?)).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&mut self) -> anyhow::Result<()> {
-        if !self.piece.trim().is_empty() {
-            let added = self.who.add(&self.args.job, self.args.as_seeds, &self.piece).await?;
-            self.added.plus(added);
-        }
-        self.piece.clear();
-        Ok(())
-    }
-}
-
 fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
     let mut job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
     let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
@@ -295,6 +262,8 @@ fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
     job.limits.time_max = time_limit.unwrap_or_default();
     job.limits.pages_per_host_max = limit_per_host.unwrap_or(0);
     job.limits.pages_per_domain_max = limit_per_domain.unwrap_or(0);
+    job.schedule = args.again.schedule().unwrap_or(job.schedule);
+    job.check().map_err(|error| usage(error.into()))?;
     with(&args.common, &args.remote, async |who| {
         let Created { id, name, seeds } = who.create(job).await?;
         say(&format!("job {name} ({id}): {seeds} seeds sent"));
@@ -307,6 +276,7 @@ fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
     let change = JobChange {
         state: None,
         priority,
+        schedule: args.again.schedule(),
         scope: ScopeChange {
             kind: args.scope.map(Into::into),
             include_add: args.include.clone(),
@@ -381,6 +351,17 @@ fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
     say(&format!("  scope      {:?} around {} seeds, {depth}", job.scope.kind, job.scope.seeds.len()));
     if job.scope.extra_hops > 0 {
         say(&format!("  extra      {} links out of scope", job.scope.extra_hops));
+    }
+    let time = humantime::format_duration;
+    match job.schedule {
+        Schedule::Once => {}
+        Schedule::Every(interval) => say(&format!("  again      every {}", time(interval))),
+        Schedule::Adaptive(of) => say(&format!(
+            "  again      by how often a page changes: {} to {}, at first {}",
+            time(of.interval_min),
+            time(of.interval_max),
+            time(of.interval)
+        )),
     }
     let lists = [("include", &job.scope.include), ("exclude", &job.scope.exclude), ("moved to", moved)];
     for (name, texts) in lists {

@@ -5,12 +5,12 @@
 //! moment it is lost ([`session`]). A session has a worker, a loop that fetches, and a fence; when the lease may run out
 //! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
 //! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
-//! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `heal` what a person has
+//! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `events` tells programs what happens, `heal` what a person has
 //! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
 //! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
-//! a job that has had enough, `orders` knows whom nobody asks any more, `admin` is what can be done to a cluster, `command`
-//! how a person says it, `api` how a node answers over
-//! HTTP.
+//! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
+//! node, `reach` which addresses a URL may name, `admin` is what can be done to a cluster, `command` how a person says it,
+//! `api` how a node answers over HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
 //! clock that goes on while the machine sleeps.
@@ -19,12 +19,15 @@ pub(crate) mod admin;
 mod alarm;
 pub(crate) mod api;
 pub(crate) mod command;
+mod events;
 mod heal;
 mod jobs;
 pub(crate) mod known;
 mod limits;
 mod orders;
 mod parts;
+mod pins;
+mod reach;
 pub(crate) mod remote;
 mod route;
 mod session;
@@ -222,6 +225,8 @@ pub(crate) struct Node {
     trouble: Arc<alarm::Trouble>,
     /// How far logs go.
     tails: tails::Tails,
+    /// Where it is told what happens, if that is wanted.
+    pub(crate) events: Option<events::Telling>,
 }
 
 impl Node {
@@ -270,6 +275,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
         let turns = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
         let trouble = Arc::new(alarm::Trouble::new(cluster.leases.clone(), "snapshots", &name));
         let tails = tails::Tails::new(&name);
+        let events = match settings.cluster.events {
+            true => Some(events::Telling::begin(&cluster, settings.cluster.events_bytes, &name).await?),
+            false => None,
+        };
         let node = Arc::new(Node {
             name,
             settings,
@@ -287,6 +296,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
             turns,
             trouble,
             tails,
+            events,
         });
         let _serving = api::start(&node, bound);
         let uploads = node.uploads()?;

@@ -24,6 +24,7 @@ use nephila_store::state::DiskState;
 use tokio::sync::mpsc;
 
 use super::alarm::{self, Doubt};
+use super::events::Teller;
 use super::session::{Notice, Session, Task};
 use super::snapshot::Keeper;
 use super::{Node, wire, words};
@@ -115,12 +116,17 @@ async fn open_alone(
     epoch: u64,
 ) -> anyhow::Result<Tended> {
     let found = find::find(node, states, &opening.fence, partition, epoch).await?;
-    let Found { part, progress, watch, pointed, claim } = found;
+    let Found { mut part, progress, watch, pointed, claim, start } = found;
     let mut from = part.state.meta().inboxes.get(INBOX).copied().unwrap_or(0);
     if from > claim {
         // Log and inbox lie in one stream, and the claim was written just now.
         eprintln!("nephila: partition {partition}: its inbox was made anew, and is read from its beginning");
         from = 0;
+    }
+    let mut teller = None;
+    if let Some(telling) = &node.events {
+        let (begun, log) = Teller::begin(telling, partition, epoch, start, part.log);
+        (part.log, teller) = (log, Some(begun));
     }
     let prefixes = part.prefixes;
     // Files of the same name may be others by now.
@@ -132,7 +138,7 @@ async fn open_alone(
         _ => {}
     }
     anyhow::ensure!(opening.door.bring(part, epoch).await, "the worker has ended");
-    node.tails.opened(partition, epoch, progress.clone());
+    node.tails.opened(partition, epoch, progress.clone(), teller.as_ref().map(Teller::how_far));
     let keeper = node.snapshots.clone().map(|snapshots| {
         Keeper::new(
             snapshots,
@@ -156,7 +162,7 @@ async fn open_alone(
         door: opening.door.clone(),
         notices: opening.notices.clone(),
     };
-    Ok(Tended { handle: opening.handle.clone(), from, keeper, watched })
+    Ok(Tended { handle: opening.handle.clone(), from, keeper, watched, teller })
 }
 
 /// Where what this node knows of a partition lies.
@@ -170,16 +176,22 @@ struct Tended {
     from: u64,
     keeper: Option<Keeper>,
     watched: Watched,
+    teller: Option<Teller>,
 }
 
 impl Tended {
     /// Until it is dropped, or the partition is gone.
     async fn run(self, node: Arc<Node>) {
-        let Tended { handle, from, keeper, watched } = self;
+        let Tended { handle, from, keeper, watched, teller } = self;
         let Watched { partition, prefixes, .. } = watched;
         let kept = async {
             if let Some(keeper) = keeper {
                 keeper.run(node.trouble.clone()).await;
+            }
+        };
+        let told = async {
+            if let Some(teller) = teller {
+                teller.run().await;
             }
         };
         let unread = Arc::new(AtomicU64::new(0));
@@ -188,6 +200,7 @@ impl Tended {
             words::say(leases, handle.clone(), partition, prefixes, unread.clone()),
             read(&node, handle, partition, prefixes, from, unread),
             kept,
+            told,
             watched.run(node.clone())
         );
     }

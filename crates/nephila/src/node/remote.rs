@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 
 use super::api::token;
 use super::jobs::JobRecord;
-use super::views::{Added, Changed, ClusterView, Created, JobChange, JobView, NodeSaid, PartitionView};
+use super::views::{
+    Added, Changed, ClusterView, Created, JobChange, JobView, NodeSaid, PartitionView, PinView,
+};
 use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use crate::cli::Remote as Args;
 use crate::crawl::stream::StreamSaid;
@@ -66,15 +68,16 @@ impl Remote {
         self.get(&format!("feed?url={}", escaped(url))).await
     }
 
-    /// A part of a stream for a job.
+    /// Parts of a stream for a job, numbered from this on.
     pub(crate) async fn stream(
         &self,
         job: &str,
-        batch: &str,
-        part: u32,
+        batch: Option<&str>,
+        first: u32,
         text: Vec<u8>,
     ) -> anyhow::Result<StreamSaid> {
-        let target = format!("reflog?job={}&batch={}&part={part}", escaped(job), escaped(batch));
+        let batch = batch.map(|batch| format!("&batch={}", escaped(batch))).unwrap_or_default();
+        let target = format!("reflog?job={}&part={first}{batch}", escaped(job));
         self.say(Again::Always, Method::POST, &target, "text/plain", text).await
     }
 
@@ -85,6 +88,13 @@ impl Remote {
         let (_, reply) =
             self.ask(Again::Always, || Question::get(target.clone(), ANSWER_BYTES_MAX, ANSWER_MAX)).await?;
         Ok(reply)
+    }
+
+    /// A page of events.
+    pub(crate) async fn events(&self, target: &str) -> anyhow::Result<Vec<u8>> {
+        let question = || Question::get(target.to_owned(), ANSWER_BYTES_MAX, ANSWER_MAX);
+        let (_, reply) = self.ask(Again::Always, question).await?;
+        if reply.status.is_success() { Ok(reply.body.to_vec()) } else { Err(refused(&reply)) }
     }
 
     pub(crate) async fn status(&self) -> anyhow::Result<ClusterView> {
@@ -104,6 +114,23 @@ impl Remote {
         let _: serde_json::Value =
             self.say(Again::Unheard, Method::POST, &target, "application/json", Vec::new()).await?;
         Ok(())
+    }
+
+    /// The pins.
+    pub(crate) async fn pins(&self) -> anyhow::Result<Vec<PinView>> {
+        self.get("cluster/pins").await
+    }
+
+    /// Pins a domain to a node, or with none lets it go.
+    pub(crate) async fn pin(&self, domain: &str, node: Option<&str>) -> anyhow::Result<PinView> {
+        let node = node.map(|node| format!("?to={}", escaped(node))).unwrap_or_default();
+        let target = format!("cluster/pins/{}{node}", escaped(domain));
+        // A pin that is gone cannot be let go a second time.
+        let (method, again) = match node.is_empty() {
+            true => (Method::DELETE, Again::Unheard),
+            false => (Method::POST, Again::Always),
+        };
+        self.say(again, method, &target, "application/json", Vec::new()).await
     }
 
     pub(crate) async fn jobs(&self) -> anyhow::Result<Vec<JobView>> {

@@ -439,6 +439,7 @@ fn answer(result: Result<Option<u64>, Error>) -> Answer {
 /// Owner records first, then the leases: see [`Action::Read`].
 pub(super) async fn view(leases: &dyn Leases) -> Option<View> {
     let owners = bounded(leases.records(OWNER)).await.ok()?;
+    let pins = bounded(super::pins::by_partition(leases)).await.ok()?;
     let held = bounded(leases.held()).await.ok()?;
     let mut records = BTreeMap::new();
     for item in owners {
@@ -447,5 +448,5 @@ pub(super) async fn view(leases: &dyn Leases) -> Option<View> {
     }
     let nodes = held.iter().filter(|item| item.key.starts_with(NODE));
     let nodes = nodes.map(|item| NodeRecord::decode(&item.value).ok()).collect::<Option<_>>()?;
-    Some(View { nodes, owners: records })
+    Some(View { nodes, owners: records, pins })
 }

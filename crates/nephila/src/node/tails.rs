@@ -2,7 +2,8 @@
 //!
 //! The owner of a partition knows up to which group the servers have acknowledged its log. Should they lose the end of it,
 //! nobody else would: a log that is shorter looks like one that was never longer. So every node writes down, every few
-//! seconds and all of its partitions in one record, how far it came; whoever opens a partition compares.
+//! seconds and all of its partitions in one record, how far it came; whoever opens a partition compares. Where events are
+//! told, it stands beside that how far they are, so that the next owner goes on there.
 //!
 //! What always holds: a number here was acknowledged; it may be a few seconds old.
 
@@ -12,9 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nephila_log::Leases;
+use nephila_log::{Item, Leases};
 use serde::{Deserialize, Serialize};
 
+use super::events::HowFar;
 use super::snapshot::Progress;
 
 /// Records begin like this; one for each node.
@@ -31,19 +33,50 @@ const TAILS_MAX: usize = 10_000;
 pub(super) struct Tail {
     pub(super) epoch: u64,
     pub(super) sequence: u64,
+    /// The events of groups up to this one are told; 0 if that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) told: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 type Record = BTreeMap<u32, Tail>;
 
+/// How far the events of a partition were told, as owners wrote it down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// In the log that there is.
+    pub(super) now: Option<u64>,
+    /// In the one before it was begun anew.
+    pub(super) before: Option<u64>,
+}
+
+impl Recorded {
+    /// The same for a log that is begun anew at this moment.
+    pub(super) fn begun_anew(self) -> Recorded {
+        Recorded { now: None, before: self.now.max(self.before) }
+    }
+}
+
+/// A partition that this node has or had open.
+#[derive(Debug)]
+struct Open {
+    epoch: u64,
+    progress: Arc<Progress>,
+    /// How far its events are told, if they are.
+    how_far: Option<Arc<HowFar>>,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
-    /// Partitions that this node has or had open.
-    open: BTreeMap<u32, (u64, Arc<Progress>)>,
+    open: BTreeMap<u32, Open>,
     /// What the record of this node says, and its revision.
     written: Record,
     revision: Option<u64>,
-    /// What all records said, and when.
-    read: Option<(Instant, Record)>,
+    /// What all records said, one of each node, and when.
+    read: Option<(Instant, Vec<Record>)>,
 }
 
 /// See the module.
@@ -65,20 +98,27 @@ impl Tails {
     }
 
     /// This node has opened a partition.
-    pub(super) fn opened(&self, partition: u32, epoch: u64, progress: Arc<Progress>) {
-        self.inner().open.insert(partition, (epoch, progress));
+    pub(super) fn opened(
+        &self,
+        partition: u32,
+        epoch: u64,
+        progress: Arc<Progress>,
+        how_far: Option<Arc<HowFar>>,
+    ) {
+        self.inner().open.insert(partition, Open { epoch, progress, how_far });
     }
 
     /// The partitions that this node has or had open, and the epoch of each.
     pub(super) fn epochs(&self) -> Vec<(u32, u64)> {
-        self.inner().open.iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()
+        self.inner().open.iter().map(|(partition, open)| (*partition, open.epoch)).collect()
     }
 
     fn own(&self) -> Record {
         let inner = self.inner();
         let mut record = inner.written.clone();
-        for (&partition, (epoch, progress)) in &inner.open {
-            let tail = Tail { epoch: *epoch, sequence: progress.synced.load(Ordering::Acquire) };
+        for (&partition, Open { epoch, progress, how_far }) in &inner.open {
+            let told = how_far.as_ref().map_or(0, |how_far| how_far.told.load(Ordering::Acquire));
+            let tail = Tail { epoch: *epoch, sequence: progress.synced.load(Ordering::Acquire), told };
             record.insert(partition, tail);
         }
         record.into_iter().take(TAILS_MAX).collect()
@@ -106,6 +146,13 @@ impl Tails {
         // Somebody else under our name, or a write of ours whose answer was lost: read it again the next time.
         inner.revision = put;
         if put.is_some() {
+            for (partition, open) in &inner.open {
+                if let (Some(how_far), Some(tail)) = (&open.how_far, record.get(partition))
+                    && tail.epoch == open.epoch
+                {
+                    how_far.written.fetch_max(tail.told, Ordering::AcqRel);
+                }
+            }
             inner.written = record;
         }
         Ok(())
@@ -116,20 +163,32 @@ impl Tails {
         let fresh = |inner: &Inner| inner.read.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
         if !fresh(&self.inner()) {
             let items = leases.records(TAILS).await.context("reading how far logs go")?;
-            let mut all = Record::new();
-            for item in items {
-                let record: Record = serde_json::from_slice(&item.value).unwrap_or_default();
-                for (partition, tail) in record {
-                    let known = all.entry(partition).or_default();
-                    *known = tail.max(*known);
-                }
-            }
-            self.inner().read = Some((Instant::now(), all));
+            let record = |item: &Item| serde_json::from_slice::<Record>(&item.value).unwrap_or_default();
+            let records = items.iter().map(record).collect();
+            self.inner().read = Some((Instant::now(), records));
         }
-        let read = self.inner().read.as_ref().and_then(|(_, all)| all.get(&partition)).copied();
+        let read = self.read(partition).into_iter().max();
         let own = self.own().get(&partition).copied();
         let tails = read.into_iter().chain(own).filter(|tail| tail.epoch >= since);
         Ok(tails.map(|tail| tail.sequence).max().unwrap_or(0))
+    }
+
+    /// What the records that were read last say of a partition.
+    fn read(&self, partition: u32) -> Vec<Tail> {
+        let inner = self.inner();
+        let records = inner.read.iter().flat_map(|(_, records)| records);
+        records.filter_map(|record| record.get(&partition)).copied().collect()
+    }
+
+    /// How far its events were told, as far as [`Tails::known`] has read; by owners of this epoch or later, and before.
+    pub(super) fn told(&self, partition: u32, since: u64) -> Recorded {
+        let own = self.own().get(&partition).copied();
+        let mut recorded = Recorded::default();
+        for tail in self.read(partition).into_iter().chain(own).filter(|tail| tail.told > 0) {
+            let place = if tail.epoch >= since { &mut recorded.now } else { &mut recorded.before };
+            *place = (*place).max(Some(tail.told));
+        }
+        recorded
     }
 }
 
@@ -144,7 +203,7 @@ mod tests {
         let leases = Engine::new(std::time::Duration::from_secs(15)).leases();
         let one = Tails::new("one");
         let progress = Arc::new(Progress::default());
-        one.opened(3, 7, progress.clone());
+        one.opened(3, 7, progress.clone(), None);
         progress.synced.store(41, Ordering::Release);
         one.write(&leases).await.unwrap();
         progress.synced.store(42, Ordering::Release);
@@ -155,8 +214,37 @@ mod tests {
         assert_eq!(two.known(&leases, 3, 8).await.unwrap(), 0);
         // A process that begins again keeps what the one before it wrote.
         let again = Tails::new("one");
-        again.opened(4, 9, Arc::default());
+        again.opened(4, 9, Arc::default(), None);
         again.write(&leases).await.unwrap();
         assert_eq!(Tails::new("two").known(&leases, 3, 0).await.unwrap(), 42);
+    }
+
+    #[tokio::test]
+    async fn how_far_events_are_told_is_known_to_the_next_owner_and_the_last_one_knows_that_it_is() {
+        let leases = Engine::new(std::time::Duration::from_secs(15)).leases();
+        let (one, how_far) = (Tails::new("one"), Arc::new(HowFar::default()));
+        one.opened(3, 7, Arc::default(), Some(how_far.clone()));
+        how_far.told.store(30, Ordering::Release);
+        assert_eq!(how_far.written.load(Ordering::Acquire), 0);
+        one.write(&leases).await.unwrap();
+        assert_eq!(how_far.written.load(Ordering::Acquire), 30);
+        // A later owner that tells nothing does not hide it.
+        let two = Tails::new("two");
+        two.opened(3, 8, Arc::default(), None);
+        two.write(&leases).await.unwrap();
+        let three = Tails::new("three");
+        three.known(&leases, 3, 0).await.unwrap();
+        assert_eq!(three.told(3, 0), Recorded { now: Some(30), before: None });
+        assert_eq!(three.told(4, 0), Recorded::default());
+        // The log was begun anew since.
+        assert_eq!(three.told(3, 8), Recorded { now: None, before: Some(30) });
+        assert_eq!(three.told(3, 0).begun_anew(), three.told(3, 8));
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_program_is_read() {
+        let record: Record = serde_json::from_str(r#"{"3":{"epoch":7,"sequence":41}}"#).unwrap();
+        assert_eq!(record[&3], Tail { epoch: 7, sequence: 41, told: 0 });
+        assert_eq!(serde_json::to_string(&record).unwrap(), r#"{"3":{"epoch":7,"sequence":41}}"#);
     }
 }

@@ -5,6 +5,7 @@
 //! for the worker nor for the network, since other nodes wait for it.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ pub(super) async fn run(
     mut wishes: mpsc::Receiver<TurnAction>,
     handle: Handle,
 ) {
-    let mut slots = Slots::new(NodeId::of(&node.name), incarnation);
+    let mut slots =
+        Slots::new(NodeId::of(&node.name), incarnation, RandomState::new().hash_one(incarnation.0));
     let mut live = node.known.live();
     // What was seen last is of before our lease, or has us in it.
     live.mark_changed();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use nephila_core::job::{Job, JobId, Kind, State};
+use nephila_core::job::{Job, JobId, Kind, Schedule, State};
 use serde::{Deserialize, Serialize};
 
 use crate::api::StatsView;
@@ -55,6 +55,9 @@ pub(crate) struct JobChange {
     pub(crate) state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<u8>,
+    /// When its pages are asked for again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<Schedule>,
     pub(crate) scope: ScopeChange,
     pub(crate) limits: LimitsChange,
 }
@@ -109,9 +112,10 @@ impl JobChange {
 
     /// Changes a job.
     pub(super) fn apply(&self, job: &mut Job) {
-        let JobChange { state, priority, scope, limits } = self;
+        let JobChange { state, priority, schedule, scope, limits } = self;
         job.state = state.unwrap_or(job.state);
         job.priority = priority.unwrap_or(job.priority);
+        job.schedule = schedule.unwrap_or(job.schedule);
         job.scope.kind = scope.kind.unwrap_or(job.scope.kind);
         job.scope.extra_hops = scope.extra_hops.unwrap_or(job.scope.extra_hops);
         job.scope.depth_max = scope.depth_max.unwrap_or(job.scope.depth_max);
@@ -158,7 +162,7 @@ pub(crate) struct Refused {
 
 impl Added {
     /// One more that is not taken.
-    pub(super) fn refuse(&mut self, url: &str, why: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, url: &str, why: impl Into<String>) {
         self.refused += 1;
         if self.refusals.len() < REFUSALS_MAX {
             self.refusals.push(Refused { url: url.to_owned(), why: why.into() });
@@ -221,6 +225,19 @@ pub(crate) struct PartitionView {
     pub(crate) epoch: u64,
 }
 
+/// A domain that an operator wants on a node.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct PinView {
+    pub(crate) domain: String,
+    /// The node it is wanted on.
+    pub(crate) node: String,
+    /// The partition it belongs to, and all other domains of that partition with it.
+    pub(crate) partition: u32,
+    /// The node that has it now, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+}
+
 /// How many things were changed.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Changed {
@@ -229,10 +246,18 @@ pub(crate) struct Changed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use std::collections::BTreeSet;
 
-    fn job() -> Job {
+    use nephila_core::recrawl;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::crawl::adding::AddLine;
+    use crate::settings::Settings;
+
+    /// A job with a seed and a place that it leaves out.
+    pub(crate) fn job() -> Job {
         let mut job = Job::new(JobId(3), "press");
         job.scope.seeds = vec!["http://a.test/docs/".into()];
         job.scope.exclude = vec!["/no".into()];
@@ -244,12 +269,13 @@ mod tests {
         let mut changed = job();
         JobChange::default().apply(&mut changed);
         assert_eq!(changed, job());
-        let said = r#"{"state":"paused","scope":{"exclude_add":["/x","/no"],"depth_max":3},"limits":{"time_max":"2h"}}"#;
+        let said = r#"{"state":"paused","schedule":{"every":"12h"},"scope":{"exclude_add":["/x","/no"],"depth_max":3},"limits":{"time_max":"2h"}}"#;
         let change: JobChange = serde_json::from_str(said).unwrap();
         change.apply(&mut changed);
         assert_eq!(changed.scope.exclude, ["/no", "/x"]);
         assert_eq!((changed.state, changed.scope.depth_max), (State::Paused, 3));
         assert_eq!(changed.limits.time_max, Duration::from_secs(7_200));
+        assert_eq!(changed.schedule, Schedule::Every(Duration::from_secs(43_200)));
         assert_eq!(changed.scope.seeds, job().scope.seeds);
         let back: JobChange = serde_json::from_str(&serde_json::to_string(&change).unwrap()).unwrap();
         assert_eq!(back, change, "it reaches a node as it was meant");
@@ -260,5 +286,88 @@ mod tests {
         remove.apply(&mut changed);
         assert_eq!(changed.scope.exclude, ["/x"]);
         assert!(serde_json::from_str::<JobChange>(r#"{"sate":"paused"}"#).is_err(), "a slip is noticed");
+    }
+
+    /// The names of all fields, however deep they stand.
+    fn names(value: &Value) -> BTreeSet<String> {
+        let below = |fields: &Map<String, Value>| -> BTreeSet<String> {
+            fields.keys().cloned().chain(fields.values().flat_map(names)).collect()
+        };
+        value.as_object().map(below).unwrap_or_default()
+    }
+
+    /// A change that names everything it can.
+    fn whole_change() -> JobChange {
+        let patterns = || vec!["/x".to_owned()];
+        JobChange {
+            state: Some(State::Running),
+            priority: Some(1),
+            schedule: Some(Schedule::Adaptive(recrawl::Settings::default())),
+            scope: ScopeChange {
+                kind: Some(Kind::Any),
+                include: Some(patterns()),
+                exclude: Some(patterns()),
+                include_add: patterns(),
+                include_remove: patterns(),
+                exclude_add: patterns(),
+                exclude_remove: patterns(),
+                extra_hops: Some(1),
+                depth_max: Some(1),
+            },
+            limits: LimitsChange {
+                pages_max: Some(1),
+                bytes_max: Some(1),
+                time_max: Some(Duration::from_secs(1)),
+                pages_per_host_max: Some(1),
+                pages_per_domain_max: Some(1),
+            },
+        }
+    }
+
+    /// Everything that can be said of a job, its schedule, scope and limits, and of a URL. Whoever adds a name asks first
+    /// what somebody with a token could do with it.
+    const SAYABLE: &str = "id name state priority schedule scope limits \
+        adaptive policy interval interval_min interval_max host_visits_per_day \
+        kind seeds include exclude include_add include_remove exclude_add exclude_remove \
+        extra_hops depth_max \
+        pages_max bytes_max time_max pages_per_host_max pages_per_domain_max \
+        url job hits feed sitemap";
+
+    #[test]
+    fn ssr_15_no_store_no_folder_and_no_webhook_is_set_over_the_api() {
+        let line = AddLine {
+            url: "http://a.test/".into(),
+            job: Some("press".into()),
+            priority: Some(1),
+            hits: Some(1),
+            feed: true,
+            sitemap: true,
+        };
+        let full = Job { schedule: Schedule::Adaptive(recrawl::Settings::default()), ..job() };
+        let sayable: BTreeSet<String> = SAYABLE.split_whitespace().map(str::to_owned).collect();
+        let said = [json!(whole_change()), json!(full), json!(line)];
+        let all: BTreeSet<String> = said.iter().flat_map(names).collect();
+        assert_eq!(all, sayable, "somebody with a token can say something else than before");
+
+        // What the settings know is refused, by section and by name.
+        let settings = json!(Settings::default());
+        let sections: Vec<(&String, &Value)> = settings.as_object().expect("sections").iter().collect();
+        let keys = sections.iter().flat_map(|(_, section)| section.as_object().into_iter().flatten());
+        let mut refused = 0;
+        for (name, value) in sections.iter().copied().chain(keys) {
+            // A name that is sayable means something else there.
+            if sayable.contains(name) {
+                continue;
+            }
+            let with = |mut said: Value| {
+                said[name.as_str()] = value.clone();
+                said
+            };
+            assert!(serde_json::from_value::<JobChange>(with(json!({}))).is_err(), "{name}");
+            assert!(serde_json::from_value::<Job>(with(json!(job()))).is_err(), "{name}");
+            assert!(serde_json::from_value::<AddLine>(with(json!(line))).is_err(), "{name}");
+            refused += 1;
+        }
+        assert!(refused > 100, "{refused} names of settings were tried");
     }
 }

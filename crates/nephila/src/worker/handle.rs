@@ -33,8 +33,6 @@ use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::crawl::stream::divided;
-
 use super::{Closed, HostKey, OFFERS_IN_BATCH_MAX, Stats};
 
 /// The worker has ended.
@@ -304,17 +302,21 @@ impl Handle {
         &self.shared.secret
     }
 
-    /// Gives a part of a stream to the partitions of its URLs. Returns once all of it is durable. What is of partitions
+    /// Gives a part of a stream to the partitions of its URLs, behind all that were given before it. Returns when it was
+    /// taken; it is durable when [`Taken::durable`] says so, so that the next can be read meanwhile. What is of partitions
     /// that are not here is left out.
-    pub async fn stream(&self, part: Part) -> Result<(), Stopped> {
+    pub async fn stream(&self, part: Part) -> Result<Taken, Stopped> {
         let shares = {
             let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
-            let place = |url: &Named| prefixes.iter().position(|here| here.holds(url.key.host.domain));
-            divided(part, place)
+            part.divided(|url: &Named| prefixes.iter().position(|here| here.holds(url.key.host.domain)))
         };
-        let here = shares.into_iter().filter(|(place, _)| place.is_some());
-        let taken = here.map(|(_, part)| self.command(Command::Stream(Box::new(part))));
-        futures_util::future::join_all(taken).await.into_iter().collect()
+        let mut answers = Vec::with_capacity(shares.len());
+        for (_, part) in shares.into_iter().filter(|(place, _)| place.is_some()) {
+            let (reply, answer) = oneshot::channel();
+            self.send(Event::Command(Command::Stream(Box::new(part)), reply)).await?;
+            answers.push(answer);
+        }
+        Ok(Taken { answers, handle: self.clone() })
     }
 
     /// Why a URL is where it is.
@@ -398,6 +400,23 @@ impl Handle {
 
     fn stopped(&self) -> Stopped {
         Stopped { why: self.shared.failure.get().cloned() }
+    }
+}
+
+/// A part of a stream that the worker has, and that may not be durable yet.
+#[derive(Debug)]
+pub struct Taken {
+    answers: Vec<oneshot::Receiver<()>>,
+    handle: Handle,
+}
+
+impl Taken {
+    /// Returns once all of it is durable.
+    pub async fn durable(self) -> Result<(), Stopped> {
+        for answer in self.answers {
+            answer.await.map_err(|_| self.handle.stopped())?;
+        }
+        Ok(())
     }
 }
 

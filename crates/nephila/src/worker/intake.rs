@@ -9,7 +9,7 @@ use nephila_core::cluster::count::Count;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
-use nephila_core::frontier::ticket::TicketId;
+use nephila_core::frontier::ticket::{Report, TicketId};
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;
 use tokio::sync::oneshot;
@@ -21,8 +21,13 @@ use super::{Command, Error, Worker};
 /// The name by which a partition knows its inbox.
 pub(crate) const INBOX: &str = "in";
 
-/// What a report takes in memory until it is durable, roughly.
+/// What a report takes in memory until it is durable, roughly, without what is listed in it.
 const REPORT_BYTES: usize = 512;
+
+/// The same with it: a sitemap may list 50,000 pages.
+fn report_bytes(report: &Report) -> usize {
+    REPORT_BYTES + size_of_val(&*report.listed)
+}
 
 /// What became of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +78,7 @@ impl<S: Durable> Worker<S> {
         match event {
             Event::Released(id, took) => _ = self.frontier.handle_released(id, took, now),
             Event::Report(id, report) => {
-                self.note_fed(id, REPORT_BYTES);
+                self.note_fed(id, report_bytes(&report));
                 self.frontier.handle_report(id, &report, now)?;
             }
             Event::Robots(id, report) => {
@@ -262,5 +267,24 @@ impl<S: Durable> Worker<S> {
             self.say(partition, entry.clone());
         }
         self.wait_for(partitions, Reply::Done(reply));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
+    use nephila_core::spider::Outcome;
+    use nephila_core::time::Seconds;
+
+    use super::*;
+
+    #[test]
+    fn a_report_counts_with_what_is_listed_in_it() {
+        let mut report = Report::of(Outcome::Fetched, 200, Duration::ZERO);
+        assert_eq!(report_bytes(&report), REPORT_BYTES);
+        report.listed = vec![Listed { path: 1, modified: Seconds(1) }; LISTED_MAX].into();
+        assert!(report_bytes(&report) >= 12 * LISTED_MAX, "{}", report_bytes(&report));
     }
 }

@@ -70,7 +70,7 @@ fn open_set<S: Durable + Send + 'static>(
     let mut parts = Vec::new();
     // Not in order: the worker sorts them.
     for n in (0..PARTITIONS).rev() {
-        let small = journal::Settings { segment_bytes_max: 4_096 };
+        let small = journal::Settings { segment_bytes_max: 4_096, keep_bytes: 0 };
         let journal = Journal::open(Arc::new(disk.clone()), &folder.join(n.to_string()), small);
         let (journal, _) = journal.map_err(nephila_log::Error::from)?;
         parts.push(Part {

@@ -1,8 +1,18 @@
 //! Three nodes on a real NATS server, asked over HTTP and by commands: any node answers for any URL, whoever owns it, and
 //! says when to come back if nobody can.
 
+// What happened.
+mod events;
+// What nobody may have fetched.
+mod inside;
+// Who crawls what.
+mod pins;
+// What leads from one node to another.
+mod redirects;
 // Who is left alone.
 mod stops;
+// What is owed together.
+mod together;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -75,7 +85,16 @@ impl Reply {
 
 impl World {
     async fn start(nodes: &[&str]) -> World {
-        let settings = Settings {
+        let mut world = World::of(World::web()).await;
+        if !nodes.is_empty() {
+            world.start_nodes(nodes, 3);
+        }
+        world
+    }
+
+    /// The web that is crawled.
+    fn web() -> Settings {
+        Settings {
             hosts: HOSTS,
             hosts_per_domain: 1,
             pages: 600,
@@ -84,21 +103,26 @@ impl World {
             links: 10,
             threads: 1,
             ..Settings::default()
-        };
+        }
+    }
+
+    /// A web and a server, and no node yet.
+    async fn of(settings: Settings) -> World {
         let web = Web::builder().settings(settings).start().await.expect("the web starts");
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("ca.pem"), web.ca_pem()).expect("the CA is written");
         std::fs::write(dir.path().join("token"), TOKEN).expect("the token is written");
         let nats = Nats::one().expect("a NATS server");
-        let mut world = World { web, nats, dir, nodes: Vec::new(), more: Vec::new() };
-        for name in nodes {
-            let node = world.start_node(name);
-            world.nodes.push(node);
+        World { web, nats, dir, nodes: Vec::new(), more: Vec::new() }
+    }
+
+    /// Nodes, each with at least so many partitions.
+    fn start_nodes(&mut self, names: &[&str], least: u64) {
+        for name in names {
+            let node = self.start_node(name);
+            self.nodes.push(node);
         }
-        if !nodes.is_empty() {
-            world.wait_for_owners(3);
-        }
-        world
+        self.wait_for_owners(least);
     }
 
     /// All partitions have an owner, and each node has at least so many.
@@ -228,6 +252,20 @@ impl World {
             fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             body: answer[end + 4..].to_vec(),
         })
+    }
+
+    fn post(&self, node: usize, target: &str, body: &str) -> Reply {
+        let token = format!("Bearer {TOKEN}");
+        let reply = self.request(node, "POST", target, &[("authorization", &token)], body);
+        reply.expect("an answer")
+    }
+
+    /// What a node has asked for, by its own log.
+    fn lines(&self, node: usize) -> Vec<Value> {
+        let folder = self.nodes[node].folder.display().to_string();
+        let said = self.ask(&["log", "-o", &folder, "--format", "jsonl"]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     fn explain(&self, node: usize, url: &str) -> Value {
@@ -521,8 +559,9 @@ async fn an_owner_that_dies_is_answered_for_again() {
         let reply = world.get(other, &format!("explain?url={url}")).expect("an answer");
         reply.status == 200 && reply.json()["summary"] == "fetched"
     });
-    let status = world.tell(other, &["cluster", "status", "--json"]);
-    assert!(status.status.success(), "{}", text(&status));
+    world.wait("all that it had is owned again", |world| {
+        world.tell(other, &["cluster", "status", "--json"]).status.success()
+    });
     // Its capture lies where nobody answers.
     let lost = world.page(other, &url);
     assert_eq!(lost.status, 503, "{}", lost.text());
@@ -599,8 +638,7 @@ async fn a_stream_given_to_two_nodes_counts_once_and_any_node_knows_the_feeds() 
     give(0, 0, "x");
     give(1, 0, "x");
     world.wait("every page", |world| count(world).len() == 10);
-    // What is under way counts as wanted already: a changed tag is given when nothing is.
-    world.wait_until_written();
+    // Some are still under way: a changed tag counts for them too.
     // Within the hour and unchanged, then changed: the changed one comes behind the other.
     give(1, 20, "x");
     give(0, 30, "y");
@@ -610,9 +648,22 @@ async fn a_stream_given_to_two_nodes_counts_once_and_any_node_knows_the_feeds() 
         asked.iter().sum::<u32>() > 2 * 9
     });
     world.wait_until_still();
-    let mut asked = count(&world);
-    asked.sort_unstable();
-    assert_eq!(asked, [1, 2, 2, 2, 2, 2, 2, 2, 2, 2], "each batch counts once, whoever brings it");
+    let mut sorted = count(&world);
+    sorted.sort_unstable();
+    assert_eq!(sorted, [1, 2, 2, 2, 2, 2, 2, 2, 2, 2], "each batch counts once, whoever brings it");
+    world.wait_until_written();
+
+    // The same over HTTP, without an id and with lines that cannot be read.
+    let line = format!("b40\t5\t20261115124000\t\t{}\t2\tz\nhalf a line\n", urls[1]);
+    for node in 0..2 {
+        let token = format!("Bearer {TOKEN}");
+        let reply = world.request(node, "POST", "reflog?job=press", &[("authorization", &token)], &line);
+        let reply = reply.expect("an answer");
+        assert_eq!(reply.status, 202, "{}", reply.text());
+        let said = reply.json();
+        assert_eq!((&said["lines"], &said["urls"], &said["unreadable"]), (&1.into(), &1.into(), &1.into()));
+    }
+    world.wait("it once more", |world| count(world).iter().sum::<u32>() == 1 + 2 * 9 + 1);
     world.wait_until_written();
 
     // A page is no feed, and both nodes say so.

@@ -217,6 +217,17 @@ fn every_story_of_a_feed_is_found_once_though_the_crawl_is_killed() {
     // Asked of the folder, now that nobody crawls there.
     let listed = say(dir.path(), &["feed", "list", "-o", "news", "--json"]);
     assert_eq!(json(&listed)["stories"], stories, "{}", text(&listed.stderr));
+    // Each story was told once, with its feed.
+    let told = text(&say(dir.path(), &["log", "--stories", "-o", "news"]).stdout);
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: BTreeMap<&str, &Value> = told
+        .iter()
+        .filter(|event| event["kind"] == "story")
+        .map(|event| (event["url"].as_str().expect("a URL"), event))
+        .collect();
+    assert_eq!(told.len() as u64, stories);
+    let is_whole = |event: &&Value| event["feed"] == *feed && event["title"].to_string().contains("Story ");
+    assert!(told.values().all(is_whole), "{told:?}");
     let exported = text(&say(dir.path(), &["feed", "export", "-o", "news"]).stdout);
     assert!(exported.contains(&feed) && exported.contains("title=\"News\""), "{exported}");
     assert!(text(&say(dir.path(), &["feed", "health", "-o", "news"]).stdout).starts_with("1 feeds"));

@@ -25,6 +25,10 @@ mod crawl_hostile;
 mod questions;
 // Feeds that are followed.
 mod feeds;
+// What happened, told to programs of others.
+mod events;
+// Pages that are visited again, and the text of stories.
+mod recrawl;
 // Streams of URLs.
 mod reflog;
 // A cluster, asked over HTTP.

@@ -1,5 +1,5 @@
 //! Streams of visited URLs, given to a crawl while it runs and while it does not: the one-hour rule, and batches that count
-//! once.
+//! once; and what else URLs are added from.
 
 use std::path::Path;
 
@@ -20,6 +20,15 @@ fn add(dir: &Path, name: &str) -> Value {
     let output = say(dir, &["add", "crawl", "--reflog", name, "-o", "news", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     json(&output)
+}
+
+/// Nothing is under way: a crawl that is killed now has nothing to ask for again.
+fn wait_until_written(dir: &Path) {
+    wait("everything is written down", || {
+        let now = json(&say(dir, &["stats", "-o", "news", "--json"]));
+        let count = |name: &str| now["running"][name].as_u64();
+        (count("tickets_open"), count("urls_waiting")) == (Some(0), Some(0))
+    });
 }
 
 #[test]
@@ -51,11 +60,7 @@ fn a_stream_is_fetched_once_an_hour_and_a_batch_counts_once() {
 
     // While nobody crawls it is written down; a crawl that was killed forgets no batch. What is open when it is killed is
     // asked for again, which is not what is shown here.
-    wait("everything is written down", || {
-        let now = json(&say(dir.path(), &["stats", "-o", "news", "--json"]));
-        let count = |name: &str| now["running"][name].as_u64();
-        (count("tickets_open"), count("urls_waiting")) == (Some(0), Some(0))
-    });
+    wait_until_written(dir.path());
     crawl.kill();
     file(dir.path(), "fourth", port, &[("/s/1", 120, 1, "z"), ("broken", 0, 0, ""), ("/s/4", 120, 1, "")]);
     std::fs::write(
@@ -73,5 +78,58 @@ fn a_stream_is_fetched_once_an_hour_and_a_batch_counts_once() {
     add(dir.path(), "fifth");
     wait("the last", || asked("/s/5") == 1);
     assert_eq!([1, 2, 3, 4].map(|n| asked(&format!("/s/{n}"))), [3, 2, 1, 1], "each batch counted once");
+    crawl.kill();
+}
+
+#[test]
+fn urls_are_added_to_a_crawl_from_lists_indexes_sitemaps_and_archives() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = Site::default();
+    let port = site.start();
+    let asked = |path: &str| site.asked(path);
+    let url = |n: u64| format!("http://127.0.0.1:{port}/s/{n}");
+    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
+    let add = |args: &[&str]| {
+        let output = say(dir.path(), &[&["add", "crawl", "-o", "news", "--json"], args].concat());
+        (output.status.code(), json(&output))
+    };
+    let prefix = format!("http://127.0.0.1:{port}/s/");
+    let crawl = Crawl::start(dir.path(), &[&prefix, "--exclude", "/s/9", "--no-sitemap"]);
+    wait("the seed", || asked("/s/") == 1);
+
+    let (code, said) = add(&[&url(1), &url(9), "http://127.0.0.2/other"]);
+    assert_eq!((code, &said["taken"], &said["refused"]), (Some(1), &1.into(), &2.into()), "{said}");
+    write("list", format!("# a list\n{}\n{{\"url\": \"{}\", \"hits\": 100}}\n", url(2), url(3)));
+    assert_eq!(add(&["-i", "list"]).1["taken"], 2);
+    wait("a list", || [1, 2, 3].iter().all(|n| asked(&format!("/s/{n}")) == 1));
+    wait_until_written(dir.path());
+    crawl.kill();
+
+    // While nobody crawls it is written down.
+    write("index.cdxj", format!("127)/ 20261115000000 {{\"url\": \"{}\"}}\nbroken\n", url(4)));
+    let (code, said) = add(&["--cdxj", "index.cdxj"]);
+    assert_eq!((code, &said["taken"], &said["refused"]), (Some(1), &1.into(), &1.into()), "{said}");
+    write(
+        "map.xml",
+        format!("<urlset><url><loc>{}</loc></url><url><loc>{}</loc></url></urlset>", url(5), url(1)),
+    );
+    assert_eq!(
+        add(&["--sitemap", "map.xml"]),
+        (Some(0), serde_json::json!({"taken": 2, "refused": 0, "refusals": []}))
+    );
+    let record = format!(
+        "WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: {}\r\nContent-Length: 1\r\n\r\nx\r\n\r\n",
+        url(6)
+    );
+    write("old.warc", record);
+    assert_eq!(add(&["--warc", "old.warc"]).1["taken"], 1);
+    assert_eq!([4, 5, 6].map(|n| asked(&format!("/s/{n}"))), [0, 0, 0], "nobody crawls");
+    let crawl = Crawl::start(dir.path(), &[]);
+    wait("what was written down", || [4, 5, 6].iter().all(|n| asked(&format!("/s/{n}")) == 1));
+    assert_eq!(
+        [1, 2, 3, 9].map(|n| asked(&format!("/s/{n}"))),
+        [1, 1, 1, 0],
+        "what is known is not fetched again"
+    );
     crawl.kill();
 }

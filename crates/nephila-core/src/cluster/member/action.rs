@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[cfg(doc)]
 use super::Member;
 use super::{NodeRecord, OwnerRecord};
-use crate::cluster::{Epoch, Incarnation};
+use crate::cluster::{Epoch, Incarnation, NodeId};
 
 /// What the shell should do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct View {
     pub nodes: Vec<NodeRecord>,
     /// Partition to revision and record.
     pub owners: BTreeMap<u32, (u64, OwnerRecord)>,
+    /// Partitions that an operator wants on a node.
+    pub pins: BTreeMap<u32, NodeId>,
 }
 
 /// How far a partition is.

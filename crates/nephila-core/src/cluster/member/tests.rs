@@ -37,7 +37,11 @@ fn owner(id: u64, incarnation: u64, state: OwnerState) -> OwnerRecord {
 }
 
 fn view(nodes: &[NodeRecord], owners: &[(u32, u64, OwnerRecord)]) -> View {
-    View { nodes: nodes.to_vec(), owners: owners.iter().map(|(p, r, o)| (*p, (*r, *o))).collect() }
+    View {
+        nodes: nodes.to_vec(),
+        owners: owners.iter().map(|(p, r, o)| (*p, (*r, *o))).collect(),
+        ..View::default()
+    }
 }
 
 fn claims(actions: &[Action]) -> Vec<(u32, Option<u64>)> {
@@ -88,6 +92,21 @@ fn renewing_moves_the_end_and_failing_to_renew_fences_before_the_lease_can_pass_
     assert!(
         matches!(&all(&mut member, 17_500)[..], [Action::Acquire { incarnation: next, .. }] if *next > incarnation)
     );
+}
+
+#[test]
+fn a_view_that_comes_just_before_a_late_renewal_is_asked_for_again() {
+    let mut member = held(1);
+    let incarnation = member.incarnation();
+    let asked = all(&mut member, 4_000);
+    assert!(asked.iter().any(|action| matches!(action, Action::Renew { .. })));
+    assert!(asked.iter().any(|action| matches!(action, Action::Read { .. })));
+    // The process slept, and finds both answers when it wakes; the renewal was carried out in time.
+    member.handle_view(HELD + 100, incarnation, Some(&view(&[node(1, incarnation.0)], &[])));
+    member.handle_renewed(HELD + 100, incarnation, Answer::Done(2));
+    assert!(member.is_held(HELD + 100));
+    let again = all(&mut member, HELD + 100 + AGAIN_AFTER);
+    assert!(again.iter().any(|action| matches!(action, Action::Read { .. })), "{again:?}");
 }
 
 #[test]

@@ -173,6 +173,18 @@ fn a_parcel_of_links_takes_about_seventeen_bytes_a_link() {
     assert!(before > 45.0 && after < 18.0, "{before:.1} bytes of text a link, {after:.1} packed");
 }
 
+#[test]
+fn a_long_text_that_a_few_bytes_repeat_has_an_end() {
+    let long = OfferedUrl { text: format!("/{}", "a".repeat(1 << 20)).into(), ..link("http://a.test/") };
+    let unpacked = |times: usize| {
+        let body = pack(&vec![&long; times], &SECRET);
+        assert!(body.len() < 2 << 20, "the text is written once");
+        unpack(&body, &SECRET).map(|links| links.len())
+    };
+    assert_eq!(unpacked(3), Ok(3));
+    assert_eq!(unpacked(4), Err(Damaged("length of links")));
+}
+
 fn any_link() -> impl Strategy<Value = OfferedUrl> {
     let texts = ("[a-c]{1,2}", "(/[a-z%\u{e9}]{0,4}){1,3}(\\?[a-z=&]{0,6})?");
     let small = (0u32..3, any::<u8>(), any::<u8>(), 0u8..3, any::<u8>());

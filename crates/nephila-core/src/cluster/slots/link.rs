@@ -42,8 +42,6 @@ pub(super) struct Link {
     /// The last number that has come.
     received: u64,
     ack_at: Option<u64>,
-    /// What [`Link::due`] was when it was last noted.
-    pub(super) noted: Option<u64>,
     pub(super) repeated: u64,
 }
 
@@ -65,7 +63,6 @@ impl Link {
             doublings: 0,
             received: 0,
             ack_at: None,
-            noted: None,
             repeated: 0,
         }
     }
@@ -119,6 +116,10 @@ impl Link {
         self.heard_at = now;
         if ack > self.acked && ack <= self.sent_max {
             self.queue.drain(..(ack - self.acked) as usize);
+            if self.queue.is_empty() {
+                // Most links are silent most of the time: they need no room.
+                self.queue = VecDeque::new();
+            }
             self.acked = ack;
             self.sent = self.sent.max(ack);
             self.doublings = 0;

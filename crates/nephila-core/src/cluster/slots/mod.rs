@@ -21,7 +21,9 @@
 //!
 //! Invariant: of all nodes whose lease lives, no two have the turn of one slot.
 
+mod due;
 mod link;
+mod map;
 mod owner;
 mod packet;
 mod ring;
@@ -30,10 +32,11 @@ pub mod turn;
 #[cfg(test)]
 mod tests;
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use due::Due;
 use link::Link;
+use map::Map;
 use owner::Owner;
 use packet::{Item, Packet};
 
@@ -52,6 +55,8 @@ pub use turn::{Turn, Verdict};
 pub const LINKS_MAX: usize = 8_192;
 /// A node that is not in the ring and says nothing for so long is forgotten, in milliseconds. Its lease is long gone.
 pub const LINK_KEEP: u64 = 300_000;
+/// Slots whose owner in this ring is remembered: to find it anew every node of the ring is looked at.
+const OWNERS_MAX: usize = 1 << 16;
 
 /// Something that happened to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +130,14 @@ pub struct Slots {
     me: Incarnation,
     ring: Ring,
     term: u64,
-    mine: BTreeMap<SlotKey, Mine>,
+    mine: Map<SlotKey, Mine>,
     next_ask: u64,
     owner: Owner,
-    links: BTreeMap<Incarnation, Link>,
-    /// When each link has something to send.
-    due: BTreeSet<(u64, Incarnation)>,
+    /// Owners in this ring that were found lately.
+    owners: Map<SlotKey, Option<Incarnation>>,
+    links: Map<Incarnation, Link>,
+    /// When each link has something to send, by its place among `links`.
+    due: Due,
     /// What we say to ourselves.
     own: VecDeque<Item>,
     events: VecDeque<Event>,
@@ -138,18 +145,20 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// A node in one life of its lease, before it has seen who else lives.
-    pub fn new(node: NodeId, me: Incarnation) -> Slots {
+    /// A node in one life of its lease, before it has seen who else lives. The seed is for tables of addresses, which
+    /// strangers choose: they must not know it. Nothing that is done depends on it.
+    pub fn new(node: NodeId, me: Incarnation, seed: u64) -> Slots {
         Slots {
             node,
             me,
             ring: Ring::default(),
             term: 0,
-            mine: BTreeMap::new(),
+            mine: Map::new(seed),
             next_ask: 0,
-            owner: Owner::default(),
-            links: BTreeMap::new(),
-            due: BTreeSet::new(),
+            owner: Owner::new(seed),
+            owners: Map::new(seed),
+            links: Map::new(seed),
+            due: Due::default(),
             own: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -184,37 +193,40 @@ impl Slots {
 
     /// Do we have the turn of a slot?
     pub fn holds(&self, slot: SlotKey) -> bool {
-        self.mine.get(&slot).is_some_and(|mine| mine.held)
+        self.mine.get(slot).is_some_and(|mine| mine.held)
     }
 
-    /// The live nodes were read. One without us is old news, and ignored.
+    /// The live nodes were read. A list without us is old news, and ignored.
     pub fn handle_view(&mut self, now: u64, live: &[(NodeId, Incarnation)]) {
+        self.handle_ring(now, &Ring::new(live));
+    }
+
+    /// The same, for whoever has the ring at hand.
+    pub fn handle_ring(&mut self, now: u64, ring: &Ring) {
         self.owner.sweep(now);
-        let ring = Ring::new(live);
-        if !ring.holds(self.me) || ring == self.ring {
+        if *ring == self.ring || !ring.holds(self.me) {
             return;
         }
         self.term += 1;
         self.stats.rings += 1;
-        self.ring = ring;
-        for link in self.links.values_mut() {
+        self.ring = ring.clone();
+        self.owners.clear();
+        for (_, link) in self.links.iter_mut() {
             link.in_ring = false;
         }
         let enter = Item::Enter { ring: self.ring.hash(), term: self.term };
         self.owner.enter(now, &self.ring, self.term);
         self.own.push_back(enter);
-        for (node, incarnation) in Vec::from_iter(self.ring.nodes()) {
-            if incarnation != self.me {
-                let link = self.links.entry(incarnation).or_insert_with(|| Link::new(node, now));
-                (link.in_ring, link.heard_at) = (true, now);
-                link.push(now, enter);
-            }
+        for (node, incarnation) in ring.nodes().filter(|(_, incarnation)| *incarnation != self.me) {
+            let link = self.links.entry(incarnation, || Link::new(node, now));
+            (link.in_ring, link.heard_at) = (true, now);
+            link.push(now, enter);
         }
         // What we hold is said to its owners, and what we wait for is asked for anew: a turn that an earlier owner grants
         // from here on is void.
-        for slot in Vec::from_iter(self.mine.keys().copied()) {
-            let owner = self.ring.owner(slot);
-            let mine = self.mine.get_mut(&slot).expect("its key was just read");
+        for slot in Vec::from_iter(self.mine.iter().map(|(slot, _)| slot)) {
+            let owner = self.owner_of(slot);
+            let mine = self.mine.get_mut(slot).expect("its key was just read");
             mine.owner = owner;
             let item = if mine.held {
                 Item::Claim { slot, ask: mine.ask }
@@ -226,7 +238,7 @@ impl Slots {
             self.say(now, owner, item);
         }
         self.own.push_back(Item::Agree { term: self.term });
-        for (_, incarnation) in Vec::from_iter(self.ring.nodes()) {
+        for (_, incarnation) in ring.nodes() {
             if let Some(term) = self.owner.term_of(incarnation).filter(|_| incarnation != self.me) {
                 self.say(now, Some(incarnation), Item::Agree { term });
             }
@@ -236,14 +248,22 @@ impl Slots {
         self.note_all_due();
     }
 
+    /// Who hands out the turns of a slot in our ring.
+    fn owner_of(&mut self, slot: SlotKey) -> Option<Incarnation> {
+        if self.owners.len() >= OWNERS_MAX {
+            self.owners.clear();
+        }
+        *self.owners.entry(slot, || self.ring.owner(slot))
+    }
+
     /// The turn of a slot is wanted here. [`Event::Granted`] follows, at once or later.
     pub fn ask(&mut self, now: u64, slot: SlotKey) {
-        if self.mine.contains_key(&slot) {
+        if self.mine.contains(slot) {
             return;
         }
         self.stats.asked += 1;
         self.next_ask += 1;
-        let (ask, owner) = (self.next_ask, self.ring.owner(slot));
+        let (ask, owner) = (self.next_ask, self.owner_of(slot));
         self.mine.insert(slot, Mine { ask, held: false, owner });
         if planted::is(Bug::SlotPerNode) {
             self.mine.insert(slot, Mine { ask, held: true, owner });
@@ -257,7 +277,7 @@ impl Slots {
     /// The turn of a slot is given back, or not wanted any more. Nothing of ours is open there, and nothing started or
     /// ended there within so many milliseconds.
     pub fn give_back(&mut self, now: u64, slot: SlotKey, rested: u64) {
-        let Some(Mine { ask, held, owner }) = self.mine.remove(&slot) else { return };
+        let Some(Mine { ask, held, owner }) = self.mine.remove(slot) else { return };
         self.stats.given_back += u64::from(held);
         self.say(now, owner, Item::GiveBack { slot, ask, rested });
         self.settle(now);
@@ -270,15 +290,14 @@ impl Slots {
         if to != self.me || from == self.me {
             return Ok(());
         }
-        let full = self.links.len() >= LINKS_MAX;
-        let link = match self.links.entry(from) {
-            Entry::Occupied(link) => link.into_mut(),
-            Entry::Vacant(_) if full => return Ok(()),
-            Entry::Vacant(place) => place.insert(Link::new(node, now)),
-        };
+        if self.links.len() >= LINKS_MAX && !self.links.contains(from) {
+            return Ok(());
+        }
+        let at = self.links.place(from, || Link::new(node, now));
+        let (_, link) = self.links.by_place(at);
         self.stats.packets_received += 1;
         let items = link.handle(now, ack, first, items);
-        note(&mut self.due, link, from);
+        self.due.note(at, link.due());
         for item in items {
             match item {
                 Item::Grant { slot, ask, rested, wanted } => self.handle_grant(slot, ask, rested, wanted),
@@ -305,15 +324,12 @@ impl Slots {
     /// What to send now; none if there is nothing before [`Slots::next_wake`].
     pub fn poll_packet(&mut self, now: u64) -> Option<Parcel> {
         loop {
-            let &(at, incarnation) = self.due.first()?;
-            if at > now {
-                return None;
-            }
-            let link = self.links.get_mut(&incarnation).expect("a link that is due");
+            let (_, at) = self.due.first().filter(|(due, _)| *due <= now)?;
+            let (incarnation, link) = self.links.by_place(at);
             let (repeated, to) = (link.repeated, link.node);
             let load = link.poll(now);
             self.stats.repeated += link.repeated - repeated;
-            note(&mut self.due, link, incarnation);
+            self.due.note(at, link.due());
             if let Some((ack, first, items)) = load {
                 let packet = Packet { from: (self.node, self.me), to: incarnation, ack, first, items };
                 let bytes = packet.encode();
@@ -326,12 +342,12 @@ impl Slots {
 
     /// When [`Slots::poll_packet`] has something if nothing happens before.
     pub fn next_wake(&self) -> Option<u64> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.first().map(|(at, _)| at)
     }
 
     fn handle_grant(&mut self, slot: SlotKey, ask: u64, rested: u64, wanted: bool) {
         // One for an ask that we took back, or made of an owner before: whoever granted it hears so, or is none any more.
-        let Some(mine) = self.mine.get_mut(&slot).filter(|mine| mine.ask == ask && !mine.held) else {
+        let Some(mine) = self.mine.get_mut(slot).filter(|mine| mine.ask == ask && !mine.held) else {
             return;
         };
         mine.held = true;
@@ -340,7 +356,7 @@ impl Slots {
     }
 
     fn handle_wanted(&mut self, slot: SlotKey, ask: u64) {
-        if self.mine.get(&slot).is_some_and(|mine| mine.ask == ask && mine.held) {
+        if self.mine.get(slot).is_some_and(|mine| mine.ask == ask && mine.held) {
             self.stats.wanted += 1;
             self.events.push_back(Event::Wanted { slot });
         }
@@ -352,9 +368,10 @@ impl Slots {
         if to == self.me {
             return self.own.push_back(item);
         }
-        if let Some(link) = self.links.get_mut(&to) {
+        if let Some(at) = self.links.place_of(to) {
+            let (_, link) = self.links.by_place(at);
             link.push(now, item);
-            note(&mut self.due, link, to);
+            self.due.note(at, link.due());
         }
     }
 
@@ -376,28 +393,20 @@ impl Slots {
     }
 
     fn note_all_due(&mut self) {
-        for (incarnation, link) in &mut self.links {
-            note(&mut self.due, link, *incarnation);
+        for (at, (_, link)) in self.links.iter().enumerate() {
+            self.due.note(at, link.due());
         }
     }
 
     fn forget_links(&mut self, now: u64) {
         let old = |link: &Link| !link.in_ring && now >= link.heard_at + LINK_KEEP;
-        let gone = Vec::from_iter(self.links.iter().filter(|(_, link)| old(link)).map(|(key, _)| *key));
+        let gone = Vec::from_iter(self.links.iter().filter(|(_, link)| old(link)).map(|(key, _)| key));
+        if !gone.is_empty() {
+            self.due.clear();
+        }
         for incarnation in gone {
-            let link = self.links.remove(&incarnation);
-            link.and_then(|link| link.noted).iter().for_each(|at| _ = self.due.remove(&(*at, incarnation)));
+            self.links.remove(incarnation);
             self.owner.forget(incarnation);
         }
-    }
-}
-
-/// Notes when a link has something to send.
-fn note(all: &mut BTreeSet<(u64, Incarnation)>, link: &mut Link, incarnation: Incarnation) {
-    let due = link.due();
-    if due != link.noted {
-        link.noted.iter().for_each(|at| _ = all.remove(&(*at, incarnation)));
-        due.iter().for_each(|at| _ = all.insert((*at, incarnation)));
-        link.noted = due;
     }
 }

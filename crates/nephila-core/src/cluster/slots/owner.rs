@@ -8,9 +8,10 @@
 //! What always holds: a slot has at most one holder by our doing; whoever asks stands in the queue once, and the queue is
 //! served in order; how long a slot has rested is never told longer than it is.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Ring;
+use super::map::Map;
 use super::packet::Item;
 use crate::cluster::Incarnation;
 use crate::frontier::slot::SlotKey;
@@ -28,6 +29,18 @@ struct Peer {
     entered: Option<(u64, u64)>,
     held: BTreeMap<SlotKey, u64>,
     asks: BTreeMap<SlotKey, u64>,
+    /// It is in our ring; and has not agreed to our term.
+    member: bool,
+    missing: bool,
+}
+
+/// Takes a slot out. Most nodes say nothing most of the time: a list without slots needs no room.
+fn take(from: &mut BTreeMap<SlotKey, u64>, slot: SlotKey) -> Option<u64> {
+    let ask = from.remove(&slot);
+    if from.is_empty() {
+        *from = BTreeMap::new();
+    }
+    ask
 }
 
 /// A slot of ours.
@@ -43,16 +56,16 @@ struct Entry {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Owner {
     ring: u64,
     term: u64,
-    members: BTreeSet<Incarnation>,
-    /// Members that have not agreed.
-    missing: BTreeSet<Incarnation>,
+    /// Nodes of our ring, and how many of them have not agreed.
+    members: usize,
+    missing: usize,
     agreed_at: Option<u64>,
-    peers: BTreeMap<Incarnation, Peer>,
-    table: BTreeMap<SlotKey, Entry>,
+    peers: Map<Incarnation, Peer>,
+    table: Map<SlotKey, Entry>,
     swept_at: u64,
     pub(super) granted: u64,
     pub(super) wanted: u64,
@@ -61,6 +74,23 @@ pub(super) struct Owner {
 }
 
 impl Owner {
+    /// One without a ring.
+    pub(super) fn new(seed: u64) -> Owner {
+        Owner {
+            ring: 0,
+            term: 0,
+            members: 0,
+            missing: 0,
+            agreed_at: None,
+            peers: Map::new(seed),
+            table: Map::new(seed),
+            swept_at: 0,
+            granted: 0,
+            wanted: 0,
+            out: VecDeque::new(),
+        }
+    }
+
     pub(super) fn is_agreed(&self) -> bool {
         self.agreed_at.is_some()
     }
@@ -72,56 +102,62 @@ impl Owner {
 
     /// The term of a node that goes by our ring, to be agreed to.
     pub(super) fn term_of(&self, peer: Incarnation) -> Option<u64> {
-        let (ring, term) = self.peers.get(&peer)?.entered?;
+        let (ring, term) = self.peers.get(peer)?.entered?;
         (ring == self.ring).then_some(term)
     }
 
     /// We go by another ring.
     pub(super) fn enter(&mut self, now: u64, ring: &Ring, term: u64) {
         (self.ring, self.term) = (ring.hash(), term);
-        self.members = ring.nodes().map(|(_, incarnation)| incarnation).collect();
-        self.missing = self.members.clone();
+        for (_, peer) in self.peers.iter_mut() {
+            (peer.member, peer.missing) = (false, false);
+        }
+        let waits = !planted::is(Bug::OwnerDoesNotWait);
+        for (_, incarnation) in ring.nodes() {
+            let peer = self.peers.entry(incarnation, Peer::default);
+            (peer.member, peer.missing) = (true, waits);
+        }
+        self.members = ring.len();
+        self.missing = if waits { self.members } else { 0 };
         self.agreed_at = None;
         self.table.clear();
-        for (incarnation, peer) in &self.peers {
-            if !self.members.contains(incarnation) || peer.entered.is_none_or(|(ring, _)| ring != self.ring) {
+        for (incarnation, peer) in self.peers.iter() {
+            if !peer.member || peer.entered.is_none_or(|(ring, _)| ring != self.ring) {
                 continue;
             }
             for slot in peer.held.keys() {
-                self.table.entry(*slot).or_default().holders.push(*incarnation);
+                self.table.entry(*slot, Entry::default).holders.push(incarnation);
             }
             for slot in peer.asks.keys() {
-                self.table.entry(*slot).or_default().queue.push_back(*incarnation);
+                self.table.entry(*slot, Entry::default).queue.push_back(incarnation);
             }
-        }
-        if planted::is(Bug::OwnerDoesNotWait) {
-            self.missing.clear();
         }
         self.check_agreed(now);
     }
 
     /// Forgets a node that is gone for good.
     pub(super) fn forget(&mut self, peer: Incarnation) {
-        if !self.members.contains(&peer) {
-            self.peers.remove(&peer);
+        if self.peers.get(peer).is_some_and(|peer| !peer.member) {
+            self.peers.remove(peer);
         }
     }
 
     /// A node said something.
     pub(super) fn handle(&mut self, now: u64, from: Incarnation, item: Item) {
-        let peer = self.peers.entry(from).or_default();
-        let same = peer.entered.is_some_and(|(ring, _)| ring == self.ring) && self.members.contains(&from);
+        let peer = self.peers.entry(from, Peer::default);
+        let same = peer.member && peer.entered.is_some_and(|(ring, _)| ring == self.ring);
         match item {
             Item::Enter { ring, term } => {
-                let before = std::mem::take(peer);
-                peer.entered = Some((ring, term));
-                if self.members.contains(&from) && !planted::is(Bug::OwnerDoesNotWait) {
-                    self.missing.insert(from);
+                let fresh = Peer { entered: Some((ring, term)), member: peer.member, ..Peer::default() };
+                let before = std::mem::replace(peer, fresh);
+                if peer.member && !planted::is(Bug::OwnerDoesNotWait) {
+                    peer.missing = true;
+                    self.missing += usize::from(!before.missing);
                     self.agreed_at = None;
                 }
                 if same {
                     for slot in before.held.keys().chain(before.asks.keys()) {
-                        let Some(entry) = self.table.get_mut(slot) else { continue };
+                        let Some(entry) = self.table.get_mut(*slot) else { continue };
                         entry.queue.retain(|waits| *waits != from);
                         if let Some(at) = entry.holders.iter().position(|holder| *holder == from) {
                             entry.holders.remove(at);
@@ -133,14 +169,14 @@ impl Owner {
             }
             Item::Agree { term } => {
                 if same && term == self.term {
-                    self.missing.remove(&from);
+                    self.missing -= usize::from(std::mem::take(&mut peer.missing));
                     self.check_agreed(now);
                 }
             }
             Item::Claim { slot, ask } => {
                 peer.held.insert(slot, ask);
                 if same {
-                    let entry = self.table.entry(slot).or_default();
+                    let entry = self.table.entry(slot, Entry::default);
                     entry.holders.push(from);
                     entry.told = false;
                     self.serve(now, slot);
@@ -149,7 +185,7 @@ impl Owner {
             Item::Ask { slot, ask } => {
                 peer.asks.insert(slot, ask);
                 if same {
-                    let entry = self.table.entry(slot).or_default();
+                    let entry = self.table.entry(slot, Entry::default);
                     if !entry.queue.contains(&from) {
                         entry.queue.push_back(from);
                     }
@@ -158,13 +194,13 @@ impl Owner {
             }
             Item::GiveBack { slot, ask, rested } => {
                 if peer.asks.get(&slot) == Some(&ask) {
-                    peer.asks.remove(&slot);
-                    if let Some(entry) = self.table.get_mut(&slot).filter(|_| same) {
+                    take(&mut peer.asks, slot);
+                    if let Some(entry) = self.table.get_mut(slot).filter(|_| same) {
                         entry.queue.retain(|waits| *waits != from);
                     }
                 } else if peer.held.get(&slot) == Some(&ask) {
-                    peer.held.remove(&slot);
-                    if let Some(entry) = self.table.get_mut(&slot).filter(|_| same) {
+                    take(&mut peer.held, slot);
+                    if let Some(entry) = self.table.get_mut(slot).filter(|_| same) {
                         entry.holders.retain(|holder| *holder != from);
                         entry.rested_since = Some(now.saturating_sub(rested));
                     }
@@ -183,19 +219,20 @@ impl Owner {
             return;
         }
         self.swept_at = now;
+        let agreed_at = self.agreed_at;
         self.table.retain(|_, entry| {
-            let since = entry.rested_since.or(self.agreed_at).unwrap_or(now);
+            let since = entry.rested_since.or(agreed_at).unwrap_or(now);
             !(entry.holders.is_empty() && entry.queue.is_empty() && now >= since + FORGET_AFTER)
         });
     }
 
     fn check_agreed(&mut self, now: u64) {
-        if !self.missing.is_empty() || self.members.is_empty() || self.agreed_at.is_some() {
+        if self.missing > 0 || self.members == 0 || self.agreed_at.is_some() {
             return;
         }
         self.agreed_at = Some(now);
         let waiting = self.table.iter().filter(|(_, entry)| !entry.queue.is_empty());
-        for slot in Vec::from_iter(waiting.map(|(slot, _)| *slot)) {
+        for slot in Vec::from_iter(waiting.map(|(slot, _)| slot)) {
             self.serve(now, slot);
         }
     }
@@ -203,11 +240,11 @@ impl Owner {
     /// Gives the turn to the next, or tells who has it that it is wanted.
     fn serve(&mut self, now: u64, slot: SlotKey) {
         let Some(agreed_at) = self.agreed_at else { return };
-        let Some(entry) = self.table.get_mut(&slot) else { return };
+        let Some(entry) = self.table.get_mut(slot) else { return };
         if entry.holders.is_empty() {
             let Some(next) = entry.queue.pop_front() else { return };
-            let peer = self.peers.get_mut(&next).expect("it asked");
-            let ask = peer.asks.remove(&slot).expect("it asked for it");
+            let peer = self.peers.get_mut(next).expect("it asked");
+            let ask = take(&mut peer.asks, slot).expect("it asked for it");
             peer.held.insert(slot, ask);
             entry.holders.push(next);
             let wanted = !entry.queue.is_empty();
@@ -221,7 +258,7 @@ impl Owner {
             self.out.push_back((next, Item::Grant { slot, ask, rested, wanted }));
         } else if !entry.queue.is_empty() && !std::mem::replace(&mut entry.told, true) {
             for holder in &entry.holders {
-                let ask = self.peers.get(holder).and_then(|peer| peer.held.get(&slot)).copied();
+                let ask = self.peers.get(*holder).and_then(|peer| peer.held.get(&slot)).copied();
                 self.wanted += 1;
                 self.out.push_back((*holder, Item::Wanted { slot, ask: ask.unwrap_or(0) }));
             }

@@ -102,7 +102,10 @@ impl Packet {
         if count > ITEMS_MAX as u64 || first.checked_add(count).is_none() {
             return Err(Damaged("items of a packet"));
         }
-        let items = (0..count).map(|_| get_item(&mut reader)).collect::<Result<_, _>>()?;
+        let mut items = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            items.push(get_item(&mut reader)?);
+        }
         if !reader.is_empty() {
             return Err(Damaged("end of a packet"));
         }

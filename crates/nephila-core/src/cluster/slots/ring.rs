@@ -3,19 +3,29 @@
 //! What always holds: whoever sees the same nodes finds the same owner and the same hash, whatever the order they are
 //! listed in; when a node comes or goes, only slots of that node change hands.
 
+use std::sync::Arc;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::packet::put_slot;
 use crate::cluster::{Incarnation, NodeId};
 use crate::frontier::slot::SlotKey;
 
-/// The live nodes, each in one of its lives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The live nodes, each in one of its lives. A copy of it is the same nodes once more, not their list.
+#[derive(Clone, Debug, Default)]
 pub struct Ring {
     /// By incarnation.
-    nodes: Vec<(Incarnation, NodeId)>,
+    nodes: Arc<[(Incarnation, NodeId)]>,
     hash: u64,
 }
+
+impl PartialEq for Ring {
+    fn eq(&self, other: &Ring) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.nodes, &other.nodes) || self.nodes == other.nodes)
+    }
+}
+
+impl Eq for Ring {}
 
 impl Ring {
     /// The ring of these nodes.
@@ -28,7 +38,7 @@ impl Ring {
             bytes.extend(incarnation.0.to_be_bytes());
             bytes.extend(node.0.to_be_bytes());
         }
-        Ring { nodes, hash: xxh3_64(&bytes) }
+        Ring { nodes: nodes.into(), hash: xxh3_64(&bytes) }
     }
 
     /// The same for the same nodes.

@@ -12,7 +12,7 @@ const B: (NodeId, Incarnation) = (NodeId(2), Incarnation(20));
 const C: (NodeId, Incarnation) = (NodeId(3), Incarnation(30));
 
 fn node(of: (NodeId, Incarnation)) -> Slots {
-    Slots::new(of.0, of.1)
+    Slots::new(of.0, of.1, 7)
 }
 
 /// Carries packets there and back a few times, from this moment on. Gives how many there were.
@@ -130,14 +130,20 @@ fn a_held_turn_goes_on_when_its_owner_changes_and_the_new_owner_knows_of_it() {
     assert_eq!(events(&mut a), [Event::Granted { slot, rested: 0, wanted: false }]);
 }
 
-#[test]
-fn a_turn_granted_by_an_owner_of_before_is_void() {
+/// B has asked for a slot of A's, and the grant is on its way.
+fn granted() -> (Slots, Slots, SlotKey, Parcel) {
     let (mut a, mut b) = two();
     let slot = slot_of(A, &[A, B]);
     b.ask(3_000, slot);
     let ask = b.poll_packet(3_010).unwrap();
     a.handle_packet(3_020, &ask.bytes).unwrap();
     let grant = a.poll_packet(3_100).unwrap();
+    (a, b, slot, grant)
+}
+
+#[test]
+fn a_turn_granted_by_an_owner_of_before_is_void() {
+    let (_, mut b, slot, grant) = granted();
     // Before the answer comes, B goes by another ring.
     b.handle_view(3_050, &[A, B, C]);
     b.handle_packet(3_110, &grant.bytes).unwrap();
@@ -146,12 +152,7 @@ fn a_turn_granted_by_an_owner_of_before_is_void() {
 
 #[test]
 fn an_ask_that_is_taken_back_is_not_answered_by_an_older_grant() {
-    let (mut a, mut b) = two();
-    let slot = slot_of(A, &[A, B]);
-    b.ask(3_000, slot);
-    let ask = b.poll_packet(3_010).unwrap();
-    a.handle_packet(3_020, &ask.bytes).unwrap();
-    let grant = a.poll_packet(3_100).unwrap();
+    let (mut a, mut b, slot, grant) = granted();
     b.give_back(3_100, slot, 0);
     b.ask(3_101, slot);
     b.handle_packet(3_110, &grant.bytes).unwrap();
@@ -181,7 +182,7 @@ fn bytes_for_another_life_and_damaged_ones_change_nothing() {
     let (mut a, mut b) = two();
     b.ask(3_000, slot_of(A, &[A, B]));
     let mut parcel = b.poll_packet(3_010).unwrap();
-    let mut later = Slots::new(A.0, Incarnation(11));
+    let mut later = Slots::new(A.0, Incarnation(11), 7);
     later.handle_packet(3_020, &parcel.bytes).unwrap();
     assert_eq!(later.stats().packets_received, 0);
     parcel.bytes[9] ^= 1;

@@ -8,15 +8,16 @@ use crate::feed::record::{Brought, Record as FeedRecord};
 use crate::feed::schedule::Answer;
 use crate::frontier::URGENT;
 use crate::frontier::offers::Offer;
-use crate::frontier::ticket::Report;
+use crate::frontier::ticket::{HeadFirst, HeadSaid, Report};
 use crate::handler::ReadAs;
 use crate::job::{Hops, Job, JobId, Schedule};
+use crate::recrawl::claims::{FORWARD_MAX, Listed};
 use crate::recrawl::{Policy, Settings};
 use crate::reflog::part::{Named, Part};
 use crate::reflog::{BatchKey, Grouped};
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 const MINUTE: u64 = 60_000;
 const FEED: &str = "http://a.test/feed";
@@ -159,7 +160,82 @@ fn a_stream_brings_forward_what_is_planned_for_later() {
     assert_eq!(lab.pages.len(), 3);
 }
 
-fn adaptive() -> Entry {
+/// A lab in which a page takes ten seconds, with one that a stream named half way.
+fn half_way(text: &str) -> Lab {
+    let mut lab = Lab::new(config());
+    lab.offer(&["http://a.test/robots-is-read"]);
+    lab.run(MINUTE);
+    lab.took = 10_000;
+    lab.say(part("first", text, 0, "x"));
+    lab.run(5_000);
+    assert_eq!(lab.pages.len(), 2, "it is under way");
+    lab
+}
+
+#[test]
+fn a_tag_that_changes_while_its_page_is_fetched_brings_it_once_more() {
+    let text = "http://a.test/1";
+    let mut lab = half_way(text);
+    lab.say(part("second", text, 1, "y"));
+    lab.say(part("third", text, 2, "z"));
+    lab.run(1_000);
+    lab.say(part("fourth", text, 3, "z"));
+    lab.run(1_000);
+    assert_eq!(lab.pages.len(), 2, "one at a time");
+    lab.run(10 * MINUTE);
+    assert_eq!(lab.pages.len(), 3, "once for both changes, not for the line within the hour");
+    assert_eq!((lab.record(text).state, lab.host(text).waiting), (UrlState::Ended, 0));
+    lab.restart(1_000);
+    lab.run(10 * MINUTE);
+    assert_eq!(lab.pages.len(), 3);
+}
+
+#[test]
+fn a_tag_that_changes_at_the_moment_of_the_outcome_brings_the_page_once_more() {
+    let text = "http://a.test/1";
+    let mut lab = half_way(text);
+    let ends = lab.pages[1].at + lab.took;
+    lab.run(ends - 1 - lab.now.mono);
+    // The outcome and the stream come together, and are written as one group.
+    (lab.now.mono, lab.now.wall) = (lab.now.mono + 1, Timestamp(lab.now.wall.0 + 1));
+    lab.say(part("second", text, 1, "y"));
+    lab.run(MINUTE);
+    assert_eq!(lab.pages.len(), 3);
+    assert_eq!((lab.record(text).state, lab.host(text).waiting), (UrlState::Ended, 0));
+    lab.restart(1_000);
+    lab.run(10 * MINUTE);
+    assert_eq!(lab.pages.len(), 3);
+}
+
+#[test]
+fn a_page_that_was_wanted_once_more_is_fetched_after_a_crash_as_well() {
+    let text = "http://a.test/1";
+    let mut lab = half_way(text);
+    lab.say(part("second", text, 1, "y"));
+    lab.run(1_000);
+    lab.restart(1_000);
+    lab.run(10 * MINUTE);
+    assert_eq!(lab.pages.len(), 3, "the outcome was lost, so one fetch is both");
+    assert_eq!((lab.record(text).state, lab.host(text).waiting), (UrlState::Ended, 0));
+}
+
+#[test]
+fn a_feed_that_is_added_while_it_is_fetched_as_a_page_is_followed() {
+    for restarts in [false, true] {
+        let mut lab = half_way(FEED);
+        lab.web.pages.insert(FEED.into(), news(1));
+        offer_feed(&mut lab, FEED);
+        lab.run(1_000);
+        if restarts {
+            lab.restart(1_000);
+        }
+        lab.run(8 * MINUTE);
+        assert_eq!(lab.record(FEED).read_as, ReadAs::Feed);
+        assert!(lab.frontier.feed(&key(FEED)).unwrap().polls.len() >= 2, "restarts: {restarts}");
+    }
+}
+
+pub(super) fn adaptive() -> Entry {
     let mut job = Job::new(JobId(1), "press");
     job.schedule = Schedule::Adaptive(Settings { policy: Policy::Adaptive, ..Settings::default() });
     Entry::Job(Box::new(job))
@@ -205,4 +281,153 @@ fn a_host_whose_validators_are_wrong_is_asked_in_full() {
     assert!(!lab.host(text).trust.is_believed());
     assert!(lab.pages.last().unwrap().ticket.known.is_none());
     assert!(lab.pages.iter().any(|start| start.ticket.known.is_some()));
+}
+
+/// The site of these pages says that they were changed just now.
+pub(super) fn claim(lab: &mut Lab, texts: &[String]) {
+    let modified = Seconds::from(lab.now.wall).plus(Duration::from_secs(1));
+    let listed: Vec<Listed> = texts.iter().map(|text| Listed { path: key(text).path, modified }).collect();
+    lab.frontier.listed(key(&texts[0]).host, JobId(1), &listed, lab.now);
+    lab.run(10 * MINUTE);
+}
+
+#[test]
+fn a_site_that_always_says_now_is_not_believed_and_costs_one_visit_at_a_time() {
+    let mut lab = Lab::new(config());
+    lab.say(adaptive());
+    let texts: Vec<String> = (0..12).map(|n| format!("http://a.test/{n}")).collect();
+    texts.iter().for_each(|text| lab.offer(&[text]));
+    lab.run(60 * MINUTE);
+    assert_eq!(lab.pages.len(), 12);
+    // What it says of the past, or of a year that is far away, changes nothing.
+    for modified in [Seconds(0), Seconds::from(lab.now.wall).plus(Duration::from_secs(400 * 86_400))] {
+        let listed = [Listed { path: key(&texts[0]).path, modified }];
+        lab.frontier.listed(key(&texts[0]).host, JobId(1), &listed, lab.now);
+        lab.run(MINUTE);
+    }
+    assert_eq!(lab.pages.len(), 12);
+    // All are brought forward once, and none has changed.
+    claim(&mut lab, &texts);
+    assert_eq!((lab.pages.len(), lab.frontier.stats().sifted.forward), (24, 12));
+    // A moment later nothing is brought forward: no page is visited more often than the job allows.
+    claim(&mut lab, &texts);
+    assert_eq!(lab.pages.len(), 24);
+    let mut visits = lab.pages.len();
+    for _ in 0..3 {
+        lab.run(30 * MINUTE);
+        claim(&mut lab, &texts);
+        visits += 1;
+        assert_eq!(lab.pages.len(), visits, "one at a time");
+    }
+    // It is all in the log.
+    let before = lab.host(&texts[0]).claims;
+    lab.restart(1_000);
+    assert_eq!(lab.host(&texts[0]).claims, before);
+    assert!(!before.is_believed());
+    // From now on its word is true, and in time it is believed again.
+    for round in 0..20 {
+        for text in &texts {
+            let page = Report { digest: round + 1, ..Report::of(Outcome::Fetched, 200, Duration::ZERO) };
+            lab.web.pages.insert(text.clone(), page);
+        }
+        lab.run(30 * MINUTE);
+        claim(&mut lab, &texts);
+    }
+    assert!(lab.host(&texts[0]).claims.is_believed());
+    assert!(lab.host(&texts[0]).claims.forward_max() == FORWARD_MAX);
+}
+
+#[test]
+fn what_a_site_says_means_nothing_to_a_job_that_visits_once() {
+    let mut lab = Lab::new(config());
+    let texts = vec!["http://a.test/1".to_owned()];
+    lab.offer(&[&texts[0]]);
+    lab.run(60 * MINUTE);
+    claim(&mut lab, &texts);
+    assert_eq!(lab.pages.len(), 1);
+}
+
+/// Lets a page be visited so often, each time with this answer.
+pub(super) fn visit(lab: &mut Lab, text: &str, times: usize, mut answer: impl FnMut(HeadFirst) -> Report) {
+    for _ in 0..times {
+        let before = lab.pages.len();
+        let head = lab.pages.last().map_or(HeadFirst::No, |start| start.ticket.head);
+        lab.web.pages.insert(text.into(), answer(head));
+        while lab.pages.len() == before {
+            lab.run(60 * MINUTE);
+        }
+    }
+}
+
+#[test]
+fn large_pages_of_a_host_that_ignores_validators_are_asked_for_by_their_heads() {
+    let mut config = config();
+    config.frontier.slot_connections = 1;
+    let mut lab = Lab::new(config);
+    lab.say(adaptive());
+    let text = "http://a.test/1";
+    lab.offer(&[text]);
+    let whole = |digest| Report {
+        digest,
+        etag: "\"1\"".into(),
+        bytes: 1 << 20,
+        conditional: true,
+        ..Report::of(Outcome::Fetched, 200, Duration::ZERO)
+    };
+    visit(&mut lab, text, 12, |_| whole(7));
+    assert!(lab.pages[..4].iter().all(|start| start.ticket.head == HeadFirst::No));
+    let last = &lab.pages.last().unwrap().ticket;
+    assert!(last.head != HeadFirst::No && last.known.is_some(), "{last:?}");
+    assert!(lab.host(text).trust.is_believed());
+    // Heads say that nothing has changed, and twice that is seen to be wrong.
+    visit(&mut lab, text, 1, |_| Report {
+        head: Some(HeadSaid::Unchanged),
+        ..Report::of(Outcome::NotModified, 200, Duration::ZERO)
+    });
+    assert!(lab.host(text).trust.is_believed());
+    let mut digest = 100;
+    visit(&mut lab, text, 3, |_| {
+        digest += 1;
+        Report { head: Some(HeadSaid::Unchanged), etag: format!("\"{digest}\"").into(), ..whole(digest) }
+    });
+    assert!(!lab.host(text).trust.is_believed());
+    visit(&mut lab, text, 2, |_| whole(7));
+    let last = &lab.pages.last().unwrap().ticket;
+    assert!(last.head == HeadFirst::No && last.known.is_none(), "{last:?}");
+}
+
+#[test]
+fn trp_12_pages_that_change_at_every_visit_are_bounded_by_their_interval_and_by_their_host() {
+    const DAYS: u64 = 4;
+    const PAGES: u64 = 30;
+    let mut lab = Lab::new(config());
+    let mut job = Job::new(JobId(1), "press");
+    let settings = Settings {
+        policy: Policy::Adaptive,
+        interval: Duration::from_secs(3_600),
+        host_visits_per_day: 48,
+        interval_max: Duration::from_secs(4 * 3_600),
+        ..Settings::default()
+    };
+    job.schedule = Schedule::Adaptive(settings);
+    lab.say(Entry::Job(Box::new(job)));
+    let texts: Vec<String> = (0..PAGES).map(|n| format!("http://a.test/{n}")).collect();
+    texts.iter().for_each(|text| lab.offer(&[text]));
+    for minute in 0..DAYS * 24 * 12 {
+        // A new version and another ad, each time.
+        for text in &texts {
+            let etag = format!("\"{minute}\"").into();
+            let page =
+                Report { digest: minute + 1, etag, ..Report::of(Outcome::Fetched, 200, Duration::ZERO) };
+            lab.web.pages.insert(text.clone(), page);
+        }
+        lab.run(5 * MINUTE);
+    }
+    let visits = lab.pages.len() as u64 - PAGES;
+    assert!(visits > 48, "{visits} visits");
+    assert!(visits <= DAYS * 48 + PAGES, "{visits} visits in {DAYS} days");
+    for text in &texts {
+        let own: Vec<u64> = lab.pages.iter().filter(|s| s.ticket.url == *text).map(|s| s.at).collect();
+        assert!(own.windows(2).all(|pair| pair[1] - pair[0] >= 30 * MINUTE), "{text}: {own:?}");
+    }
 }

@@ -213,3 +213,18 @@ fn a_host_at_hand_takes_less_than_one_and_a_half_kilobytes() {
     let each = gauges.bench_bytes / HOSTS;
     assert!((500..=1_500).contains(&each), "{each} bytes a host");
 }
+
+#[test]
+fn a_host_reads_on_while_its_pages_are_being_stored() {
+    let mut config = config();
+    config.frontier.visit_urls_max = 2;
+    let mut lab = Lab::new(config);
+    lab.stores = 60_000;
+    for i in 0..8 {
+        lab.offer(&[&format!("http://a.test/{i}")]);
+    }
+    lab.run(30_000);
+    assert_eq!(lab.pages.len(), 8, "{:?}", lab.timeline());
+    lab.run(120_000);
+    assert_eq!(lab.host("http://a.test/").ended, 8);
+}

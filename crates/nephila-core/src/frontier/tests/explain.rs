@@ -146,7 +146,12 @@ fn a_busy_address_and_a_missing_one_are_named() {
 #[test]
 fn what_is_beyond_the_budget_or_refused_is_explained() {
     let mut config = config();
-    config.rules.budget = budget::Settings { domain_urls: 1, domain_urls_per_day: 0, parked_text_max: 1 };
+    config.rules.budget = budget::Settings {
+        domain_urls: 1,
+        domain_urls_per_day: 0,
+        parked_text_max: 1,
+        ..budget::Settings::default()
+    };
     let mut lab = Lab::new(config);
     lab.offer(&["http://a.test/1"]);
     lab.commit();

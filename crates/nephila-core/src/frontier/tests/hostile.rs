@@ -236,3 +236,35 @@ fn pol_22_two_spellings_of_a_url_are_asked_for_once() {
     assert_eq!(lab.pages.len(), 1, "{:?}", lab.urls());
     assert_eq!(lab.host("http://a.test/").ended, 1);
 }
+
+#[test]
+fn smp_13_a_host_that_has_nothing_of_what_its_sitemap_names_is_asked_ever_less() {
+    const URLS: usize = 600;
+    let mut config = config();
+    config.rules.trap.missing_in_row_max = 100;
+    let mut lab = Lab::new(config);
+    let texts: Vec<String> = (0..URLS).map(|n| format!("http://a.test/{n}")).collect();
+    for text in &texts {
+        lab.offer(&[text]);
+        let gone = crate::frontier::ticket::Report::of(Outcome::NotFound, 404, Duration::ZERO);
+        lab.web.pages.insert(text.clone(), gone);
+    }
+    // Another host is asked as ever.
+    let others: Vec<String> = (0..URLS).map(|n| format!("http://b.test/{n}")).collect();
+    others.iter().for_each(|text| lab.offer(&[text]));
+    lab.run(HOUR);
+    let asked = starts(&lab, "http://a.test").len();
+    assert!((100..200).contains(&asked), "{asked} within an hour");
+    assert_eq!(starts(&lab, "http://b.test").len(), URLS);
+    lab.run(24 * HOUR);
+    let later = starts(&lab, "http://a.test").len();
+    assert!(later < asked + 150, "{later} within a day");
+    // It is remembered over a restart.
+    lab.restart(1_000);
+    lab.run(HOUR);
+    assert!(starts(&lab, "http://a.test").len() <= later + 3);
+    // One page that is there, and it is asked as ever.
+    texts.iter().for_each(|text| _ = lab.web.pages.remove(text));
+    lab.run(3 * HOUR);
+    assert_eq!(starts(&lab, "http://a.test").len(), URLS);
+}

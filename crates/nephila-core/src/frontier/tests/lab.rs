@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::entry::{Entry, open};
 use crate::fold::fold;
+use crate::frontier::hours;
 use crate::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use crate::frontier::offers::Offer;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
@@ -283,6 +284,9 @@ impl Lab {
             assert!(self.now.mono >= rested, "{} {} ms too early", ticket.url, rested - self.now.mono);
             self.rested.insert(name, self.now.mono + rest.as_millis() as u64);
         }
+        let hours = hours::of(&settings.hours, url(&ticket.url).host_str());
+        let early = hours.and_then(|hours| hours.opens_in(self.now.wall));
+        assert_eq!(early, None, "{} outside of its hours", ticket.url);
         let twice = self.open.insert(ticket.url.clone(), (ticket.key.host, ticket.address));
         assert!(twice.is_none(), "{} has two tickets", ticket.url);
     }
@@ -342,8 +346,10 @@ impl Lab {
                 self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
             }
             Purpose::Page if self.stores > 0 => {
-                assert!(self.frontier.handle_released(ticket.id, took, self.now));
-                assert!(!self.frontier.handle_released(ticket.id, took, self.now), "once");
+                // Some wait for their report.
+                if self.frontier.handle_released(ticket.id, took, self.now) {
+                    assert!(!self.frontier.handle_released(ticket.id, took, self.now), "once");
+                }
                 self.later(self.stores, Due::Stored(ticket.clone()));
             }
             Purpose::Page => self.stored(ticket),

@@ -19,7 +19,8 @@ use crate::state::record::UrlState;
 
 fn budget(domain_urls: u64, domain_urls_per_day: u64, parked_text_max: u64) -> Config {
     let mut config = config();
-    config.rules.budget = budget::Settings { domain_urls, domain_urls_per_day, parked_text_max };
+    config.rules.budget =
+        budget::Settings { domain_urls, domain_urls_per_day, parked_text_max, ..budget::Settings::default() };
     config
 }
 
@@ -49,6 +50,52 @@ fn urls_beyond_the_budget_are_parked_and_come_when_it_grows() {
     assert_eq!(lab.pages.len(), 10);
     let domain = lab.frontier.state(0).domain(key("http://a.test/").host.domain).unwrap().unwrap();
     assert_eq!((domain.admitted, domain.parked, domain.bare), (10, 0, 0));
+}
+
+#[test]
+fn pol_20_a_host_that_sent_its_share_of_the_day_goes_on_the_next_day() {
+    let mut config = config();
+    config.rules.budget.host_bytes_per_day = 35_000_000;
+    // The lab opens at midnight; the first day is nearly over.
+    let mut lab = Lab::new(config);
+    lab.run(20 * 3_600_000);
+    let mut file = Report::of(Outcome::Fetched, 200, Duration::from_millis(100));
+    file.bytes = 10_000_000;
+    for i in 0..10 {
+        file.digest = i + 1;
+        lab.web.pages.insert(format!("http://a.test/{i}"), file.clone());
+        lab.offer(&[&format!("http://a.test/{i}"), &format!("http://b.test/{i}")]);
+    }
+    let of_a = |lab: &Lab| lab.urls().iter().filter(|url| url.contains("a.test")).count();
+    lab.run(3_600_000);
+    assert_eq!(of_a(&lab), 4, "the fourth passes the share, and no fifth is asked for");
+    assert_eq!(lab.pages.len(), 14, "others are not held up");
+    lab.restart(60_000);
+    lab.run(2 * 3_600_000);
+    assert_eq!(of_a(&lab), 4, "a restart brings no second share");
+    lab.run(3_600_000);
+    assert_eq!(of_a(&lab), 8, "the next day");
+    lab.run(24 * 3_600_000);
+    assert_eq!(of_a(&lab), 10);
+}
+
+#[test]
+fn trp_13_files_under_ever_new_queries_cost_a_host_its_share_and_no_more() {
+    let mut config = config();
+    config.rules.budget.host_bytes_per_day = 100_000_000;
+    let mut lab = Lab::new(config);
+    let mut file = Report::of(Outcome::Fetched, 200, Duration::from_millis(100));
+    file.bytes = 10_000_000;
+    for i in 0..1_000 {
+        // Each is another file, so that none is known to be alike.
+        file.digest = i + 1;
+        let at = |i: u64| format!("http://a.test/get?file={i}");
+        lab.web.pages.insert(at(i), file.clone());
+        lab.web.links.insert(at(i), vec![at(i + 1)]);
+    }
+    lab.offer(&["http://a.test/get?file=0"]);
+    lab.run(3 * 24 * 3_600_000 - 1_000);
+    assert_eq!(lab.pages.len(), 30, "three days, ten files each");
 }
 
 #[test]

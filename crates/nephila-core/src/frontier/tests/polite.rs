@@ -44,6 +44,25 @@ fn a_page_that_is_released_and_never_reported_is_asked_for_again() {
 }
 
 #[test]
+fn a_host_that_may_have_missed_too_many_waits_for_what_is_being_stored() {
+    let mut config = config();
+    config.rules.trap.missing_in_row_max = 3;
+    let mut lab = Lab::new(config);
+    lab.stores = 5_000;
+    for i in 1..=5 {
+        let text = format!("http://a.test/{i}");
+        lab.web.pages.insert(text.clone(), failed(Outcome::NotFound, 404, None));
+        lab.offer(&[&text]);
+    }
+    lab.run(60_000);
+    let starts: Vec<u64> = lab.pages.iter().map(|start| start.at - MONO).collect();
+    assert_eq!(starts[..3], [1_100, 2_200, 3_300], "the first ones hold nobody up");
+    // The third is stored and reported first, and brings a rest of ten seconds.
+    assert!(starts[3] >= 3_300 + 100 + 5_000 + 10_000, "{starts:?}");
+    assert_eq!(lab.host("http://a.test/").missing, 5);
+}
+
+#[test]
 fn two_hosts_rest_each_on_its_own() {
     let mut lab = Lab::new(config());
     lab.offer(&["http://a.test/1", "http://b.test/1"]);

@@ -48,6 +48,17 @@ impl Workbench {
         open.any(|open| open.head.as_ref().is_some_and(|head| head.path == path))
     }
 
+    /// Has a ticket of this host its host and its address to itself while it is open?
+    pub(crate) fn is_alone(&self, index: HostIndex) -> bool {
+        let slot = self.host(index).slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        self.settings.host_connections <= 1 && slot.is_some_and(|slot| slot.limit.connections <= 1)
+    }
+
+    /// Offers that may wait in a partition.
+    pub(crate) fn offers_max(&self) -> usize {
+        self.settings.offers_max
+    }
+
     /// How long a host and its slot still rest, in milliseconds.
     pub(crate) fn waits(&self, index: HostIndex, mono: u64) -> (u64, u64) {
         let host = self.host(index);

@@ -2,8 +2,12 @@
 //!
 //! What always holds: nothing here makes a rest shorter that has begun.
 
+use std::cmp::Reverse;
+
+use super::super::hours;
 use super::super::key::HostKey;
 use super::{Holding, HostIndex, SlotIndex, Workbench};
+use crate::time::Now;
 
 /// The rest of a host that has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,6 +15,8 @@ pub(super) struct Rest {
     pub(super) until: u64,
     /// Did it leave because of it?
     pub(super) long: bool,
+    /// Does it wait for its hours?
+    pub(super) hours: bool,
 }
 
 impl Workbench {
@@ -33,6 +39,24 @@ impl Workbench {
             host.waits_at = None;
             self.wait(index);
         }
+    }
+
+    /// The host whose turn it is at a slot, if this is not its hour, and the milliseconds until it is.
+    pub(super) fn out_of_hours(&self, slot: SlotIndex, now: Now) -> Option<(HostIndex, u64)> {
+        if self.settings.hours.is_empty() {
+            return None;
+        }
+        let &Reverse((at, index)) = self.slots[slot as usize].as_ref()?.waiting.peek()?;
+        // It may have left or moved since it was put there.
+        let host = self.hosts[index as usize].as_ref()?;
+        let waits = host.slot == Some(slot) && host.waits_at == Some(at);
+        let wait = hours::of(&self.settings.hours, host.name()).filter(|_| waits)?.opens_in(now.wall)?;
+        Some((index, wait + hours::spread(host.key.host)))
+    }
+
+    /// Has a host left that waits for its hours?
+    pub(crate) fn awaits_hours(&self, mono: u64) -> bool {
+        self.resting.values().any(|rest| rest.hours && rest.until > mono)
     }
 
     /// The rest asked for by a site or an operator has changed.

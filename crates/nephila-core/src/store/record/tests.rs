@@ -39,6 +39,7 @@ fn exchange() -> Exchange {
             ("hopsFromSeed", "L".into()),
             ("note", "a\r\nb".into()),
         ],
+        text: String::new(),
     }
 }
 

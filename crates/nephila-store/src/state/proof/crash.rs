@@ -248,7 +248,7 @@ impl Machine<'_> {
         if !self.points.options.journal {
             return Ok((state, None));
         }
-        let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES };
+        let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES, keep_bytes: 0 };
         let opened = Journal::open(disk, &self.folder.join("journal"), settings);
         let (journal, _) = opened.map_err(|error| error.to_string())?;
         let last = journal.synced();

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use nephila_core::text::shown;
+use nephila_core::text::{escaped, shown};
 use nephila_core::time::Timestamp;
 
 use super::super::time::span;
@@ -153,7 +153,7 @@ td.n,th.n{text-align:right}th{border-bottom:1px solid #888}.bar{background:#369;
 pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::Result<()> {
     let title = match &about.host {
         Some(host) => format!("How {} was crawled", escaped(host)),
-        None => "How politely was crawled".to_owned(),
+        None => "How politely we crawled".to_owned(),
     };
     write!(
         out,
@@ -296,22 +296,6 @@ fn row(out: &mut dyn Write, subject: &Subject, is_host: bool) -> io::Result<()> 
         subject.exceptions,
         if is_host { format!("<td>{}</td>", robots(subject)) } else { String::new() }
     )
-}
-
-/// Text for a page: shown, and without markup of its own.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for char in shown(text).to_string().chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            char => out.push(char),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

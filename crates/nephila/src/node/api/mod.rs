@@ -9,6 +9,7 @@
 //! before and after it was asked; whatever cannot be answered now is 503 and says when to ask again.
 
 mod bind;
+mod events;
 mod others;
 mod pages;
 mod said;
@@ -64,6 +65,8 @@ pub(super) struct Api {
     token: Option<Arc<str>>,
     clients: Semaphore,
     reads: Semaphore,
+    /// Who waits for events.
+    followers: events::Followers,
 }
 
 /// What a node says of itself.
@@ -103,7 +106,7 @@ pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
         _ => None,
     };
     let (clients, reads) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(READS_MAX));
-    let api = Arc::new(Api { node: node.clone(), token, clients, reads });
+    let api = Arc::new(Api { node: node.clone(), token, clients, reads, followers: Default::default() });
     let tcp = bound.map(|Bound { listener, guard, address }| {
         eprintln!("nephila: node {} answers at http://{address}", node.name);
         tokio::spawn(serve(listener, api.clone(), guard, CONNECTIONS_MAX))
@@ -113,7 +116,8 @@ pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
 
 impl Answers for Api {
     async fn answer(&self, asked: Asked) -> Answer {
-        let answered = if asked.field(FORWARDED).is_some() {
+        // Who waits for events has a room of its own: it may stay long.
+        let answered = if asked.field(FORWARDED).is_some() || asked.path == events::PATH {
             self.route(&asked).await
         } else {
             match tokio::time::timeout(CLIENT_WAIT, self.clients.acquire()).await {
@@ -150,6 +154,7 @@ impl Api {
             ["host"] if post => self.set_host(asked).await,
             ["feeds"] if get => self.feeds(asked).await,
             ["feed"] if get => self.feed(asked).await,
+            ["events"] if get => self.events(asked).await,
             ["pages"] if get => self.pages(asked).await,
             ["stats"] if get => {
                 let questions = self.questions(&*self.session()?);
@@ -160,6 +165,9 @@ impl Api {
             ["cluster", "nodes"] if get => self.nodes().await,
             ["cluster", "partitions"] if get => self.partitions().await,
             ["cluster", "drain", node] if post => self.drain(node).await,
+            ["cluster", "pins"] if get => self.pins().await,
+            ["cluster", "pins", domain] if post => self.pin(domain, asked).await,
+            ["cluster", "pins", domain] if asked.method == Method::DELETE => self.unpin(domain).await,
             ["jobs"] if get => self.jobs().await,
             ["jobs"] if post => self.create(asked).await,
             ["jobs", name] if get => self.job(name).await,
@@ -171,8 +179,8 @@ impl Api {
             ["stops"] if post => self.stop(asked).await,
             ["stops", target] if asked.method == Method::DELETE => self.unstop(target).await,
             [
-                "explain" | "host" | "feeds" | "feed" | "pages" | "stats" | "node" | "cluster" | "jobs"
-                | "urls" | "reflog" | "stops",
+                "explain" | "host" | "feeds" | "feed" | "events" | "pages" | "stats" | "node" | "cluster"
+                | "jobs" | "urls" | "reflog" | "stops",
                 ..,
             ] => Err(problem(
                 StatusCode::METHOD_NOT_ALLOWED,

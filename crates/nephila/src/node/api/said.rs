@@ -10,12 +10,12 @@ use nephila_core::orders::{self, Order, Target};
 use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
+use super::super::Node;
 use super::super::admin::{self, Adding, Error};
 use super::super::views::{Changed, ClusterView, JobChange, JobView, NodeSaid};
 use super::{Api, Asked, FORWARDED, Instead, SelfView};
 use crate::api::{Answer, Question, ok, problem};
 use crate::clock::Clock;
-use crate::crawl::stream::id_of;
 use crate::orders::{Change, Written};
 
 /// Another node says how it is within this time.
@@ -105,6 +105,20 @@ impl Api {
         Ok(ok(&serde_json::json!({"node": node, "draining": true})))
     }
 
+    pub(super) async fn pins(&self) -> Result<Answer, Instead> {
+        Ok(ok(&self.node.cluster.pins().await?))
+    }
+
+    /// `POST cluster/pins/DOMAIN?to=NODE`.
+    pub(super) async fn pin(&self, domain: &str, asked: &Asked) -> Result<Answer, Instead> {
+        let to = asked.parameter("to").ok_or_else(|| Error::Wrong("the parameter to is missing".into()))?;
+        Ok(ok(&self.node.cluster.pin(domain, &to).await?))
+    }
+
+    pub(super) async fn unpin(&self, domain: &str) -> Result<Answer, Instead> {
+        Ok(ok(&self.node.cluster.unpin(domain).await?))
+    }
+
     pub(super) async fn jobs(&self) -> Result<Answer, Instead> {
         let jobs = self.node.cluster.jobs().await?;
         Ok(ok(&jobs.iter().map(|record| JobView::of(&record.job)).collect::<Vec<_>>()))
@@ -126,7 +140,7 @@ impl Api {
             return Err(Error::Wrong("a job begins somewhere: name URLs in scope.seeds".into()).into());
         }
         debug_assert_eq!(job.id, JobId(0));
-        let mut answer = ok(&self.node.cluster.create(job).await?);
+        let mut answer = ok(&self.node.cluster.create(job, &self.node.settings).await?);
         *answer.status_mut() = StatusCode::CREATED;
         Ok(answer)
     }
@@ -190,21 +204,22 @@ impl Api {
         let adding = Adding { job: asked.parameter("job"), as_seeds };
         let text = String::from_utf8_lossy(&asked.body);
         let now = Clock::new().now().wall;
-        let added = self.node.cluster.add(&adding, text.lines(), &self.node.settings.trap, now).await?;
+        let added = self.node.cluster.add(&adding, text.lines(), &self.node.settings, now).await?;
         let mut answer = ok(&added);
         *answer.status_mut() = StatusCode::ACCEPTED;
         Ok(answer)
     }
 
-    /// `POST reflog?job=&batch=&part=`: a part of a stream of visited URLs.
+    /// `POST reflog?job=&batch=&part=`: lines of a stream of visited URLs. They are cut into parts, numbered from `part` on;
+    /// a batch without an id has one made from what it says.
     pub(super) async fn stream(&self, asked: &Asked) -> Result<Answer, Instead> {
         let missing = |what| problem(StatusCode::BAD_REQUEST, "the parameter is missing", what);
         let job = asked.parameter("job").ok_or_else(|| missing("job"))?;
-        let batch = asked.parameter("batch").unwrap_or_else(|| id_of(&asked.body));
+        let batch = asked.parameter("batch");
         let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
         let now = Clock::new().now().wall;
-        let traps = &self.node.settings.trap;
-        let said = self.node.cluster.stream(&job, (&batch, part), &asked.body, traps, now).await?;
+        let Node { cluster, settings, .. } = &*self.node;
+        let said = cluster.stream(&job, (batch.as_deref(), part), &asked.body, settings, now).await?;
         let mut answer = ok(&said);
         *answer.status_mut() = StatusCode::ACCEPTED;
         Ok(answer)

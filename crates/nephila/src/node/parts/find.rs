@@ -22,7 +22,9 @@ use nephila_log::{Fence, GroupLog};
 use nephila_store::state::{DiskState, is_state};
 
 use super::super::alarm::Doubt;
+use super::super::events::Start;
 use super::super::snapshot::{self, Held, Pointed, Pointer, Progress};
+use super::super::tails::Recorded;
 use super::super::{Node, heal};
 use super::{States, folder};
 use crate::worker::{self, Part};
@@ -38,6 +40,8 @@ pub(in crate::node) struct Found {
     pub(in crate::node) pointed: Pointed,
     /// Where in the stream our claim of the log is: behind everything that was there before.
     pub(in crate::node) claim: u64,
+    /// Where telling its events goes on.
+    pub(in crate::node) start: Start,
 }
 
 /// What is known of a log.
@@ -49,6 +53,8 @@ struct Facts<'a> {
     synced: u64,
     /// How far owners saw it go.
     known: u64,
+    /// How far they told its events.
+    told: Recorded,
     pointer: Option<&'a Pointer>,
 }
 
@@ -74,6 +80,7 @@ pub(in crate::node) async fn find(
     let (pointed, heal) =
         tokio::try_join!(snapshot::pointed(leases, partition), heal::read(leases, partition))?;
     let known = node.tails.known(leases, partition, heal.epoch).await?;
+    let told = node.tails.told(partition, heal.epoch);
     let folder = folder(node, partition);
     let tables = folder.join("tables");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -95,6 +102,7 @@ pub(in crate::node) async fn find(
             first,
             synced,
             known,
+            told,
             pointer: pointed.pointer.as_ref().filter(is_of_this),
         };
         let tried = match facts.is_too_short() {
@@ -106,7 +114,10 @@ pub(in crate::node) async fn find(
             None => try_local(node, states, &facts, &tables, log, progress.clone()).await?,
         };
         match tried {
-            Tried::Ready(part) => return Ok(Found { part: *part, progress, watch, pointed, claim }),
+            Tried::Ready(part) => {
+                let start = Start::of(told, first, synced);
+                return Ok(Found { part: *part, progress, watch, pointed, claim, start });
+            }
             Tried::Unfit(why) | Tried::TooOld(why) if may_restore && facts.pointer.is_some() => {
                 may_restore = false;
                 let (Some(snapshots), Some(pointer)) = (&node.snapshots, facts.pointer) else { continue };
@@ -232,8 +243,9 @@ async fn settle(
     let (watch, progress, claim) = (log.watch(), Arc::new(Progress::default()), log.position());
     // The snapshots there are may be of groups that do not exist any more.
     progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);
-    let log = Box::new(Held::new(Box::new(log), progress.clone()));
-    Ok(Found { part: Part { prefixes, state, log }, progress, watch, pointed: pointed.clone(), claim })
+    let start = Start::of(facts.told.begun_anew(), last + 1, last);
+    let part = Part { prefixes, state, log: Box::new(Held::new(Box::new(log), progress.clone())) };
+    Ok(Found { part, progress, watch, pointed: pointed.clone(), claim, start })
 }
 
 impl Facts<'_> {

@@ -64,18 +64,19 @@ pub(crate) struct Progress {
 pub(crate) struct Held {
     log: Box<dyn GroupLog>,
     progress: Arc<Progress>,
-    appended: (u64, u64),
+    /// Bytes appended, and not durable yet.
+    appended: u64,
 }
 
 impl Held {
     pub(crate) fn new(log: Box<dyn GroupLog>, progress: Arc<Progress>) -> Held {
         progress.synced.store(log.synced(), Ordering::Release);
-        Held { log, progress, appended: (0, 0) }
+        Held { log, progress, appended: 0 }
     }
 
     /// What was appended is durable.
     fn note(&mut self) {
-        self.progress.written.fetch_add(std::mem::take(&mut self.appended.1), Ordering::AcqRel);
+        self.progress.written.fetch_add(std::mem::take(&mut self.appended), Ordering::AcqRel);
         self.progress.synced.store(self.log.synced(), Ordering::Release);
     }
 }
@@ -83,7 +84,7 @@ impl Held {
 impl GroupLog for Held {
     fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
         self.log.append(sequence, group)?;
-        self.appended = (sequence, self.appended.1 + group.len() as u64);
+        self.appended += group.len() as u64;
         Ok(())
     }
 
@@ -106,7 +107,7 @@ impl GroupLog for Held {
     }
 
     fn go_back(&mut self) -> Result<(), Error> {
-        self.appended.1 = 0;
+        self.appended = 0;
         self.log.go_back()
     }
 

@@ -88,6 +88,7 @@ impl World {
             turns: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             trouble: Arc::new(alarm::Trouble::new(leases, "snapshots", name)),
             tails: tails::Tails::new(name),
+            events: None,
         })
     }
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// A partition of a folder, folded from the beginning of its log.
 fn part(disk: &FaultyDisk, folder: &Path, n: u32) -> Part<MemoryState> {
-    let small = journal::Settings { segment_bytes_max: 4_096 };
+    let small = journal::Settings { segment_bytes_max: 4_096, keep_bytes: 0 };
     let (journal, _) = Journal::open(Arc::new(disk.clone()), &folder.join(n.to_string()), small).unwrap();
     let log = Box::new(LocalLog::new(journal, Fence::new()));
     let mut part = Part { prefixes: Prefixes::share(n, PARTITIONS), state: MemoryState::new(), log };

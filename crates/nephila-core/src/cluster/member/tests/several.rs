@@ -236,7 +236,7 @@ impl Cluster {
             Event::Leases { node, life, incarnation, owners } => {
                 self.store.expire(now);
                 let nodes = self.store.leases.values().map(|(record, _)| record.clone()).collect();
-                let (view, delay) = (Some(View { nodes, owners }), self.delay());
+                let (view, delay) = (Some(View { nodes, owners, ..View::default() }), self.delay());
                 self.at(delay, Event::View { node, life, incarnation, view });
             }
             Event::Answer { node, life, action, answer } if self.reaches(node, life) => {

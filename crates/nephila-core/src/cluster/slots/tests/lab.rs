@@ -143,7 +143,7 @@ impl Lab {
         let ahead = self.below(1 << 40);
         let busy = (0..self.slots).map(|_| self.calm || self.below(4) > 0).collect();
         self.nodes.push(Node {
-            slots: Slots::new(id, incarnation),
+            slots: Slots::new(id, incarnation, incarnation.0),
             id,
             incarnation,
             work: vec![Work::default(); self.slots],

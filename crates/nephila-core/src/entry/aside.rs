@@ -1,0 +1,131 @@
+//! What whoever reads the log wants to know and the fold does not: the names of hosts that the other entries of the group
+//! know by their keys alone, whether pages had changed, and which stories a feed had.
+//!
+//! The log is also the source of events ([`crate::event`]). A reader of events has the groups and nothing else, and may
+//! begin in their middle; so a group that tells of a host says its name again.
+//!
+//! What always holds: folding passes over it; what was written is read back as it was.
+
+use std::collections::BTreeMap;
+
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::frontier::key::HostKey;
+use crate::time::Seconds;
+
+/// Stories of one poll that are told one by one; a feed that has more says only how many.
+pub const STORIES_MAX: usize = 1_000;
+/// The longest title of a story that is told, in bytes. A longer one is cut.
+pub const TITLE_BYTES_MAX: usize = 300;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aside {
+    /// When the group was decided.
+    pub at: Seconds,
+    /// The origins of hosts.
+    pub origins: BTreeMap<HostKey, Box<str>>,
+    /// Fetches of pages that were known before, and whether they had changed.
+    pub visits: BTreeMap<u64, bool>,
+    /// New stories, by the fetch of their feed.
+    pub stories: Vec<(u64, Vec<Story>)>,
+}
+
+/// A new story, as its feed has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// Where its page is.
+    pub url: Box<str>,
+    /// Its title; empty if it has none.
+    pub title: Box<str>,
+}
+
+impl Story {
+    /// A story with a title that is not too long.
+    pub fn new(url: &str, title: &str) -> Story {
+        let end = (0..=TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
+        Story { url: url.into(), title: title[..end.unwrap_or(0)].into() }
+    }
+}
+
+impl Aside {
+    /// Appends it as it is written.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.at.0.into());
+        put_u64(out, self.origins.len() as u64);
+        for (host, origin) in &self.origins {
+            out.extend(host.to_bytes());
+            put_bytes(out, origin.as_bytes());
+        }
+        put_u64(out, self.visits.len() as u64);
+        for (fetch, changed) in &self.visits {
+            put_u64(out, *fetch);
+            out.push((*changed).into());
+        }
+        put_u64(out, self.stories.len() as u64);
+        for (fetch, stories) in &self.stories {
+            put_u64(out, *fetch);
+            put_u64(out, stories.len() as u64);
+            for story in stories {
+                put_bytes(out, story.url.as_bytes());
+                put_bytes(out, story.title.as_bytes());
+            }
+        }
+    }
+
+    /// From what was written.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Aside, Damaged> {
+        const WHAT: &str = "aside of a group";
+        let mut aside = Aside { at: Seconds(reader.u32(WHAT)?), ..Aside::default() };
+        for _ in 0..reader.u64(WHAT)? {
+            let host = reader.take(HostKey::BYTES, WHAT)?;
+            let host = HostKey::from_bytes(host.try_into().expect("as many were taken"));
+            aside.origins.insert(host, reader.text(WHAT)?.into());
+        }
+        for _ in 0..reader.u64(WHAT)? {
+            aside.visits.insert(reader.u64(WHAT)?, reader.u8(WHAT)? != 0);
+        }
+        for _ in 0..reader.u64(WHAT)? {
+            let (fetch, mut stories) = (reader.u64(WHAT)?, Vec::new());
+            for _ in 0..reader.u64(WHAT)? {
+                stories.push(Story { url: reader.text(WHAT)?.into(), title: reader.text(WHAT)?.into() });
+            }
+            aside.stories.push((fetch, stories));
+        }
+        Ok(aside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::key::DomainKey;
+
+    // The bytes outlive us: a log of today is read by the node of tomorrow.
+    #[test]
+    fn golden_aside() {
+        let host = HostKey { domain: DomainKey(0x0102), host: 3 };
+        let aside = Aside {
+            at: Seconds(300),
+            origins: BTreeMap::from([(host, "a".into())]),
+            visits: BTreeMap::from([(7, true), (8, false)]),
+            stories: vec![(9, vec![Story::new("u", "t")])],
+        };
+        let mut out = Vec::new();
+        aside.put(&mut out);
+        let golden = [
+            &[0xac, 0x02, 1, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 1, b'a'][..],
+            &[2, 7, 1, 8, 0, 1, 9, 1, 1, b'u', 1, b't'],
+        ];
+        assert_eq!(out, golden.concat());
+        assert_eq!(Aside::read(&mut Reader::new(&out)), Ok(aside));
+        for cut in 0..out.len() {
+            assert!(Aside::read(&mut Reader::new(&out[..cut])).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_long_title_is_cut_between_two_characters() {
+        let story = Story::new("http://a.test/", &"ü".repeat(TITLE_BYTES_MAX));
+        assert_eq!(&*story.title, "ü".repeat(TITLE_BYTES_MAX / 2));
+    }
+}

@@ -1,0 +1,83 @@
+//! Hosts on the bench that have nothing to do, or rest for long: they get something, wait, or make place for others.
+
+use std::time::Duration;
+
+use super::workbench::HostIndex;
+use super::{Frontier, REST_MAX, REST_ON_BENCH};
+use crate::state::State;
+use crate::time::{Now, Timestamp};
+
+impl<S: State> Frontier<S> {
+    /// A host that should be looked at again once it has rested.
+    pub(super) fn look_again(&mut self, index: HostIndex, now: Now) {
+        let host = self.bench.host(index);
+        if host.tickets.is_empty() && host.heads.is_empty() {
+            let at =
+                if host.leaving || host.guest { now.mono } else { self.bench.ready_at(index).max(now.mono) };
+            self.idle.insert((at, index));
+        }
+    }
+
+    /// A host has nothing at hand: it gets something, or leaves, or waits for a plan that is due soon.
+    pub(super) fn look_at_idle(&mut self, index: HostIndex, now: Now) {
+        if !self.bench.is_here(index) {
+            return;
+        }
+        let host = self.bench.host(index);
+        if !host.heads.is_empty() || !host.tickets.is_empty() {
+            return;
+        }
+        let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= now.wall.into());
+        let wanted = !host.leaving && (host.more || due);
+        if wanted && host.no_address.is_some() {
+            self.bench.want_resolve(index);
+        } else if wanted {
+            self.make_hungry(index);
+        } else if self.bench.may_leave(index) {
+            self.let_go(index, now);
+        }
+        // Otherwise something of it is on its way into the log, and it is looked at again when it has arrived.
+    }
+
+    fn let_go(&mut self, index: HostIndex, now: Now) {
+        let key = self.bench.host(index).key;
+        let host = self.bench.host(index);
+        let later_next = host.later_next;
+        let next = later_next.into_iter().chain(host.room_next).min();
+        let (left_work, crowded) = (host.leaving, self.bench.is_crowded(key.domain) && !host.guest);
+        self.bench.leave(index, now.mono);
+        let Some(partition) = self.partition_of(&key) else { return };
+        let partition = &mut self.partitions[partition];
+        if let Some(later_next) = later_next {
+            partition.sleeps(key, later_next);
+        }
+        if left_work {
+            // It comes back when the search comes round to it.
+            partition.search();
+        } else if crowded {
+            // Another of its domain may have waited for its place.
+            partition.search();
+        } else if let Some(next) = next {
+            partition.scan_after = partition.scan_after.map(|after| after.min(next));
+            partition.scan_next = Some(partition.scan_next.map_or(next, |soonest| soonest.min(next)));
+        }
+    }
+
+    /// A host rests this long, whatever else is known of it.
+    pub(super) fn rest(&mut self, index: HostIndex, rest: Duration, now: Now) -> Timestamp {
+        let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(REST_MAX);
+        self.bench.rest_until(index, now.mono + rest);
+        if rest > REST_ON_BENCH {
+            self.bench.host_mut(index).leaving = true;
+            self.give_up_place(index, now);
+        }
+        Timestamp(now.wall.0 + rest)
+    }
+
+    /// A host makes place for others. What it had at hand stays in its queue.
+    pub(super) fn give_up_place(&mut self, index: HostIndex, now: Now) {
+        self.strand(index);
+        self.bench.drop_heads(index);
+        self.look_again(index, now);
+    }
+}

@@ -1,0 +1,28 @@
+//! `nephila add -o DIR`: URLs into a crawl's folder, whether it runs or not.
+//!
+//! What always holds: what was said to be taken is durable.
+
+use super::socket::Source;
+use crate::cli::cluster::AddArgs;
+use crate::crawl::inputs::{self, Piece};
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::node::command;
+use crate::node::views::Added;
+
+/// Runs the command.
+pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
+    if args.as_seeds {
+        anyhow::bail!("a crawl is given seeds by `nephila crawl URL... -o DIR`, which widens its scope");
+    }
+    let source = Source::open(Folder::find(args.output.as_deref()), &args.remote)?;
+    let mut added = Added::default();
+    let mut pieces = inputs::read(args);
+    while let Some(piece) = pieces.blocking_recv() {
+        match piece? {
+            Piece::Lines(lines) => added.plus(source.add(&args.job, &lines)?),
+            Piece::Bad(place, why) => added.refuse(&place, why),
+        }
+    }
+    command::say_added(&added, args.json)
+}

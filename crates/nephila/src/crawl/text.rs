@@ -1,0 +1,193 @@
+//! The text of a page without what stands around it: title, date, author, language and main text (SEEDS D8).
+//!
+//! The pages of new stories are read so, and by setting all pages. What is known goes into the metadata record of the
+//! capture, the text into a `conversion` record beside it. Finding the text is `dom_smoothie`'s work, which follows the
+//! reader view of Firefox.
+//!
+//! What always holds: no page makes us wait, takes memory or deepens the stack beyond the limits here and in [`tree`];
+//! a page without main text is stored like any other.
+
+mod tree;
+
+use nephila_core::handler::sniff::{self, Kind};
+use nephila_core::handler::{ReadAs, charset};
+use nephila_core::spider::outcome::Action;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::Fetched;
+
+use super::shared::Shared;
+
+/// A larger page is not looked through for its text: no story is.
+const HTML_BYTES_MAX: usize = 4 << 20;
+/// A page with a longer title is not looked through: the reader compares every heading with the whole of it.
+const TITLE_BYTES_MAX: usize = 2_000;
+/// A text is kept up to here.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Of everything else said about a page so much is kept, in bytes.
+const FIELD_BYTES_MAX: usize = 1_000;
+/// A shorter text is none: a notice about cookies, a line of links.
+const TEXT_CHARS_MIN: usize = 80;
+
+/// What a page says, without what stands around it. What is empty was not found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Article {
+    pub(crate) title: String,
+    /// As it is written there.
+    pub(crate) published: String,
+    pub(crate) author: String,
+    pub(crate) language: String,
+    pub(crate) text: String,
+}
+
+impl Article {
+    /// Lines for the metadata record.
+    pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
+        let fields = [
+            ("title", &self.title),
+            ("published", &self.published),
+            ("author", &self.author),
+            ("language", &self.language),
+        ];
+        fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name, value.clone()))
+            .collect()
+    }
+}
+
+/// The article on a page that was fetched, if there is one and it is wanted.
+pub(crate) async fn article(
+    shared: &Shared,
+    read_as: ReadAs,
+    url: &CrawlUrl,
+    fetched: &Fetched,
+) -> Option<Article> {
+    if !shared.settings.handler.text.wants(read_as) || fetched.outcome.action() != Action::Keep {
+        return None;
+    }
+    let body = fetched.decoded.as_ref()?.start(HTML_BYTES_MAX + 1).ok()?;
+    if body.len() > HTML_BYTES_MAX {
+        return None;
+    }
+    let label = fetched.fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+    let marked = shared.suspects.mark(url.as_str());
+    let read = tokio::task::spawn_blocking(move || {
+        if sniff::sniff(label.as_deref(), &body).kind != Kind::Html {
+            return None;
+        }
+        let decision = charset::decide(label.as_deref(), &body);
+        let html = charset::decode(decision.encoding, &body, HTML_BYTES_MAX).text;
+        read(&html)
+    });
+    // A page that makes the reader fail has no text; it is stored all the same.
+    let article = read.await.ok().flatten();
+    if let Some(marked) = marked {
+        marked.ended();
+    }
+    article
+}
+
+/// The article in a page.
+fn read(html: &str) -> Option<Article> {
+    let page = tree::build(html)?;
+    let text_mode = dom_smoothie::TextMode::Formatted;
+    let config = dom_smoothie::Config { text_mode, ..dom_smoothie::Config::default() };
+    // It is not told the address of the page: it would write it into every link, and no link is kept.
+    let mut reader = dom_smoothie::Readability::with_document(page, None, Some(config)).ok()?;
+    if reader.get_article_metadata(reader.parse_json_ld()).title.len() > TITLE_BYTES_MAX {
+        return None;
+    }
+    let found = reader.parse().ok()?;
+    let text = cut(found.text_content.trim(), TEXT_BYTES_MAX).to_owned();
+    if text.chars().take(TEXT_CHARS_MIN).count() < TEXT_CHARS_MIN {
+        return None;
+    }
+    let field = |value: &str| cut(value.trim(), FIELD_BYTES_MAX).to_owned();
+    Some(Article {
+        title: field(&found.title),
+        published: field(found.published_time.as_deref().unwrap_or_default()),
+        author: field(found.byline.as_deref().unwrap_or_default()),
+        language: field(found.lang.as_deref().unwrap_or_default()),
+        text,
+    })
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORY: &str = include_str!("text/story.html");
+
+    #[test]
+    fn the_text_of_a_story_is_found_without_what_stands_around_it() {
+        let article = read(STORY).unwrap();
+        assert_eq!(article.title, "The harbour bridge is open again");
+        assert_eq!(article.author, "Ida Sand");
+        assert_eq!(article.language, "en");
+        assert!(article.published.starts_with("2026-11-14T09:30:00"), "{}", article.published);
+        assert!(article.text.contains("After eleven months of repairs"), "{}", article.text);
+        assert!(article.text.contains("the last crane was taken away"), "{}", article.text);
+        for around in ["Subscribe to our newsletter", "Cookie settings", "Weather today"] {
+            assert!(!article.text.contains(around), "{around}: {}", article.text);
+        }
+        assert_eq!(article.notes().len(), 4);
+    }
+
+    #[test]
+    fn a_page_without_a_text_has_none_and_a_costly_one_is_left_alone() {
+        assert_eq!(read("<html><body><a href=/>home</a></body></html>"), None);
+        assert_eq!(read(""), None);
+        let words = "word ".repeat(1_000);
+        assert_eq!(read(&format!("{}{words}", "<div>".repeat(100_000))), None);
+        assert_eq!(read(&format!("{}{words}", "<div></x>".repeat(40_000))), None);
+        assert_eq!(read(&format!("<svg>{}{words}", "<tr>".repeat(40_000))), None);
+    }
+
+    #[test]
+    fn a_page_with_an_endless_title_is_left_alone() {
+        let named = |name: &str| {
+            let data =
+                format!(r#"{{"@context":"https://schema.org","@type":"NewsArticle","name":"{name}"}}"#);
+            let block = format!(r#"<script type="application/ld+json">{data}</script></head>"#);
+            read(&STORY.replace("</head>", &block))
+        };
+        assert_eq!(named("The bridge").unwrap().title, "The bridge");
+        assert_eq!(named(&"bridge ".repeat(TITLE_BYTES_MAX)), None);
+    }
+
+    #[test]
+    fn the_deepest_pages_need_less_than_half_of_the_stack_of_a_thread() {
+        // Each lies as deep as is let through; the second is deepened by the reader itself.
+        let opens = [("<div>", 190), ("<span><br><br>", 190), ("<ins>", 190), ("<ul><li>", 95)];
+        for (open, times) in opens {
+            let html = format!("{}{}", open.repeat(times), "some words, and some more. ".repeat(40));
+            assert!(tree::build(&html).is_some(), "{open}");
+            let thread = std::thread::Builder::new().stack_size(1 << 20);
+            thread.spawn(move || read(&html)).unwrap().join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_page_just_within_the_limits_is_read_soon() {
+        let began = std::time::Instant::now();
+        // No comma: the reader doubts such a text, and counts its letters for each pair of the elements around it.
+        let html = format!("{}{}", "<div>".repeat(100), "word ".repeat(10_000));
+        assert!(tree::build(&html).is_some());
+        read(&html);
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_is_cut_stays_text() {
+        assert_eq!((cut("h\u{e9}", 2), cut("abc", 9)), ("h", "abc"));
+    }
+}

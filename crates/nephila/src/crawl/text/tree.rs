@@ -1,0 +1,328 @@
+//! The tree of a page that is looked through for its text, built so that no page can make it costly.
+//!
+//! A page decides how large its tree is: tags that are not closed put elements within each other, and a single `<p>`
+//! may repeat hundreds of elements that were open before it. The parser asks nobody about that. It speaks to a
+//! **sink** though, and ours counts what is made, looks at the clock and stops the parser as soon as a limit is
+//! passed. What the reader of the text has no use for, comments and most attributes, is not kept at all.
+//!
+//! The finished tree is measured once more. The reader cannot be stopped, and it looks through everything below an
+//! element again and again, so a page must not only be small: little of it may lie deep.
+//!
+//! What always holds: a tree that leaves here is at most [`DEPTH_MAX`] deep, and building it took little more than
+//! [`TIME_MAX`].
+
+use std::borrow::Cow;
+use std::cell::{Cell, Ref};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use dom_query::{Document, NodeData, NodeId, NodeRef, TreeNode};
+use html5ever::tendril::{StrTendril, TendrilSink};
+use html5ever::tree_builder::{ElementFlags, NodeOrText, QuirksMode, TreeBuilderOpts, TreeSink};
+use html5ever::{Attribute, ParseOpts, QualName, parse_document};
+
+use super::cut;
+
+/// Building a tree takes at most this long; no story comes near it.
+const TIME_MAX: Duration = Duration::from_secs(2);
+/// Elements within each other. The reader goes down by calling itself and may double the depth on its way; a call
+/// takes less than a kilobyte of the two megabytes its thread has.
+const DEPTH_MAX: usize = 200;
+/// Elements and attributes of a page. The reader copies the tree up to three times.
+const PARTS_MAX: usize = 150_000;
+/// A value counts as one part more for every so many bytes: the parser repeats elements with all they have.
+const PART_BYTES: usize = 64;
+/// Of one element so many attributes are kept, out of [`ATTRIBUTES`].
+const ATTRIBUTES_MAX: usize = 12;
+/// A longer value is cut.
+const VALUE_BYTES_MAX: usize = 2_000;
+/// The work of the reader: the bytes of all texts, each times its depth squared. The reader counts the letters below
+/// an element once for every element around it, and does so again for those around these. The limit leaves
+/// room for half a megabyte of text at a depth of thirty.
+const REACH_MAX: usize = 1 << 29;
+/// To visit a node costs as much as so many bytes of text.
+const NODE_BYTES: usize = 4;
+/// Headings of the first two levels: each is compared with the title.
+const HEADINGS_MAX: usize = 1_000;
+/// Of the blocks of linked data so many are looked at: for each the reader may look through the page for its title.
+const LINKED_DATA_MAX: usize = 20;
+/// The parser gets a page in pieces of this size, and the clock is looked at in between. They are small because
+/// the parser compares every attribute of a tag with all before it, and says nothing meanwhile.
+const PIECE_BYTES: usize = 4 << 10;
+/// The clock is looked at once in so many questions of the parser about an element.
+const QUESTIONS_PER_LOOK: u32 = 1_024;
+
+/// What the reader asks elements for. Of pictures it wants more, which says nothing about a text.
+const ATTRIBUTES: [&str; 25] = [
+    "aria-hidden",
+    "aria-modal",
+    "class",
+    "colspan",
+    "content",
+    "data-src",
+    "data-srcset",
+    "datatable",
+    "dir",
+    "hidden",
+    "href",
+    "id",
+    "itemprop",
+    "lang",
+    "loading",
+    "name",
+    "property",
+    "rel",
+    "role",
+    "sizes",
+    "src",
+    "srcset",
+    "style",
+    "summary",
+    "type",
+];
+
+/// The tree of a page, unless it is too costly to build or to read.
+pub(super) fn build(html: &str) -> Option<Document> {
+    // The parser cannot be told to stop, so our sink unwinds through it. That is no fault and nothing is printed.
+    let page = catch_unwind(AssertUnwindSafe(|| parse(html))).ok().flatten()?;
+    lighten(&page);
+    is_readable(&page).then_some(page)
+}
+
+fn parse(html: &str) -> Option<Document> {
+    let began = Instant::now();
+    let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
+    let options = ParseOpts { tree_builder, ..ParseOpts::default() };
+    let mut parser = parse_document(Sink::new(began), options);
+    let mut rest = html;
+    while !rest.is_empty() {
+        let piece = cut(rest, PIECE_BYTES);
+        parser.process(StrTendril::from_slice(piece));
+        if began.elapsed() > TIME_MAX {
+            return None;
+        }
+        rest = &rest[piece.len()..];
+    }
+    Some(parser.finish())
+}
+
+/// Takes out what costs the reader much and adds nothing to the text.
+fn lighten(page: &Document) {
+    // What is in an `object` would be written out once for every element around it. With a `base` every link would
+    // get a copy of that address.
+    page.select("object, base").remove();
+    // Everything below a figure is looked through once for each of its attributes.
+    page.select("figure").retain_attrs(&["class", "id", "hidden"]);
+    let blocks = page.select(r#"script[type="application/ld+json"]"#);
+    for block in blocks.nodes().iter().skip(LINKED_DATA_MAX) {
+        block.remove_from_parent();
+    }
+}
+
+/// Whether the reader gets through a tree in time and without going too deep.
+fn is_readable(page: &Document) -> bool {
+    let (mut reach, mut headings, mut depth) = (0, 0, 1);
+    let mut next = page.root().first_child();
+    while let Some(node) = next {
+        let (weight, heading) = node.query_or((0, false), |node| (weight(node), is_heading(node)));
+        reach += weight * depth * depth;
+        headings += usize::from(heading);
+        if depth > DEPTH_MAX || reach > REACH_MAX || headings > HEADINGS_MAX {
+            return false;
+        }
+        next = match node.first_child() {
+            Some(child) => {
+                depth += 1;
+                Some(child)
+            }
+            None => after(node, &mut depth),
+        };
+    }
+    true
+}
+
+fn weight(node: &TreeNode) -> usize {
+    match &node.data {
+        NodeData::Text { contents } => NODE_BYTES + contents.len(),
+        _ => NODE_BYTES,
+    }
+}
+
+fn is_heading(node: &TreeNode) -> bool {
+    node.as_element().is_some_and(|element| matches!(&*element.name.local, "h1" | "h2"))
+}
+
+/// The node that comes after this one and all below it.
+fn after<'a>(mut node: NodeRef<'a>, depth: &mut usize) -> Option<NodeRef<'a>> {
+    loop {
+        if let Some(sibling) = node.next_sibling() {
+            return Some(sibling);
+        }
+        node = node.parent()?;
+        *depth -= 1;
+    }
+}
+
+/// Makes the tree the parser describes, up to the limits.
+struct Sink {
+    page: Document,
+    /// Stands for every comment and is put nowhere.
+    comment: NodeId,
+    began: Instant,
+    parts: Cell<usize>,
+    questions: Cell<u32>,
+}
+
+impl Sink {
+    fn new(began: Instant) -> Sink {
+        let page = Document::default();
+        let comment = page.create_comment(StrTendril::new());
+        Sink { page, comment, began, parts: Cell::new(0), questions: Cell::new(0) }
+    }
+
+    /// Counts an element with its attributes, or attributes that an element gets later.
+    fn count(&self, parts: usize) {
+        self.parts.set(self.parts.get() + parts);
+        if self.parts.get() > PARTS_MAX || self.began.elapsed() > TIME_MAX {
+            give_up();
+        }
+    }
+
+    /// The parser walks along all open elements for many a tag, and asks about each of them.
+    fn asked(&self) {
+        self.questions.set(self.questions.get().wrapping_add(1));
+        if self.questions.get().is_multiple_of(QUESTIONS_PER_LOOK) && self.began.elapsed() > TIME_MAX {
+            give_up();
+        }
+    }
+
+    fn is_comment(&self, child: &NodeOrText<NodeId>) -> bool {
+        matches!(child, NodeOrText::AppendNode(id) if *id == self.comment)
+    }
+
+    /// Whether a child of this node lies too deep. Subtrees that the parser moves are not looked through here:
+    /// [`is_readable`] sees them.
+    fn is_bottom(&self, parent: &NodeId) -> bool {
+        self.page.tree.ancestor_ids_of_it(parent, None).take(DEPTH_MAX).count() == DEPTH_MAX
+    }
+}
+
+/// Leaves the parser, through [`catch_unwind`] in [`build`].
+fn give_up() -> ! {
+    resume_unwind(Box::new("a page beyond the limits"))
+}
+
+/// The attributes that are kept of an element.
+fn kept(attributes: Vec<Attribute>) -> Vec<Attribute> {
+    let asked_for = |attribute: &Attribute| ATTRIBUTES.contains(&&*attribute.name.local);
+    let mut kept: Vec<Attribute> = attributes.into_iter().filter(asked_for).take(ATTRIBUTES_MAX).collect();
+    for attribute in kept.iter_mut().filter(|attribute| attribute.value.len() > VALUE_BYTES_MAX) {
+        attribute.value = StrTendril::from_slice(cut(&attribute.value, VALUE_BYTES_MAX));
+    }
+    kept
+}
+
+fn parts_of(attributes: &[Attribute]) -> usize {
+    attributes.iter().map(|attribute| 1 + attribute.value.len() / PART_BYTES).sum()
+}
+
+impl TreeSink for Sink {
+    type Handle = NodeId;
+    type Output = Document;
+    type ElemName<'a> = Ref<'a, QualName>;
+
+    fn finish(self) -> Document {
+        self.page
+    }
+
+    /// A page may have millions of them, and nobody reads them.
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    fn get_document(&self) -> NodeId {
+        self.page.get_document()
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a NodeId) -> Ref<'a, QualName> {
+        self.asked();
+        self.page.elem_name(target)
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> NodeId {
+        let attributes = kept(attributes);
+        self.count(1 + parts_of(&attributes));
+        self.page.create_element(name, attributes, flags)
+    }
+
+    fn create_comment(&self, _: StrTendril) -> NodeId {
+        self.comment
+    }
+
+    fn create_pi(&self, _: StrTendril, _: StrTendril) -> NodeId {
+        self.comment
+    }
+
+    fn append(&self, parent: &NodeId, child: NodeOrText<NodeId>) {
+        if self.is_comment(&child) {
+            return;
+        }
+        if matches!(child, NodeOrText::AppendNode(_)) && self.is_bottom(parent) {
+            give_up();
+        }
+        self.page.append(parent, child);
+    }
+
+    fn append_based_on_parent_node(
+        &self,
+        element: &NodeId,
+        prev_element: &NodeId,
+        child: NodeOrText<NodeId>,
+    ) {
+        if !self.is_comment(&child) {
+            self.page.append_based_on_parent_node(element, prev_element, child);
+        }
+    }
+
+    fn append_doctype_to_document(&self, name: StrTendril, public_id: StrTendril, system_id: StrTendril) {
+        self.page.append_doctype_to_document(name, public_id, system_id);
+    }
+
+    fn get_template_contents(&self, target: &NodeId) -> NodeId {
+        self.page.get_template_contents(target)
+    }
+
+    fn same_node(&self, x: &NodeId, y: &NodeId) -> bool {
+        self.asked();
+        x == y
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.page.set_quirks_mode(mode);
+    }
+
+    fn append_before_sibling(&self, sibling: &NodeId, child: NodeOrText<NodeId>) {
+        if !self.is_comment(&child) {
+            self.page.append_before_sibling(sibling, child);
+        }
+    }
+
+    fn add_attrs_if_missing(&self, target: &NodeId, attributes: Vec<Attribute>) {
+        let attributes = kept(attributes);
+        self.count(parts_of(&attributes));
+        self.page.add_attrs_if_missing(target, attributes);
+    }
+
+    fn remove_from_parent(&self, target: &NodeId) {
+        self.page.remove_from_parent(target);
+    }
+
+    fn reparent_children(&self, node: &NodeId, new_parent: &NodeId) {
+        self.page.reparent_children(node, new_parent);
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, handle: &NodeId) -> bool {
+        self.page.is_mathml_annotation_xml_integration_point(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Events of a cluster, read from their stream on the servers. A position is that of a message there: `s123`.
+//!
+//! What always holds: a page has whole messages; what the stream dropped before it was read is told as a gap, and so is a
+//! position that the stream does not reach, which is read from its beginning then.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use nephila_core::event::{Event, Kind};
+use nephila_log::jetstream::{EventReader, JetEvents};
+use tokio::time::{Instant, sleep};
+
+use super::{From, PAGE_BYTES, Page, READ_BYTES_MAX, READ_TIME_MAX, Wanted};
+use crate::settings::usage;
+
+/// Messages asked for at once.
+const MESSAGES_AT_ONCE: usize = 64;
+/// So often, and with this pause, a stream is looked at that seems to end too soon: a server that has just begun to lead
+/// may not know all of it yet.
+const END_LOOKS: u32 = 3;
+const END_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where to begin, in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Beginning,
+    End,
+    /// Behind this message.
+    Behind(u64),
+}
+
+impl Place {
+    /// As somebody wrote it.
+    pub(crate) fn of(from: &From) -> anyhow::Result<Place> {
+        match from {
+            From::Beginning => Ok(Place::Beginning),
+            From::End => Ok(Place::End),
+            From::Position(text) => {
+                let behind = text.strip_prefix('s').and_then(|number| number.parse::<u64>().ok());
+                behind.map(Place::Behind).with_context(|| wrong(text)).map_err(usage)
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    events: JetEvents,
+    reader: EventReader,
+    /// Was anything read? Only then it is known what came just before.
+    begun: bool,
+}
+
+impl Stream {
+    /// Reads from there on.
+    pub(crate) async fn open(events: &JetEvents, place: Place) -> anyhow::Result<Stream> {
+        let behind = match place {
+            Place::Beginning => 0,
+            Place::End => events.end().await?,
+            Place::Behind(behind) => behind,
+        };
+        let (events, reader) = (events.clone(), events.reader(behind));
+        Ok(Stream { events, reader, begun: place != Place::Beginning })
+    }
+
+    /// The next events. If there are none it waits this long for the first.
+    pub(crate) async fn read(&mut self, wanted: &Wanted, wait: Duration) -> anyhow::Result<Page> {
+        let page = self.read_on(wanted, wait).await?;
+        let behind = self.reader.position();
+        if page.moved || !ends_before(&self.events, behind).await? {
+            return Ok(page);
+        }
+        // Somebody removed it, and owners made it again: what comes now would never reach that position.
+        let reason = format!("the stream ends before message {behind}, and is read from its beginning");
+        let id = format!("s{behind}.gap");
+        let mut lines = Event { id, kind: Kind::Gap, reason, ..Event::default() }.line();
+        (self.reader, self.begun) = (self.events.reader(0), false);
+        let page = self.read_on(wanted, Duration::ZERO).await?;
+        lines.extend(page.lines);
+        Ok(Page { lines, moved: true, position: page.position })
+    }
+
+    async fn read_on(&mut self, wanted: &Wanted, mut wait: Duration) -> anyhow::Result<Page> {
+        let mut page = Page::default();
+        let (mut read, mut until) = (0, None::<Instant>);
+        while page.lines.len() < PAGE_BYTES
+            && read < READ_BYTES_MAX
+            && until.is_none_or(|until| Instant::now() < until)
+        {
+            let before = self.reader.position();
+            let messages = self.reader.take(MESSAGES_AT_ONCE, wait).await?;
+            if messages.is_empty() {
+                break;
+            }
+            wait = Duration::ZERO;
+            until = until.or_else(|| Some(Instant::now() + READ_TIME_MAX));
+            let mut last = before;
+            for (position, lines) in messages {
+                if self.begun && position > last + 1 {
+                    let first = last + 1;
+                    let reason = format!("messages {first} to {} of the stream are gone", position - 1);
+                    let id = format!("s{first}-{}.gap", position - 1);
+                    page.lines.extend(Event { id, kind: Kind::Gap, reason, ..Event::default() }.line());
+                }
+                (last, self.begun) = (position, true);
+                read += lines.len();
+                take(&mut page.lines, &lines, wanted);
+            }
+            page.moved = true;
+        }
+        page.position = format!("s{}", self.reader.position());
+        Ok(page)
+    }
+}
+
+/// Does the stream end before this message?
+async fn ends_before(events: &JetEvents, message: u64) -> anyhow::Result<bool> {
+    if message == 0 {
+        return Ok(false);
+    }
+    for look in 0..END_LOOKS {
+        if look > 0 {
+            sleep(END_PAUSE).await;
+        }
+        if events.end().await? >= message {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The lines that are wanted, as they were written.
+fn take(out: &mut Vec<u8>, lines: &[u8], wanted: &Wanted) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        // What is of a later version is passed on: whoever reads it may know it.
+        let is_wanted = match serde_json::from_slice::<Event>(line) {
+            Ok(event) => wanted.takes(&event),
+            Err(_) => false,
+        };
+        if is_wanted {
+            out.extend_from_slice(line);
+        }
+    }
+}
+
+fn wrong(text: &str) -> String {
+    format!(
+        "{text:?} is no position of this cluster: `beginning`, `end`, or what a line of kind `position` said"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_wanted_is_taken_from_a_message() {
+        let event = |kind| Event { id: "1".into(), kind, ..Event::default() }.line();
+        let lines = [event(Kind::Story), event(Kind::Fetched), b"no event\n".to_vec()].concat();
+        let mut out = Vec::new();
+        take(&mut out, &lines, &Wanted::parse(["story"]).unwrap());
+        assert_eq!(out, event(Kind::Story));
+    }
+
+    #[test]
+    fn a_place_is_what_a_position_said() {
+        let place = |text: &str| Place::of(&From::parse(text));
+        assert_eq!(place("beginning").unwrap(), Place::Beginning);
+        assert_eq!(place("end").unwrap(), Place::End);
+        assert_eq!(place("s17").unwrap(), Place::Behind(17));
+        for wrong in ["17", "s", "s-1", "0.1.00000001"] {
+            assert!(place(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The owner of a partition tells what happens in it: events, made from each group that is durable, into their stream on
+//! the servers.
+//!
+//! [`told`] lies around the partition's log and queues a copy of each durable group; a task beside the partition, the
+//! [`Teller`], makes the events and publishes them, one message for a group, or several if they are many. What is not in the
+//! queue, since an owner before did not tell it or it was too much, is read from the log. Nobody waits for any of it: neither
+//! the worker nor the opening of a partition. While the stream is away the teller tries again, and makes the stream anew if
+//! it is gone.
+//!
+//! How far a partition is told stands in the records of `tails`, every few seconds; a new owner goes on there.
+//!
+//! What always holds: the same group gives the same messages with the same ids, whoever publishes it; a group is told, or a
+//! gap that says that it is not; what was told and not yet written down is told again.
+
+mod told;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use nephila_core::event::{self, Event};
+use nephila_log::jetstream::{Beside, Engine, JetEvents};
+use nephila_log::{Error, GroupLog, Leases};
+use tokio::sync::Mutex;
+
+use super::{Cluster, alarm};
+use told::{Next, Queue, Told};
+
+pub(super) use told::{HowFar, Start};
+
+/// How long one message is tried before it is looked whether there is a stream.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+/// What failed is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+/// A group that was durable and does not come from the log for this long is gone.
+const LOST_AFTER: Duration = Duration::from_secs(60);
+/// The alarm of a node whose events cannot be told.
+const ALARM: &str = "events";
+
+/// Where a node tells events, and how it goes with that. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Telling {
+    pub(crate) stream: JetEvents,
+    engine: Engine,
+    outage: Arc<Outage>,
+}
+
+impl Telling {
+    /// Sees to it that there is a stream of at most so many bytes. If the servers cannot make it now, they do later.
+    pub(super) async fn begin(cluster: &Cluster, bytes_max: u64, node: &str) -> anyhow::Result<Telling> {
+        let telling = Telling::new(cluster, bytes_max, node);
+        match telling.stream.ensure().await {
+            Err(error) if error.is_unavailable() => telling.outage.note(&error).await,
+            made => made.context("the stream of events")?,
+        }
+        Ok(telling)
+    }
+
+    fn new(cluster: &Cluster, bytes_max: u64, node: &str) -> Telling {
+        let (engine, leases) = (cluster.engine.clone(), cluster.leases.clone());
+        let outage = Arc::new(Outage::new(leases, node));
+        Telling { stream: engine.events(bytes_max), engine, outage }
+    }
+}
+
+/// Says once that events cannot be told, and once that they can again, for all partitions of a node.
+#[derive(Debug)]
+struct Outage {
+    leases: Arc<dyn Leases>,
+    node: String,
+    /// Was everything said? Then a success is no news, and costs no lock.
+    is_calm: AtomicBool,
+    said: Mutex<Said>,
+}
+
+/// What was said last.
+#[derive(Debug)]
+struct Said {
+    is_away: bool,
+    alarm: Alarm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    /// An earlier process of this node may have raised it.
+    MayStand,
+    Stands,
+    Cleared,
+}
+
+impl Outage {
+    fn new(leases: Arc<dyn Leases>, node: &str) -> Outage {
+        let said = Mutex::new(Said { is_away: false, alarm: Alarm::MayStand });
+        Outage { leases, node: node.to_owned(), is_calm: AtomicBool::new(false), said }
+    }
+
+    fn about(&self) -> String {
+        format!("{ALARM}-{}", self.node)
+    }
+
+    async fn note(&self, error: &Error) {
+        // Held until the alarm is written: a success of another partition must not clear it before.
+        let mut said = self.said.lock().await;
+        self.is_calm.store(false, Ordering::Release);
+        if !std::mem::replace(&mut said.is_away, true) {
+            eprintln!("nephila: node {}: events wait, and the crawl goes on: {error}", self.node);
+        }
+        if said.alarm == Alarm::Stands {
+            return;
+        }
+        let text = format!(
+            "events cannot be told: {error}. The crawl goes on, and the log keeps what is to be told, up to a bound; \
+             what it cannot keep will be told as a gap. It goes on by itself"
+        );
+        // While the records are away too, there are other worries; the next failure tries again.
+        if alarm::raise(&*self.leases, &self.about(), &self.node, &text).await.is_ok() {
+            said.alarm = Alarm::Stands;
+        }
+    }
+
+    async fn is_over(&self) {
+        if self.is_calm.load(Ordering::Acquire) {
+            return;
+        }
+        let mut said = self.said.lock().await;
+        if std::mem::replace(&mut said.is_away, false) {
+            eprintln!("nephila: node {}: events are told again", self.node);
+        }
+        if said.alarm != Alarm::Cleared && alarm::clear(&*self.leases, &self.about()).await.is_ok() {
+            said.alarm = Alarm::Cleared;
+        }
+        self.is_calm.store(said.alarm == Alarm::Cleared, Ordering::Release);
+    }
+}
+
+/// Tells what happens in a partition.
+#[derive(Debug)]
+pub(super) struct Teller {
+    telling: Telling,
+    partition: u32,
+    epoch: u64,
+    /// The group that is told next.
+    next: u64,
+    /// The log is read from this one on at the earliest.
+    from: u64,
+    queue: Arc<Queue>,
+    how_far: Arc<HowFar>,
+}
+
+impl Teller {
+    /// Tells what the owners before did not, and from now on what becomes durable through the log that this gives. Nobody is
+    /// asked, and nothing waits: telling begins with [`Teller::run`].
+    pub(super) fn begin(
+        telling: &Telling,
+        partition: u32,
+        epoch: u64,
+        start: Start,
+        log: Box<dyn GroupLog>,
+    ) -> (Teller, Box<dyn GroupLog>) {
+        let how_far = Arc::new(HowFar::default());
+        how_far.told.store(start.told, Ordering::Release);
+        // It comes from what was written down, or there is nothing before it.
+        how_far.written.store(start.told, Ordering::Release);
+        let queue = Arc::new(Queue::new(log.synced()));
+        let teller = Teller {
+            telling: telling.clone(),
+            partition,
+            epoch,
+            next: start.told + 1,
+            from: start.from,
+            queue: queue.clone(),
+            how_far: how_far.clone(),
+        };
+        (teller, Box::new(Told::around(log, queue, how_far)))
+    }
+
+    /// How far it came.
+    pub(super) fn how_far(&self) -> Arc<HowFar> {
+        self.how_far.clone()
+    }
+
+    /// Until it is dropped.
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.queue.next(self.next) {
+                Next::Group(bytes) => self.tell(self.next, &bytes).await,
+                Next::InLog => self.catch_up().await,
+                Next::Nothing => self.queue.arrived().await,
+            }
+        }
+    }
+
+    /// Tells what the log has, until the next group is in the queue or there is none.
+    async fn catch_up(&mut self) {
+        let mut log = self.telling.engine.log_reader(self.partition, self.next.max(self.from));
+        let mut dry_since: Option<Instant> = None;
+        while self.queue.is_in_log(self.next) {
+            let steps = match log.take().await {
+                Ok(steps) => steps,
+                // The worker has the same log, and says what is wrong with it.
+                Err(_) => {
+                    tokio::time::sleep(AGAIN).await;
+                    return;
+                }
+            };
+            if !steps.is_empty() {
+                dry_since = None;
+            } else if dry_since.get_or_insert_with(Instant::now).elapsed() >= LOST_AFTER {
+                self.gap(self.queue.last_in_log(self.next)).await;
+                dry_since = None;
+            }
+            for step in steps {
+                match step {
+                    Beside::Group(group, bytes) if group >= self.next => self.tell(group, &bytes).await,
+                    Beside::Behind(group) if group >= self.next => self.gap(group).await,
+                    // It was told before.
+                    Beside::Group(..) | Beside::Behind(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Publishes the events of a group, and a gap before it if others were to come first.
+    async fn tell(&mut self, group: u64, bytes: &[u8]) {
+        if group > self.next {
+            self.gap(group - 1).await;
+        }
+        let Ok((events, behind)) = event::of_bytes(self.partition, bytes) else {
+            // Nobody could ever read it; what comes behind it can be.
+            return self.gap(group).await;
+        };
+        let mark = event::mark(behind);
+        for (number, lines) in pack(&events, self.telling.stream.bytes_max()).into_iter().enumerate() {
+            let id = format!("{}.{group}.{number}.{mark:08x}", self.partition);
+            self.publish(&id, lines).await;
+        }
+        self.passed(group);
+    }
+
+    /// Says that the groups up to this one are left out.
+    async fn gap(&mut self, last: u64) {
+        let gap = Event::gap(self.partition, self.next, last);
+        let id = format!("{}.{}", gap.id, self.epoch);
+        self.publish(&id, gap.line()).await;
+        self.passed(last);
+    }
+
+    fn passed(&mut self, group: u64) {
+        self.next = group + 1;
+        self.how_far.told.store(group, Ordering::Release);
+    }
+
+    /// Publishes a message, however long that takes.
+    async fn publish(&self, id: &str, lines: Vec<u8>) {
+        let (stream, outage) = (&self.telling.stream, &self.telling.outage);
+        let lines = Bytes::from(lines);
+        loop {
+            let Err(error) = stream.publish(self.partition, id, lines.clone(), PATIENCE).await else {
+                return outage.is_over().await;
+            };
+            outage.note(&error).await;
+            // Somebody may have removed it. Whether it could be made shows when it is tried again.
+            _ = stream.ensure().await;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Events as messages of at most so many bytes. An event that alone is longer is left out: no URL is that long.
+fn pack(events: &[Event], bytes_max: usize) -> Vec<Vec<u8>> {
+    let mut messages: Vec<Vec<u8>> = Vec::new();
+    for event in events {
+        let line = event.line();
+        match messages.last_mut() {
+            _ if line.len() > bytes_max => {}
+            Some(last) if last.len() + line.len() <= bytes_max => last.extend(line),
+            _ => messages.push(line),
+        }
+    }
+    messages
+}
+
+#[cfg(test)]
+mod tests;
