@@ -37,6 +37,12 @@ fuzz_target!(|data: &[u8]| {
         );
     }
     let _ = refresh::parse(&whole.text);
+
+    // Guessing ends at its horizon, so it is left out.
+    nephila_fuzz::linear(body, |body| {
+        _ = decode(decision.encoding, body, usize::MAX);
+        _ = sniff::sniff([], body);
+    });
 });
 
 /// What comes after the part that is looked at changes nothing. Guessing from so many bytes is slow, so few inputs ask.

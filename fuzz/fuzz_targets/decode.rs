@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
 use nephila_core::spider::coding::{Coding, Codings};
-use nephila_spider::decode::{Decoded, Note, decode};
+use nephila_spider::decode::{Decoded, Note, Stop, decode};
 
 const CODINGS: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
 
@@ -37,6 +37,8 @@ fuzz_target!(|data: &[u8]| {
     let (less, cut) = run(&codings, bytes, small);
     assert!(out.starts_with(&less), "a limit changes the bytes");
     assert_eq!(cut.note == Note::Limit, less.len() < out.len(), "{cut:?} after {decoded:?}");
+
+    nephila_fuzz::linear(bytes, |bytes| _ = run(&codings, bytes, 64 * LIMIT));
 });
 
 fn run(codings: &Codings, bytes: &[u8], limit: u64) -> (Vec<u8>, Decoded) {
@@ -46,7 +48,8 @@ fn run(codings: &Codings, bytes: &[u8], limit: u64) -> (Vec<u8>, Decoded) {
 fn run_in(step: usize, codings: &Codings, bytes: &[u8], limit: u64) -> (Vec<u8>, Decoded) {
     let mut out = Vec::new();
     let open = || -> io::Result<Box<dyn Read + Send + '_>> { Ok(Box::new(Pieces { bytes, step })) };
-    let decoded = decode(codings, open, limit, &mut out).expect("memory neither ends nor breaks");
+    let decoded =
+        decode(codings, open, limit, &|| Stop::GoOn, &mut out).expect("memory neither ends nor breaks");
     assert!(decoded.bytes <= limit, "{} bytes past a limit of {limit}", decoded.bytes);
     assert_eq!(out.len() as u64, decoded.bytes, "the count is not what was given");
     (out, decoded)

@@ -39,4 +39,9 @@ fuzz_target!(|data: &[u8]| {
     let written = opml::read(opml::write("list", &list.feeds).as_bytes());
     assert_eq!(written.feeds.len(), list.feeds.len());
     let _ = (Memory::from_bytes(body), Sighting::from_bytes(body), schedule::History::from_bytes(body));
+
+    nephila_fuzz::linear(body, |body| {
+        read_feed(&Page { body, ..page }, &Limits::default());
+        opml::read(body);
+    });
 });

@@ -48,4 +48,6 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(body);
     assert!(srcset::urls(&text).len() <= srcset::CANDIDATES_MAX);
     assert!(link_field::parse(&text).len() <= link_field::LINKS_MAX);
+
+    nephila_fuzz::linear(body, |body| _ = read_page(&Page { body, ..page }, &Limits::default()));
 });

@@ -20,6 +20,8 @@ fuzz_target!(|data: &[u8]| {
     check_lines(data);
     check_part(data);
     check_bytes(data);
+
+    nephila_fuzz::linear(data, |data| _ = read(data));
 });
 
 fn check_lines(data: &[u8]) {
@@ -80,8 +82,9 @@ fn check_bytes(data: &[u8]) {
 fn sent(part: &Part) -> Part {
     let mut out = Vec::new();
     part.put(&mut out);
+    part.put_pages(&mut out);
     let mut reader = Reader::new(&out);
-    let read = Part::read(&mut reader).expect("what we write we can read");
+    let read = Part::read_with_pages(&mut reader).expect("what we write we can read");
     assert!(reader.is_empty());
     read
 }

@@ -27,6 +27,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(Robots::parse(file, "nephila/1.0").verdict(&path), verdict);
     assert_eq!(robots.verdict(&format!("{}#x", path.split('#').next().unwrap_or_default())), verdict);
 
+    nephila_fuzz::linear(file, |file| _ = Robots::parse(file, AGENT).verdict(&path));
+
     // Byte order marks speak about the whole file, so these two are for ASCII alone.
     if !file.is_ascii() {
         return;

@@ -9,6 +9,12 @@ fuzz_target!(|data: &[u8]| {
     // A first line is a base, the rest is found in its document.
     let (base, href) = text.split_once('\n').unwrap_or((&text, ""));
     check_surt(base);
+    // A URL that is too long is refused unread, so what is pumped is a list of them.
+    nephila_fuzz::linear(data, |data| {
+        for part in String::from_utf8_lossy(data).split('\n') {
+            _ = CrawlUrl::parse(part);
+        }
+    });
     let Ok(base) = CrawlUrl::parse(base) else { return };
     check(&base);
     if let Ok(joined) = base.join(href) {

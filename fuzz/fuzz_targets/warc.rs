@@ -11,6 +11,8 @@ fuzz_target!(|data: &[u8]| {
     // The same bytes in small pieces are the same records.
     let pieces = read(data, 7);
     assert_eq!(whole, pieces, "pieces change the records");
+
+    nephila_fuzz::linear(data, |data| _ = read(data, data.len()));
 });
 
 fn read(data: &[u8], step: usize) -> Vec<(u64, u64, u64)> {

@@ -70,10 +70,11 @@ pub fn run(mut args: Args) -> Result<()> {
     }
     ensure!(args.repetitions > 0 && args.pages > 0, "nothing to measure");
     let temporary = tempfile::tempdir().context("make a temporary folder")?;
+    let programs = Programs::build()?;
     let bench = Bench {
-        testweb: Programs::build(&["-p", "nephila-testweb", "--bin", "testweb"])?.path("testweb")?.into(),
-        nephila: Programs::build(&["-p", "nephila", "--bin", "nephila"])?.path("nephila")?.into(),
-        bare: Programs::build(&["-p", "nephila", "--example", "bare_loop"])?.path("bare_loop")?.into(),
+        testweb: programs.path("testweb")?.into(),
+        nephila: programs.path("nephila")?.into(),
+        bare: programs.path("bare_loop")?.into(),
         folder: args.dir.clone().unwrap_or_else(|| temporary.path().to_owned()),
     };
     let factor = if args.short { SHORT_FACTOR } else { 1.0 };

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+use crate::programs::Programs;
+
 /// A new archive after this many kills, so that opening stays quick.
 const KILLS_PER_ARCHIVE: u32 = 25;
 /// A run that is not killed early lives at most this long after it opened.
@@ -37,7 +39,8 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let writer = build()?;
+    let programs = Programs::build()?;
+    let writer = programs.path("write_forever")?;
     let temporary = tempfile::tempdir()?;
     let base = args.dir.unwrap_or_else(|| temporary.path().to_owned());
     let begun = Instant::now();
@@ -48,7 +51,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     while done < args.kills {
         let dir = base.join(format!("archive-{:04}", done / KILLS_PER_ARCHIVE));
         let kills = KILLS_PER_ARCHIVE.min(args.kills - done);
-        one_archive(&writer, &dir, kills, &mut random, &mut first, &mut total)
+        one_archive(writer, &dir, kills, &mut random, &mut first, &mut total)
             .with_context(|| format!("seed {}, archive {}", args.seed, dir.display()))?;
         done += kills;
         if base == temporary.path() {
@@ -144,22 +147,6 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn build() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "nephila-store", "--example", "write_forever"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    ensure!(output.status.success(), "the writer does not build");
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "write_forever")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo did not say where the writer is")
 }
 
 /// A small generator (xorshift): good enough for moments.

@@ -1,8 +1,9 @@
-//! `cargo xtask crawl complete | polite | plug | feeds | outage | soak | memory | planted`: proves what `nephila crawl` promises.
+//! `cargo xtask crawl complete | polite | plug | feeds | outage | shipped | bombs | soak | memory | planted`: proves what
+//! `nephila crawl` promises.
 //!
 //! `cargo xtask cluster-proof takeover | elastic | slots | stops | engine | objects | lying` proves what a cluster promises.
 //!
-//! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler as released and
+//! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler and
 //! starts them. Each ends with one line of figures, and fails when something does not hold.
 
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ const SCRAPY: &[&str] = &["scrapy==2.19.0"];
 /// What to prove.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `soak`, `memory`, `planted`; of clusters `takeover`,
+    /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `shipped`, `bombs`, `soak`, `memory`, `planted`; of clusters
+    /// `takeover`,
     /// `elastic`, `slots`, `stops`,
     /// `engine`, `objects`, `lying`), and sizes; `--help` after it lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -52,10 +54,9 @@ pub fn named(proof: &str, sizes: Sizes) -> Result<()> {
 
 /// Runs it.
 pub fn run(args: Args) -> Result<()> {
-    let crawler = Programs::build(&["-p", "nephila", "--bin", "nephila"])?;
-    let proof = Programs::build(&["-p", "nephila", "--example", "crawl_proof"])?;
-    let mut command = Command::new(proof.path("crawl_proof")?);
-    command.arg("--nephila").arg(crawler.path("nephila")?);
+    let programs = Programs::build()?;
+    let mut command = Command::new(programs.path("crawl_proof")?);
+    command.arg("--nephila").arg(programs.path("nephila")?);
     if let Some(dir) = &args.dir {
         command.arg("--dir").arg(dir);
     }

@@ -3,10 +3,12 @@
 //! Invariant: a generated page is never edited by hand; CI fails when a page and its source differ.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::programs::Programs;
 use crate::shell;
 
 /// Options of `docs`.
@@ -17,8 +19,8 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 }
 
-/// Building and asking the binary may take this long.
-const BINARY_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// Asking the binary may take this long.
+const BINARY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -41,11 +43,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
 
 /// The settings file with its comments, as the binary prints it; `None` when it has no such command.
 fn settings_page() -> Result<Option<String>> {
-    let nephila = |args: &[&str]| {
-        let mut all = vec!["run", "--quiet", "--package", "nephila", "--bin", "nephila", "--"];
-        all.extend(args);
-        shell::output(&mut shell::cargo(&all), BINARY_LIMIT)
-    };
+    let programs = Programs::build()?;
+    let program = programs.path("nephila")?;
+    let nephila = |args: &[&str]| shell::output(Command::new(program).args(args), BINARY_LIMIT);
     let help = nephila(&["--help"])?;
     if !help.lines().any(|line| line.trim_start().starts_with("settings")) {
         return Ok(None);

@@ -43,7 +43,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
     let examples = chosen(found(&shell::root().join("examples"))?, &args.names)?;
-    let programs = Programs::build(&["-p", "nephila", "--bin", "nephila"])?;
+    let programs = Programs::build()?;
     let (nephila, nats) = (programs.path("nephila")?, nephila_testnats::server_program()?);
     let nats = nats.as_path();
     let begun = Instant::now();

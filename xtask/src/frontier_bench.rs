@@ -62,7 +62,7 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: Args) -> Result<()> {
-    let programs = Programs::build(&["-p", "nephila-store", "--example", "frontier_bench"])?;
+    let programs = Programs::build()?;
     let program = programs.path("frontier_bench")?;
     let parts: Vec<&str> = match args.parts.is_empty() {
         true => PARTS.to_vec(),

@@ -9,6 +9,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -64,14 +66,13 @@ const CHARSET_INPUT_BYTES_MAX: u64 = 192;
 
 /// Coverage counters, program counters and compared values for libFuzzer, and no address sanitizer: the targets are
 /// safe Rust. Debug assertions and overflow checks are on, because they are what a fuzzer is to find.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 8] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Ccodegen-units=1",
     "-Cdebug-assertions=on",
     "-Coverflow-checks=on",
 ];
@@ -91,14 +92,22 @@ pub(crate) fn run(args: Args) -> Result<()> {
         return shell::run(Command::new(bin.join(target)).arg(input), RUN_GRACE)
             .with_context(|| format!("{target} fails on {}", input.display()));
     }
-    // One failing target does not hide the others.
-    let mut failures = Vec::new();
-    for target in chosen {
-        match run_target(&bin, target, &args) {
-            Ok(line) => println!("{line}"),
-            Err(error) => failures.push(format!("{error:#}")),
+    // Each uses one core. One failing target does not hide the others.
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match run_target(&bin, target, &args) {
+                        Ok(line) => println!("{line}"),
+                        Err(error) => failures.lock().expect("no panic").push(format!("{error:#}")),
+                    }
+                }
+            });
         }
-    }
+    });
+    let failures = failures.into_inner().expect("no panic");
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask hostile`: joins the catalogue of hostile cases with the tests that carry their ids.
 //!
+//! `hostile-web.tsv` holds what the web does to a crawler, `outside.tsv` what checks from outside found in ours.
 //! A case such as `DNS-01` is shown by every test whose name, or the name of a module around it, begins with
 //! `dns_01_`, and by every test that `proved-by.tsv` lists for it. A case passes when it has at least one test and all
 //! of them pass. A case may be marked as not applicable, with its reason, in `not-applicable.tsv`; at most
@@ -40,9 +41,9 @@ impl Args {
 
 /// The id prefixes that must be whole: everything between a URL and a decoded body, and everything a crawl decides and
 /// keeps.
-const REQUIRED: [&str; 18] = [
+const REQUIRED: [&str; 23] = [
     "DNS", "TCP", "TLS", "H1", "H2", "RED", "ENC", "CMP", "URL", "SSR", "HTM", "ROB", "SMP", "TRP", "POL",
-    "STO", "CLU", "FEE",
+    "STO", "CLU", "FEE", "FIN", "OUT", "SEC", "ROW", "PRO",
 ];
 
 /// More cases than this may not be declared out of reach.
@@ -60,7 +61,8 @@ const WHAT_CHARS_MAX: usize = 80;
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
     let folder = shell::root().join("crates/nephila-testweb/catalogue");
-    let cases = parse_catalogue(&read(&folder.join("hostile-web.tsv"))?)?;
+    let mut cases = parse_catalogue(&read(&folder.join("hostile-web.tsv"))?)?;
+    cases.extend(parse_catalogue(&read(&folder.join("outside.tsv"))?)?);
     let excused = parse_not_applicable(&read(&folder.join("not-applicable.tsv"))?, &cases)?;
     let later = parse_later(&read(&folder.join("later.tsv"))?, &cases)?;
     let proofs = parse_proofs(&read(&folder.join("proved-by.tsv"))?, &cases)?;

@@ -53,16 +53,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
     let mut dirs = args.dirs;
     if dirs.is_empty() {
+        let programs = Programs::build()?;
         for compression in ["gzip", "none"] {
             let dir = temporary.path().join(format!("sample-{compression}"));
-            let made = cargo()
-                .args(["run", "--quiet", "-p", "nephila-store", "--example", "sample_archive", "--"])
+            let made = Command::new(programs.path("sample_archive")?)
                 .args([dir.as_os_str(), compression.as_ref()])
                 .status()?;
             ensure!(made.success(), "the sample archive could not be made");
             dirs.push(dir);
         }
-        dirs.extend(fetched_archives(temporary.path())?);
+        dirs.extend(fetched_archives(&programs, temporary.path())?);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");
     let status = Command::new(archive_tools.join("bin/python"))
@@ -79,11 +79,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// Archives as a user makes them: the real command against the good and the hostile web.
-fn fetched_archives(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
-    // One after the other, as all commands build them: together they would be built once more, with other features.
-    let (ours, web) = (["-p", "nephila", "--bin", "nephila"], ["-p", "nephila-testweb", "--bin", "testweb"]);
-    let (ours, web) = (Programs::build(&ours)?, Programs::build(&web)?);
-    let (nephila, testweb) = (ours.path("nephila")?, web.path("testweb")?);
+fn fetched_archives(programs: &Programs, folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    let (nephila, testweb) = (programs.path("nephila")?, programs.path("testweb")?);
     let web = ["--mixed", "--hosts", "12", "--pages", "240", "--https-share", "0.4"];
     let ca = folder.join("good-ca.pem");
     let good_web = Server::start(Command::new(testweb).arg("serve").args(web).arg("--ca").arg(&ca))?;
@@ -172,10 +169,6 @@ fn fetch(
     // 1: some URLs did not end well, which is what they are there for.
     ensure!(matches!(status.code(), Some(0 | 1)), "nephila fetch ended with {status}");
     Ok(())
-}
-
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 pub(crate) fn default_cache() -> anyhow::Result<PathBuf> {

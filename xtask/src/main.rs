@@ -23,6 +23,7 @@ mod fuzz;
 mod hostile;
 mod interop;
 mod junit;
+mod outside;
 mod peers;
 mod programs;
 mod reflog_bench;
@@ -53,8 +54,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Kills a writer of the archive again and again and checks that nothing acknowledged is lost.
     Crash(crash::Args),
-    /// Proves a crawl from outside, one thing at a time: `complete`, `polite`, `plug`, `feeds`, `outage`, `soak`, `memory`,
-    /// `planted`, and sizes.
+    /// Proves a crawl from outside, one thing at a time: `complete`, `polite`, `plug`, `feeds`, `outage`, `bombs`, `soak`,
+    /// `memory`, `planted`, and sizes.
     Crawl(crawl::Args),
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
     #[command(disable_help_flag = true)]
@@ -64,6 +65,9 @@ enum Command {
     ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
+    /// An outside judge in Python with a web of its own: a crawl killed again and again, a full disk, clocks that jump, damaged
+    /// folders, and the README's commands as four people type them.
+    Outside(outside::Args),
     /// Runs what lies in `examples/`, as a person would, and compares what each of them ends with.
     Examples(examples::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
@@ -134,6 +138,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Chaos(args) => crawl::named("cluster", args),
         Command::ClusterProof(args) => crawl::run(args),
         Command::Interop(args) => interop::run(args),
+        Command::Outside(args) => outside::run(args),
         Command::Examples(args) => examples::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Sim(args) => sim::run(args),

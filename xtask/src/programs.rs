@@ -1,4 +1,7 @@
-//! Programs of the workspace that the measuring commands run: built as released, started, measured, and ended.
+//! Programs of the workspace that the measuring commands run: built, started, measured, and ended.
+//!
+//! All of them are built by one command with one set of features, so no crate is compiled twice for them. They are built
+//! as released, unless `NEPHILA_PROFILE` names another profile of cargo: CI names `dev`, which its tests have built already.
 //!
 //! Invariant: no program outlives the value that stands for it.
 
@@ -17,15 +20,21 @@ use crate::shell;
 /// How often a waiting parent looks whether the program has ended. It adds at most this to a measured time.
 const WAIT_STEP: Duration = Duration::from_millis(1);
 
+/// The profile of cargo that programs are built with, if not `release`.
+pub(crate) const PROFILE: &str = "NEPHILA_PROFILE";
+
 /// Programs by name.
 pub(crate) struct Programs(HashMap<String, PathBuf>);
 
 impl Programs {
-    /// Builds what these arguments of `cargo build` name, with `--release`.
-    pub(crate) fn build(args: &[&str]) -> Result<Self> {
-        let mut command = shell::cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);
-        let output = command.args(args).stderr(Stdio::inherit()).output().context("run cargo")?;
-        ensure!(output.status.success(), "`cargo build --release {}` failed", args.join(" "));
+    /// Builds all of them.
+    pub(crate) fn build() -> Result<Self> {
+        let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".into());
+        let mut command =
+            shell::cargo(&["build", "--quiet", "--locked", "--workspace", "--bins", "--examples"]);
+        command.args(["--profile", &profile, "--message-format=json-render-diagnostics"]);
+        let output = command.stderr(Stdio::inherit()).output().context("run cargo")?;
+        ensure!(output.status.success(), "the programs do not build: see above");
         let text = String::from_utf8_lossy(&output.stdout);
         let built = text.lines().filter_map(|line| {
             let message: Value = serde_json::from_str(line).ok()?;

@@ -40,9 +40,8 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result<()> {
     ensure!(args.lines > 0 && args.rounds > 0, "nothing to measure");
-    let nephila = Programs::build(&["-p", "nephila", "--bin", "nephila"])?;
-    let speed = Programs::build(&["-p", "nephila-core", "--example", "reflog_speed"])?;
-    let (nephila, speed) = (nephila.path("nephila")?, speed.path("reflog_speed")?);
+    let programs = Programs::build()?;
+    let (nephila, speed) = (programs.path("nephila")?, programs.path("reflog_speed")?);
     let folder = tempfile::tempdir().context("make a temporary folder")?;
     let file = folder.path().join("lines");
     shell::run(Command::new(speed).arg("write").arg(&file).arg(args.lines.to_string()), RUN_LIMIT)?;

@@ -1,11 +1,13 @@
 //! `cargo xtask sim frontier | cluster | scale | feeds | reflog | planted`: the frontier, whole clusters, large ones, feeds,
 //! and streams of URLs, in worlds made from seeds, with faults, and checkers that stand outside them.
 //!
-//! The program is `nephila-sim`; this builds it with optimisation and passes on what was asked for. It ends with one
+//! The program is `nephila-sim`; this builds it and passes on what was asked for. It ends with one
 //! line of figures, or with the seed that failed and the command that shows it again.
 
+use std::process::Command;
 use std::time::Duration;
 
+use crate::programs::Programs;
 use crate::shell;
 
 /// What is simulated.
@@ -21,7 +23,6 @@ const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let mut command =
-        shell::cargo(&["run", "--quiet", "--release", "--locked", "-p", "nephila-sim", "--bin", "sim", "--"]);
-    shell::run(command.args(&args.what), LIMIT)
+    let programs = Programs::build()?;
+    shell::run(Command::new(programs.path("sim")?).args(&args.what), LIMIT)
 }

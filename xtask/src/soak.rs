@@ -31,13 +31,12 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let programs = Programs::build(&["-p", "nephila-testweb", "--bin", "testweb"])?;
-    let driver = Programs::build(&["-p", "nephila", "--example", "soak"])?;
+    let programs = Programs::build()?;
     let folder = tempfile::tempdir().context("make a temporary folder")?;
     let web = Server::start(
         Command::new(programs.path("testweb")?).args(["hostile", "--folder"]).arg(folder.path()),
     )?;
-    let mut command = Command::new(driver.path("soak")?);
+    let mut command = Command::new(programs.path("soak")?);
     command.args(["--web", &web.ready.to_string()]);
     for (flag, value) in [
         ("--fetches", args.fetches.to_string()),

@@ -39,8 +39,7 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: Args) -> Result<()> {
-    let testweb = Programs::build(&["-p", "nephila-testweb", "--bin", "testweb"])?;
-    let stages = Programs::build(&["-p", "nephila", "--example", "stages"])?;
+    let programs = Programs::build()?;
     let folder = tempfile::tempdir().context("make a temporary folder")?;
     let settings = folder.path().join("web.json");
     let web = serde_json::json!({
@@ -49,11 +48,11 @@ pub fn run(args: Args) -> Result<()> {
     });
     std::fs::write(&settings, web.to_string()).context("write the settings of the web")?;
     let ca = folder.path().join("ca.pem");
-    let mut serve = Command::new(testweb.path("testweb")?);
+    let mut serve = Command::new(programs.path("testweb")?);
     serve.args(["serve", "--no-journal", "--settings"]).arg(&settings).arg("--ca").arg(&ca);
     let server = Server::start(&mut serve)?;
     let (http, https) = (server.port("http_port")?, server.port("https_port")?);
-    let list = Command::new(testweb.path("testweb")?)
+    let list = Command::new(programs.path("testweb")?)
         .args(["list", "--settings"])
         .arg(&settings)
         .args(["--http-port", &http.to_string(), "--https-port", &https.to_string()])
@@ -62,7 +61,7 @@ pub fn run(args: Args) -> Result<()> {
     ensure!(list.status.success(), "testweb list: {}", String::from_utf8_lossy(&list.stderr));
     let urls = folder.path().join("urls.txt");
     std::fs::write(&urls, &list.stdout).context("write the list")?;
-    let mut command = Command::new(stages.path("stages")?);
+    let mut command = Command::new(programs.path("stages")?);
     command.args(["--web", &server.ready.to_string(), "--pages", &args.pages.to_string()]);
     command.args(["--compression", &args.compression, "--list"]).arg(&urls);
     let (status, text) = shell::tee(&mut command, LIMIT)?;

@@ -64,7 +64,7 @@ enum Proof {
 
 /// Runs it.
 pub fn run(args: Args) -> Result<()> {
-    let programs = Programs::build(&["-p", "nephila-store", "--example", "state_proof"])?;
+    let programs = Programs::build()?;
     let program = programs.path("state_proof")?;
     let prove = |name: &str, numbers: &[(&str, u64)], dir: &Option<PathBuf>| {
         let mut command = Command::new(program);

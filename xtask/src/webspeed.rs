@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::programs::Programs;
+
 /// The web answers at least this share of what the bare server does.
 const RATIO_MIN: f64 = 0.60;
 /// Runs shorter than this many seconds prove that the command works, not how quick the web is: on a machine that does
@@ -43,7 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let testweb = match &args.testweb {
         Some(testweb) => testweb.clone(),
-        None => build()?,
+        None => Programs::build()?.path("testweb")?.to_owned(),
     };
     let size = args.page_bytes.to_string();
     let bare = Server::start(&testweb, &["bench-bare", "--page-bytes", &size], "127.0.0.1")?;
@@ -88,25 +90,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     );
     ensure!(median >= wanted, "the web is too slow: {median:.3} of the bare server, {wanted:.2} wanted");
     Ok(())
-}
-
-/// Builds `testweb` as it is used for measuring and returns where it is.
-fn build() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments =
-        ["build", "--release", "-p", "nephila-testweb", "--bin", "testweb", "--message-format=json"];
-    let output = Command::new(cargo)
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("run cargo to build testweb")?;
-    ensure!(output.status.success(), "testweb does not build");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let executable = text.lines().rev().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    });
-    executable.context("cargo did not say where testweb is")
 }
 
 /// A server that ends when this is dropped: its standard input closes, and if that is not enough it is killed.

@@ -62,6 +62,8 @@ struct Folding {
     urls: BTreeMap<UrlKey, UrlRecord>,
     /// Feeds that the group has polls of.
     feeds: BTreeMap<UrlKey, feed::record::Record>,
+    /// Sources that were shown something.
+    sources: BTreeMap<UrlKey, feed::source::Record>,
     /// The small things, if the group may change them: there may be many.
     meta: Option<Meta>,
     meta_changed: bool,
@@ -76,7 +78,7 @@ impl Folding {
     /// Reads what the group touches, sorted, in as few batches as there are kinds.
     fn begin<S: State + ?Sized>(state: &mut S, group: &Group) -> Result<Folding, StateError> {
         let (mut hosts, mut domains, mut urls) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut feeds = BTreeSet::new();
+        let (mut feeds, mut sources) = (BTreeSet::new(), BTreeSet::new());
         let mut changes_meta = group.epoch != state.meta().epoch;
         for entry in &group.entries {
             match entry {
@@ -98,6 +100,7 @@ impl Folding {
                     urls.insert(ended.key);
                 }
                 Entry::Polled(polled) => _ = feeds.insert(polled.key),
+                Entry::Sighted(sighted) => _ = sources.insert(sighted.source.record()),
                 Entry::Visited(visited) => {
                     hosts.insert(visited.key.host);
                     urls.insert(visited.key);
@@ -132,6 +135,13 @@ impl Folding {
         for (key, bytes) in pairs(feeds, feed_records) {
             read.insert(key, feed::record::Record::from_bytes(&bytes)?);
         }
+        let sources = Vec::from_iter(sources);
+        let mut source_records = Vec::with_capacity(sources.len());
+        state.beside(Beside::Source, &sources, &mut source_records)?;
+        let mut read_sources = BTreeMap::new();
+        for (key, bytes) in pairs(sources, source_records) {
+            read_sources.insert(key, feed::source::Record::from_bytes(&bytes)?);
+        }
         let prefixes = state.meta().prefixes.unwrap_or(Prefixes::ALL);
         let mut folding = Folding {
             changes: Changes::default(),
@@ -139,6 +149,7 @@ impl Folding {
             domains: pairs(domains, domain_records),
             urls: pairs(urls, url_records),
             feeds: read,
+            sources: read_sources,
             meta: changes_meta.then(|| state.meta().clone()),
             meta_changed: false,
             prefixes,
@@ -166,6 +177,8 @@ impl Folding {
         changes.domains = self.domains;
         let feeds = self.feeds.iter().map(|(key, record)| (Beside::Feed, *key, record.to_bytes().into()));
         changes.beside.extend(feeds);
+        let sources = self.sources.iter();
+        changes.beside.extend(sources.map(|(key, record)| (Beside::Source, *key, record.to_bytes().into())));
         changes.meta = self.meta.filter(|_| self.meta_changed);
         changes
     }
@@ -180,6 +193,12 @@ impl Folding {
             Entry::Found(found) => self.found(found),
             Entry::Ended(ended) => self.ended(ended),
             Entry::Polled(polled) => self.feeds.entry(polled.key).or_default().fold(polled),
+            Entry::Sighted(sighted) => {
+                let source = self.sources.entry(sighted.source.record()).or_default();
+                let stories = source.fold(sighted).into_iter();
+                let beside = stories.map(|(key, story)| (Beside::Story, key, story.to_bytes().into()));
+                self.changes.beside.extend(beside);
+            }
             Entry::Visited(visited) => self.visited(visited),
             Entry::Forward(forward) => {
                 self.hosts.entry(forward.host).or_default().claims.handle_forward(forward);
@@ -316,6 +335,7 @@ impl Folding {
                         let mut record = UrlRecord::new(state, url.job, url.depth, url.priority, found.at);
                         record.hits = url.hits;
                         (record.hops, record.read_as) = (url.hops, url.read_as);
+                        record.via.clone_from(&url.via);
                         record
                     }
                 };

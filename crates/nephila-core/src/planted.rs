@@ -1,7 +1,8 @@
 //! Bugs that are planted on purpose, so that the checkers of the simulation can show that they would notice.
 //!
 //! Each stands at the place in the code where somebody could have made it. Without the feature `planted` [`is`] is a
-//! constant and nothing of this is left in the program; with it, a bug is on only in the thread that has [`set`] it.
+//! constant and nothing of this is left in the program; with it, a bug is on only in the thread that has [`set`] it, or in
+//! all threads of a program that was started for it ([`set_everywhere`]).
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Bug {
     ErrandWithoutRest,
     /// A partition that is taken over begins without a rest.
     TakeOverWithoutRest,
+    /// A host that cannot be reached is given up the first time.
+    GivenUpEarly,
     /// `Retry-After` is not written down.
     RestNotDurable,
     /// A log is read by its numbers alone: a group that is missing is not missed.
@@ -52,6 +55,10 @@ pub enum Bug {
     UnderWayIsWanted,
     /// A part of a stream that comes again counts again.
     PartCountsTwice,
+    /// A crawl is over when all its hosts rest, whatever was never tried.
+    RestIsTheEnd,
+    /// Of the addresses of a name only the first is known.
+    FirstAddressAlone,
 }
 
 #[cfg(feature = "planted")]
@@ -65,11 +72,21 @@ pub fn set(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
+/// The bug of the whole program: one more than its number, 0 if there is none.
+#[cfg(feature = "planted")]
+static EVERYWHERE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Plants a bug in all threads, for good.
+#[cfg(feature = "planted")]
+pub fn set_everywhere(bug: Bug) {
+    EVERYWHERE.store(bug as u8 + 1, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// Is this bug planted?
 #[cfg(feature = "planted")]
 #[inline]
 pub fn is(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.get() == Some(bug) || EVERYWHERE.load(std::sync::atomic::Ordering::Relaxed) == bug as u8 + 1
 }
 
 /// Puts a queue into the order of a hash table, which differs from run to run, if [`Bug::HashOrder`] is planted.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nephila_store::disk::Disk;
-use nephila_store::journal::{Journal, Recovered, Settings};
+use nephila_store::journal::{Journal, Marker, Recovered, Settings};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -35,6 +35,8 @@ pub struct LocalLog {
     /// As they were when the journal was last at home.
     synced: u64,
     bytes: u64,
+    /// Remembers apart from the journal how far it was durable.
+    marker: Option<Marker>,
 }
 
 impl LocalLog {
@@ -52,13 +54,23 @@ impl LocalLog {
     /// From a journal that is open already.
     pub fn new(journal: Journal, fence: Fence) -> Self {
         let (synced, bytes) = (journal.synced(), journal.bytes());
-        LocalLog { journal: Away::new(journal), fence, synced, bytes }
+        LocalLog { journal: Away::new(journal), fence, synced, bytes, marker: None }
+    }
+
+    /// With somebody who remembers how far it was durable.
+    pub fn marked(mut self, mut marker: Marker) -> Self {
+        marker.synced(self.synced);
+        self.marker = Some(marker);
+        self
     }
 
     /// Remembers where the journal stands, for when it is away.
     fn note(&mut self) {
         if let Ok(journal) = self.journal.home() {
             (self.synced, self.bytes) = (journal.synced(), journal.bytes());
+            if let Some(marker) = &mut self.marker {
+                marker.synced(self.synced);
+            }
         }
     }
 }
@@ -109,6 +121,9 @@ impl GroupLog for LocalLog {
 
     fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
         self.fence.check()?;
+        if let Some(marker) = &mut self.marker {
+            marker.checkpoint(sequence.saturating_sub(1));
+        }
         self.journal.home()?.truncate_before(sequence)?;
         self.note();
         Ok(())

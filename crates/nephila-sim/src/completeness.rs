@@ -10,6 +10,7 @@ use nephila_core::state::record::{DomainRecord, HostRecord, UrlRecord, UrlState}
 use nephila_core::state::{Item, MemoryState, State};
 
 use crate::clock::Clock;
+use crate::reach::Reach;
 use crate::robots::Obedience;
 use crate::world::World;
 use crate::{Checker, Violation};
@@ -159,6 +160,7 @@ impl Completeness {
         &self,
         state: &mut MemoryState,
         obedience: &Obedience,
+        reach: &Reach,
         world: &World,
         clock: &Clock,
     ) -> Result<(), Violation> {
@@ -203,7 +205,7 @@ impl Completeness {
                         return Err(stuck(format!("{} is parked with room for {room}", world.url(url))));
                     }
                 }
-                UrlState::Ended => self.check_ended(url, record, obedience, world)?,
+                UrlState::Ended => self.check_ended(url, record, obedience, reach, world)?,
                 UrlState::ParkedBare | UrlState::Refused(_) => {}
             }
         }
@@ -223,6 +225,7 @@ impl Completeness {
         url: u32,
         record: &UrlRecord,
         obedience: &Obedience,
+        reach: &Reach,
         world: &World,
     ) -> Result<(), Violation> {
         let last = record.last.as_ref().map(|last| last.outcome);
@@ -230,9 +233,8 @@ impl Completeness {
         let ours = self.urls[url as usize].ended.map(|(_, outcome)| outcome);
         let fine = match last {
             Some(Outcome::RobotsDenied) => obedience.was_forbidden(page.host, &page.text),
-            // A name that did not resolve too often, told without a fetch.
-            Some(outcome) if outcome.name().starts_with("dns-") => true,
-            Some(outcome) => ours == Some(outcome),
+            // Told without a fetch if its site was given up.
+            Some(outcome) => ours == Some(outcome) || reach.was_given_up(page.host, outcome),
             None => false,
         };
         if fine {

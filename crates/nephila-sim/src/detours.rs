@@ -13,6 +13,7 @@ use nephila_core::url::CrawlUrl;
 use std::time::Duration;
 
 use crate::harness::{Finished, Sim};
+use crate::reach::Failure;
 use crate::robots::File;
 use crate::{Checker, Violation};
 
@@ -91,11 +92,25 @@ impl Sim {
         let circle = chain.asked.iter().any(|asked| asked == target.as_str());
         if circle || chain.asked.len() > HOPS_MAX {
             self.chains.remove(&open.asker);
+            self.site_answered(open.asker, Failure::None);
             self.robots_known(open.asker, Answer::RedirectLimit, &File::default(), None, 0, since);
         } else {
             (chain.next, chain.since) = (Some(target.as_str().to_owned()), since);
         }
         Ok(())
+    }
+
+    /// Is there a hop that has to be gone and has no ticket yet?
+    pub(crate) fn awaits_hop(&self, host: usize) -> bool {
+        self.chains.get(&host).is_some_and(|chain| chain.next.is_some())
+    }
+
+    /// A hop found nobody, and is asked for at another address of its host.
+    pub(crate) fn ask_elsewhere(&mut self, url: &str, asker: usize) {
+        let since = self.clock.wall();
+        if let Some(chain) = self.chains.get_mut(&asker) {
+            (chain.next, chain.since) = (Some(url.to_owned()), since);
+        }
     }
 
     /// A group says what came of chains whose next hop was never asked for: they were not reached.
@@ -107,6 +122,7 @@ impl Sim {
             if let Some(chain) = self.chains.remove(&host).filter(|_| waits) {
                 let rest = self.robots_rest(Answer::Unreachable, None);
                 self.figures.given_up += 1;
+                self.site_answered(host, Failure::Failed);
                 self.robots_known(host, Answer::Unreachable, &File::default(), None, rest, chain.since);
             }
         }

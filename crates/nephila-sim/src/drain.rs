@@ -44,7 +44,7 @@ impl Sim {
         }
         self.quieten()?;
         let now = self.clock.now();
-        if !self.front().is_done(Seconds(u32::MAX), now) {
+        if !self.front().is_done(Seconds(u32::MAX), now)? {
             let waits = self.front().waits(now);
             return Err(stuck(format!("quiet at {}, and not done: {waits:?}", self.clock.t)));
         }
@@ -131,10 +131,10 @@ impl Sim {
     }
 
     fn check_all(&mut self) -> Result<(), Violation> {
-        let Sim { frontier, world, complete, obedience, clock, .. } = self;
+        let Sim { frontier, world, complete, obedience, reach, clock, .. } = self;
         let frontier = frontier.as_mut().expect("a process runs");
         for partition in 0..frontier.partitions() {
-            complete.check_quiet(frontier.state(partition), obedience, world, clock)?;
+            complete.check_quiet(frontier.state(partition), obedience, reach, world, clock)?;
         }
         let mut states: Vec<_> = (0..frontier.partitions()).map(|p| frontier.state(p).clone()).collect();
         complete.check_known(&mut states.iter_mut().collect::<Vec<_>>(), world)?;
@@ -148,13 +148,14 @@ fn stuck(what: String) -> Violation {
 
 impl Sim {
     /// Is there nothing left for some time? Then nothing may be asked for until somebody says something.
-    pub(crate) fn ask_whether_done(&mut self) {
+    pub(crate) fn ask_whether_done(&mut self) -> Result<(), Violation> {
         let after = *self.rng.pick(&[0, 10, 600, 4_000, 100_000]);
         let (horizon, now) = (self.clock.wall_seconds().saturating_add(after), self.clock.now());
-        if self.front().is_done(Seconds(horizon), now) {
+        if self.front().is_done(Seconds(horizon), now)? {
             self.figures.done += 1;
             self.done_until = Some(self.done_until.map_or(horizon, |until| until.max(horizon)));
         }
+        Ok(())
     }
 
     /// A ticket is given out: nobody may have said that there would be none.

@@ -28,6 +28,10 @@ pub(crate) enum Fact {
     },
     /// A robots.txt is in force.
     Robots { host: usize, word: Word, rest_until: u64 },
+    /// A site failed so often in a row.
+    Failures { host: usize, failures: u32 },
+    /// The name of a site was found.
+    Found { host: usize, at: u64 },
     /// An operator set a rest, in milliseconds.
     Delay { host: usize, delay: u64 },
     /// An operator stopped a host, or let it go on.
@@ -66,6 +70,8 @@ impl Sim {
                     self.obedience.handle_word(host, word);
                     self.polite.handle_rest(host, rest_until);
                 }
+                Fact::Failures { host, failures } => self.reach.handle_known(host, failures),
+                Fact::Found { host, at } => self.reach.handle_found(host, at),
                 Fact::Delay { host, delay } => self.polite.handle_delay(host, delay),
                 Fact::Stopped { host, stopped } => self.stopped[host] = stopped,
                 Fact::Job { partition, job } => _ = self.jobs.insert((partition, job.id), *job),

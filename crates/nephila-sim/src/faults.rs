@@ -105,6 +105,7 @@ impl Sim {
         self.polite.handle_crash(self.clock.t);
         self.complete.handle_crash();
         self.obedience.handle_crash();
+        self.reach.handle_crash();
         self.running.iter_mut().for_each(|running| running.orphan = true);
         self.finished.iter_mut().for_each(|finished| finished.orphan = true);
         self.sent.clear();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use nephila_core::entry::{self, Entry, Group};
 use nephila_core::frontier::key::HostKey;
 use nephila_core::frontier::offers::Offer;
+use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
 use nephila_core::handler::ReadAs;
@@ -26,6 +27,7 @@ use crate::completeness::Completeness;
 use crate::detours::{self, Chain};
 use crate::facts::Fact;
 use crate::politeness::Politeness;
+use crate::reach::Reach;
 use crate::rng::Rng;
 use crate::robots::{File, Obedience};
 use crate::web::Ending;
@@ -143,6 +145,7 @@ pub struct Sim {
     pub(crate) polite: Politeness,
     pub(crate) obedience: Obedience,
     pub(crate) complete: Completeness,
+    pub(crate) reach: Reach,
     pub(crate) open: BTreeMap<TicketId, Open>,
     pub(crate) running: Vec<Running>,
     pub(crate) finished: Vec<Finished>,
@@ -211,6 +214,7 @@ impl Sim {
             polite: Politeness::new(world.config.frontier.clone(), hosts),
             obedience: Obedience::new(hosts),
             complete: Completeness::new(world.urls.len()),
+            reach: Reach::new(hosts, world.config.retry.retries_max),
             world,
             figures: Figures::default(),
             rng,
@@ -273,7 +277,7 @@ impl Sim {
     fn step(&mut self) -> Result<(), Violation> {
         self.figures.steps += 1;
         if self.rng.one_in(16) {
-            self.ask_whether_done();
+            self.ask_whether_done()?;
         }
         let fault = self.world.rates.fault;
         if self.rng.one_in(fault) {
@@ -469,7 +473,12 @@ impl Sim {
                     let ending = Ending { outcome: Outcome::TotalTimeout, status: 0, rest: 0 };
                     self.page_ended(&open, &ending, timeout, Vec::new());
                 }
-                None => self.robots_ended(&open, Answer::Unreachable, &File::default(), None, None, 0),
+                None => self.robots_ended(
+                    &open,
+                    &RobotsReport::of(Answer::Unreachable, Duration::ZERO),
+                    &File::default(),
+                    0,
+                ),
             }
         }
     }
@@ -480,14 +489,13 @@ impl Sim {
         let Some(bytes) = self.front().poll_group(partition, now)? else { return Ok(false) };
         self.figures.groups += 1;
         self.trace.update(&bytes);
-        if self.verbose || self.figures.groups.is_multiple_of(8) || !self.chains.is_empty() {
-            let group = self.read_group(partition, &bytes)?;
-            self.chains_given_up(&group);
-            for entry in &group.entries {
-                self.tell(|| format!("  writes {entry:?}"));
-            }
-            bounds::check_group(&self.world.config.frontier, group.entries.len())?;
+        let group = self.read_group(partition, &bytes)?;
+        for entry in &group.entries {
+            self.tell(|| format!("  writes {entry:?}"));
         }
+        bounds::check_group(&self.world.config.frontier, group.entries.len())?;
+        self.chains_given_up(&group);
+        self.check_given_up(partition, &group)?;
         let position = self.front().state(partition).position();
         let part = &mut self.parts[partition];
         part.last = Some((bytes.clone(), position));
@@ -564,6 +572,7 @@ impl Sim {
             priority,
             hits: 1,
             refusal: page.refusal,
+            via: None,
         };
         let frontier = self.frontier.as_mut().expect("a process runs");
         let offered = frontier.offer(offer);

@@ -6,8 +6,8 @@
 //!
 //! The checkers stand outside. They keep their own books, from what the frontier asked for and what the world answered:
 //! [`politeness`] (rests and connections), [`robots`] (what may be fetched, and where), [`completeness`] (nothing
-//! vanishes, nothing is fetched twice without reason), [`bounds`] (queues and tables stay under their limits). Whether
-//! they would notice is shown by [`mutants`]: bugs planted on purpose, each to be found by the checker that is there for
+//! vanishes, nothing is fetched twice without reason), [`reach`] (no site is given up too early), [`bounds`] (queues and
+//! tables stay under their limits). Whether they would notice is shown by [`mutants`]: bugs planted on purpose, each to be found by the checker that is there for
 //! it.
 //!
 //! What always holds: the same seed gives the same trace, to the bit.
@@ -24,6 +24,7 @@ pub mod feeds;
 pub mod harness;
 pub mod mutants;
 pub mod politeness;
+pub mod reach;
 pub mod reflog;
 pub mod rng;
 pub mod robots;

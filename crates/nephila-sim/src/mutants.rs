@@ -65,6 +65,7 @@ pub const MUTANTS: &[Mutant] = &[
     core("robots-not-judged-again", Bug::RobotsNotJudgedAgain, &[Checker::Robots]),
     core("held-at-hand", Bug::HeldAtHand, &[Checker::Operator]),
     core("errand-without-rest", Bug::ErrandWithoutRest, &[Checker::Politeness]),
+    core("given-up-early", Bug::GivenUpEarly, &[Checker::Completeness]),
     core("rest-not-durable", Bug::RestNotDurable, &[Checker::Politeness]),
 ];
 

@@ -114,9 +114,10 @@ impl Politeness {
     pub fn handle_start(&mut self, host: usize, address: IpAddr, clock: &Clock) -> Result<(), Violation> {
         let at = clock.t;
         let book = &mut self.hosts[host];
+        // By the meaning of a rate, and not by how the frontier reckons it.
         let by_rate = match self.settings.host_per_second {
-            0 => 0,
-            rate => 1_000u64.div_ceil(rate.into()),
+            rate if rate > 0.0 => (1_000.0 / rate).ceil() as u64,
+            _ => 0,
         };
         let own = self.settings.host_delay.as_millis() as u64;
         let rest = own.max(by_rate).max(book.crawl_delay).max(book.delay);

@@ -3,6 +3,7 @@
 //! In force is the last answer that stands in the log, or the rules before it if it was no answer. No page is asked for
 //! before that, none that it forbids, none after it has run out, and none from an address that the name does not have.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -97,6 +98,8 @@ struct HostBook {
     /// Every file that was ever in force.
     files: Vec<File>,
     addresses: Vec<IpAddr>,
+    /// Those at which nobody was reached since.
+    refused: BTreeSet<IpAddr>,
 }
 
 /// Books about robots.txt and addresses.
@@ -109,7 +112,8 @@ impl Obedience {
     /// Empty books.
     pub fn new(hosts: usize) -> Obedience {
         let word = Word { in_force: InForce::Unknown, expires: None };
-        Obedience { hosts: vec![HostBook { word, files: Vec::new(), addresses: Vec::new() }; hosts] }
+        let book = HostBook { word, files: Vec::new(), addresses: Vec::new(), refused: BTreeSet::new() };
+        Obedience { hosts: vec![book; hosts] }
     }
 
     /// What an answer means (RFC 9309, 2.3.1), given what is in force now.
@@ -143,9 +147,22 @@ impl Obedience {
         self.hosts[host].word = word;
     }
 
+    /// Has nothing ever been heard of its robots.txt, as far as is in the log?
+    pub fn is_unheard(&self, host: usize) -> bool {
+        self.hosts[host].word.in_force == InForce::Unknown
+    }
+
     /// A name was looked up.
     pub fn handle_resolved(&mut self, host: usize, addresses: &[IpAddr]) {
         self.hosts[host].addresses = addresses.to_vec();
+        self.hosts[host].refused.clear();
+    }
+
+    /// Nobody was reached at this address. Is there one that was not tried since the name was looked up?
+    pub fn handle_refused(&mut self, host: usize, address: IpAddr) -> bool {
+        let book = &mut self.hosts[host];
+        book.refused.insert(address);
+        book.addresses.iter().any(|address| !book.refused.contains(address))
     }
 
     /// The process died, and with it what it knew of names.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::{Report, Ticket};
 use nephila_core::job::Schedule;
 use nephila_core::robots::policy::Answer;
@@ -13,6 +13,7 @@ use crate::completeness::Plan;
 use crate::detours;
 use crate::facts::Fact;
 use crate::harness::{Finished, Open, SENT_MAX, Sim, some_addresses};
+use crate::reach::Failure;
 use crate::robots::File;
 use crate::{Checker, Violation};
 
@@ -36,11 +37,14 @@ impl Sim {
                 [Outcome::DnsNxdomain, Outcome::DnsTimeout, Outcome::DnsUnreachable, Outcome::DnsServfail];
             let outcome = *self.rng.pick(&outcomes);
             self.tell(|| format!("host {host} does not resolve: {outcome}"));
-            return Ok(self.front().handle_unresolved(key, outcome, now)?);
+            self.front().handle_unresolved(key, outcome, now)?;
+            self.name_failed(host, outcome);
+            return Ok(());
         }
         let addresses = self.addresses[host].clone();
         self.tell(|| format!("host {host} is at {addresses:?}"));
         self.obedience.handle_resolved(host, &addresses);
+        self.name_found(host);
         self.front().handle_resolved(key, &addresses, now);
         if !self.calm && self.rng.one_in(20) {
             self.front().handle_resolved(key, &addresses, now);
@@ -130,6 +134,11 @@ impl Sim {
             return Err(Violation::new(Checker::Repeats, what));
         }
         match open {
+            Some(open) if outcome == Outcome::ConnectRefused => {
+                let elsewhere = self.obedience.handle_refused(open.host, open.address);
+                let rest = if elsewhere { 0 } else { rest };
+                self.page_ended_at(&open, &Ending { outcome, status, rest }, 0, links, elsewhere);
+            }
             Some(open) => self.page_ended(&open, &Ending { outcome, status, rest }, took, links),
             None => self.figures.late += 1,
         }
@@ -137,8 +146,21 @@ impl Sim {
     }
 
     pub(crate) fn page_ended(&mut self, open: &Open, ending: &Ending, took: u64, links: Vec<u32>) {
+        self.page_ended_at(open, ending, took, links, false);
+    }
+
+    /// The same; if nobody was reached there, and its name has another address, it may be asked for again at once.
+    fn page_ended_at(&mut self, open: &Open, ending: &Ending, took: u64, links: Vec<u32>, elsewhere: bool) {
         let url = open.url.expect("a page");
-        let plan = self.plan(ending.outcome, open);
+        let failure = match elsewhere && self.reach.is_elsewhere(open.host) {
+            true => Failure::Ours,
+            false => Failure::of_page(ending.outcome),
+        };
+        self.site_answered(open.host, failure);
+        let plan = match elsewhere {
+            true => Plan::NotBefore { wall: self.clock.wall() / 1_000 * 1_000, since: self.clock.t },
+            false => self.plan(ending.outcome, open),
+        };
         self.complete.handle_ended(url, plan);
         self.tell(|| {
             format!("{} ended with {}, rest {}, {plan:?}", self.world.url(url), ending.outcome, ending.rest)
@@ -182,8 +204,26 @@ impl Sim {
             let half = if report.cut { "Disallow: /" } else { "" };
             report.body = [&*file.bytes(), half.as_bytes()].concat().into();
         }
-        if let Some(open) = self.taken(&finished, report)? {
-            self.robots_ended(&open, answer, &file, max_age, retry_after, finished.took);
+        report.unconnected = answer == Answer::Unreachable && self.rng.one_in(2);
+        if answer == Answer::Unreachable {
+            // Of these the reset may be that of one connection alone; the others are met by everything of its site.
+            let cause = *self.rng.pick(&[None, Some(Outcome::Reset), Some(Outcome::TlsExpired)]);
+            report.cause = if report.unconnected { Some(Outcome::ConnectRefused) } else { cause };
+        }
+        let unconnected = report.unconnected;
+        if let Some(open) = self.taken(&finished, report.clone())? {
+            if unconnected && self.obedience.handle_refused(open.host, open.address) {
+                // Nobody was asked: the same will be asked for at another address.
+                self.tell(|| format!("{} is to be asked for elsewhere", finished.ticket.url));
+                self.polite.handle_report(open.host, open.address, 0, 0, self.clock.t);
+                self.ask_elsewhere(&finished.ticket.url, open.asker);
+                if !self.reach.is_elsewhere(open.host) && open.asker == open.host {
+                    self.site_answered(open.asker, Failure::Unreachable(Outcome::ConnectRefused));
+                }
+                return Ok(());
+            }
+            let took = if unconnected { 0 } else { finished.took };
+            self.robots_ended(&open, &report, &file, took);
         }
         Ok(())
     }
@@ -207,16 +247,17 @@ impl Sim {
     }
 
     /// A robots.txt is answered for its site, by whoever was asked last.
-    pub(crate) fn robots_ended(
-        &mut self,
-        open: &Open,
-        answer: Answer,
-        file: &File,
-        max_age: Option<Duration>,
-        retry_after: Option<Duration>,
-        took: u64,
-    ) {
+    pub(crate) fn robots_ended(&mut self, open: &Open, report: &RobotsReport, file: &File, took: u64) {
+        let RobotsReport { max_age, retry_after, cause, .. } = *report;
+        let RobotsAnswer::Ended(answer) = report.answer else { unreachable!("a redirect goes on") };
         self.chains.remove(&open.asker);
+        let failure = match (answer, cause) {
+            // What happened elsewhere says nothing about whether the site can be reached.
+            (Answer::Unreachable, Some(cause)) if open.asker == open.host => Failure::of_page(cause),
+            (Answer::Unreachable | Answer::Status(429 | 500..), _) => Failure::Failed,
+            _ => Failure::None,
+        };
+        self.site_answered(open.asker, failure);
         let rest = self.robots_rest(answer, retry_after);
         // Whoever said it rests as well, if it said for how long.
         let asked_for = match (open.asker == open.host, answer, retry_after) {

@@ -246,7 +246,7 @@ fn config(rng: &mut Rng) -> Config {
     let frontier = Settings {
         host_connections: rng.within(1, 3) as u32,
         host_delay: ms(*rng.pick(&[0, 500, 2_000, 10_000])),
-        host_per_second: *rng.pick(&[0, 0, 1, 4]),
+        host_per_second: *rng.pick(&[0.0, 0.0, 1.0, 4.0]),
         host_delay_factor: *rng.pick(&[0, 1, 5]),
         host_delay_max: secs(*rng.pick(&[5, 60])),
         crawl_delay_max: secs(300),

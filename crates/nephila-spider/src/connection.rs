@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 
 use crate::closing::Noted;
 use crate::error::{self, Hints};
+use crate::pool::Live;
 use crate::tee::{Tee, Witness};
 use crate::tls::TlsInfo;
 
@@ -43,6 +44,8 @@ pub(crate) struct Connection {
     tasks: Tasks,
     /// Who is told when it is dropped, and not yet closed.
     pub(crate) noted: Option<Noted>,
+    /// It counts at its address.
+    pub(crate) live: Option<Live>,
 }
 
 #[derive(Debug)]
@@ -138,6 +141,7 @@ impl Connection {
             tls: facts.tls,
             tasks,
             noted: None,
+            live: None,
         })
     }
 

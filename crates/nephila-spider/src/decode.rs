@@ -4,12 +4,21 @@
 //! checksum gives everything, a body that is not what it claims to be is given as it is. Output is counted inside
 //! the decoder's own loop, so that a bomb stops at the limit and never in memory.
 //!
+//! Work is counted too (`meter.rs`): what each layer reads, what it reads without giving anything for it, and, every so many
+//! bytes, the clock of whoever asked.
+//!
 //! [`decode`] undoes what `Content-Encoding` says. [`unpack`] undoes the gzip of a file that is one by itself.
 
+mod meter;
+
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::rc::Rc;
 
 use nephila_core::handler::sniff;
 use nephila_core::spider::coding::{Coding, Codings};
+
+pub use meter::{BARREN_BYTES_MAX, LAYER_BYTES_MAX, Stop};
+use meter::{Meter, Metered};
 
 /// zstd windows up to 8 MiB, which is what a server may use (RFC 9659).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -31,6 +40,11 @@ pub enum Note {
     Plain,
     /// The output reached its limit.
     Limit,
+    /// A layer below the last reached its limit, the stream went on without giving anything, or the work was stopped; what
+    /// came before was given.
+    Work,
+    /// Time was up; what came before was given.
+    Time,
     /// The stream wants a larger window than it gets.
     Window,
     /// The field names codings that nobody knows (`none`, `utf-8`); they were ignored and the body was given as it is.
@@ -46,6 +60,8 @@ impl Note {
             Note::Damaged => "damaged",
             Note::Plain => "plain",
             Note::Limit => "limit",
+            Note::Work => "work",
+            Note::Time => "time",
             Note::Window => "window",
             Note::Unknown => "unknown",
         }
@@ -62,15 +78,18 @@ pub struct Decoded {
 }
 
 /// Undoes `codings` of what `open` reads and writes at most `limit` bytes to `sink`. `open` may be called again when
-/// a first guess (zlib or raw deflate) was wrong. An error is the sink's or the reader's own, never the data's.
+/// a first guess (zlib or raw deflate) was wrong. `stop` is asked every few thousand bytes of work, of whatever layer. An
+/// error is the sink's or the reader's own, never the data's.
 pub fn decode<'a>(
     codings: &Codings,
     open: impl Fn() -> io::Result<Box<dyn Read + Send + 'a>>,
     limit: u64,
+    stop: &'a dyn Fn() -> Stop,
     sink: &mut dyn Write,
 ) -> io::Result<Decoded> {
     let mut guess = Guess::AsSaid;
     loop {
+        let meter = Meter::new(codings.undo.len(), limit, stop);
         let faults = Faults::default();
         let mut source: Box<dyn BufRead + 'a> = Box::new(BufReader::with_capacity(
             BUFFER_BYTES,
@@ -78,11 +97,12 @@ pub fn decode<'a>(
         ));
         let mut plain = guess == Guess::Plain;
         for (layer, coding) in codings.undo.iter().enumerate().filter(|_| guess != Guess::Plain) {
-            let (next, is_plain) = undo(*coding, source, layer == 0 && guess == Guess::RawDeflate)?;
+            let raw = layer == 0 && guess == Guess::RawDeflate;
+            let (next, is_plain) = undo(*coding, source, raw, (layer, &meter))?;
             plain |= is_plain;
             source = next;
         }
-        let decoded = copy(source, limit, sink, &faults)?;
+        let decoded = copy(source, limit, sink, &faults, &meter)?;
         // Nothing was given yet, so another guess costs nothing.
         if decoded.bytes == 0 && matches!(decoded.note, Note::Damaged | Note::Cut) {
             match (guess, codings.undo.as_slice()) {
@@ -114,7 +134,7 @@ pub fn unpack(file: &[u8], limit: u64) -> Option<(Vec<u8>, Note)> {
     }
     let mut unpacked = Vec::new();
     let codings = Codings { undo: vec![Coding::Gzip], ignored: 0 };
-    let decoded = decode(&codings, || Ok(Box::new(file)), limit, &mut unpacked).ok()?;
+    let decoded = decode(&codings, || Ok(Box::new(file)), limit, &|| Stop::GoOn, &mut unpacked).ok()?;
     Some((unpacked, decoded.note))
 }
 
@@ -136,11 +156,13 @@ fn undo<'a>(
     coding: Coding,
     source: Box<dyn BufRead + 'a>,
     raw: bool,
+    (layer, meter): (usize, &Rc<Meter<'a>>),
 ) -> io::Result<(Box<dyn BufRead + 'a>, bool)> {
     let (start, source) = peek(source);
     if start.is_empty() {
         return Ok((source, false));
     }
+    let source: Box<dyn BufRead + 'a> = Box::new(Metered::new(source, layer, meter.clone()));
     let reader: Box<dyn Read + 'a> = match coding {
         Coding::Gzip if !start.starts_with(&GZIP_MAGIC) && start.len() >= 2 => return Ok((source, true)),
         Coding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
@@ -198,22 +220,23 @@ fn copy(
     limit: u64,
     sink: &mut dyn Write,
     faults: &Faults,
+    meter: &Meter<'_>,
 ) -> io::Result<Decoded> {
     let mut bytes = 0;
     loop {
         let piece = match source.fill_buf() {
-            Ok([]) => return Ok(Decoded { bytes, note: Note::Whole }),
+            Ok([]) => return Ok(Decoded { bytes, note: meter.stopped().unwrap_or(Note::Whole) }),
             Ok(piece) => piece,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 if let Some(ours) = faults.take() {
                     return Err(ours);
                 }
-                let note = match error.kind() {
+                let note = meter.stopped().unwrap_or_else(|| match error.kind() {
                     io::ErrorKind::UnexpectedEof => Note::Cut,
                     _ if wants_larger_window(&error) => Note::Window,
                     _ => Note::Damaged,
-                };
+                });
                 return Ok(Decoded { bytes, note });
             }
         };
@@ -225,6 +248,9 @@ fn copy(
             return Ok(Decoded { bytes, note: Note::Limit });
         }
         source.consume(given);
+        if let Some(note) = meter.gave(given) {
+            return Ok(Decoded { bytes, note });
+        }
     }
 }
 
@@ -248,7 +274,7 @@ impl<R: Read> Read for NoEnd<R> {
 
 /// Errors of the reader itself, told apart from errors of the data that the decoders find.
 #[derive(Clone, Default)]
-struct Faults(std::rc::Rc<std::cell::Cell<Option<io::Error>>>);
+struct Faults(Rc<std::cell::Cell<Option<io::Error>>>);
 
 impl Faults {
     fn take(&self) -> Option<io::Error> {

@@ -4,13 +4,14 @@
 //! URL or from a redirect, and whatever kind of fetch it is for. Addresses of a name are tried in their order; when
 //! one is slow the next is tried beside it, and the first connection wins.
 //!
-//! Invariant: no socket is connected to an address that [`AddressFilter`] has not just passed.
+//! Invariant: no socket is connected to an address that neither [`AddressFilter`] has just passed nor a person has typed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nephila_core::spider::Outcome;
 use nephila_core::spider::address::AddressFilter;
+use nephila_core::spider::door::Opened;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -50,13 +51,16 @@ pub(crate) struct NotDialled {
 }
 
 impl Dialler {
-    /// Whether this address may be dialled.
-    pub(crate) fn check(&self, address: IpAddr) -> Result<(), NotDialled> {
+    /// Whether this address may be dialled, for a URL for which this was opened.
+    pub(crate) fn check(&self, address: IpAddr, opened: Opened) -> Result<(), NotDialled> {
         if address.is_unspecified() {
             return Err(NotDialled {
                 outcome: Outcome::DnsNullAddress,
                 detail: format!("{address} is no address"),
             });
+        }
+        if opened.address(address) {
+            return Ok(());
         }
         self.filter.check(address).map_err(|denied| NotDialled {
             outcome: Outcome::AddressPrivate,
@@ -65,11 +69,16 @@ impl Dialler {
     }
 
     /// Connects to the first of these addresses that answers.
-    pub(crate) async fn dial(&self, addresses: &[IpAddr], port: u16) -> Result<Dialled, NotDialled> {
+    pub(crate) async fn dial(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        opened: Opened,
+    ) -> Result<Dialled, NotDialled> {
         let mut refused = None;
         let mut waiting: Vec<IpAddr> = Vec::new();
         for address in addresses {
-            match self.check(*address) {
+            match self.check(*address, opened) {
                 Ok(()) => waiting.push(*address),
                 Err(denied) => refused = Some(denied),
             }

@@ -2,13 +2,14 @@
 //!
 //! The phases follow each other: a kept connection or resolve, dial, TLS; then the request, the head, the body, and
 //! the undoing of content codings. Each phase has its deadline and the whole has one; each failure is a value. The
-//! spider never queues and never follows a redirect: the target is part of what it brings back.
+//! spider never queues, never follows a redirect and never asks twice: the target is part of what it brings back, and so
+//! is whether a second try is worth it.
 //!
 //! Invariant: a fetch ends before its total deadline plus the time of one buffer, whatever the server does.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use http::header::{self, HeaderName, HeaderValue};
@@ -17,15 +18,16 @@ use hyper::body::Incoming;
 use nephila_core::identity::signature;
 use nephila_core::spider::answer::{self, Answer, Asked};
 use nephila_core::spider::attempt::{self, Second, Tried};
+use nephila_core::spider::door::{Doors, Opened};
 use nephila_core::spider::{HttpVersion, Outcome, Settings};
 use nephila_core::time::{Forward, Timestamp};
-use nephila_core::url::{CrawlUrl, Host, PortRule};
-use tokio::sync::Semaphore;
+use nephila_core::url::{CrawlUrl, Host, PortDenied, PortRule};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Budget;
 use crate::closing::{Closing, Noted};
 use crate::connection::{self, Connection, Facts};
+use crate::decoders::Decoders;
 use crate::dial::{Dialled, Dialler, NotDialled};
 use crate::error::Hints;
 use crate::fetched::{Fetched, Timings};
@@ -50,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     common: Vec<(HeaderName, HeaderValue)>,
     ports: PortRule,
+    doors: RwLock<Doors>,
     resolver: Resolver,
     dialler: Dialler,
     tls: Tls,
@@ -60,7 +63,7 @@ pub(crate) struct Inner {
     h1_only: Mutex<HashSet<String>>,
     dates: Mutex<Forward>,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) decoders: Arc<Semaphore>,
+    pub(crate) decoders: Arc<Decoders>,
 }
 
 /// The settings name something that cannot be used.
@@ -83,6 +86,11 @@ pub struct Request {
     pub body_bytes_max: Option<u64>,
     /// The address to dial, and no other: politeness counts by it. None: the resolver is asked.
     pub address: Option<IpAddr>,
+    /// Connections to an address that may be open at once, those included that are kept for other names; 0 for no limit.
+    /// Kept ones are closed before another is opened.
+    pub connections_max: u32,
+    /// This is the second try of a request that may have had no answer: on a new connection, and no third follows.
+    pub second: bool,
 }
 
 /// What a fetch brings back beside its outcome.
@@ -106,6 +114,8 @@ impl Request {
             keep: Keep::default(),
             body_bytes_max: None,
             address: None,
+            connections_max: 0,
+            second: false,
         }
     }
 
@@ -180,6 +190,7 @@ impl Spider {
         Ok(Spider(Arc::new(Inner {
             common,
             ports: PortRule { allowed: settings.ports.clone() },
+            doors: RwLock::default(),
             resolver: Resolver::new(&settings).map_err(|e| Error(e.to_string()))?,
             dialler: Dialler {
                 filter,
@@ -194,7 +205,7 @@ impl Spider {
             h1_only: Mutex::default(),
             dates: Mutex::default(),
             budget: Budget::new(settings.body_memory_max),
-            decoders: Arc::new(Semaphore::new(settings.decoders_max.max(1))),
+            decoders: Decoders::new(settings.decoders_max),
             settings,
         })))
     }
@@ -216,6 +227,16 @@ impl Spider {
         self.0.pool.close(which);
     }
 
+    /// What people have typed, from now on.
+    pub fn set_doors(&self, doors: Doors) {
+        *self.0.doors.write().unwrap_or_else(PoisonError::into_inner) = doors;
+    }
+
+    /// May this address be dialled for this URL at all? What the operator has not opened is never asked.
+    pub fn may_dial(&self, url: &CrawlUrl, address: IpAddr) -> bool {
+        self.0.dialler.check(address, self.0.opened(url)).is_ok()
+    }
+
     /// The resolver, for those who want to know an address before they fetch.
     pub fn resolver(&self) -> &Resolver {
         &self.0.resolver
@@ -224,68 +245,71 @@ impl Spider {
     async fn run(&self, request: &Request, began: Instant, fetched: &mut Fetched) {
         let inner = &*self.0;
         let deadline = began + inner.settings.total_timeout;
-        if let Err(denied) = inner.ports.check(request.url.port()) {
+        if let Err(denied) = inner.ports.check(request.url.port())
+            && (matches!(denied, PortDenied::Bad(_)) || !inner.opened(&request.url).port())
+        {
             fetched.outcome = Outcome::PortDenied;
             fetched.detail = denied.to_string();
             return;
         }
-        let mut again = false;
-        let mut h2 = inner.speaks_h2(&request.url);
-        loop {
-            let tried = match inner.ask(request, deadline, h2, again, fetched).await {
-                Ok(answered) => {
-                    let tried = Tried {
-                        outcome: answered.answer.outcome,
-                        reused: fetched.reused,
-                        h2: answered.connection.is_h2(),
-                        wants_h1: false,
-                        unprocessed: false,
-                        wants_proof: inner.owes_proof(&request.url, &answered),
-                        again,
-                    };
-                    if attempt::second_try(tried).is_none() {
-                        return receive::receive(inner, request, answered, deadline, fetched).await;
-                    }
-                    tried
+        let h2 = inner.speaks_h2(&request.url);
+        let tried = match inner.ask(request, deadline, h2, fetched).await {
+            Ok(answered) => {
+                let tried = Tried {
+                    outcome: answered.answer.outcome,
+                    reused: fetched.reused,
+                    h2: answered.connection.is_h2(),
+                    wants_h1: false,
+                    unprocessed: false,
+                    wants_proof: inner.owes_proof(&request.url, &answered),
+                    again: request.second,
+                };
+                if attempt::second_try(tried).is_none() {
+                    return receive::receive(inner, request, answered, deadline, fetched).await;
                 }
-                Err(failed) => {
-                    fetched.outcome = failed.outcome;
-                    fetched.detail = failed.detail;
-                    Tried {
-                        outcome: failed.outcome,
-                        reused: failed.reused,
-                        h2: failed.h2,
-                        wants_h1: failed.hints.wants_h1,
-                        unprocessed: failed.hints.unprocessed,
-                        wants_proof: false,
-                        again,
-                    }
-                }
-            };
-            match attempt::second_try(tried) {
-                None => return,
-                Some(Second::Same) => {}
-                Some(Second::Http11) => {
-                    h2 = false;
-                    inner.remember_h1_only(&request.url);
+                fetched.outcome = answered.answer.outcome;
+                fetched.status = Some(answered.response.status().as_u16());
+                tried
+            }
+            Err(failed) => {
+                fetched.outcome = failed.outcome;
+                fetched.detail = failed.detail;
+                Tried {
+                    outcome: failed.outcome,
+                    reused: failed.reused,
+                    h2: failed.h2,
+                    wants_h1: failed.hints.wants_h1,
+                    unprocessed: failed.hints.unprocessed,
+                    wants_proof: false,
+                    again: request.second,
                 }
             }
-            again = true;
+        };
+        let second = attempt::second_try(tried);
+        fetched.again = second.is_some();
+        if second == Some(Second::Http11) {
+            inner.remember_h1_only(&request.url);
         }
     }
 }
 
 impl Inner {
+    /// What was opened for a URL, because somebody typed it.
+    fn opened(&self, url: &CrawlUrl) -> Opened {
+        self.doors.read().unwrap_or_else(PoisonError::into_inner).opened(url)
+    }
+
     /// Sends the request once and judges the head of the answer.
     async fn ask(
         &self,
         request: &Request,
         deadline: Instant,
         h2: bool,
-        fresh: bool,
         fetched: &mut Fetched,
     ) -> Result<Answered, Failed> {
-        let kept = if fresh { None } else { self.kept(request).await };
+        let kept = self.kept(request).await;
+        // A second try goes over a new connection, which takes the place of the kept one: together they would be too many.
+        let kept = kept.filter(|_| !request.second);
         fetched.reused = kept.is_some();
         let mut connection = match kept {
             Some(connection) => connection,
@@ -299,6 +323,7 @@ impl Inner {
                     self.pool.shed();
                 }
                 if let Ok(connection) = &mut opened {
+                    connection.live = Some(self.pool.count(connection.address.ip()));
                     connection.noted = Some(Noted { key, closing: self.closing.clone() });
                 }
                 opened?
@@ -405,8 +430,11 @@ impl Inner {
     ) -> Result<Connection, Failed> {
         let url = &request.url;
         let dialled = match request.address {
-            Some(address) => self.reach_at(url, address, deadline, timings).await?,
-            None => self.reach(url, deadline, timings).await?,
+            Some(address) => {
+                self.make_room(&[address], request.connections_max).await;
+                self.reach_at(url, address, deadline, timings).await?
+            }
+            None => self.reach(request, deadline, timings).await?,
         };
         *address = Some(dialled.address);
         let proxied = self.proxies.of(url.is_https(), url.host_str()).is_some();
@@ -434,22 +462,24 @@ impl Inner {
     /// A stream to the host, directly or through a proxy.
     async fn reach(
         &self,
-        url: &CrawlUrl,
+        request: &Request,
         deadline: Instant,
         timings: &mut Timings,
     ) -> Result<Dialled, Failed> {
+        let url = &request.url;
         let (addresses, old) = self.addresses(url, deadline, timings).await?;
+        self.make_room(&addresses, request.connections_max).await;
         let began = Instant::now();
         let result = match self.proxies.of(url.is_https(), url.host_str()) {
-            Some(proxy) => self.through(proxy, &addresses, url.port(), deadline).await,
-            None => match self.dialler.dial(&addresses, url.port()).await {
+            Some(proxy) => self.through(proxy, &addresses, url, deadline).await,
+            None => match self.dialler.dial(&addresses, url.port(), self.opened(url)).await {
                 Err(failed) if old && self.names_a_host(url) && failed.outcome != Outcome::AddressPrivate => {
                     // The host may have moved since: ask again, once, and dial only what is new.
                     self.resolver.forget(url.host_str());
                     let (now_at, _) = self.addresses(url, deadline, timings).await?;
                     let moved = now_at.iter().any(|address| !addresses.contains(address));
                     if moved {
-                        self.dialler.dial(&now_at, url.port()).await.map_err(Failed::from)
+                        self.dialler.dial(&now_at, url.port(), self.opened(url)).await.map_err(Failed::from)
                     } else {
                         Err(failed.into())
                     }
@@ -460,10 +490,25 @@ impl Inner {
         timings.connect = Some(began.elapsed());
         if let Ok(dialled) = &result {
             for dead in &dialled.dead {
-                self.resolver.demote(url.host_str(), *dead);
+                self.resolver.note_failed(*dead);
             }
+            self.resolver.note_reached(dialled.address.ip());
         }
         result
+    }
+
+    /// Closes connections that are kept for other names of these addresses, if one more would be too many there, and waits
+    /// until they are closed.
+    async fn make_room(&self, addresses: &[IpAddr], connections_max: u32) {
+        if connections_max == 0 {
+            return;
+        }
+        let connections_max = usize::try_from(connections_max).unwrap_or(usize::MAX);
+        for address in addresses {
+            for key in self.pool.make_room(*address, connections_max) {
+                self.closing.over(&key).await;
+            }
+        }
     }
 
     /// The same, at this address alone.
@@ -476,8 +521,17 @@ impl Inner {
     ) -> Result<Dialled, Failed> {
         let began = Instant::now();
         let result = match self.proxies.of(url.is_https(), url.host_str()) {
-            Some(proxy) => self.through(proxy, &[address], url.port(), deadline).await,
-            None => self.dialler.dial(&[address], url.port()).await.map_err(Failed::from),
+            Some(proxy) => self.through(proxy, &[address], url, deadline).await,
+            None => {
+                let opened = self.opened(url);
+                let dialled = self.dialler.dial(&[address], url.port(), opened).await.map_err(Failed::from);
+                match &dialled {
+                    Ok(_) => self.resolver.note_reached(address),
+                    Err(failed) if failed.outcome.is_unconnected() => self.resolver.note_failed(address),
+                    Err(_) => {}
+                }
+                dialled
+            }
         };
         timings.connect = Some(began.elapsed());
         result
@@ -508,15 +562,16 @@ impl Inner {
         &self,
         proxy: &Proxy,
         addresses: &[IpAddr],
-        port: u16,
+        url: &CrawlUrl,
         deadline: Instant,
     ) -> Result<Dialled, Failed> {
+        let opened = self.opened(url);
         let mut target = Err(Failed::new(Outcome::DnsNodata, "no address"));
         for address in addresses {
             target = self
                 .dialler
-                .check(*address)
-                .map(|()| SocketAddr::from((*address, port)))
+                .check(*address, opened)
+                .map(|()| SocketAddr::from((*address, url.port())))
                 .map_err(Failed::from);
             if target.is_ok() {
                 break;

@@ -31,8 +31,11 @@ pub struct Fetched {
     pub tls: Option<TlsInfo>,
     /// Whether the connection was kept from an earlier fetch.
     pub reused: bool,
-    /// Requests sent: 1, or 2 after a second try.
+    /// Requests sent: 1, or 0 if it did not come to that.
     pub requests: u32,
+    /// The server cannot have answered, or wants to be asked another way: one more request may follow once host and
+    /// address have rested ([`crate::Request::second`]). Nothing of the answer was read.
+    pub again: bool,
     /// How long each phase took.
     pub timings: Timings,
     /// Bytes of the head, as received.
@@ -70,6 +73,7 @@ impl Fetched {
             tls: None,
             reused: false,
             requests: 0,
+            again: false,
             timings: Timings::default(),
             head_bytes: 0,
             body_bytes: 0,

@@ -2,12 +2,14 @@
 //!
 //! A connection is kept under scheme, host, port *and* the address that was checked when it was dialled, so that it
 //! never serves another name. It is kept for less time than servers keep theirs, and the oldest go first when there
-//! are too many.
+//! are too many, here or at one address.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use nephila_core::frontier::slot::SlotKey;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
@@ -23,6 +25,26 @@ pub(crate) struct Pool {
     idle_timeout: Duration,
     idle_max: usize,
     kept: Mutex<Kept>,
+    live: Arc<Mutex<HashMap<SlotKey, usize>>>,
+}
+
+/// A connection that is open, kept or in use: it counts at its address until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Live {
+    slot: SlotKey,
+    live: Arc<Mutex<HashMap<SlotKey, usize>>>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let mut live = self.live.lock().expect("nobody panics holding it");
+        if let Some(count) = live.get_mut(&self.slot) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&self.slot);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +66,43 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(idle_timeout: Duration, idle_max: usize) -> Arc<Self> {
-        Arc::new(Pool { idle_timeout, idle_max, kept: Mutex::default() })
+        Arc::new(Pool { idle_timeout, idle_max, kept: Mutex::default(), live: Arc::default() })
+    }
+
+    /// Counts a connection to this address.
+    pub(crate) fn count(&self, address: IpAddr) -> Live {
+        let slot = SlotKey::of(address);
+        *self.live.lock().expect("nobody panics holding it").entry(slot).or_default() += 1;
+        Live { slot, live: self.live.clone() }
+    }
+
+    /// Closes kept connections to an address, the oldest first, until one more may be opened there, or none is left. Gives
+    /// their origins.
+    pub(crate) fn make_room(&self, address: IpAddr, connections_max: usize) -> Vec<Key> {
+        let slot = SlotKey::of(address);
+        let open = || self.live.lock().expect("nobody panics holding it").get(&slot).copied().unwrap_or(0);
+        let mut closed = Vec::new();
+        if open() < connections_max {
+            return closed;
+        }
+        let mut kept = self.lock();
+        let there = |idle: &Idle| SlotKey::of(idle.connection.address.ip()) == slot;
+        let mut oldest: Vec<(u64, Key)> = kept
+            .by_key
+            .iter()
+            .flat_map(|(key, list)| {
+                list.iter().filter(|idle| there(idle)).map(|idle| (idle.number, key.clone()))
+            })
+            .collect();
+        oldest.sort_unstable();
+        for (number, key) in oldest {
+            if open() < connections_max {
+                break;
+            }
+            remove(&mut kept, &key, number);
+            closed.push(key);
+        }
+        closed
     }
 
     /// A kept connection to this origin, the newest first.
@@ -116,15 +174,20 @@ impl Pool {
 /// Closes the connection that was put here first, if it is still here. False when the list is at its end.
 fn remove_oldest(kept: &mut Kept) -> bool {
     let Some((_, key, number)) = kept.order.pop_front() else { return false };
-    if let Some(list) = kept.by_key.get_mut(&key) {
+    remove(kept, &key, number);
+    true
+}
+
+/// Closes this connection, if it is still here.
+fn remove(kept: &mut Kept, key: &Key, number: u64) {
+    if let Some(list) = kept.by_key.get_mut(key) {
         let before = list.len();
         list.retain(|idle| idle.number != number);
         kept.count -= before - list.len();
         if list.is_empty() {
-            kept.by_key.remove(&key);
+            kept.by_key.remove(key);
         }
     }
-    true
 }
 
 async fn sweep_until_empty(pool: Weak<Pool>) {

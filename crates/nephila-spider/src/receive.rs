@@ -13,7 +13,8 @@ use sha1::{Digest, Sha1};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Body, Spool};
-use crate::decode::{self, Note};
+use crate::decode::{self, Note, Stop};
+use crate::decoders::{DECODE_CPU_MAX, thread_cpu};
 use crate::fetch::{Answered, Inner, Request, now};
 use crate::fetched::Fetched;
 use crate::tee::Witness;
@@ -102,7 +103,8 @@ pub(crate) async fn receive(
             body
         }
         (Ok(codings), Some(body)) if coded && read.bytes > 0 && !asked.head_only => {
-            let (body, done) = undo(inner, codings, body, deadline, limits, request.keep.decoded).await;
+            let host = request.url.host_str();
+            let (body, done) = undo(inner, host, codings, body, deadline, limits, request.keep.decoded).await;
             match done {
                 Some((decoded, bytes)) => {
                     fetched.decoded_bytes = decoded.bytes;
@@ -111,20 +113,27 @@ pub(crate) async fn receive(
                     }
                     fetched.decoded = bytes;
                     match decoded.note {
-                        Note::Limit | Note::Window if is_page(fetched.outcome) => {
+                        Note::Limit | Note::Window | Note::Work if is_page(fetched.outcome) => {
                             fetched.outcome = Outcome::DecodeLimit;
-                            fetched.detail = if decoded.note == Note::Window {
-                                "the coding wants a larger window than it gets".into()
-                            } else {
-                                format!("more than {} bytes after decoding", limits.decoded)
+                            fetched.detail = match decoded.note {
+                                Note::Window => "the coding wants a larger window than it gets".into(),
+                                Note::Work => "decoding takes more work than one body gets".into(),
+                                _ => format!("more than {} bytes after decoding", limits.decoded),
                             };
+                        }
+                        Note::Time if is_page(fetched.outcome) => {
+                            fetched.outcome = Outcome::CutTime;
+                            fetched.detail = "the whole fetch took too long: it was being decoded".into();
                         }
                         // The framing was kept, but somebody before it lost the rest: half a page is no whole one.
                         Note::Cut => fetched.truncated = fetched.truncated.or(Some(Truncation::Disconnect)),
                         _ => {}
                     }
                 }
-                None if is_page(fetched.outcome) => fetched.outcome = Outcome::CutTime,
+                None if is_page(fetched.outcome) => {
+                    fetched.outcome = Outcome::CutTime;
+                    fetched.detail = "the whole fetch took too long: it waited to be decoded".into();
+                }
                 None => {}
             }
             body
@@ -332,28 +341,37 @@ impl Speed {
     }
 }
 
-/// Undoes the content codings on a thread that may be busy, few at a time: a decoder can want 16 MiB for its window.
+/// Undoes the content codings on a thread that may be busy, when it is this host's turn. It ends at the deadline, and when it
+/// has cost too much.
 async fn undo(
     inner: &Inner,
+    host: &str,
     codings: Codings,
     body: Body,
     deadline: Instant,
     limits: Limits,
     keep: bool,
 ) -> (Option<Body>, Option<(decode::Decoded, Option<Body>)>) {
-    let Ok(Ok(permit)) = timeout_at(deadline, inner.decoders.clone().acquire_owned()).await else {
+    let Ok(turn) = timeout_at(deadline, inner.decoders.turn(host)).await else {
         return (Some(body), None);
     };
     let budget = inner.budget.clone();
     let task = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+        let began = thread_cpu();
+        let spent = || thread_cpu().saturating_sub(began);
+        let stop = || match spent() {
+            _ if Instant::now() >= deadline => Stop::Time,
+            cpu if cpu > DECODE_CPU_MAX => Stop::Work,
+            _ => Stop::GoOn,
+        };
         let mut kept = keep.then(|| Spool::new(budget, None));
         let mut nowhere = std::io::sink();
         let sink: &mut dyn std::io::Write = match &mut kept {
             Some(kept) => kept,
             None => &mut nowhere,
         };
-        let decoded = decode::decode(&codings, || body.reader(), limits.decoded, sink);
+        let decoded = decode::decode(&codings, || body.reader(), limits.decoded, &stop, sink);
+        turn.ended(spent());
         (body, decoded.ok().map(|decoded| (decoded, kept.map(Spool::finish))))
     });
     match task.await {

@@ -12,8 +12,9 @@ use std::task::{Context, Poll, ready};
 use nephila_core::spider::head::{HeadFault, HeadLimits, HeadScan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// One read takes at most this much, so that the library's adaptive buffer stays small on fast endless bodies.
-const READ_BYTES_MAX: usize = 32 * 1024;
+/// One read takes at most this much. A read that fills the library's buffer doubles it, and a kept connection keeps it: less than
+/// 16 kB is never taken for a reason to have more than that.
+const READ_BYTES_MAX: usize = 16 * 1024 - 1;
 /// A request head longer than this is not kept whole; ours are a few hundred bytes.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 

@@ -5,7 +5,8 @@
 //! sync of the disk; only then is each acknowledged with a [`Receipt`]. A full or old file is closed: it loses the
 //! ending `.open`, and its CDXJ index appears beside it. [`Archive::close`] merges all indexes into one.
 //!
-//! Folders: `DIR/archive/NAME.warc.gz`, `DIR/archive/NAME.cdxj`, `DIR/indexes/index.cdxj`.
+//! Folders: `DIR/archive/NAME.warc.gz`, `DIR/archive/NAME.cdxj`, `DIR/indexes/index.cdxj`. Which files there should be
+//! stands in `DIR/contents`; what is gone or damaged by that list is told ([`Recovered::damage`]).
 //!
 //! Invariants: an acknowledged record survives every crash, once. What was not acknowledged may be there or not, but
 //! never in part: torn records are cut when the archive is opened. After a failed write or sync nothing that it
@@ -19,7 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use nephila_core::store::{Digest, Exchange};
 use tokio::sync::{mpsc, oneshot};
 
-mod compress;
+mod acked;
+pub(crate) mod compress;
+pub mod damage;
 mod memory;
 mod recover;
 mod settings;
@@ -89,6 +92,8 @@ pub enum Kind {
     Revisit,
     /// The server said 304; nothing but that is stored.
     NotModified,
+    /// A feed with the URLs of the last one; nothing but the words that say so is stored.
+    Redundant,
 }
 
 /// What an archive that was closed wrote since it was opened.
@@ -211,9 +216,10 @@ impl Archive {
             disk.create_dir(path).map_err(|e| Error::disk("making", path, e))?;
         }
         let lock = lock(&folder)?;
-        let recovered = recover::recover(&*disk, &folder, &indexes)?;
+        let (recovered, contents) = recover::recover(&*disk, dir)?;
         let mut memory = Memory::new();
-        recover::learn(&folder, &mut memory).map_err(|e| Error::disk("reading", &folder, e))?;
+        recover::learn(&folder, &recovered.damage, &mut memory)
+            .map_err(|e| Error::disk("reading", &folder, e))?;
         let memory = Arc::new(Mutex::new(memory));
         let settings = Arc::new(settings);
 
@@ -229,7 +235,7 @@ impl Archive {
         }
         drop(ready);
         let (done, summary) = oneshot::channel();
-        let writer = Writer::new(disk, folder.clone(), indexes, settings, info, memory.clone())
+        let writer = Writer::new(disk, dir, contents, settings, info, memory.clone())
             .map_err(|e| Error::disk("opening", &folder, e))?;
         spawn("archive-writer", move || {
             let result = writer.run(&inbox);
@@ -306,7 +312,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }
 
-fn lock(folder: &Path) -> Result<File, Error> {
+pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join(".lock");
     let file = fs::OpenOptions::new()
         .create(true)

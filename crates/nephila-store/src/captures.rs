@@ -19,6 +19,7 @@ use nephila_core::url::surt;
 
 use crate::warc::{self, Header, Limits, Reader, Record, Visitor};
 
+mod beside;
 mod open;
 mod search;
 
@@ -172,9 +173,23 @@ impl Captures {
         Captures { archive: dir.join("archive"), merged: dir.join("indexes").join("index.cdxj") }
     }
 
+    /// Is the record there that a line names? An index may outlive its file. What a node gave to an object store is there.
+    pub fn is_there(&self, line: &Line) -> bool {
+        let dir = self.archive.parent().unwrap_or(&self.archive);
+        let open = self.archive.join(format!("{}{}", line.filename, roll::OPEN));
+        let file = std::fs::metadata(self.archive.join(&line.filename)).or_else(|_| std::fs::metadata(open));
+        match file {
+            Ok(file) => line.offset + line.length <= file.len(),
+            Err(_) => crate::contents::is_stored_elsewhere(dir, &line.filename),
+        }
+    }
+
     /// The lines that answer a question, in order.
     pub fn find(&self, query: &Query) -> Result<Lines, Error> {
-        let prefixes = query.prefixes();
+        self.find_in(query, query.prefixes())
+    }
+
+    fn find_in(&self, query: &Query, prefixes: Vec<String>) -> Result<Lines, Error> {
         // Open files first: one that is closed meanwhile is found again below, by its index.
         let mut open = Vec::new();
         let mut left_out = 0;
@@ -257,6 +272,11 @@ impl Captures {
             capture.origin = Some(origin);
         }
         Ok(capture)
+    }
+
+    /// The lines of all captures, in order.
+    pub fn all(&self) -> Result<Lines, Error> {
+        self.find_in(&Query::default(), vec![String::new()])
     }
 
     /// Writes the record itself as it lies there, uncompressed: its head and its block.

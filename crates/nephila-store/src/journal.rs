@@ -11,8 +11,10 @@
 //! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell, or
 //! [`Journal::go_back`] makes it what it was.
 
+mod check;
 mod follow;
 mod frame;
+mod marks;
 mod recover;
 mod replay;
 #[cfg(test)]
@@ -26,8 +28,10 @@ use frame::Packer;
 
 use crate::disk::{Disk, DiskFile};
 
+pub use check::check;
 pub use follow::{Follow, Step};
 pub use frame::GROUP_BYTES_MAX;
+pub use marks::{Mark, Marker, Marks};
 pub use recover::Recovered;
 pub use replay::Replay;
 
@@ -73,6 +77,16 @@ pub enum Error {
         found: u64,
         /// The file.
         path: PathBuf,
+    },
+    /// Groups that were durable are not there any more. Restore the folder from elsewhere; nothing was changed.
+    #[error("the journal in {} ends with group {last}, and group {expected} had been written", path.display())]
+    Short {
+        /// The folder.
+        path: PathBuf,
+        /// The last group there.
+        last: u64,
+        /// A group that was durable.
+        expected: u64,
     },
     /// A sync failed before. Open the journal again, or go back.
     #[error("the journal takes nothing more since a sync failed")]
@@ -165,7 +179,18 @@ impl Journal {
         folder: &Path,
         settings: Settings,
     ) -> Result<(Journal, Recovered), Error> {
-        let (segments, tail, found) = recover::recover(&*disk, folder)?;
+        Journal::open_expecting(disk, folder, settings, 0)
+    }
+
+    /// The same, of a journal that is known to have been durable up to this group. If it is not there any more, nothing is
+    /// cut and nothing is changed.
+    pub fn open_expecting(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        settings: Settings,
+        expected: u64,
+    ) -> Result<(Journal, Recovered), Error> {
+        let (segments, tail, found) = recover::recover(&*disk, folder, expected)?;
         let file = match segments.last() {
             Some(segment) => {
                 Some(disk.open(&segment.path).map_err(|e| Error::disk("opening", &segment.path, e))?)

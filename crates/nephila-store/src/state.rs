@@ -8,6 +8,7 @@
 //!
 //! All tables share the manifest and so the position: there is never a moment at which one is ahead of another.
 
+mod check;
 mod flush;
 mod manifest;
 mod merge;
@@ -38,6 +39,7 @@ use manifest::{Manifest, run_name};
 use merge::{Floors, Merged, Plan};
 use table::{Table, later_key, queue_key};
 
+pub use check::check;
 pub use merge::Merger;
 pub use snapshot::{Copied, Listed, is_state, list};
 

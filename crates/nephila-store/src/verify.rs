@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use nephila_core::store::cdxj;
 
 use crate::archive::ENDINGS;
+use crate::archive::damage::{self, Damage, What};
+use crate::contents::{self, Contents};
 use crate::warc::scan::find_next;
 use crate::warc::{Error, Limits, Reader};
 
@@ -104,11 +106,41 @@ pub fn verify_path(path: &Path) -> io::Result<Report> {
     for file in files.iter().filter(|file| is_warc(file)) {
         verify_file(file, &mut report, &mut ids)?;
     }
+    check_list(path, &mut report)?;
     let merged = path.join("indexes").join("index.cdxj");
     if merged.is_file() {
         index::check_merged(&merged, &folder, &mut report)?;
     }
     Ok(report)
+}
+
+/// Compares what is there with the list of the folder, if it has one.
+fn check_list(dir: &Path, report: &mut Report) -> io::Result<()> {
+    let contents = match Contents::read(dir) {
+        Ok(Some(contents)) => contents,
+        Ok(None) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            report.add(&dir.join(contents::NAME), 0, None, Kind::ListDamaged, error.to_string());
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    for Damage { file, what } in damage::look(dir, &contents, u64::MAX)? {
+        let kind = match what {
+            What::Gone | What::OpenGone => Kind::FileGone,
+            What::Index => Kind::IndexChanged,
+            _ => Kind::FileChanged,
+        };
+        report.add(&file, 0, None, kind, kind_text(what));
+    }
+    Ok(())
+}
+
+fn kind_text(what: What) -> String {
+    match what {
+        What::Index => "is gone or not as it was written".into(),
+        what => what.to_string(),
+    }
 }
 
 fn is_warc(path: &Path) -> bool {

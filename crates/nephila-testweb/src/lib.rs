@@ -20,11 +20,13 @@
 //! ```
 //!
 //! What a web was asked stands in its [`journal`]; [`check`] judges it: politeness, robots.txt, repeats, and
-//! completeness against the ground truth of the model. The other half, [`hostile`], misbehaves on purpose.
+//! completeness against the ground truth of the model. The other half, [`hostile`], misbehaves on purpose. [`bombs`] are answers
+//! that cost whoever reads them much, and [`work`] judges how much.
 //!
 //! What always holds: this crate knows no crawler, so a judge cannot share its subject's mistakes; nothing listens
 //! outside of loopback; the same seed, URL and virtual time give the same bytes.
 
+pub mod bombs;
 pub mod hostile;
 
 pub mod check;
@@ -38,6 +40,7 @@ pub mod server;
 pub mod settings;
 pub mod tls;
 mod web;
+pub mod work;
 
 pub use settings::Settings;
 pub use web::{Builder, RunningWeb, Web};

@@ -261,6 +261,7 @@ async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Foun
         hops: Hops::NONE,
         read_as: ReadAs::Page,
         refusal: None,
+        via: None,
     };
     running.handle.offer(&fetched.iter().map(|page| link(&page.url)).collect::<Vec<_>>()).await?;
     let began = cpu();

@@ -16,7 +16,10 @@ mod client;
 mod events;
 mod explain;
 mod feeds;
+mod foreseen;
 mod http;
+mod lists;
+mod room;
 mod scope;
 
 use std::io;
@@ -31,10 +34,13 @@ use tokio::net::UnixListener;
 pub(crate) use client::{NoAnswer, Peer, Question, Reply};
 pub(crate) use events::wait_of;
 pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeView, StatsView, Summary};
-pub use feeds::{FeedSaid, FeedsSaid, PollSaid};
+pub use feeds::{FeedSaid, FeedsSaid, HEALTHS, PollSaid, is_ill};
+pub(crate) use foreseen::{ForeseenSaid, NamedSaid};
 pub(crate) use http::{
     Answer, Answers, Asked, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
 };
+pub(crate) use lists::PAGE_MAX;
+pub use lists::{DownloadSaid, ListSaid, StorySaid};
 
 use crate::folder::Folder;
 
@@ -106,6 +112,15 @@ impl Answers for Questions {
         if asked.method == Method::POST && asked.path == "/api/v1/reflog" {
             let batch = asked.parameter("batch");
             let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
+            if asked.parameter("dry").is_some() {
+                return match self.foresee(batch.as_deref(), part, &asked.body).await {
+                    Ok(said) => ok(&said),
+                    Err(error) => {
+                        let why = format!("{error:#}");
+                        problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot say", why)
+                    }
+                };
+            }
             return match self.stream(batch.as_deref(), part, &asked.body).await {
                 Ok(said) => ok(&said),
                 Err(error) => {
@@ -133,6 +148,17 @@ impl Answers for Questions {
             ("/api/v1/host", Some(url)) => self.host(&url).await.map(|host| ok(&host)),
             ("/api/v1/feeds", _) => self.feeds().await.map(|feeds| ok(&feeds)),
             ("/api/v1/feed", Some(url)) => self.feed(&url).await.map(|feed| ok(&feed)),
+            ("/api/v1/downloads", _) => {
+                let (state, of) = (asked.parameter("state"), asked.parameter("type"));
+                let (from, max) = (asked.parameter("from"), max_of(&asked));
+                let said = self.downloads(state.as_deref(), of.as_deref(), from.as_deref(), max).await;
+                said.map(|said| ok(&said))
+            }
+            ("/api/v1/stories", _) => {
+                let (source, from) = (asked.parameter("source"), asked.parameter("from"));
+                let said = self.stories(source.as_deref(), from.as_deref(), max_of(&asked)).await;
+                said.map(|said| ok(&said))
+            }
             ("/api/v1/explain" | "/api/v1/host" | "/api/v1/feed", None) => {
                 return problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
             }
@@ -142,6 +168,11 @@ impl Answers for Questions {
             problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot answer", format!("{error:#}"))
         })
     }
+}
+
+/// How many rows of a list are asked for.
+fn max_of(asked: &Asked) -> usize {
+    asked.parameter("max").and_then(|max| max.parse().ok()).unwrap_or(lists::PAGE_MAX)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod crawl;
 pub mod feed;
 pub mod identity;
+pub mod list;
 pub mod stop;
 
 use std::net::IpAddr;
@@ -26,12 +27,17 @@ pub(crate) enum Command {
     /// Crawl sites until nothing is left or a limit is reached. The same command goes on after any end.
     ///
     /// A crawl is a folder: everything it knows and has fetched lies in it. robots.txt is obeyed, each host is asked by
-    /// one connection at a time with a rest in between, private addresses are refused unless a seed names them. Ctrl-C
-    /// ends what is open and stops; once more stops at once. Both are safe, and so is a crash.
+    /// one connection at a time with a rest in between, private addresses are refused unless a URL that is typed here
+    /// names them: lists and feeds open none. Ctrl-C ends what is open and stops; once more stops at once. Both are safe,
+    /// and so is a crash.
     ///
-    /// Exit code: 0 nothing is left, 1 failed, 2 wrong flags or settings, 5 input unreadable, 11 stopped by a signal,
-    /// 12 too many failures, 13 stopped by a second signal, 14 size limit, 15 time limit, 19 another process crawls
-    /// here, 20 page limit.
+    /// It ends when nothing is left that was never tried, however long a host asks us to wait; only second tries of what
+    /// has failed are left for later (crawl.retry_wait_max).
+    ///
+    /// Exit code: 0 nothing is left and every seed was answered, 1 failed, 2 wrong flags or settings, 5 input unreadable,
+    /// 9 a seed could not be fetched, 11 stopped by a signal, 12 too many failures, 13 stopped by a second signal,
+    /// 14 size limit, 15 time limit, 17 the folder is damaged, 19 another process crawls here, 20 page limit, 23 second tries are left for later,
+    /// 24 waited as long as --wait-max says.
     Crawl(Box<crawl::CrawlArgs>),
     /// List what a crawl would fetch first, and the rule that decided. Fetches robots.txt, sitemaps and seeds only.
     Map(Box<crawl::MapArgs>),
@@ -47,6 +53,12 @@ pub(crate) enum Command {
     ///
     /// Exit code: 0 clean, 1 defects found, 2 trouble.
     Verify(VerifyArgs),
+    /// Read the stored pages again with the reader of this version: their main text, their title, what they name.
+    ///
+    /// What is new is written into the archive as `conversion` and `metadata` records that refer to the capture; `read
+    /// --text` and `report links` use the latest. A second run writes nothing. Nothing is fetched, and no crawl may run here
+    /// meanwhile. Exit code: 0 done, 1 failed, 2 wrong flags.
+    Extract(ExtractArgs),
     /// Print all settings with their meaning and defaults, as a file that can be used.
     Settings(SettingsArgs),
     /// Say who crawls, so that sites can check it: keys and pages to publish.
@@ -73,6 +85,9 @@ pub(crate) enum Command {
     /// taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
     /// again. Exit code: 0 all were taken, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be reached.
     Add(cluster::AddArgs),
+    /// List downloads by state and type, or stories by source.
+    #[command(subcommand)]
+    List(list::ListCommand),
     /// Follow feeds, and see how they are.
     #[command(subcommand)]
     Feed(feed::FeedCommand),
@@ -92,6 +107,23 @@ pub struct Common {
     /// Set one setting, such as `spider.total_timeout=30s`; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// Flags of `nephila extract`.
+#[derive(Args, Clone, Debug)]
+pub struct ExtractArgs {
+    /// The folder of the crawl [default: the current folder if it is a crawl, else nephila-data]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// The main text alone
+    #[arg(long, conflicts_with = "links")]
+    pub text: bool,
+    /// What pages say of themselves and what they name alone
+    #[arg(long)]
+    pub links: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Which node of a cluster is asked.
@@ -118,6 +150,10 @@ pub struct FetchArgs {
     /// Write what was fetched into this folder: archive/*.warc.gz and indexes/index.cdxj
     #[arg(long, value_name = "DIR")]
     pub warc: Option<PathBuf>,
+    /// Keep what was fetched in this folder, as `--warc` does, and go on there: the same command asks only for what was not
+    /// answered for, or may do better now
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
     /// Ask for the head only. Nothing goes into an archive: a head proves nothing about its page
     #[arg(long)]
     pub head: bool,
@@ -208,7 +244,7 @@ pub struct SettingsArgs {
 }
 
 /// `host:port:address` as curl writes it; the port is not needed and not used.
-fn parse_resolve(text: &str) -> Result<(String, IpAddr), String> {
+pub(crate) fn parse_resolve(text: &str) -> Result<(String, IpAddr), String> {
     let wrong = || format!("{text:?} is not host:port:address");
     let (host, rest) = text.split_once(':').ok_or_else(wrong)?;
     let address = match rest.parse() {

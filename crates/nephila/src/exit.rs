@@ -19,6 +19,8 @@ pub enum Exit {
     Input = 5,
     /// What runs the crawl cannot be reached. Trying again may help.
     Unreachable = 8,
+    /// A seed could not be fetched.
+    SeedsFailed = 9,
     /// Stopped by a signal; what was open was finished.
     Stopped = 11,
     /// More failures than `--errors-max`.
@@ -29,10 +31,16 @@ pub enum Exit {
     SizeLimit = 14,
     /// The time limit is reached; more is queued.
     TimeLimit = 15,
+    /// Something of the folder is gone or damaged, and going on would lose pages. What it is was said, and what to do.
+    Damaged = 17,
     /// Another process crawls into this folder.
     Held = 19,
     /// The page limit is reached; more is queued.
     PageLimit = 20,
+    /// Everything was tried; what failed is to be tried again later.
+    TriesLeft = 23,
+    /// Waited for hosts as long as `--wait-max` says; more is queued.
+    WaitLimit = 24,
 }
 
 impl From<Exit> for ExitCode {
@@ -50,13 +58,17 @@ impl fmt::Display for Exit {
             Exit::DiskFull => "disk full",
             Exit::Input => "input unreadable",
             Exit::Unreachable => "not reachable",
+            Exit::SeedsFailed => "seeds failed",
             Exit::Stopped => "stopped",
             Exit::TooManyFailures => "too many failures",
             Exit::StoppedHard => "stopped hard",
             Exit::SizeLimit => "size limit reached",
             Exit::TimeLimit => "time limit reached",
+            Exit::Damaged => "the folder is damaged",
             Exit::Held => "held by another process",
             Exit::PageLimit => "page limit reached",
+            Exit::TriesLeft => "second tries left for later",
+            Exit::WaitLimit => "waited long enough",
         })
     }
 }

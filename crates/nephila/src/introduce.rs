@@ -3,11 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use data_encoding::BASE64;
-use http::header::{AUTHORIZATION, FROM, HeaderName, HeaderValue};
+use http::header::{FROM, HeaderName, HeaderValue};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::address::AddressFilter;
-use nephila_core::url::CrawlUrl;
 
 use crate::settings::{Settings, usage};
 
@@ -81,15 +79,6 @@ impl Introduction {
     pub(crate) fn from(&self) -> Option<(HeaderName, HeaderValue)> {
         self.from.clone().map(|from| (FROM, from))
     }
-}
-
-/// The Authorization field of a URL that carries a name and a password.
-pub(crate) fn credentials(url: &CrawlUrl) -> Option<(HeaderName, HeaderValue)> {
-    let (user, password) = url.credentials()?;
-    let token = BASE64.encode(format!("{user}:{password}").as_bytes());
-    let mut value = HeaderValue::from_str(&format!("Basic {token}")).ok()?;
-    value.set_sensitive(true);
-    Some((AUTHORIZATION, value))
 }
 
 #[cfg(test)]

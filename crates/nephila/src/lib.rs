@@ -10,6 +10,7 @@ mod ask;
 pub mod cli;
 pub mod clock;
 pub mod crawl;
+mod credentials;
 mod events;
 pub mod exit;
 pub mod fetch;
@@ -22,6 +23,8 @@ pub mod memory;
 pub mod node;
 pub mod objects;
 mod orders;
+pub mod private;
+mod reach;
 pub mod settings;
 mod verify;
 mod wire;
@@ -37,15 +40,19 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Map(args) => crawl::map::run(*args),
         Command::Fetch(args) => fetch::run(*args),
         Command::Verify(args) => verify::run(&args),
+        Command::Extract(args) => ask::extract::run(&args),
         Command::Settings(args) => settings::run(&args),
         Command::Identity(command) => identity::run(&command),
         Command::Serve(args) => node::run(&args),
         Command::Stop(command) => node::command::stop(command),
         Command::Job(command) => node::command::job(command),
-        Command::Add(args) if !args.reflog.is_empty() => ask::reflog(&args),
-        Command::Add(args) if args.output.is_some() => ask::add(&args),
-        Command::Add(args) => node::command::add(&args),
+        Command::Add(mut args) => args.settle().and_then(|()| match &args {
+            args if !args.reflog.is_empty() => ask::reflog(args),
+            args if args.output.is_some() => ask::add(args),
+            args => node::command::add(args),
+        }),
         Command::Feed(command) => ask::feed(command),
+        Command::List(command) => ask::list(&command),
         Command::Cluster(command) => node::command::cluster(command),
         Command::Ask(ask) => ask::run(ask),
     };

@@ -9,6 +9,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    nephila::private::keep_private();
     nephila::memory::return_freed_soon();
     nephila::run(nephila::cli::Cli::parse())
 }

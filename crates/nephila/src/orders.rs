@@ -21,7 +21,7 @@ use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{Folder, replace};
+use crate::folder::Folder;
 use crate::worker::{Command, Handle, Stopped};
 
 /// A running crawl looks at the file this often.
@@ -150,7 +150,7 @@ fn rewrite<T>(folder: &Folder, change: impl FnOnce(&mut Written) -> anyhow::Resu
     let mut written = read_all(folder)?;
     let changed = change(&mut written)?;
     let bytes = serde_json::to_vec_pretty(&written).context("the stops as JSON")?;
-    replace(&path(folder), &bytes)?;
+    folder.write_paper("stops.json", &bytes)?;
     Ok(changed)
 }
 

@@ -4,19 +4,28 @@
 //! An unknown key is an error. `nephila settings` prints everything; the comments it prints are the doc comments of
 //! the fields, read from the sources, so that they cannot disagree.
 
+mod cluster;
+mod credential;
+mod limits;
 mod print;
+mod secrets;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use nephila_core::frontier::hours::HOURS_MAX;
+use nephila_core::frontier::settings::PER_SECOND_MIN;
 use nephila_core::handler::TextOf;
 use nephila_core::robots::policy::{self, Denied};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Common, SettingsArgs};
 use crate::exit::Exit;
+
+pub use cluster::{ArchiveUpload, Cluster};
+pub use credential::Credential;
+pub(crate) use secrets::missing as missing_secret;
 
 /// Where a node answers if nothing else is said.
 pub(crate) const API_LISTEN: &str = "127.0.0.1:6374";
@@ -55,6 +64,28 @@ pub struct Settings {
     pub cluster: Cluster,
     /// What a node answers over HTTP.
     pub api: Api,
+    /// Names and passwords for sites.
+    pub credentials: Vec<Credential>,
+}
+
+impl Settings {
+    /// What `--delay` says. A shorter rest of hosts needs one of addresses that is no longer; one that somebody chose stays,
+    /// and is spoken of where it counts.
+    pub(crate) fn set_host_delay(&mut self, delay: Duration) {
+        let (slot, usual) =
+            (self.frontier.slot_delay, nephila_core::frontier::Settings::default().slot_delay);
+        self.frontier.host_delay = delay;
+        if slot == usual {
+            self.frontier.slot_delay = slot.min(delay);
+        } else if slot > delay {
+            eprintln!(
+                "nephila: --delay {} is shorter than the rest of addresses that the settings ask for: hosts are asked every {} \
+                 (frontier.slot_delay)",
+                humantime::format_duration(delay),
+                humantime::format_duration(slot)
+            );
+        }
+    }
 }
 
 /// The HTTP API of a node. Section `[api]`.
@@ -67,7 +98,7 @@ pub struct Api {
     pub advertise: String,
     /// A file with the token that every request must carry, the same on all nodes. Wins over `token`.
     pub token_file: PathBuf,
-    /// The token itself. Better in a file: settings are printed and kept.
+    /// The token itself. Better in a file: settings are printed.
     pub token: String,
 }
 
@@ -79,156 +110,6 @@ impl Default for Api {
             token_file: PathBuf::new(),
             token: String::new(),
         }
-    }
-}
-
-/// A cluster of equal nodes on NATS JetStream. Section `[cluster]`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Cluster {
-    /// The name of the cluster, the same on all its nodes: 1 to 32 letters, digits, `-` and `_`.
-    pub name: String,
-    /// The name of this node, unlike all others. Empty: the name of the machine.
-    pub node: String,
-    /// The NATS servers, `nats://HOST:PORT`.
-    pub servers: Vec<String>,
-    /// Copies that the servers keep of everything: 1 or 3. With 1 the loss of a server's disk is the loss of the crawl.
-    pub replicas: usize,
-    /// Streams on the servers, 1 to 32. Fixed for the life of a cluster.
-    pub streams: u32,
-    /// Partitions, at least 16 for each node there will be. Fixed for the life of a cluster.
-    pub partitions: u32,
-    /// A node that was not heard of for this long is taken for dead. The servers' own fail-over takes 6 to 13 s.
-    #[serde(with = "humantime_serde")]
-    pub lease_ttl: Duration,
-    /// A node says this often that it lives.
-    #[serde(with = "humantime_serde")]
-    pub heartbeat: Duration,
-    /// A node that cannot say so stops this long before the others take it for dead.
-    #[serde(with = "humantime_serde")]
-    pub margin: Duration,
-    /// What became true is durable after this time; while a node has more to fetch than it can, what is little after four
-    /// times as long. Longer: fewer and better packed messages; a page is done later.
-    #[serde(with = "humantime_serde")]
-    pub group_delay: Duration,
-    /// Links to partitions of other nodes are sent after this time, or when 64 kB are together; while a node is busy, what
-    /// is little after six times as long.
-    #[serde(with = "humantime_serde")]
-    pub parcel_age: Duration,
-    /// Who we are to the servers: a user, with `password`. Empty: nobody asks.
-    pub user: String,
-    /// See `user`.
-    pub password: String,
-    /// Also use servers that the given ones tell of.
-    pub discover: bool,
-    /// Monitoring addresses of the servers, `http://HOST:PORT`, for `nephila doctor`.
-    pub monitors: Vec<String>,
-    /// Where snapshots and archives go: `s3://BUCKET/PREFIX`, with the usual `AWS_*` variables for who we are, or
-    /// `file:///FOLDER`, which all nodes have to see. Empty: nowhere; the log is then kept whole.
-    pub objects: String,
-    /// The address of an object store that is not Amazon's, `https://HOST:PORT`. Empty: `AWS_ENDPOINT`, or Amazon's.
-    pub objects_endpoint: String,
-    /// Its region. Empty: `AWS_REGION`, or `us-east-1`.
-    pub objects_region: String,
-    /// May it be spoken to without encryption? Everybody on the way can then read and change what is stored.
-    pub objects_http: bool,
-    /// The owner of a partition puts a snapshot of it into the object store this often, if anything has changed. Shorter:
-    /// the log is shorter, and a node without the partition opens it sooner; more bytes are sent.
-    #[serde(with = "humantime_serde")]
-    pub snapshot_every: Duration,
-    /// The same as soon as so many bytes of log stand behind the last one.
-    pub snapshot_log_bytes: u64,
-    /// Do archive files go to the object store? `no`, or `closed`: once they are full or old (`store.bytes_max`,
-    /// `store.age_max`). A page is done when it is on this node's disk: what was not sent when that disk is lost is lost.
-    pub archive_upload: ArchiveUpload,
-    /// An archive file that is in the object store, read back and equal, is removed here after this time; never at `0s`.
-    /// Its index stays.
-    #[serde(with = "humantime_serde")]
-    pub archive_keep_local: Duration,
-    /// Does every owner of a partition tell what happens there, in the stream `NEPH_NAME_EVENTS`, for programs of others and
-    /// `nephila log --events`? See `docs/events.md`.
-    pub events: bool,
-    /// That stream drops what is oldest when it has so many bytes.
-    pub events_bytes: u64,
-}
-
-/// Which archive files go to the object store.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ArchiveUpload {
-    /// None.
-    #[default]
-    No,
-    /// Those that are closed.
-    Closed,
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Cluster {
-            name: "nephila".into(),
-            node: String::new(),
-            servers: Vec::new(),
-            replicas: 3,
-            streams: 8,
-            partitions: 256,
-            lease_ttl: Duration::from_secs(15),
-            heartbeat: Duration::from_secs(4),
-            margin: Duration::from_secs(3),
-            group_delay: Duration::from_millis(500),
-            parcel_age: Duration::from_secs(1),
-            user: String::new(),
-            password: String::new(),
-            discover: true,
-            monitors: Vec::new(),
-            objects: String::new(),
-            objects_endpoint: String::new(),
-            objects_region: String::new(),
-            objects_http: false,
-            snapshot_every: Duration::from_secs(600),
-            snapshot_log_bytes: 64 << 20,
-            archive_upload: ArchiveUpload::No,
-            archive_keep_local: Duration::ZERO,
-            events: false,
-            events_bytes: 1 << 30,
-        }
-    }
-}
-
-impl Cluster {
-    /// How the servers are spoken to.
-    pub fn engine(&self) -> nephila_log::jetstream::Settings {
-        use nephila_log::jetstream::{Credentials, Settings};
-        let credentials = match &*self.user {
-            "" => Credentials::None,
-            user => Credentials::User(user.into(), self.password.clone()),
-        };
-        Settings {
-            servers: self.servers.clone(),
-            cluster: self.name.clone(),
-            streams: self.streams,
-            replicas: self.replicas,
-            lease_ttl: self.lease_ttl,
-            credentials,
-            discover: self.discover,
-            monitors: self.monitors.clone(),
-            ..Settings::default()
-        }
-    }
-
-    /// How a node keeps its place.
-    pub fn member(&self) -> nephila_core::cluster::member::Settings {
-        nephila_core::cluster::member::Settings {
-            ttl: self.lease_ttl,
-            heartbeat: self.heartbeat,
-            margin: self.margin,
-            ..Default::default()
-        }
-    }
-
-    /// How links to other nodes are collected.
-    pub fn outbox(&self) -> nephila_core::cluster::outbox::Settings {
-        nephila_core::cluster::outbox::Settings { parcel_age: self.parcel_age, ..Default::default() }
     }
 }
 
@@ -387,6 +268,20 @@ pub struct Handler {
     pub text: TextOf,
 }
 
+impl Handler {
+    /// How much of a page is read, and whether what it needs to be shown is named.
+    pub(crate) fn limits(&self, requisites: bool) -> nephila_core::handler::Limits {
+        nephila_core::handler::Limits {
+            links_max: self.links_per_page_max,
+            html_bytes_max: self.page_bytes_max,
+            refresh_redirect_max: self.refresh_redirect_max,
+            requisites,
+            forms: self.forms,
+            ..nephila_core::handler::Limits::default()
+        }
+    }
+}
+
 impl Default for Handler {
     fn default() -> Self {
         Handler {
@@ -411,9 +306,14 @@ pub struct Crawl {
     /// Threads that fetch and read pages: as many as there are cores at 0. Half of the cores, and `nice`, leave a machine
     /// to those who work on it.
     pub threads: usize,
-    /// What is planned for later than this from now does not keep a crawl from ending; the same command goes on with it.
+    /// Second tries that are planned for later than this from now do not keep a crawl from ending; the same command goes on
+    /// with them. URLs that were never tried are always waited for: see `wait_max`.
     #[serde(with = "humantime_serde")]
     pub retry_wait_max: Duration,
+    /// A crawl that has nothing left but URLs of hosts that rest (503, 429, a robots.txt that fails, a name that is gone) waits
+    /// for them, and stops when no page was fetched for this long; as long as it takes at `0s`.
+    #[serde(with = "humantime_serde")]
+    pub wait_max: Duration,
     /// A page is asked for again so long after it was last fetched, conditionally where the server gave validators; never
     /// at `0s`. Later than `retry_wait_max` from now, it does not keep a crawl from ending: the same command asks again.
     #[serde(with = "humantime_serde")]
@@ -426,7 +326,9 @@ pub struct Crawl {
     pub own_sites: bool,
     /// The crawl waits when less than this is free on its disk, in bytes.
     pub disk_free_min: u64,
-    /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process?
+    /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process? With `memory` the archive,
+    /// the log and the journals of the run (for `nephila log --events`) are still written; a next run begins anew and removes
+    /// the journals. A folder whose state is on disk is not crawled in memory.
     pub state: StateKind,
     /// So many bytes of each partition's journal are kept for readers of events (`nephila log --events`), also when the crawl
     /// does not need them any more; 16 times as many in all.
@@ -439,6 +341,7 @@ impl Default for Crawl {
             concurrency: 256,
             threads: 0,
             retry_wait_max: Duration::from_secs(60),
+            wait_max: Duration::ZERO,
             again_every: Duration::ZERO,
             drain_timeout: Duration::from_secs(60),
             own_sites: false,
@@ -467,12 +370,14 @@ pub fn load(common: &Common) -> anyhow::Result<Settings> {
 
 /// The same, from this file if there is one to prefer: a crawl goes on with the settings it began with.
 pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Result<Settings> {
-    let mut table = toml::Table::new();
-    if let Some(path) = before.map(Path::to_owned).or_else(|| find(common.config.as_deref())) {
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("settings file {}", path.display()))
-            .map_err(usage)?;
-        table = text.parse().map_err(|e| usage(anyhow::anyhow!("settings file {}: {e}", path.display())))?;
+    let usual = find(common.config.as_deref());
+    let mut table = match (before, &usual) {
+        (Some(path), _) => read(path)?,
+        (None, Some(path)) => read(path)?,
+        (None, None) => toml::Table::new(),
+    };
+    if let (Some(_), Some(usual)) = (before, &usual) {
+        secrets::fill(&mut table, &read(usual)?);
     }
     for (name, value) in std::env::vars() {
         if let Some(key) = name.strip_prefix("NEPHILA_").filter(|key| key.contains("__")) {
@@ -490,9 +395,17 @@ pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Resul
     Ok(settings)
 }
 
+fn read(path: &Path) -> anyhow::Result<toml::Table> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("settings file {}", path.display()))
+        .map_err(usage)?;
+    text.parse().map_err(|e| usage(anyhow::anyhow!("settings file {}: {e}", path.display())))
+}
+
 /// What no type can say.
 fn check(settings: &Settings) -> Result<(), String> {
     settings.identity.check()?;
+    credential::check(&settings.credentials)?;
     if settings.frontier.host_connections == 0 || settings.frontier.slot_connections == 0 {
         return Err("frontier.host_connections and slot_connections must be at least 1".into());
     }
@@ -505,6 +418,13 @@ fn check(settings: &Settings) -> Result<(), String> {
     for hours in &settings.frontier.hours {
         hours.check().map_err(|error| format!("frontier.hours: {error}"))?;
     }
+    let rate = settings.frontier.host_per_second;
+    if rate != 0.0 && !(rate.is_finite() && rate >= PER_SECOND_MIN) {
+        return Err(format!(
+            "frontier.host_per_second {rate} must be 0, or a rate of at least one fetch a week"
+        ));
+    }
+    limits::check(settings)?;
     if settings.crawl.concurrency == 0 {
         return Err("crawl.concurrency must be at least 1".into());
     }
@@ -519,7 +439,13 @@ fn check(settings: &Settings) -> Result<(), String> {
 
 /// `nephila settings`.
 pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Exit> {
-    let settings = if args.effective { load(&args.common)? } else { Settings::default() };
+    let Common { config, set } = &args.common;
+    let settings = match args.effective || config.is_some() {
+        true => load(&args.common)?,
+        // The defaults, and what is said here: a key that does not exist is an error also when it is only shown.
+        false if !set.is_empty() => load(&Common { config: Some("/dev/null".into()), set: set.clone() })?,
+        false => Settings::default(),
+    };
     print!("{}", print::page(&settings)?);
     Ok(Exit::Done)
 }
@@ -530,9 +456,9 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(Exit::Usage).context(text)
 }
 
-/// All settings as a file with comments.
-pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
-    print::page(settings)
+/// All settings as a file with comments, without secrets, and with a note that says so: what a folder keeps.
+pub(crate) fn kept_page(settings: &Settings) -> anyhow::Result<String> {
+    Ok(format!("{}{}", secrets::NOTE, print::page(&secrets::kept(settings))?))
 }
 
 /// Writes the contact into the person's own settings file, so that it is asked for once.
@@ -623,11 +549,45 @@ mod tests {
             ("identity.agent_url=https://a.test/x", "agent_url"),
             ("identity.key_file=key.pem", "agent_url"),
             ("identity.signature_valid=2d", "signature_valid"),
+            ("foo.bar=1", "foo"),
+            ("frontier.host_per_second=-1", "host_per_second"),
+            ("frontier.host_per_second=0.0000001", "host_per_second"),
         ] {
             let error = load_set(&[said]).unwrap_err();
             assert!(format!("{error:#}").contains(named), "{error:#}");
             assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
         }
+    }
+
+    #[test]
+    fn row_04_a_rate_may_be_a_fraction_or_a_whole_number() {
+        for (said, rest) in [("0.5", 2_000), ("4", 250), ("0", 0), ("3.0", 334)] {
+            let settings = load_set(&[&format!("frontier.host_per_second={said}")]).unwrap();
+            assert_eq!(settings.frontier.rate_rest_ms(), rest, "{said}");
+        }
+    }
+
+    #[test]
+    fn fin_11_a_rest_of_addresses_that_somebody_chose_is_not_lowered() {
+        let delay = Duration::from_millis(100);
+        let mut chosen = load_set(&["frontier.slot_delay=700ms"]).unwrap();
+        chosen.set_host_delay(delay);
+        assert_eq!(chosen.frontier.slot_delay, Duration::from_millis(700));
+        let mut usual = Settings::default();
+        usual.set_host_delay(delay);
+        assert_eq!((usual.frontier.host_delay, usual.frontier.slot_delay), (delay, delay));
+    }
+
+    #[test]
+    fn fin_12_times_that_nobody_can_mean_are_refused_by_name() {
+        for said in ["spider.connect_timeout=1000h", "spider.idle_timeout=25h", "frontier.slot_delay=60d"] {
+            let error = load_set(&[said]).unwrap_err();
+            let name = said.split('=').next().unwrap();
+            assert!(format!("{error:#}").contains(name), "{error:#}");
+            assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+        }
+        // With room for it beside the ticket.
+        load_set(&["spider.connect_timeout=24h"]).unwrap();
     }
 
     #[test]

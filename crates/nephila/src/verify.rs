@@ -1,12 +1,15 @@
 //! `nephila verify`: our own strict check of archives.
 
 use std::io::Write;
+use std::path::Path;
 
-use nephila_store::verify::{Finding, verify_path};
+use nephila_store::verify::{Finding, Kind, verify_path};
 use serde::Serialize;
 
 use crate::cli::VerifyArgs;
 use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::folder::inspect::{self, inspect};
 use crate::settings::usage;
 
 /// A defect as a JSON line.
@@ -34,6 +37,10 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
         for finding in &report.findings {
             print(&mut out, finding, args.json)?;
         }
+        for finding in state(path)? {
+            found += 1;
+            print(&mut out, &finding, args.json)?;
+        }
         let unlisted = report.findings_total - report.findings.len() as u64;
         if unlisted > 0 {
             eprintln!("nephila: {}: {unlisted} more defects are not listed", path.display());
@@ -48,6 +55,23 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
         writeln!(out, "{files} files, {records} records, {bytes} bytes: {defects}")?;
     }
     Ok(if found == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// What is wrong with the state of a crawl, if this is the folder of one.
+fn state(path: &Path) -> anyhow::Result<Vec<Finding>> {
+    let folder = Folder::new(path);
+    if !path.is_dir() || folder.is_node() {
+        return Ok(Vec::new());
+    }
+    let found = inspect(&folder, folder.is_held())?.into_iter();
+    let finding = |found: inspect::Finding| Finding {
+        file: found.file,
+        offset: 0,
+        record: None,
+        kind: Kind::State,
+        message: found.text,
+    };
+    Ok(found.map(finding).collect())
 }
 
 fn print(out: &mut impl Write, finding: &Finding, json: bool) -> anyhow::Result<()> {

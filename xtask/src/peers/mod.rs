@@ -102,10 +102,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     ensure!(args.rounds > 0 && args.pages > 0 && args.seconds > 0, "nothing to measure");
     let cache = args.cache.clone().map_or_else(interop::default_cache, Ok)?;
     if !args.inside {
-        let built = |name: &str| -> Result<PathBuf> {
-            let package = if name == "testweb" { "nephila-testweb" } else { name };
-            Ok(Programs::build(&["-p", package, "--bin", name])?.path(name)?.to_owned())
-        };
+        let built = |name: &str| -> Result<PathBuf> { Ok(Programs::build()?.path(name)?.to_owned()) };
         args.nephila = Some(args.nephila.take().map_or_else(|| built("nephila"), Ok)?);
         args.testweb = Some(args.testweb.take().map_or_else(|| built("testweb"), Ok)?);
         if !args.quick {

@@ -8,6 +8,7 @@
 //! [`Damaged`], never a panic, and never unpack to more than [`UNPACKED_MAX`].
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -21,7 +22,7 @@ use crate::frontier::key::{Secret, UrlKey};
 use crate::frontier::offers::Offer;
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::{Hops, JobId, Via};
 use crate::url::CrawlUrl;
 
 /// No message unpacks to more bytes than this, nor do the texts of its links have more. A parcel holds 64 kB and one URL
@@ -29,7 +30,9 @@ use crate::url::CrawlUrl;
 pub const UNPACKED_MAX: usize = 4 << 20;
 
 const MAGIC: &[u8; 2] = b"NM";
-const VERSION: u8 = 1;
+/// What is written. Version 1 did not say where a link was found, and is read as well.
+const VERSION: u8 = 2;
+const VERSION_OLDEST: u8 = 1;
 
 /// Deflate's level: the fastest. The prefixes are gone already, the next levels save less than a tenth.
 const LEVEL: u32 = 1;
@@ -57,6 +60,8 @@ pub struct OfferedUrl {
     pub hits: u32,
     /// The rule that turns it away, if there is one.
     pub refusal: Option<Refusal>,
+    /// Where it was found, if that is known.
+    pub via: Option<Arc<Via>>,
 }
 
 impl OfferedUrl {
@@ -73,6 +78,7 @@ impl OfferedUrl {
             priority: self.priority,
             hits: self.hits,
             refusal: self.refusal,
+            via: self.via.as_ref(),
         }
     }
 
@@ -83,7 +89,7 @@ impl OfferedUrl {
 
     fn wants(&self) -> Wants {
         let OfferedUrl { job, depth, hops, read_as, priority, hits, refusal, .. } = *self;
-        Wants { job, depth, hops, read_as, priority, hits, refusal }
+        Wants { job, depth, hops, read_as, priority, hits, refusal, via: self.via.clone() }
     }
 }
 
@@ -100,6 +106,7 @@ impl From<&Offer<'_>> for OfferedUrl {
             priority: offer.priority,
             hits: offer.hits,
             refusal: offer.refusal,
+            via: offer.via.cloned(),
         }
     }
 }
@@ -167,14 +174,18 @@ impl Message {
             return Err(Damaged("hash of a message"));
         }
         let mut reader = Reader::new(body);
-        if reader.take(2, "mark of a message")? != MAGIC || reader.u8("version of a message")? != VERSION {
+        if reader.take(2, "mark of a message")? != MAGIC {
+            return Err(Damaged("mark of a message"));
+        }
+        let version = reader.u8("version of a message")?;
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
             return Err(Damaged("version of a message"));
         }
         let message = match reader.u8("kind of a message")? {
             kind::OFFERS => {
                 let from = NodeId(reader.fixed_u64("sender of a message")?);
                 let body = inflate(&mut reader)?;
-                Message::Offers { from, offers: unpack(&body, secret)? }
+                Message::Offers { from, offers: unpack(&body, version, secret)? }
             }
             kind::COMMAND => Message::Command(Box::new(get_entry(&mut reader)?)),
             _ => return Err(Damaged("kind of a message")),
@@ -205,7 +216,7 @@ fn inflate(reader: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
 }
 
 /// Everything of a link but the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Wants {
     job: JobId,
     depth: u8,
@@ -214,6 +225,7 @@ struct Wants {
     priority: u8,
     hits: u32,
     refusal: Option<Refusal>,
+    via: Option<Arc<Via>>,
 }
 
 /// The low bits of a link's first number; above them stands how much of its text is that of the link before.
@@ -236,7 +248,8 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
         let mut text = "";
         for this in links {
             let mut flags = 0;
-            if wants == Some(this.wants()) {
+            let these = this.wants();
+            if wants.as_ref() == Some(&these) {
                 flags |= link::SAME;
             }
             let usual = key_of(origin, &this.text, secret) == Some(this.key);
@@ -245,8 +258,8 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
             }
             put_behind(&mut out, text, &this.text, flags, link::BITS);
             if flags & link::SAME == 0 {
-                put_wants(&mut out, &this.wants());
-                wants = Some(this.wants());
+                put_wants(&mut out, &these);
+                wants = Some(these);
             }
             if !usual {
                 out.extend(this.key.to_bytes());
@@ -257,7 +270,7 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
     out
 }
 
-fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
+fn unpack(body: &[u8], version: u8, secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
     let mut reader = Reader::new(body);
     let count = usize::try_from(reader.u64("number of links")?).map_err(|_| Damaged("number of links"))?;
     // A link takes at least two bytes, so a wrong count cannot make us allocate much.
@@ -277,11 +290,11 @@ fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
             let flags;
             (text, flags) = get_behind(&mut reader, &text, link::BITS)?;
             room = room.checked_sub(origin.len() + text.len()).ok_or(Damaged("length of links"))?;
-            let this = match wants {
+            let this: Wants = match wants.take() {
                 Some(wants) if flags & link::SAME != 0 => wants,
-                _ => get_wants(&mut reader)?,
+                _ => get_wants(&mut reader, version)?,
             };
-            wants = Some(this);
+            wants = Some(this.clone());
             let key = match flags & link::KEY {
                 0 => key_of(&origin, &text, secret).ok_or(Damaged("key of a link"))?,
                 _ => {
@@ -289,9 +302,21 @@ fn unpack(body: &[u8], secret: &Secret) -> Result<Vec<OfferedUrl>, Damaged> {
                     UrlKey::from_bytes(bytes.try_into().expect("as many were taken"))
                 }
             };
-            let Wants { job, depth, hops, read_as, priority, hits, refusal } = this;
+            let Wants { job, depth, hops, read_as, priority, hits, refusal, via } = this;
             let (origin, text) = (origin.as_str().into(), text.as_str().into());
-            offers.push(OfferedUrl { key, origin, text, job, depth, hops, read_as, priority, hits, refusal });
+            offers.push(OfferedUrl {
+                key,
+                origin,
+                text,
+                job,
+                depth,
+                hops,
+                read_as,
+                priority,
+                hits,
+                refusal,
+                via,
+            });
         }
     }
     if !reader.is_empty() {
@@ -326,9 +351,16 @@ fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
     out.extend([wants.depth, wants.hops.code(), wants.read_as.code(), wants.priority]);
     put_u64(out, wants.hits.into());
     out.push(wants.refusal.map_or(0, Refusal::code));
+    match &wants.via {
+        None => out.push(0),
+        Some(via) => {
+            out.push(1);
+            via.put(out);
+        }
+    }
 }
 
-fn get_wants(reader: &mut Reader<'_>) -> Result<Wants, Damaged> {
+fn get_wants(reader: &mut Reader<'_>, version: u8) -> Result<Wants, Damaged> {
     Ok(Wants {
         job: JobId(reader.u32("job of a link")?),
         depth: reader.u8("depth of a link")?,
@@ -339,6 +371,10 @@ fn get_wants(reader: &mut Reader<'_>) -> Result<Wants, Damaged> {
         refusal: match reader.u8("refusal of a link")? {
             0 => None,
             code => Some(Refusal::by_code(code).ok_or(Damaged("refusal of a link"))?),
+        },
+        via: match version > 1 && reader.u8("page of a link")? != 0 {
+            true => Some(Arc::new(Via::read(reader)?)),
+            false => None,
         },
     })
 }

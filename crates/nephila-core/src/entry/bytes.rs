@@ -1,15 +1,18 @@
 //! Entries as bytes. URLs are sorted by host and text and written as what differs from the one before, so that a group
 //! of links from one site takes a third of its text even before it is compressed.
 
+use std::sync::Arc;
+
 use super::{
     Admission, Aside, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
 };
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::feed::record::Polled;
+use crate::feed::source::Sighted;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::{Hops, JobId, Via};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
@@ -37,6 +40,8 @@ mod kind {
     pub(super) const VISITED: u8 = 15;
     pub(super) const ASIDE: u8 = 16;
     pub(super) const FORWARD: u8 = 18;
+    pub(super) const SIGHTED: u8 = 19;
+    pub(super) const STREAM_WITH_PAGES: u8 = 20;
 }
 
 pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
@@ -86,6 +91,11 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             out.push(kind::POLLED);
             polled.put(out);
         }
+        Entry::Stream(part) if part.has_pages() => {
+            out.push(kind::STREAM_WITH_PAGES);
+            part.put(out);
+            part.put_pages(out);
+        }
         Entry::Stream(part) => {
             out.push(kind::STREAM);
             part.put(out);
@@ -105,6 +115,10 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
         Entry::Forward(forward) => {
             out.push(kind::FORWARD);
             forward.put(out);
+        }
+        Entry::Sighted(sighted) => {
+            out.push(kind::SIGHTED);
+            sighted.put(out);
         }
     }
 }
@@ -140,6 +154,8 @@ pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         kind::VISITED => Entry::Visited(Visited::read(reader)?),
         kind::ASIDE => Entry::Aside(Box::new(Aside::read(reader)?)),
         kind::FORWARD => Entry::Forward(Box::new(Forward::read(reader)?)),
+        kind::SIGHTED => Entry::Sighted(Box::new(Sighted::read(reader)?)),
+        kind::STREAM_WITH_PAGES => Entry::Stream(Box::new(Part::read_with_pages(reader)?)),
         kind::STREAM => Entry::Stream(Box::new(Part::read(reader)?)),
         kind::STREAMED => Entry::Streamed(Box::new(Streamed::read(reader)?)),
         _ => return Err(Damaged("kind of an entry")),
@@ -165,6 +181,8 @@ mod url {
     pub(super) const HOPS: u8 = 32;
     /// How it is to be read follows; without it, as a page.
     pub(super) const READ_AS: u8 = 64;
+    /// Where it was found follows. Without it: where the URL before was, if the rest is the same, else nowhere known.
+    pub(super) const VIA: u8 = 128;
     /// The low bits: what was decided.
     pub(super) const ADMISSION: u8 = 7;
 }
@@ -193,7 +211,11 @@ fn put_found(out: &mut Vec<u8>, found: &Found) {
 
 fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, before_place: &mut QueueKey) {
     let wants = |u: &FoundUrl| (u.job, u.depth, u.priority, u.hits, u.hops, u.read_as);
-    let same = before.is_some_and(|before| wants(before) == wants(this));
+    let alike = before.filter(|before| wants(before) == wants(this));
+    // One that was found nowhere known cannot say so behind one that was.
+    let same = alike.is_some_and(|before| before.via.is_none() || this.via.is_some());
+    let inherited = before.filter(|_| same).and_then(|before| before.via.as_ref());
+    let via = this.via.as_ref().filter(|via| inherited != Some(via));
     let (admission, place) = match this.admission {
         Admission::Queue(place) => (0, Some(place)),
         Admission::Park(place) => (1, Some(place)),
@@ -213,6 +235,9 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
     }
     if !same && !this.read_as.is_page() {
         flags |= url::READ_AS;
+    }
+    if via.is_some() {
+        flags |= url::VIA;
     }
     if place == Some(usual) {
         flags |= url::USUAL_PLACE;
@@ -237,6 +262,9 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         if !this.read_as.is_page() {
             out.push(this.read_as.code());
         }
+    }
+    if let Some(via) = via {
+        via.put(out);
     }
     out.extend(this.path.to_be_bytes());
     let shared = before.map_or(0, |before| {
@@ -305,6 +333,11 @@ fn get_found_url(
             },
         ),
     };
+    let via = match before.filter(|_| flags & url::SAME != 0) {
+        _ if flags & url::VIA != 0 => Some(Arc::new(Via::read(reader)?)),
+        Some(before) => before.via.clone(),
+        None => None,
+    };
     let path = reader.fixed_u64("key of a URL")?;
     if usual {
         place.low = path as u32;
@@ -330,7 +363,7 @@ fn get_found_url(
     };
     let suffix = reader.text("text of a URL")?;
     let text = [prefix, suffix].concat().into_boxed_str();
-    Ok(FoundUrl { path, text, job, depth, hops, read_as, priority, hits, admission })
+    Ok(FoundUrl { path, text, job, depth, hops, read_as, priority, hits, via, admission })
 }
 
 /// Bits of the byte behind a digest.

@@ -55,8 +55,9 @@ pub enum ChainError {
 
 const MAGIC: &[u8; 2] = b"NG";
 /// What is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch, version 2 no asides, no pages
-/// brought forward and no booked visits. Both are read as well: what they lack is marked by bits that they left empty.
-const VERSION: u8 = 3;
+/// brought forward and no booked visits, version 3 not where a URL was found, and no sources of feeds. All are read as
+/// well: what they lack is marked by bits that they left empty, and by kinds of entries that they do not have.
+const VERSION: u8 = 4;
 const VERSION_OLDEST: u8 = 1;
 
 /// Writes a group behind a position; returns its bytes and the position behind it.

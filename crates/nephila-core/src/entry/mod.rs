@@ -11,11 +11,14 @@ mod group;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::feed::record::Polled;
+use crate::feed::source::Sighted;
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
-use crate::job::{Hops, Job, JobId};
+use crate::job::{Hops, Job, JobId, Via};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
@@ -67,6 +70,8 @@ pub enum Entry {
     Aside(Box<Aside>),
     /// Pages were brought forward by the word of their site.
     Forward(Box<Forward>),
+    /// A feed showed something to its source.
+    Sighted(Box<Sighted>),
 }
 
 /// New URLs, found in the same second.
@@ -110,6 +115,8 @@ pub struct FoundUrl {
     pub priority: u8,
     /// How often a stream named it.
     pub hits: u32,
+    /// Where it was found, if that is known.
+    pub via: Option<Arc<Via>>,
     /// What was decided.
     pub admission: Admission,
 }

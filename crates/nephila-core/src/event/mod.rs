@@ -257,6 +257,7 @@ impl Making<'_> {
             | Entry::Stream(_)
             | Entry::Visited(_)
             | Entry::Forward(_)
+            | Entry::Sighted(_)
             | Entry::Aside(_) => {}
         }
     }

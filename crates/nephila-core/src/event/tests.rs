@@ -139,6 +139,7 @@ fn what_is_refused_and_who_is_new_is_told_and_what_is_queued_is_not() {
         read_as: ReadAs::Page,
         priority: 5,
         hits: 1,
+        via: None,
         admission,
     };
     let urls = vec![url(1, Admission::Queue(QueueKey::MIN)), url(2, Admission::Refuse(Refusal::TrapAlike))];
@@ -192,6 +193,7 @@ fn stories_are_told_with_their_feed() {
         sighting: None,
         history: record.history,
         title: Some("News".into()),
+        wrong: Box::default(),
     };
     let stories = vec![(1, vec![Story::new("http://s.test/1", "One"), Story::new("http://s.test/2", "")])];
     let events = events(

@@ -3,8 +3,8 @@
 //! A body becomes a [`Feed`] ([`read_feed`]): RSS 0.9x, RDF and 2.0, Atom 0.3 and 1.0, JSON Feed, news sitemaps, in
 //! whatever state they are. Its [`checksum`](Feed::checksum) says whether it names other URLs than last time; if it does,
 //! [`story`] says which of its entries are new stories. [`schedule`] says when it is asked again, and whether it is
-//! silent against its own rhythm. [`poll`] puts these together, [`record`] is what is kept of it. [`pages`] follows feeds in pages, [`opml`] reads and
-//! writes lists of feeds.
+//! silent against its own rhythm. [`poll`] puts these together, [`record`] is what is kept of it, [`source`] what feeds of one source
+//! share. [`pages`] follows feeds in pages, [`opml`] reads and writes lists of feeds.
 //!
 //! There is one reader for good and bad feeds alike, not a strict one with a lenient one behind it: a feed that is
 //! broken today and mended tomorrow must give the same entries on both days, or every one of them is a new story.
@@ -19,6 +19,7 @@ pub mod pages;
 pub mod poll;
 pub mod record;
 pub mod schedule;
+pub mod source;
 pub mod story;
 mod text;
 mod xml;

@@ -29,6 +29,22 @@ pub struct Outline {
     pub site: Option<CrawlUrl>,
     /// The folders it stands in, outermost first.
     pub folders: Vec<String>,
+    /// The source it is of, if the list says so with an attribute of ours.
+    pub source: Option<String>,
+    /// It is not followed any more. Kept in a crawl's own list, so that a crawl that runs learns it.
+    pub removed: bool,
+}
+
+impl Outline {
+    /// A feed of which nothing is known but its URL.
+    pub fn new(url: CrawlUrl) -> Outline {
+        Outline { url, title: String::new(), site: None, folders: Vec::new(), source: None, removed: false }
+    }
+
+    /// The source that a list of another program means: the outline in which the feed stands.
+    pub fn source_by_folder(&self) -> Option<String> {
+        self.source.clone().or_else(|| super::source::name(self.folders.last()?))
+    }
 }
 
 /// A list, read.
@@ -95,7 +111,10 @@ impl Sink for State {
         let site = named("htmlUrl").and_then(|href| CrawlUrl::parse(text::url(&href)).ok());
         let folders =
             self.open.iter().flatten().filter(|f| !f.is_empty()).take(FOLDERS_MAX).cloned().collect();
-        self.list.feeds.push(Outline { url, title, site, folders });
+        // Without its prefix: programs that do not know it may have dropped that.
+        let source = named("source").and_then(|name| super::source::name(&name));
+        let removed = named("removed").is_some_and(|value| value == "true");
+        self.list.feeds.push(Outline { url, title, site, folders, source, removed });
         self.list.cut = self.list.feeds.len() >= FEEDS_MAX;
     }
 
@@ -122,8 +141,12 @@ pub fn write(title: &str, feeds: &[Outline]) -> String {
     for feed in feeds {
         folders.entry(&feed.folders).or_default().push(feed);
     }
-    let mut out =
-        String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<opml version=\"2.0\">\n  <head><title>");
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<opml version=\"2.0\"");
+    // OPML 2.0 lets whoever names a namespace add attributes.
+    if feeds.iter().any(|feed| feed.source.is_some() || feed.removed) {
+        push_attribute(&mut out, "xmlns:nephila", NAMESPACE);
+    }
+    out.push_str(">\n  <head><title>");
     push_escaped(&mut out, title);
     out.push_str("</title></head>\n  <body>\n");
     for (path, feeds) in folders {
@@ -142,6 +165,8 @@ pub fn write(title: &str, feeds: &[Outline]) -> String {
             push_attribute(&mut out, "title", &feed.title);
             push_attribute(&mut out, "xmlUrl", feed.url.as_str());
             push_attribute(&mut out, "htmlUrl", feed.site.as_ref().map_or("", CrawlUrl::as_str));
+            push_attribute(&mut out, "nephila:source", feed.source.as_deref().unwrap_or_default());
+            push_attribute(&mut out, "nephila:removed", if feed.removed { "true" } else { "" });
             out.push_str("/>\n");
         }
         for depth in (0..path.len()).rev() {
@@ -178,6 +203,9 @@ fn push_escaped(out: &mut String, text: &str) {
         }
     }
 }
+
+/// The namespace of our attributes. A name, and no address.
+const NAMESPACE: &str = "urn:nephila:opml";
 
 /// More open outlines are not remembered.
 const OPEN_MAX: usize = 256;
@@ -223,6 +251,8 @@ mod tests {
                 title: text::line(&title, false),
                 site: (n % 2 == 0).then(|| CrawlUrl::parse("http://site.example/").unwrap()),
                 folders: folders.iter().map(|f| text::line(f, false)).filter(|f| !f.is_empty()).collect(),
+                source: (n % 3 == 0).then(|| "A & \"B\"".to_owned()),
+                removed: n % 5 == 0,
             }).collect();
             let list = read(write("a <title>", &feeds).as_bytes());
             // Written by folder, in their order within it; without a title a feed has its URL for one.

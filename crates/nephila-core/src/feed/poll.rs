@@ -8,6 +8,7 @@
 //! What always holds: nothing is changed here; a checksum is remembered only when every entry under it was decided, so
 //! that what was put off is looked at again.
 
+use super::record::{Fault, Found};
 use super::schedule::Answer;
 use super::story::{Judged, Memory, Settings, Sighting, Verdict};
 use super::{Feed, Note};
@@ -20,8 +21,12 @@ pub struct Taken {
     pub stories: Vec<usize>,
     /// What each entry is; empty if they were not looked at.
     pub verdicts: Vec<Verdict>,
-    /// What is to be written down for the source, if anything.
+    /// What is to be written down for the feed, if anything.
     pub sighting: Option<Sighting>,
+    /// What is to be written down for its source, if it has one and the entries were looked at.
+    pub of_source: Option<Sighting>,
+    /// The stories that the source did not know, by their places.
+    pub unknown_to_source: Vec<usize>,
     /// The checksum to remember from now on, none for none.
     pub checksum: Option<u64>,
     /// The feed names the same URLs as before.
@@ -30,36 +35,36 @@ pub struct Taken {
     pub answer: Answer,
 }
 
-/// Takes in a feed: what was read, the checksum that is remembered, and the memory of its source.
+/// Takes in a feed: what was read, the checksum that is remembered, its memory, and that of its source if other feeds
+/// may be of the same.
 pub fn take_in(
     feed: &Feed,
     checksum: Option<u64>,
     memory: &Memory,
+    source: Option<&Memory>,
     settings: &Settings,
     now: Timestamp,
 ) -> Taken {
+    let nothing = Taken {
+        stories: Vec::new(),
+        verdicts: Vec::new(),
+        sighting: None,
+        of_source: None,
+        unknown_to_source: Vec::new(),
+        checksum,
+        redundant: false,
+        answer: Answer::Failed,
+    };
     if feed.has(Note::NotAFeed) {
-        return Taken {
-            stories: Vec::new(),
-            verdicts: Vec::new(),
-            sighting: None,
-            checksum,
-            redundant: false,
-            answer: Answer::Failed,
-        };
+        return nothing;
     }
     let sum = feed.checksum();
     if checksum == Some(sum) {
-        return Taken {
-            stories: Vec::new(),
-            verdicts: Vec::new(),
-            sighting: memory.redundant(now),
-            checksum,
-            redundant: true,
-            answer: Answer::Redundant,
-        };
+        let sighting = memory.redundant(now);
+        return Taken { sighting, redundant: true, answer: Answer::Redundant, ..nothing };
     }
-    let Judged { verdicts, sighting } = memory.judge(&feed.entries, settings, now);
+    let Judged { verdicts, sighting, of_source, unknown_to_source } =
+        memory.judge_among(source, &feed.entries, settings, now);
     let places = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict == Verdict::New);
     let stories: Vec<usize> = places.map(|(place, _)| place).collect();
     let is_decided = !verdicts.contains(&Verdict::OverLimit);
@@ -73,11 +78,48 @@ pub fn take_in(
         stories,
         verdicts,
         sighting: Some(sighting),
+        of_source,
+        unknown_to_source,
         checksum: is_decided.then_some(sum),
         redundant: false,
         answer,
     }
 }
+
+/// What is wrong with an answer that was read as a feed, if something is. What is only untidy is not: most feeds are.
+pub fn fault(feed: &Feed, body: &[u8]) -> Option<Fault> {
+    let is_torn = feed.has(Note::Broken) || feed.has(Note::Partial);
+    let (found, words) = if feed.has(Note::NotAFeed) {
+        what_instead(body)
+    } else if is_torn && feed.entries.is_empty() {
+        (Found::Broken, "it is broken: no entry can be read")
+    } else if feed.has(Note::Partial) {
+        let words = format!("it breaks off: {} entries were read", feed.entries.len());
+        return Some(Fault { found: Found::Broken, words: words.into() });
+    } else {
+        return None;
+    };
+    Some(Fault { found, words: words.into() })
+}
+
+/// What an answer is that is no feed.
+fn what_instead(body: &[u8]) -> (Found, &'static str) {
+    let from = body.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(body.len());
+    let start = &body[from..body.len().min(from + START_BYTES)];
+    let start = String::from_utf8_lossy(start).to_ascii_lowercase();
+    if start.is_empty() {
+        (Found::NotAFeed, "the answer is empty")
+    } else if start.contains("<html") || start.contains("<!doctype html") {
+        (Found::NotAFeed, "it is an HTML page")
+    } else if start.contains("<?xml") {
+        (Found::Broken, "it is XML, and no feed can be read from it")
+    } else {
+        (Found::NotAFeed, "it is neither a feed nor a page")
+    }
+}
+
+/// So far from its start an answer is looked at to say what it is.
+const START_BYTES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -121,14 +163,99 @@ mod tests {
     #[test]
     fn fee_12_a_feed_with_the_same_urls_is_redundant() {
         let (settings, mut memory) = (Settings::default(), Memory::default());
-        let first = take_in(&read(&body(0..5)), None, &memory, &settings, Timestamp(START));
+        let first = take_in(&read(&body(0..5)), None, &memory, None, &settings, Timestamp(START));
         assert_eq!(first.stories, [0, 1, 2, 3, 4]);
         memory.fold(first.sighting.as_ref().unwrap());
-        let again = take_in(&read(&body(0..5)), first.checksum, &memory, &settings, Timestamp(START + 1));
+        let again =
+            take_in(&read(&body(0..5)), first.checksum, &memory, None, &settings, Timestamp(START + 1));
         assert_eq!((again.redundant, again.answer, &again.sighting), (true, Answer::Redundant, &None));
         assert_eq!(again.checksum, first.checksum);
-        let more = take_in(&read(&body(1..6)), again.checksum, &memory, &settings, Timestamp(START + 2));
+        let more =
+            take_in(&read(&body(1..6)), again.checksum, &memory, None, &settings, Timestamp(START + 2));
         assert_eq!((more.stories, more.redundant), (vec![0], false));
+    }
+
+    #[test]
+    fn row_13_what_is_wrong_with_an_answer_is_told_apart() {
+        let found = |body: &str| fault(&read(body), body.as_bytes()).map(|fault| fault.found);
+        assert_eq!(found(&body(0..5)), None);
+        assert_eq!(found("<rss><channel><title>R&D</title></channel></rss>"), None, "untidy, and empty");
+        assert_eq!(found("<!DOCTYPE html><html><body>Not found</body></html>"), Some(Found::NotAFeed));
+        assert_eq!(found("  "), Some(Found::NotAFeed));
+        assert_eq!(found("hello"), Some(Found::NotAFeed));
+        assert_eq!(found("<?xml version='1.0'?><rs"), Some(Found::Broken));
+        assert_eq!(found("<rss><channel><item><title>A"), Some(Found::Broken));
+        let torn = body(0..5);
+        assert_eq!(found(&torn[..torn.len() - 30]), Some(Found::Broken), "its end is missing");
+    }
+
+    /// Two feeds of one source tell a story once, by URL, by guid and by title; a third of another source tells it, too.
+    #[test]
+    fn row_02_a_story_is_new_once_for_all_feeds_of_a_source() {
+        let (settings, now) = (Settings::default(), Timestamp(START));
+        let feed = |items: &[(&str, &str, &str)]| {
+            let items: String = items
+                .iter()
+                .map(|(url, guid, title)| {
+                    format!("<item><title>{title}</title><link>{url}</link><guid>{guid}</guid></item>")
+                })
+                .collect();
+            read(&format!("<rss><channel><title>S</title>{items}</channel></rss>"))
+        };
+        let first = feed(&[("/1", "one", "First"), ("/2", "two", "Second")]);
+        let second = feed(&[
+            ("/1", "other", "Again by its URL"),
+            ("/2-bis", "two", "Again by its guid"),
+            ("/3", "three", "FIRST"),
+            ("/4", "four", "Only here"),
+        ]);
+        let (mut source, mut a, mut b) = (Memory::default(), Memory::default(), Memory::default());
+        let taken = take_in(&first, None, &a, Some(&source), &settings, now);
+        assert_eq!(
+            (taken.stories.as_slice(), taken.unknown_to_source.as_slice()),
+            (&[0, 1][..], &[0, 1][..])
+        );
+        a.fold(taken.sighting.as_ref().unwrap());
+        source.fold(taken.of_source.as_ref().unwrap());
+        let taken = take_in(&second, None, &b, Some(&source), &settings, now);
+        let told = [Verdict::KnownUrl, Verdict::KnownGuid, Verdict::KnownTitle, Verdict::New];
+        assert_eq!(taken.verdicts, told);
+        assert_eq!((taken.stories.as_slice(), taken.unknown_to_source.as_slice()), (&[3][..], &[3][..]));
+        b.fold(taken.sighting.as_ref().unwrap());
+        source.fold(taken.of_source.as_ref().unwrap());
+        // Another source knows nothing of it.
+        let other = take_in(&second, None, &Memory::default(), Some(&Memory::default()), &settings, now);
+        assert_eq!(other.stories, [0, 1, 2, 3]);
+        // In the next week the title may come again, under another URL.
+        let week = Timestamp(START + 7 * DAY);
+        let third = feed(&[("/5", "five", "First"), ("/1", "one", "First")]);
+        let taken = take_in(&third, None, &b, Some(&source), &settings, week);
+        assert_eq!(taken.verdicts, [Verdict::New, Verdict::KnownUrl]);
+    }
+
+    /// The feed of a folder from before there were sources knows its stories: they are not told again, and its source
+    /// learns them.
+    #[test]
+    fn row_02_what_a_feed_knew_before_its_source_did_is_not_told_again() {
+        let (settings, now) = (Settings::default(), Timestamp(START));
+        let mut old = Memory::default();
+        old.fold(take_in(&read(&body(0..5)), None, &old, None, &settings, now).sighting.as_ref().unwrap());
+        let mut source = Memory::default();
+        let taken = take_in(&read(&body(0..6)), None, &old, Some(&source), &settings, now);
+        assert_eq!((taken.stories.len(), taken.unknown_to_source.len()), (1, 6));
+        source.fold(taken.of_source.as_ref().unwrap());
+        let other = take_in(&read(&body(0..6)), None, &Memory::default(), Some(&source), &settings, now);
+        assert_eq!((other.stories.len(), other.unknown_to_source.len()), (0, 0));
+    }
+
+    #[test]
+    fn row_02_the_stories_of_a_day_are_counted_for_the_source() {
+        let settings = Settings { stories_per_day_max: 3, ..Settings::default() };
+        let (mut source, now) = (Memory::default(), Timestamp(START));
+        let first = take_in(&read(&body(0..2)), None, &Memory::default(), Some(&source), &settings, now);
+        source.fold(first.of_source.as_ref().unwrap());
+        let second = take_in(&read(&body(2..5)), None, &Memory::default(), Some(&source), &settings, now);
+        assert_eq!((first.stories.len(), second.stories.len(), second.checksum), (2, 1, None));
     }
 
     #[test]
@@ -137,6 +264,7 @@ mod tests {
             &read("<html></html>"),
             Some(7),
             &Memory::default(),
+            None,
             &Settings::default(),
             Timestamp(START),
         );
@@ -148,8 +276,14 @@ mod tests {
         let settings = Settings { stories_per_day_max: 3, ..Settings::default() };
         let (mut memory, mut checksum, mut stories) = (Memory::default(), None, 0);
         for day in 0..4 {
-            let taken =
-                take_in(&read(&body(0..10)), checksum, &memory, &settings, Timestamp(START + day * DAY));
+            let taken = take_in(
+                &read(&body(0..10)),
+                checksum,
+                &memory,
+                None,
+                &settings,
+                Timestamp(START + day * DAY),
+            );
             stories += taken.stories.len();
             memory.fold(taken.sighting.as_ref().unwrap());
             checksum = taken.checksum;
@@ -177,7 +311,7 @@ mod tests {
                     _ => {}
                 }
                 let feed = read(&text);
-                let taken = take_in(&feed, checksum, &memory, &Settings::default(), Timestamp(now));
+                let taken = take_in(&feed, checksum, &memory, None, &Settings::default(), Timestamp(now));
                 for place in &taken.stories {
                     *found.entry(feed.entries[*place].url.as_str().to_owned()).or_default() += 1;
                 }

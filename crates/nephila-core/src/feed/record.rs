@@ -8,7 +8,7 @@
 //! written is read back as it was.
 
 use super::Hints;
-use super::schedule::{Answer, History, Why};
+use super::schedule::{Answer, Health, History, Why};
 use super::story::{Memory, Sighting};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::UrlKey;
@@ -37,12 +37,25 @@ pub struct Brought {
     pub moved_to: Option<u64>,
     /// The checksum to remember from now on.
     pub checksum: Option<u64>,
-    /// What is to be written down for the source.
+    /// What is to be written down for the feed.
     pub sighting: Option<Sighting>,
+    /// What is to be written down for its source, if that is in the feed's own partition.
+    pub sighted: Option<Box<super::source::Sighted>>,
     /// The feed's title, empty if it was not read.
     pub title: Box<str>,
     /// The new stories, for whoever reads the log.
     pub stories: Vec<crate::entry::aside::Story>,
+    /// What is wrong with it, if something is that its status and its outcome do not say.
+    pub fault: Option<Fault>,
+}
+
+/// What is wrong with a feed that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// In a word.
+    pub found: Found,
+    /// In a few, for people.
+    pub words: Box<str>,
 }
 
 impl Brought {
@@ -57,8 +70,10 @@ impl Brought {
             moved_to: None,
             checksum: record.checksum,
             sighting: None,
+            sighted: None,
             title: Box::default(),
             stories: Vec::new(),
+            fault: None,
         }
     }
 }
@@ -77,10 +92,28 @@ pub enum Found {
     Failed,
     /// 410.
     Gone,
+    /// Something else: a page, as a rule.
+    NotAFeed,
+    /// A feed that cannot be read, or only its beginning.
+    Broken,
+    /// It is elsewhere from now on.
+    Moved,
+    /// A page that names feeds, which are followed instead.
+    Page,
 }
 
 impl Found {
-    const ALL: [Found; 5] = [Found::NotModified, Found::Redundant, Found::Read, Found::Failed, Found::Gone];
+    const ALL: [Found; 9] = [
+        Found::NotModified,
+        Found::Redundant,
+        Found::Read,
+        Found::Failed,
+        Found::Gone,
+        Found::NotAFeed,
+        Found::Broken,
+        Found::Moved,
+        Found::Page,
+    ];
 
     /// The name that users see.
     pub const fn name(self) -> &'static str {
@@ -90,6 +123,10 @@ impl Found {
             Found::Read => "read",
             Found::Failed => "failed",
             Found::Gone => "gone",
+            Found::NotAFeed => "not-a-feed",
+            Found::Broken => "broken",
+            Found::Moved => "moved",
+            Found::Page => "page",
         }
     }
 }
@@ -207,6 +244,8 @@ pub struct Polled {
     pub history: History,
     /// The title, if it is another one.
     pub title: Option<Box<str>>,
+    /// What is wrong with it, in a few words, if something is.
+    pub wrong: Box<str>,
 }
 
 /// Bits of the byte behind the poll.
@@ -215,6 +254,7 @@ mod flag {
     pub(super) const CHECKSUM: u8 = 2;
     pub(super) const SIGHTING: u8 = 4;
     pub(super) const TITLE: u8 = 8;
+    pub(super) const WRONG: u8 = 16;
 }
 
 impl Polled {
@@ -229,6 +269,7 @@ impl Polled {
         set(self.checksum.is_some(), flag::CHECKSUM);
         set(self.sighting.is_some(), flag::SIGHTING);
         set(self.title.is_some(), flag::TITLE);
+        set(!self.wrong.is_empty(), flag::WRONG);
         out.push(flags);
         put_bytes(out, &self.history.to_bytes());
         if let Some(checksum) = self.checksum {
@@ -239,6 +280,9 @@ impl Polled {
         }
         if let Some(title) = &self.title {
             put_bytes(out, title.as_bytes());
+        }
+        if !self.wrong.is_empty() {
+            put_bytes(out, self.wrong.as_bytes());
         }
     }
 
@@ -257,8 +301,9 @@ impl Polled {
             false => None,
         };
         let title = if has(flag::TITLE) { Some(reader.text("title of a feed")?.into()) } else { None };
+        let wrong = if has(flag::WRONG) { reader.text("fault of a feed")?.into() } else { Box::default() };
         let conditional = has(flag::CONDITIONAL);
-        Ok(Polled { key, fetch, line, conditional, checksum, sighting, history, title })
+        Ok(Polled { key, fetch, line, conditional, checksum, sighting, history, title, wrong })
     }
 }
 
@@ -281,7 +326,15 @@ pub struct Record {
     pub memory: Memory,
     /// Its last polls, the oldest first.
     pub polls: Vec<PollLine>,
+    /// What was wrong with it at the last of them, in a few words; empty if nothing was.
+    pub wrong: Box<str>,
 }
+
+/// The name of a feed's health while it cannot be had.
+const FAILING: &str = "failing";
+
+/// The longest words about what is wrong with a feed, in bytes. Longer ones are cut.
+pub const WRONG_BYTES_MAX: usize = 300;
 
 /// The layout of [`Record`].
 const VERSION: u8 = 1;
@@ -307,6 +360,18 @@ impl Record {
             self.polls.drain(..=self.polls.len() - POLLS_MAX);
         }
         self.polls.push(polled.line);
+        self.wrong = polled.wrong.clone();
+    }
+
+    /// How the feed is, in a word that users see: what is wrong is said from the first poll on that finds it so.
+    pub fn health(&self) -> &'static str {
+        match self.polls.last().map(|poll| poll.found) {
+            Some(found @ (Found::NotAFeed | Found::Broken | Found::Moved | Found::Gone | Found::Page)) => {
+                found.name()
+            }
+            Some(Found::Failed) if self.history.health() != Health::Gone => FAILING,
+            _ => self.history.health().name(),
+        }
     }
 
     /// As it is stored.
@@ -323,6 +388,10 @@ impl Record {
         put_u64(&mut out, self.polls.len() as u64);
         self.polls.iter().for_each(|poll| poll.put(&mut out));
         put_bytes(&mut out, &self.memory.to_bytes());
+        // Was added later: absent in what was written before, and where there is nothing to say.
+        if !self.wrong.is_empty() {
+            put_bytes(&mut out, self.wrong.as_bytes());
+        }
         out
     }
 
@@ -343,7 +412,12 @@ impl Record {
             polls.push(PollLine::read(&mut reader)?);
         }
         let memory = Memory::from_bytes(reader.bytes("memory of a feed")?)?;
-        Ok(Record { fetch, conditional: flags & 1 != 0, checksum, stories, title, history, memory, polls })
+        let wrong = match reader.is_empty() {
+            true => Box::default(),
+            false => reader.text("fault of a feed")?.into(),
+        };
+        let conditional = flags & 1 != 0;
+        Ok(Record { fetch, conditional, checksum, stories, title, history, memory, polls, wrong })
     }
 
     /// The title to write down, if the feed has another one now.
@@ -381,6 +455,7 @@ mod tests {
             sighting: Some(Sighting { week: Week(2_960), day: 9, day_stories: 1, redundant: false, marks }),
             history,
             title: number.is_multiple_of(3).then(|| "News".into()),
+            wrong: if number.is_multiple_of(5) { "a page".into() } else { Box::default() },
         }
     }
 
@@ -400,6 +475,31 @@ mod tests {
         assert_eq!((record.new_title("News"), record.new_title("Other")), (None, Some("Other".into())));
         let long = "\u{e9}".repeat(TITLE_BYTES_MAX);
         assert_eq!(record.new_title(&long).unwrap().len(), TITLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn row_13_what_is_wrong_is_told_from_the_first_poll_and_forgotten_when_it_is_mended() {
+        let poll = |fetch, found, wrong: &str| {
+            let mut polled = polled(fetch);
+            (polled.line.found, polled.wrong) = (found, wrong.into());
+            polled
+        };
+        let mut record = Record::default();
+        record.fold(&poll(1, Found::Read, ""));
+        assert_eq!((record.health(), &*record.wrong), ("learning", ""));
+        for (fetch, found, health) in [
+            (2, Found::Failed, "failing"),
+            (3, Found::NotAFeed, "not-a-feed"),
+            (4, Found::Broken, "broken"),
+            (5, Found::Moved, "moved"),
+            (6, Found::Gone, "gone"),
+        ] {
+            record.fold(&poll(fetch, found, "so"));
+            assert_eq!((record.health(), &*record.wrong), (health, "so"));
+            assert_eq!(Record::from_bytes(&record.to_bytes()).as_ref(), Ok(&record));
+        }
+        record.fold(&poll(7, Found::NotModified, ""));
+        assert_eq!((record.health(), &*record.wrong), ("learning", ""));
     }
 
     // The bytes outlive us: a log of today is folded by the node of tomorrow.

@@ -18,6 +18,9 @@
 //! those, and is [`Verdict::TooOld`] instead of new. So no dated story comes twice, ever, and one without a date can come
 //! again only after its source has left it out for [`FORGET_WEEKS`].
 //!
+//! Feeds of one source ([`super::source`]) share a memory beside their own, and what either knows is known. That of the
+//! source forgets a mark [`FORGET_WEEKS`] after one of its feeds last changed with the entry in it.
+//!
 //! Judging changes nothing. It returns the [`Sighting`] that is to be written down; folding that is what changes the
 //! memory, and folding it twice changes it once.
 //!
@@ -177,6 +180,11 @@ pub struct Judged {
     pub verdicts: Vec<Verdict>,
     /// What is to be written down.
     pub sighting: Sighting,
+    /// What is to be written down for the source, if the feed has one.
+    pub of_source: Option<Sighting>,
+    /// The stories that the source did not know, by their places: the new ones, and those that the feed knew before its
+    /// source did (it is older than its source, or a crash came between the two).
+    pub unknown_to_source: Vec<usize>,
 }
 
 impl Judged {
@@ -191,7 +199,7 @@ impl Judged {
     }
 }
 
-/// What is remembered of a source: all its feeds together, wherever they are or move to.
+/// What is remembered of a feed, or of all feeds of a source together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Marks, and the week in which each was last seen.
@@ -220,15 +228,33 @@ impl Memory {
     /// Says what each entry is. To be called when the feed's checksum differs from the last one; otherwise
     /// [`Memory::redundant`] is all there is to say.
     pub fn judge(&self, entries: &[FeedEntry], settings: &Settings, now: Timestamp) -> Judged {
+        self.judge_among(None, entries, settings, now)
+    }
+
+    /// The same for a feed whose source may have other feeds: what one of them showed is new in none. The source counts
+    /// the stories of the day; that something is too old to be known is asked of the feed alone, since one that is added
+    /// to an old source may bring what the source never had.
+    pub fn judge_among(
+        &self,
+        source: Option<&Memory>,
+        entries: &[FeedEntry],
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Judged {
         let week = Week::of(now);
         let day = day(now);
-        let before = if self.day == day { self.day_stories } else { 0 };
+        let before = source.unwrap_or(self).stories_of(day);
         let mut stories = before;
         let mut seen: BTreeSet<u64> = BTreeSet::new();
         let mut verdicts = Vec::with_capacity(entries.len());
-        for entry in entries {
+        let mut unknown_to_source = Vec::new();
+        for (place, entry) in entries.iter().enumerate() {
             let marks = Marks::of(entry, settings, now);
-            let knows = |mark: u64| seen.contains(&mark) || self.marks.contains_key(&mark);
+            let source_knows = |mark: u64| {
+                seen.contains(&mark) || source.is_some_and(|source| source.marks.contains_key(&mark))
+            };
+            let is_unknown = source.is_some() && !marks.all().any(source_knows);
+            let knows = |mark: u64| source_knows(mark) || self.marks.contains_key(&mark);
             let mut verdict = if knows(marks.url) {
                 Verdict::KnownUrl
             } else if marks.guid.is_some_and(knows) {
@@ -251,20 +277,33 @@ impl Memory {
             }
             if verdict != Verdict::OverLimit {
                 seen.extend(marks.all());
+                if is_unknown && verdict != Verdict::TooOld {
+                    unknown_to_source.push(place);
+                }
             }
             verdicts.push(verdict);
         }
         // What was already seen this week need not be written again.
-        let marks =
-            seen.into_iter().filter(|mark| self.marks.get(mark).is_none_or(|last| *last < week)).collect();
-        Judged { verdicts, sighting: Sighting { week, day, day_stories: stories, redundant: false, marks } }
+        let sighting = |memory: &Memory| {
+            let is_news = |mark: &&u64| memory.marks.get(mark).is_none_or(|last| *last < week);
+            let marks = seen.iter().filter(is_news).copied().collect();
+            let day_stories = memory.stories_of(day).saturating_add(stories - before);
+            Sighting { week, day, day_stories, redundant: false, marks }
+        };
+        let (of_source, sighting) = (source.map(&sighting), sighting(self));
+        Judged { verdicts, sighting, of_source, unknown_to_source }
+    }
+
+    /// The new stories of this day so far.
+    fn stories_of(&self, day: u64) -> u32 {
+        if self.day == day { self.day_stories } else { 0 }
     }
 
     /// What is to be written down of a poll that found the feed unchanged; nothing, if that was written this week.
     pub fn redundant(&self, now: Timestamp) -> Option<Sighting> {
         let week = Week::of(now);
         let day = day(now);
-        let day_stories = if self.day == day { self.day_stories } else { 0 };
+        let day_stories = self.stories_of(day);
         let is_new = week > self.judged.max(self.unchanged);
         is_new.then(|| Sighting { week, day, day_stories, redundant: true, marks: Vec::new() })
     }

@@ -51,24 +51,28 @@ fn unmark(text: &str) -> Cow<'_, str> {
     }
     // First one, then the other: a reference may stand for the `<` of a tag that is meant to be seen.
     let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('<') {
-        let (before, tag) = rest.split_at(at);
-        plain.push_str(before);
-        let begins = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!');
-        match tag[1..].find('>') {
-            Some(end) if tag[1..].starts_with(begins) => rest = &tag[end + 2..],
-            // A sign that is meant, as in `a < b`.
-            _ => {
-                plain.push('<');
-                rest = &tag[1..];
-                if !tag[1..].contains('>') {
+    let (mut at, mut close) = (0, 0);
+    while let Some(open) = text[at..].find('<').map(|found| at + found) {
+        plain.push_str(&text[at..open]);
+        at = open + 1;
+        // The next `>` is looked for only when the last one has been passed, so that each byte is looked at once.
+        if close < at {
+            match text[at..].find('>') {
+                Some(found) => close = at + found,
+                None => {
+                    at = open;
                     break;
                 }
             }
         }
+        if text[at..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!')) {
+            at = close + 1;
+        } else {
+            // A sign that is meant, as in `a < b`.
+            plain.push('<');
+        }
     }
-    plain.push_str(rest);
+    plain.push_str(&text[at..]);
     Cow::Owned(htmlize::unescape(plain.as_str()).into_owned())
 }
 

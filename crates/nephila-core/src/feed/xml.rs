@@ -459,8 +459,9 @@ impl State<'_, '_> {
 fn attribute_of_xml(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = tag.html_attributes();
     attributes.with_checks(false);
-    let found = attributes.flatten().take(ATTRIBUTES_MAX).find(|a| AsRef::<str>::as_ref(&a.key) == name)?;
-    Some(htmlize::unescape_attribute(&*found.value).into_owned())
+    let mut found = attributes.take(ATTRIBUTES_MAX).flatten();
+    let found = found.find(|a| AsRef::<str>::as_ref(&a.key) == name)?;
+    (found.value.len() <= TEXT_BYTES_MAX).then(|| htmlize::unescape_attribute(&*found.value).into_owned())
 }
 
 /// A longer text is no title, URL or date.

@@ -35,6 +35,7 @@ fn found(origin: Option<&str>, urls: &[(u64, Admission)]) -> Entry {
         read_as: ReadAs::Feed,
         priority: 4,
         hits: 5,
+        via: (*path % 2 == 1).then(crate::job::Via::seed),
         admission: *admission,
     });
     let host =

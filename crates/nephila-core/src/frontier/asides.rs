@@ -90,6 +90,7 @@ impl Asides {
                 | Entry::Stream(_)
                 | Entry::Visited(_)
                 | Entry::Forward(_)
+                | Entry::Sighted(_)
                 | Entry::Aside(_) => {}
             }
         }

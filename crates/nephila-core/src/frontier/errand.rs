@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::key::UrlKey;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{ActiveHost, Errand, HostIndex, Open};
-use super::{Frontier, REST_MAX, REST_ON_BENCH};
+use super::{Frontier, REST_MAX, REST_ON_BENCH, dates};
 use crate::robots::policy::{Answer, REDIRECTS_MAX};
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};
@@ -34,11 +34,32 @@ impl<S: State> Frontier<S> {
     /// A ticket for a robots.txt, or for a hop of one, was reported.
     pub(super) fn robots_reported(
         &mut self,
-        open: Open,
-        report: RobotsReport,
+        mut open: Open,
+        mut report: RobotsReport,
         now: Now,
     ) -> Result<(), StateError> {
         let asked = open.host;
+        let elsewhere = report.unconnected && self.goes_elsewhere(asked, open.address, now);
+        let again = report.again && !open.second;
+        if elsewhere || again {
+            // Nobody was asked, or nobody can have answered: the same again, at another address or on a new connection.
+            let second = open.second || again;
+            let host = self.bench.host(asked);
+            let able = !host.leaving && host.no_address.is_none();
+            match open.errand.take() {
+                None => {
+                    self.bench.want_robots(asked, second);
+                    self.look_again(asked, now);
+                    return Ok(());
+                }
+                Some(errand) if able => {
+                    self.bench.send_again(asked, Errand { second, ..*errand });
+                    return Ok(());
+                }
+                // Who cannot be asked soon keeps nobody waiting.
+                errand => open.errand = errand,
+            }
+        }
         let (asker, chain) = match open.errand {
             Some(errand) => (errand.asker, errand.chain),
             None => {
@@ -55,6 +76,8 @@ impl<S: State> Frontier<S> {
                 self.rest(asked, after.min(self.config.retry.retry_after_max), now);
             }
             self.look_again(asked, now);
+            // What happened there says nothing about whether the asker can be reached.
+            report.cause = None;
         }
         match answer {
             Some(answer) => self.robots_answered(asker, answer, report, now),
@@ -91,7 +114,7 @@ impl<S: State> Frontier<S> {
             able && soon && host.errands.len() < HOST_ERRANDS_MAX
         };
         let Some(index) = index.filter(free) else { return Ok(Some(Answer::Unreachable)) };
-        self.bench.send(index, Errand { asker, url: url.into(), chain });
+        self.bench.send(index, Errand { asker, url: url.into(), chain, second: false });
         Ok(None)
     }
 
@@ -117,7 +140,7 @@ impl<S: State> Frontier<S> {
         }
         let record = state.host(&key)?.unwrap_or_default();
         let other = !record.origin.is_empty() && *record.origin != *origin;
-        let rest = record.rest_until.0.saturating_sub(now.wall.0).min(REST_MAX);
+        let rest = dates::rest_until(&record, now.wall).0.saturating_sub(now.wall.0).min(REST_MAX);
         let ready_at = self.bench.resting_until(&key).unwrap_or(0).max(now.mono + rest);
         let late = ready_at > now.mono + REST_ON_BENCH;
         if other || late || !record.stopped.is_empty() || self.bench.guests() >= ERRANDS_MAX {
@@ -150,13 +173,16 @@ impl<S: State> Frontier<S> {
             return;
         }
         self.bench.adopt(index);
-        let later_next = self.partitions[partition].plans_due(&key, record);
+        let ahead_max = self.plan_ahead_max(partition);
+        let planned = self.partitions[partition].plans_due(&key, record);
+        let later_next = planned.map(|due| dates::believed(due, ahead_max, now.wall));
+        let robots = super::robots_phase(record, &self.config.retry, now);
         self.partitions[partition].awakes(&key);
         let host = self.bench.host_mut(index);
         host.cursor = record.floor;
         host.later_cursor = record.later_floor;
         host.later_next = later_next;
-        host.robots = super::robots_phase(record);
+        host.robots = robots;
         host.more = true;
         host.leaving = false;
         self.make_hungry(index);

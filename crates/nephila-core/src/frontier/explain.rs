@@ -3,15 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Frontier;
 use super::hours;
 use super::key::UrlKey;
 use super::refusal::Refusal;
 use super::slot::SlotKey;
 use super::workbench::RobotsPhase;
+use super::{Frontier, dates};
 use crate::robots::{Group, Robots};
 use crate::spider::outcome::Outcome;
-use crate::state::record::{HostRecord, RobotsPolicy, UrlRecord, UrlState};
+use crate::state::record::{HostRecord, RobotsPolicy, Unread, UrlRecord, UrlState};
 use crate::state::{State, StateError};
 use crate::time::{Now, Timestamp};
 use crate::url::CrawlUrl;
@@ -96,8 +96,8 @@ pub enum Hold {
     },
     /// Its robots.txt has to be asked for first.
     RobotsUnknown,
-    /// Its robots.txt cannot be reached.
-    RobotsUnreachable,
+    /// Its robots.txt cannot be read, for this cause if it is known.
+    RobotsUnreachable(Option<Unread>),
     /// It asked for a rest, or failed, until this time.
     Resting(Timestamp),
     /// Its robots.txt asks for a rest between fetches that is longer than the settings expect, in milliseconds.
@@ -167,7 +167,10 @@ impl<S: State> Frontier<S> {
             }
             Some(UrlState::Waiting) => Standing::Waiting,
             Some(UrlState::Parked | UrlState::ParkedBare) => parked,
-            Some(UrlState::Later(due)) => Standing::Planned(due.into()),
+            Some(UrlState::Later(due)) => {
+                let ahead_max = self.plan_ahead_max(partition);
+                Standing::Planned(dates::believed(due, ahead_max, now.wall).into())
+            }
             Some(UrlState::Ended) => {
                 let last = record.as_ref().and_then(|record| record.last.as_ref());
                 Standing::Ended(last.map_or(Outcome::Cancelled, |last| last.outcome))
@@ -186,15 +189,16 @@ impl<S: State> Frontier<S> {
                     held_by.push(Hold::Robots { line, rule: rule.into() });
                 }
                 (RobotsPolicy::Unknown, _) => held_by.push(Hold::RobotsUnknown),
-                (RobotsPolicy::DisallowAll, _) => held_by.push(Hold::RobotsUnreachable),
+                (RobotsPolicy::DisallowAll, _) => held_by.push(Hold::RobotsUnreachable(host.robots.unread)),
                 _ => {}
             }
             let delay = host.robots.crawl_delay;
             if Duration::from_millis(delay.into()) > self.config.frontier.crawl_delay_max {
                 held_by.push(Hold::CrawlDelay(delay));
             }
-            if host.rest_until > now.wall {
-                held_by.push(Hold::Resting(host.rest_until));
+            let rests = dates::rest_until(host, now.wall);
+            if rests > now.wall {
+                held_by.push(Hold::Resting(rests));
             }
         }
         let hours = hours::of(&self.config.frontier.hours, url.host_str());
@@ -272,6 +276,9 @@ impl fmt::Display for Standing {
                 write!(f, "parked: its domain may have {allowed} URLs and has {admitted}")
             }
             Standing::Planned(due) => write!(f, "to be asked for at {due}"),
+            Standing::Ended(outcome @ Outcome::CutLength) => {
+                write!(f, "ended: {outcome}: its body was cut at spider.body_bytes_max, the rest is not kept")
+            }
             Standing::Ended(outcome) => write!(f, "ended: {outcome}"),
             Standing::Refused(refusal) => {
                 write!(f, "refused: {}: {}", refusal.name(), refusal.meaning().trim())
@@ -286,7 +293,12 @@ impl fmt::Display for Hold {
             Hold::Stopped(why) => write!(f, "the host is stopped: {why}"),
             Hold::Robots { line, rule } => write!(f, "robots.txt forbids it, line {line}: {rule}"),
             Hold::RobotsUnknown => f.write_str("robots.txt has to be read first"),
-            Hold::RobotsUnreachable => f.write_str("robots.txt cannot be reached, so nothing may be fetched"),
+            Hold::RobotsUnreachable(None) => {
+                f.write_str("robots.txt cannot be reached, so nothing may be fetched")
+            }
+            Hold::RobotsUnreachable(Some(why)) => {
+                write!(f, "robots.txt cannot be read ({why}), so nothing may be fetched")
+            }
             Hold::Resting(until) => write!(f, "the host rests until {until}"),
             Hold::CrawlDelay(ms) => {
                 write!(f, "robots.txt asks for {} s between fetches, and gets them", ms.div_ceil(1_000))

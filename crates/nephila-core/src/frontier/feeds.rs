@@ -9,8 +9,10 @@ use super::Frontier;
 use super::heads::Head;
 use super::key::UrlKey;
 use crate::entry::Entry;
-use crate::feed::record::{Brought, PollLine, Polled, Record};
+use crate::feed::record::{Brought, PollLine, Polled, Record, WRONG_BYTES_MAX};
 use crate::feed::schedule::{Answer, Poll};
+use crate::feed::source::{self, SourceKey, StoryRecord};
+use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 use crate::state::{Beside, State, StateError};
 use crate::time::{Now, Seconds};
@@ -24,9 +26,35 @@ pub struct FeedView {
     pub url: String,
     /// When it is asked again, if ever; 0 is as soon as its host may be asked.
     pub next: Option<Seconds>,
+    /// Why nobody may ask its host, empty if they may.
+    pub stopped: Box<str>,
     /// What is remembered of it.
     pub record: Record,
 }
+
+/// A story of a source, as whoever asks sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoryView {
+    /// Where it stands.
+    pub key: UrlKey,
+    /// What is kept of it.
+    pub record: StoryRecord,
+}
+
+impl StoryView {
+    /// Its source.
+    pub fn source(&self) -> SourceKey {
+        SourceKey(self.key.host)
+    }
+
+    /// When it was found.
+    pub fn found(&self) -> Seconds {
+        Seconds((self.key.path >> 32) as u32)
+    }
+}
+
+/// What is kept beside a URL, as bytes.
+type KeptBeside = (UrlKey, Box<[u8]>);
 
 impl<S: State> Frontier<S> {
     /// What is remembered of a feed; an empty record if it was never asked.
@@ -40,35 +68,74 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// The first `max` feeds of all partitions here from a key on, in the order of keys.
-    pub fn feeds_page(&mut self, from: Option<UrlKey>, max: usize) -> Result<Vec<FeedView>, StateError> {
+    /// What is remembered of a source; an empty record if no feed showed it anything.
+    pub fn source(&mut self, key: SourceKey) -> Result<source::Record, StateError> {
+        let Some(partition) = self.partition_of(&key.0) else { return Ok(source::Record::default()) };
+        let mut found = Vec::with_capacity(1);
+        self.partitions[partition].state.beside(Beside::Source, &[key.record()], &mut found)?;
+        match found.pop().flatten() {
+            Some(bytes) => Ok(source::Record::from_bytes(&bytes)?),
+            None => Ok(source::Record::default()),
+        }
+    }
+
+    /// The first `max` stories of all partitions here from a key on, in the order of keys: those of a source together,
+    /// the oldest first.
+    pub fn stories_page(&mut self, from: Option<UrlKey>, max: usize) -> Result<Vec<StoryView>, StateError> {
         let mut views = Vec::new();
+        for (key, bytes) in self.beside_page(Beside::Story, from, max)? {
+            views.push(StoryView { key, record: StoryRecord::from_bytes(&bytes)? });
+        }
+        Ok(views)
+    }
+
+    /// The first `max` things that are kept beside URLs, of all partitions here from a key on, in the order of keys.
+    fn beside_page(
+        &mut self,
+        kind: Beside,
+        from: Option<UrlKey>,
+        max: usize,
+    ) -> Result<Vec<KeptBeside>, StateError> {
+        let mut all: Vec<KeptBeside> = Vec::new();
         for partition in &mut self.partitions {
             let first = UrlKey {
                 host: super::key::HostKey { domain: partition.prefixes.first_domain(), host: 0 },
                 path: 0,
             };
-            let mut found = Vec::new();
+            let (last, begin) = (partition.prefixes.last_domain(), all.len());
             let from = from.map_or(first, |from| from.max(first));
-            partition.state.beside_from(Beside::Feed, from, max - views.len(), &mut found)?;
-            for (key, bytes) in found {
-                if key.host.domain > partition.prefixes.last_domain() {
-                    break;
-                }
-                let host = partition.state.host(&key.host)?.unwrap_or_default();
-                let record = partition.state.url(&key)?;
-                let next = match record.as_ref().map(|record| record.state) {
-                    Some(UrlState::Later(due)) => Some(due),
-                    Some(UrlState::Waiting) => Some(Seconds(0)),
-                    _ => None,
-                };
-                let text = record.and_then(|record| record.text).unwrap_or_default();
-                let url = [&*host.origin, &*text].concat();
-                views.push(FeedView { key, url, next, record: Record::from_bytes(&bytes)? });
+            if from.host.domain > last {
+                continue;
             }
-            if views.len() >= max {
+            partition.state.beside_from(kind, from, max - all.len(), &mut all)?;
+            // The state may still hold what went to another partition.
+            let here = all[begin..].partition_point(|(key, _)| key.host.domain <= last);
+            all.truncate(begin + here);
+            if all.len() >= max {
                 break;
             }
+        }
+        Ok(all)
+    }
+
+    /// The first `max` feeds of all partitions here from a key on, in the order of keys.
+    pub fn feeds_page(&mut self, from: Option<UrlKey>, max: usize) -> Result<Vec<FeedView>, StateError> {
+        let mut views = Vec::new();
+        for (key, bytes) in self.beside_page(Beside::Feed, from, max)? {
+            let Some(partition) = self.partition_of(&key.host) else { continue };
+            let state = &mut self.partitions[partition].state;
+            let host = state.host(&key.host)?.unwrap_or_default();
+            let record = state.url(&key)?;
+            let next = match record.as_ref().map(|record| record.state) {
+                _ if !host.stopped.is_empty() => None,
+                Some(UrlState::Later(due)) => Some(due),
+                Some(UrlState::Waiting) => Some(Seconds(0)),
+                _ => None,
+            };
+            let text = record.and_then(|record| record.text).unwrap_or_default();
+            let url = [&*host.origin, &*text].concat();
+            let stopped = host.stopped;
+            views.push(FeedView { key, url, next, stopped, record: Record::from_bytes(&bytes)? });
         }
         Ok(views)
     }
@@ -83,7 +150,7 @@ impl<S: State> Frontier<S> {
         &mut self,
         key: UrlKey,
         fetch: u64,
-        status: u16,
+        ended: (Outcome, u16),
         brought: Option<&Brought>,
         retry_after: Option<Duration>,
         now: Now,
@@ -91,6 +158,7 @@ impl<S: State> Frontier<S> {
         let record = self.feed(&key)?;
         let nothing = Brought::of(Answer::Failed, &record);
         let brought = brought.unwrap_or(&nothing);
+        let (outcome, status) = ended;
         let poll = Poll {
             at: now.wall,
             answer: brought.answer,
@@ -105,20 +173,36 @@ impl<S: State> Frontier<S> {
         let plan = history.handle_poll(&poll, &self.config.feed.schedule, key.path);
         // Where it has moved to for good is a feed of its own by now.
         let due = plan.due.filter(|_| !plan.adopt_move);
+        let mut line = PollLine::new(now.wall, status, brought.answer, due, plan.why);
+        let mut wrong = match brought.answer {
+            Answer::Failed | Answer::Gone => outcome.name(),
+            _ => "",
+        };
+        if let Some(fault) = &brought.fault {
+            (line.found, wrong) = (fault.found, &fault.words);
+        }
+        let end = (0..=WRONG_BYTES_MAX.min(wrong.len())).rev().find(|&at| wrong.is_char_boundary(at));
         let polled = Polled {
             key,
             fetch,
-            line: PollLine::new(now.wall, status, brought.answer, due, plan.why),
+            line,
             conditional: plan.conditional,
             checksum: brought.checksum,
             sighting: brought.sighting.clone(),
             history,
             title: record.new_title(&brought.title),
+            wrong: wrong[..end.unwrap_or(0)].into(),
         };
         if !brought.stories.is_empty()
             && let Some(partition) = self.partition_of(&key.host)
         {
             self.partitions[partition].asides.stories(fetch, &brought.stories);
+        }
+        // In the same group, so that neither is true without the other.
+        if let Some(sighted) = &brought.sighted
+            && self.partition_of(&sighted.source.0).is_some()
+        {
+            self.pend(sighted.source.0, Entry::Sighted(sighted.clone()));
         }
         self.pend(key.host, Entry::Polled(Box::new(polled)));
         Ok(due.map(|due| Duration::from_millis(due.0.saturating_sub(now.wall.0))))

@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use super::heads::Head;
 use super::key::{HostKey, UrlKey};
+use super::outlook::Held;
 use super::ticket::Place;
 use super::workbench::{HostIndex, RobotsPhase};
-use super::{FILLS_AT_ONCE, Frontier, SCAN_HOSTS, SCANS_AT_ONCE};
+use super::{FILLS_AT_ONCE, Frontier, SCAN_HOSTS, SCANS_AT_ONCE, dates};
 use crate::cluster::word::Why;
 use crate::job;
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
 use crate::spider::outcome::Outcome;
-use crate::state::queue::QueueKey;
+use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::{RobotsPolicy, UrlRecord, UrlState};
 use crate::state::{Planned, Queued, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
+
+/// A clock that goes back by no more than this has been set right, in seconds.
+const CLOCK_BACK_MIN: u32 = 60;
 
 /// Memory of a URL at hand beside its text.
 const HEAD_BYTES: usize = 32;
@@ -79,6 +83,11 @@ impl<S: State> Frontier<S> {
     fn fill(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<(), StateError> {
         let host = self.bench.host(index);
         let unreachable = host.no_address;
+        if unreachable.is_some() && !host.given_up {
+            // It was not tried; it waits until somebody can be reached.
+            self.look_again(index, now);
+            return Ok(());
+        }
         if unreachable.is_none() && !matches!(host.robots, RobotsPhase::Until(_)) {
             // First its robots.txt: without it nothing can be judged. Its answer makes the host hungry again. It is not
             // asked for unless there is something to judge: in the queue, or planned and due.
@@ -128,6 +137,7 @@ impl<S: State> Frontier<S> {
         }
         let max = self.config.frontier.visit_urls_max.max(1);
         let wall = Seconds::from(now.wall);
+        let believed = wall.plus(self.plan_ahead_max(partition));
         let state = &mut self.partitions[partition].state;
         let host = self.bench.host(index);
         let (key, origin) = (host.key, host.origin.clone());
@@ -164,6 +174,17 @@ impl<S: State> Frontier<S> {
                 cursor = place;
                 candidates.push(Candidate { place: Place::Queue(place), text, path: 0 });
             }
+        }
+        if candidates.is_empty() && readable.is_none() && later_next.is_some() {
+            // Plans so far ahead that nobody can have meant them; the cursor stays before those that were meant.
+            let behind = later_cursor.max(LaterKey { due: believed, path: u64::MAX });
+            let mut planned = Vec::new();
+            state.planned(&key, behind, max, &mut planned)?;
+            candidates.extend(planned.into_iter().map(|Planned { place, text }| Candidate {
+                place: Place::Later(place),
+                text,
+                path: 0,
+            }));
         }
         candidates.retain_mut(|candidate| match CrawlUrl::parse(&[&*origin, &*candidate.text].concat()) {
             Ok(url) => {
@@ -377,7 +398,7 @@ impl<S: State> Frontier<S> {
         let key = self.bench.host(index).key;
         self.partitions[partition].hot.forget(key, key);
         let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
-        self.bench.host_mut(index).robots = super::robots_phase(&record);
+        self.bench.host_mut(index).robots = super::robots_phase(&record, &self.config.retry, now);
         self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
         self.strand_if_long(index, now);
         // They are read again and judged by the new rules.
@@ -392,6 +413,7 @@ impl<S: State> Frontier<S> {
 
     /// Looks for hosts with work that are not on the bench. Gives true if one came.
     pub(super) fn scan(&mut self, now: Now) -> Result<bool, StateError> {
+        self.notice_clock(now);
         for _ in 0..SCANS_AT_ONCE {
             let count = self.partitions.len();
             let wanted = |at: &usize| {
@@ -412,6 +434,18 @@ impl<S: State> Frontier<S> {
         Ok(false)
     }
 
+    /// What was searched while the clock showed a later time than now is searched again: what seemed due next may be long
+    /// past, and what seemed due may not be.
+    fn notice_clock(&mut self, now: Now) {
+        let wall = Seconds::from(now.wall);
+        for partition in &mut self.partitions {
+            if partition.scanned_at.0 > wall.0.saturating_add(CLOCK_BACK_MIN) {
+                partition.scanned_at = wall;
+                partition.search();
+            }
+        }
+    }
+
     /// Looks at the next hosts of a partition.
     fn scan_some(&mut self, at: usize, now: Now) -> Result<bool, StateError> {
         let wall = Seconds::from(now.wall);
@@ -420,12 +454,14 @@ impl<S: State> Frontier<S> {
         let first = HostKey { domain: partition.prefixes.first_domain(), host: 0 };
         if partition.scan_from == first {
             (partition.scan_again, partition.scan_next, partition.passed_over) = (false, None, false);
+            partition.scan_held = Held::default();
         }
         let mut hosts = Vec::with_capacity(SCAN_HOSTS);
         partition.state.hosts_from(partition.scan_from, SCAN_HOSTS, &mut hosts)?;
         let last = partition.prefixes.last_domain();
         let here = hosts.iter().take_while(|(key, _)| key.domain <= last).count();
         hosts.truncate(here);
+        let ahead_max = self.plan_ahead_max(at);
         let mut resume = None;
         let mut came = false;
         for (key, record) in hosts {
@@ -434,6 +470,7 @@ impl<S: State> Frontier<S> {
                 continue;
             }
             let planned = self.partitions[at].plans_due(&key, &record);
+            let planned = planned.map(|due| dates::believed(due, ahead_max, now.wall));
             let parked = match record.parked > 0 && record.waiting == 0 {
                 true if self.room(at, key, now)? > 0 => Some(Seconds(0)),
                 true => self.room_next(at, key)?,
@@ -442,11 +479,15 @@ impl<S: State> Frontier<S> {
             let waiting = (record.waiting > 0).then_some(Seconds(0));
             let Some(due) = waiting.into_iter().chain(planned).chain(parked).min() else { continue };
             let resting = self.bench.resting_until(&key).map_or(0, |until| until.saturating_sub(now.mono));
-            let rested = Seconds::from(record.rest_until).max(wall.plus(Duration::from_millis(resting)));
+            let rested = Seconds::from(dates::rest_until(&record, now.wall))
+                .max(wall.plus(Duration::from_millis(resting)));
             let due = due.max(rested);
             if due > wall {
                 let partition = &mut self.partitions[at];
                 partition.scan_next = Some(partition.scan_next.map_or(due, |next| next.min(due)));
+                if record.waiting > 0 {
+                    partition.scan_held.add(&record.origin, record.waiting, due);
+                }
             } else if !self.bench.has_room() {
                 self.starved = true;
                 self.partitions[at].scan_from = key;
@@ -472,9 +513,11 @@ impl<S: State> Frontier<S> {
     fn scanned(&mut self, at: usize, first: HostKey, now: Now) {
         let partition = &mut self.partitions[at];
         partition.scan_from = first;
+        partition.scanned_at = now.wall.into();
         if !partition.scan_again {
             // A whole round: the next begins when something is due, or when something new comes in.
             let next = partition.scan_next.take().unwrap_or(Seconds(u32::MAX));
+            partition.held = std::mem::take(&mut partition.scan_held);
             partition.scan_after = Some(next.max(Seconds(Seconds::from(now.wall).0 + 1)));
         }
         self.scan_partition = at + 1;

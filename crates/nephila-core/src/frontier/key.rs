@@ -49,6 +49,11 @@ impl DomainKey {
         DomainKey(secret.hash(b'D', name.as_bytes()))
     }
 
+    /// Where the source of feeds with this name is kept: it cannot be mistaken for a domain.
+    pub fn of_source(name: &str, secret: &Secret) -> Self {
+        DomainKey(secret.hash(b'S', name.as_bytes()))
+    }
+
     /// The part of the key that places it.
     pub fn prefix(self) -> u16 {
         (self.0 >> 48) as u16

@@ -16,6 +16,8 @@
 
 mod asides;
 pub mod budget;
+mod dates;
+pub mod downloads;
 pub mod errand;
 pub mod explain;
 pub mod feeds;
@@ -40,6 +42,7 @@ mod tests;
 pub mod ticket;
 pub mod trap;
 mod turns;
+mod unreached;
 pub mod views;
 mod workbench;
 
@@ -57,7 +60,6 @@ use crate::entry::{Admission, DomainChange, Entry, Group, HostChange};
 use crate::job;
 use crate::planted::{self, Bug};
 use crate::robots::policy;
-use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, RobotsPolicy};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
@@ -375,6 +377,9 @@ impl<S: State> Frontier<S> {
                     if let Some(index) = self.bench.index(host) {
                         self.bench.host_mut(index).leaving = true;
                         self.give_up_place(index, now);
+                    } else {
+                        // Somebody may wait for what it has; the next search says that it is not to be had.
+                        self.partitions[partition].search();
                     }
                 }
                 Entry::Host(HostChange::Resume(host)) => {
@@ -422,6 +427,7 @@ impl<S: State> Frontier<S> {
                 | Entry::Visited(_)
                 | Entry::Aside(_)
                 | Entry::Forward(_)
+                | Entry::Sighted(_)
                 | Entry::Streamed(_) => {}
             }
         }
@@ -472,25 +478,28 @@ impl<S: State> Frontier<S> {
         host.cursor = record.floor;
         host.later_cursor = record.later_floor;
         if let Some(partition) = self.partition_of(&key) {
-            host.later_next = self.partitions[partition].plans_due(&key, record);
+            let ahead_max = self.plan_ahead_max(partition);
+            let planned = self.partitions[partition].plans_due(&key, record);
+            host.later_next = planned.map(|due| dates::believed(due, ahead_max, now.wall));
             self.partitions[partition].awakes(&key);
         }
         host.remember(record);
-        host.robots = robots_phase(record);
-        let wait = record.rest_until.0.saturating_sub(now.wall.0).min(REST_MAX);
+        host.robots = robots_phase(record, &self.config.retry, now);
+        let wait = dates::rest_until(record, now.wall).0.saturating_sub(now.wall.0).min(REST_MAX);
         // Whatever it did before, it has rested by now: should its rest become longer, that counts from here.
         let index = self.bench.activate(host, now.mono + wait);
         self.make_hungry(index);
     }
 
-    /// The addresses of a host. The one it has is kept if it is still among them.
+    /// The addresses of a host, those that are to be tried first first: what could not be reached of late comes last. The one
+    /// it has is kept if it is still among them, unless nobody could be reached there; the others are tried when nobody can.
     pub fn handle_resolved(&mut self, host: HostKey, addresses: &[IpAddr], now: Now) {
         let Some(index) = self.bench.index(&host) else { return };
-        let Some(first) = addresses.first() else { return };
-        let same = self.bench.slot_of(index);
-        let slot = |address: &&IpAddr| Some(self.bench.slot_at(&host, **address).0);
-        let address = addresses.iter().find(|address| slot(address) == same).unwrap_or(first);
-        self.bench.resolved(index, *address, now.mono);
+        let known = if planted::is(Bug::FirstAddressAlone) { 1 } else { addresses.len() };
+        let addresses = &addresses[..known.min(addresses.len())];
+        if !self.bench.resolved_to(index, addresses, now.mono) {
+            return;
+        }
         if self.bench.host(index).heads.is_empty() && !self.bench.host(index).guest {
             self.make_hungry(index);
         }
@@ -508,6 +517,7 @@ impl<S: State> Frontier<S> {
                 }
                 Some(Want::Start(id)) => {
                     let (known, head) = self.known(id, now)?;
+                    let via = self.via(id)?;
                     let (open, deadline, address) = self.bench.ticket(id).expect("just given out");
                     let host = self.bench.host(open.host);
                     let key = UrlKey { host: host.key, path: open.head.as_ref().map_or(0, |head| head.path) };
@@ -527,12 +537,13 @@ impl<S: State> Frontier<S> {
                         depth: open.head.as_ref().map_or(0, |head| head.depth),
                         hops: open.head.as_ref().map_or_else(Default::default, |head| head.hops),
                         read_as: open.head.as_ref().map_or_else(Default::default, |head| head.read_as),
-                        retries: open.head.as_ref().map_or(0, |head| head.retries),
+                        retries: open.head.as_ref().map_or(u8::from(open.second), |head| head.retries),
                         deadline,
                         host_rest,
                         slot_rest,
                         known,
                         head,
+                        via,
                     };
                     let one_more = open.head.as_ref().filter(|head| !head.asked).map(|_| open.host);
                     match open.purpose {
@@ -606,23 +617,15 @@ impl<S: State> Frontier<S> {
 }
 
 /// What the robots.txt of a host is worth that comes to the bench.
-fn robots_phase(record: &HostRecord) -> RobotsPhase {
+fn robots_phase(record: &HostRecord, retry: &retry::Settings, now: Now) -> RobotsPhase {
     match record.robots.policy {
         RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
-        RobotsPolicy::Rules | RobotsPolicy::AllowAll => RobotsPhase::Until(record.robots.expires),
+        RobotsPolicy::Rules | RobotsPolicy::AllowAll => {
+            RobotsPhase::Until(dates::robots_until(record, retry, now.wall))
+        }
     }
 }
 
 /// The longest rest that is taken over from the time of day, in milliseconds: a clock that was wrong by years when the
 /// rest was written down must not silence a host for years.
 const REST_MAX: u64 = 7 * 24 * 3_600 * 1_000;
-
-impl<S: State> Frontier<S> {
-    /// The name of a host could not be resolved: this is how. The URLs at hand end with it, and are tried again by the
-    /// same table as everything else.
-    pub fn handle_unresolved(&mut self, host: HostKey, outcome: Outcome, now: Now) -> Result<(), StateError> {
-        let Some(index) = self.bench.index(&host) else { return Ok(()) };
-        self.no_address(index, outcome, now)?;
-        self.settle_stranded(now)
-    }
-}

@@ -3,11 +3,14 @@
 //! Offers are looked at in batches, sorted by key: that is what makes them cheap. Until then they lie in one piece of
 //! memory, an origin once for a run of links to it.
 
+use std::sync::Arc;
+
 use super::key::{DomainKey, Prefixes, UrlKey};
 use super::refusal::Refusal;
 use crate::cluster::message::OfferedUrl;
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::{Hops, JobId, Via};
+use crate::state::record::UrlRecord;
 
 /// A URL that somebody found.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +35,31 @@ pub struct Offer<'a> {
     pub hits: u32,
     /// The rule that turns it away, if there is one: it is remembered with the reason.
     pub refusal: Option<Refusal>,
+    /// Where it was found, if that is known.
+    pub via: Option<&'a Arc<Via>>,
+}
+
+impl<'a> Offer<'a> {
+    /// A URL that is known, wanted once more as it was. None if its text is not kept.
+    pub(crate) fn again(key: UrlKey, origin: &'a str, record: &'a UrlRecord) -> Option<Offer<'a>> {
+        Some(Offer {
+            key,
+            origin,
+            text: record.text.as_deref()?,
+            job: record.job,
+            depth: record.depth,
+            hops: record.hops,
+            read_as: record.read_as,
+            priority: record.priority,
+            hits: 0,
+            refusal: None,
+            via: None,
+        })
+    }
 }
 
 /// An offer in its buffer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Buffered {
     pub(crate) key: UrlKey,
     origin_at: u32,
@@ -49,6 +73,7 @@ pub(crate) struct Buffered {
     pub(crate) read_as: ReadAs,
     pub(crate) priority: u8,
     pub(crate) refusal: Option<Refusal>,
+    pub(crate) via: Option<Arc<Via>>,
     /// Wanted now, also if it was fetched before.
     pub(crate) again: bool,
 }
@@ -92,6 +117,7 @@ impl Offers {
             read_as: offer.read_as,
             priority: offer.priority,
             refusal: offer.refusal,
+            via: offer.via.cloned(),
             again: false,
         });
     }
@@ -117,6 +143,7 @@ impl Offers {
             priority: item.priority,
             hits: item.hits,
             refusal: item.refusal,
+            via: item.via.as_ref(),
         })
     }
 
@@ -194,7 +221,19 @@ mod tests {
         let origin = if host == 1 { "http://one.test" } else { "http://two.test" };
         let (hops, read_as) = (Hops::by_code(depth), if depth == 1 { ReadAs::Feed } else { ReadAs::Page });
         let key = key(host, path);
-        Offer { key, origin, text, job: JobId(1), depth, hops, read_as, priority, hits: 2, refusal: None }
+        Offer {
+            key,
+            origin,
+            text,
+            job: JobId(1),
+            depth,
+            hops,
+            read_as,
+            priority,
+            hits: 2,
+            refusal: None,
+            via: None,
+        }
     }
 
     #[test]

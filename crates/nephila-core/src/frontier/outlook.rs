@@ -2,12 +2,14 @@
 //! by whoever ends it.
 //!
 //! What always holds: [`Frontier::is_done`] is never true while a URL that was taken in could still be fetched before the
-//! horizon. Looking costs time linear in the hosts at hand and changes nothing.
+//! horizon, nor while one is left that was never tried and may be. Looking costs time linear in the hosts at hand and changes nothing.
 
 use std::time::Duration;
 
+use super::workbench::{HostIndex, HostLeft};
 use super::{Frontier, REST_ON_BENCH};
-use crate::state::State;
+use crate::planted::{self, Bug};
+use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 
 /// The hosts at hand, by what each waits for.
@@ -34,21 +36,68 @@ pub struct Waits {
     pub next_start: Option<u64>,
 }
 
+/// URLs that were never tried and wait for hosts that rest for long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// So many hosts.
+    pub hosts: u64,
+    /// URLs in their queues.
+    pub urls: u64,
+    /// The host that has rested first, scheme and authority, and when that is.
+    pub first: Option<(Seconds, Box<str>)>,
+}
+
+impl Held {
+    pub(crate) fn add(&mut self, origin: &str, urls: u64, until: Seconds) {
+        self.hosts += 1;
+        self.urls = self.urls.saturating_add(urls);
+        if self.first.as_ref().is_none_or(|(first, _)| until < *first) {
+            self.first = Some((until, origin.into()));
+        }
+    }
+
+    fn merge(&mut self, other: &Held) {
+        self.hosts += other.hosts;
+        self.urls = self.urls.saturating_add(other.urls);
+        let firsts = self.first.take().into_iter().chain(other.first.clone());
+        self.first = firsts.min_by_key(|(until, _)| *until);
+    }
+}
+
+/// What is left to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// Nothing before the horizon.
+    Nothing,
+    /// Only what was never tried and waits for hosts that rest beyond the horizon.
+    Held,
+    /// Something that comes up before the horizon, or is under way.
+    #[default]
+    Work,
+}
+
 /// Everything about what comes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
     /// What the hosts at hand wait for.
     pub waits: Waits,
-    /// Is there nothing left before the horizon?
-    pub done: bool,
+    /// What is left to do.
+    pub left: Left,
+    /// What waits for hosts that rest for long.
+    pub held: Held,
     /// The earliest time at which something that is planned or rests comes up, as far as known.
     pub later_next: Option<Seconds>,
 }
 
 impl<S: State> Frontier<S> {
-    /// Everything about what comes next. See [`Frontier::is_done`] for the horizon.
-    pub fn outlook(&self, horizon: Seconds, now: Now) -> Outlook {
-        Outlook { waits: self.waits(now), done: self.is_done(horizon, now), later_next: self.later_next() }
+    /// Everything about what comes next. See [`Frontier::left`] for the horizon.
+    pub fn outlook(&mut self, horizon: Seconds, now: Now) -> Result<Outlook, StateError> {
+        Ok(Outlook {
+            waits: self.waits(now),
+            left: self.left(horizon, now)?,
+            held: self.held(now)?,
+            later_next: self.later_next(),
+        })
     }
 
     /// What the hosts at hand wait for.
@@ -65,10 +114,26 @@ impl<S: State> Frontier<S> {
         bench.chain(away.flatten()).min().filter(|next| *next < NEVER)
     }
 
-    /// Is there nothing left? URLs that are parked or planned for later than the horizon do not count, nor do those whose
-    /// host backs off for longer, or is stopped. What is at hand counts however long its host rests without backing
-    /// off or waits for its hours, and so does everything that comes within a minute. Something that is offered or said later may change it.
-    pub fn is_done(&self, horizon: Seconds, now: Now) -> bool {
+    /// What waits for hosts that rest for long: those away, as the last search saw them, and those at hand.
+    pub fn held(&mut self, now: Now) -> Result<Held, StateError> {
+        let mut held = Held::default();
+        self.partitions.iter().for_each(|partition| held.merge(&partition.held));
+        let resting: Vec<_> = self.bench.long_resting(now.mono).take(HELD_LOOKS_MAX).collect();
+        for (index, ready_at) in resting {
+            let waiting = self.waiting_of(index)?;
+            if waiting > 0 {
+                let until = Seconds::from(now.wall).plus(Duration::from_millis(ready_at - now.mono));
+                held.add(&self.bench.host(index).origin, waiting, until);
+            }
+        }
+        Ok(held)
+    }
+
+    /// What is left to do? Second tries and other plans for later than the horizon do not count, nor does what is parked,
+    /// or whose host is stopped. What was never tried always counts, however long its host rests; it makes the difference
+    /// between [`Left::Work`] and [`Left::Held`] whether something comes up before the horizon, which is at least a minute
+    /// away. Something that is offered or said later may change it.
+    pub fn left(&mut self, horizon: Seconds, now: Now) -> Result<Left, StateError> {
         let soon = Seconds::from(now.wall).plus(Duration::from_millis(REST_ON_BENCH));
         let horizon = horizon.max(soon);
         let quiet = self.partitions.iter().all(|partition| {
@@ -81,13 +146,42 @@ impl<S: State> Frontier<S> {
             let searched = partition.scan_after.is_some_and(|after| after > horizon || after >= NEVER);
             written && searched && !partition.passed_over
         });
-        if !quiet || self.bench.open_tickets() > 0 || self.bench.awaits_hours(now.mono) {
-            return false;
+        if !quiet || self.bench.open_tickets() > 0 {
+            return Ok(Left::Work);
         }
         let ahead = Timestamp::from(horizon).0.saturating_sub(now.wall.0);
-        self.bench.indexes().all(|index| self.bench.is_done(index, horizon, now.mono + ahead))
+        let away = self.partitions.iter().any(|partition| partition.held.hosts > 0);
+        let mut held = away || self.bench.awaits_hours(now.mono);
+        let mut resting = Vec::new();
+        for index in self.bench.indexes() {
+            match self.bench.left(index, horizon, now.mono + ahead) {
+                HostLeft::Work => return Ok(Left::Work),
+                HostLeft::Resting => resting.push(index),
+                HostLeft::Nothing => {}
+            }
+        }
+        for index in resting {
+            held = held || self.waiting_of(index)? > 0;
+        }
+        Ok(if held && !planted::is(Bug::RestIsTheEnd) { Left::Held } else { Left::Nothing })
+    }
+
+    /// Is there nothing left? See [`Frontier::left`].
+    pub fn is_done(&mut self, horizon: Seconds, now: Now) -> Result<bool, StateError> {
+        Ok(self.left(horizon, now)? == Left::Nothing)
+    }
+
+    /// URLs in the queue of a host at hand, as far as they are folded. None if it is stopped.
+    fn waiting_of(&mut self, index: HostIndex) -> Result<u64, StateError> {
+        let key = self.bench.host(index).key;
+        let Some(partition) = self.partition_of(&key) else { return Ok(0) };
+        let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
+        Ok(if record.stopped.is_empty() { record.waiting } else { 0 })
     }
 }
+
+/// Hosts at hand that rest for long and are looked up to say what waits for them: enough to name one.
+const HELD_LOOKS_MAX: usize = 64;
 
 /// A plan for this time is none.
 const NEVER: Seconds = Seconds(u32::MAX);

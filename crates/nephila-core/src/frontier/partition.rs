@@ -16,6 +16,7 @@ use super::asides::Asides;
 use super::budget;
 use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use super::offers::{Buffered, Offer, Offers};
+use super::outlook::Held;
 use super::recrawl::Hearsay;
 use super::refusal::Refusal;
 use super::trap;
@@ -124,6 +125,12 @@ pub(crate) struct Partition<S> {
     pub(crate) scan_again: bool,
     /// The last round passed over hosts with work whose domain had as many at hand as it may have.
     pub(crate) passed_over: bool,
+    /// What the clock showed at the end of the last round.
+    pub(crate) scanned_at: Seconds,
+    /// What the current round has seen that waits for its host to have rested.
+    pub(crate) scan_held: Held,
+    /// The same, as the last whole round saw it.
+    pub(crate) held: Held,
     /// When the next plan of a host that has left is due, where its record only knows that none is due before.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
@@ -209,6 +216,9 @@ impl<S: State> Partition<S> {
             scan_next: None,
             scan_again: false,
             passed_over: false,
+            scanned_at: Seconds(0),
+            scan_held: Held::default(),
+            held: Held::default(),
             slept: BTreeMap::new(),
             bare: BTreeSet::new(),
             once_more: BTreeMap::new(),
@@ -574,6 +584,7 @@ impl HostSift<'_> {
                 read_as: item.read_as,
                 priority: item.priority,
                 hits: item.hits,
+                via: item.via.clone(),
                 admission,
             });
         }

@@ -318,19 +318,8 @@ impl<S: State> Partition<S> {
                 }
                 let older = record.filter(|record| self.is_older(record, listed, now));
                 let Some(record) = older else { continue };
-                let Some(text) = &record.text else { continue };
-                self.offer_again(Offer {
-                    key,
-                    origin: &site.origin,
-                    text,
-                    job: record.job,
-                    depth: record.depth,
-                    hops: record.hops,
-                    read_as: record.read_as,
-                    priority: record.priority,
-                    hits: 0,
-                    refusal: None,
-                });
+                let Some(offer) = Offer::again(key, &site.origin, &record) else { continue };
+                self.offer_again(offer);
                 answer.brought += 1;
                 paths.push(key.path);
             }

@@ -1,12 +1,13 @@
 //! From the spider back into the log: what an outcome means for its URL and its host. Where a redirected robots.txt goes
 //! on is in [`super::errand`].
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Frontier;
 use super::heads::Head;
 use super::key::UrlKey;
-use super::retry::{self, UrlNext};
+use super::retry::{self, Next, UrlNext};
 use super::ticket::{Purpose, Report, TicketId};
 use super::trap::{folder, missing_rest, shape};
 use super::workbench::HostIndex;
@@ -16,7 +17,7 @@ use crate::robots::Robots;
 use crate::robots::policy::{self, Answer, Policy};
 use crate::spider::outcome::{Action, Class, Outcome};
 use crate::state::queue::LaterKey;
-use crate::state::record::{RobotsPolicy, RobotsRecord};
+use crate::state::record::{RobotsPolicy, RobotsRecord, Unread};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 use crate::url::CrawlUrl;
@@ -39,6 +40,12 @@ pub struct RobotsReport {
     pub retry_after: Option<Duration>,
     /// How long the server took.
     pub took: Duration,
+    /// Nobody could be reached at the ticket's address: there was no request.
+    pub unconnected: bool,
+    /// The server cannot have answered, or wants to be asked another way: once more, as soon as its host has rested.
+    pub again: bool,
+    /// How the request ended, if nobody answered it at all.
+    pub cause: Option<Outcome>,
 }
 
 /// How one request for a robots.txt ended.
@@ -67,6 +74,9 @@ impl RobotsReport {
             max_age: None,
             retry_after: None,
             took,
+            unconnected: false,
+            again: false,
+            cause: None,
         }
     }
 }
@@ -97,8 +107,9 @@ impl<S: State> Frontier<S> {
 
     /// A page was fetched, or was not. A ticket that is not open any more changes nothing: gives false.
     pub fn handle_report(&mut self, id: TicketId, report: &Report, now: Now) -> Result<bool, StateError> {
-        let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
-        let Some(open) = self.bench.close(id, took, now.mono) else {
+        let Some(open) =
+            self.bench.close(id, slowness(report.took, report.outcome.is_unconnected()), now.mono)
+        else {
             self.stats.late += 1;
             return Ok(false);
         };
@@ -108,9 +119,21 @@ impl<S: State> Frontier<S> {
             return Ok(true);
         };
         self.stats.ended += 1;
-        self.page_ended(open.host, head, id, report, now)?;
+        let elsewhere = report.outcome.is_unconnected() && self.goes_elsewhere(open.host, open.address, now);
+        let soon = match () {
+            () if elsewhere => Some(Next::soon(head.retries)),
+            // Counted, so that there is one of these and no more.
+            () if report.again && head.retries == 0 => Some(Next::soon(1)),
+            () => None,
+        };
+        self.page_ended(open.host, head, id, report, soon, now)?;
         self.settle_stranded(now)?;
         Ok(true)
+    }
+
+    /// Nobody was reached at this address. Does its host go on to another one?
+    pub(super) fn goes_elsewhere(&mut self, index: HostIndex, dead: IpAddr, now: Now) -> bool {
+        self.bench.try_next_address(index, dead, now.mono)
     }
 
     /// A robots.txt was asked for. A ticket that is not open any more changes nothing: gives false.
@@ -120,15 +143,14 @@ impl<S: State> Frontier<S> {
         report: RobotsReport,
         now: Now,
     ) -> Result<bool, StateError> {
-        let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
-        let Some(open) = self.bench.close(id, took, now.mono) else {
+        let Some(open) = self.bench.close(id, slowness(report.took, report.unconnected), now.mono) else {
             self.stats.late += 1;
             return Ok(false);
         };
         match open.head {
             Some(head) => {
                 let report = Report::of(Outcome::Cancelled, 0, report.took);
-                self.page_ended(open.host, head, id, &report, now)?;
+                self.page_ended(open.host, head, id, &report, None, now)?;
             }
             None => self.robots_reported(open, report, now)?,
         }
@@ -150,12 +172,15 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
+    /// What a report means for its URL. One that is tried again `soon`, at another address of its name or because the server
+    /// cannot have answered, is not held against its host.
     fn page_ended(
         &mut self,
         index: HostIndex,
         head: Head,
         id: TicketId,
         report: &Report,
+        soon: Option<Next>,
         now: Now,
     ) -> Result<(), StateError> {
         let host = self.bench.host_mut(index);
@@ -166,27 +191,33 @@ impl<S: State> Frontier<S> {
             _ => {}
         }
         let (host_key, origin) = (host.key, host.origin.clone());
-        let (failures, missing) = (host.failures, host.missing);
-        let next = retry::next(
-            report.outcome,
-            head.retries,
-            failures,
-            report.retry_after,
-            head.path ^ id.0,
-            &self.config.retry,
-        );
+        let (host_failures, missing) = (host.failures, host.missing);
+        let by_table = || {
+            let salt = head.path ^ id.0;
+            let (retries, after) = (head.retries, report.retry_after);
+            retry::next(report.outcome, retries, host_failures, after, salt, &self.config.retry)
+        };
+        let next = soon.unwrap_or_else(by_table);
+        let soon = soon.is_some();
         let action = report.outcome.action();
         let failures = match (report.outcome.class(), action) {
-            (Class::Retry, Action::BackOff | Action::BackOffHost) => failures.saturating_add(1),
-            (_, Action::BackOffHost) => failures.saturating_add(1),
-            (_, Action::Pause) => failures,
+            _ if soon => host_failures,
+            (Class::Retry, Action::BackOff | Action::BackOffHost) => host_failures.saturating_add(1),
+            (_, Action::BackOffHost) => host_failures.saturating_add(1),
+            (_, Action::Pause) => host_failures,
+            _ if retry::is_about_the_host(report.outcome) => host_failures.saturating_add(1),
             _ => 0,
         };
         let spent = &mut self.bench.host_mut(index).spent;
         spent.take(now.wall.into(), report.bytes);
         let day_over = spent.rest(&self.config.rules.budget, now.wall.into());
         let host_rest = next.host_rest.max(day_over);
-        let mut rest_until = host_rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        let given_up = !soon && self.gives_up(report.outcome, host_failures);
+        let mut rest_until = match host_rest {
+            Some(rest) if given_up => self.give_up(index, report.outcome, rest, now),
+            Some(rest) => self.rest(index, rest, now),
+            None => Timestamp(0),
+        };
         if report.outcome.class() == Class::Gone {
             // A host that has nothing of what is asked for is asked ever less.
             let rest_max = self.config.retry.host_rest_max;
@@ -208,10 +239,15 @@ impl<S: State> Frontier<S> {
         host.unfolded.push(head.path);
         let (floor, later_floor) = self.bench.floors(index);
         let key = UrlKey { host: host_key, path: head.path };
-        // What is our own fault says nothing about a feed.
-        let next_time = if self.follows(&head) && action != Action::Pause {
+        // What is our own fault, or that of one address or one connection, says nothing about a feed or a page, and a feed
+        // that nobody wants any more is not asked again.
+        let is_unwanted = report.outcome == Outcome::OutOfScope;
+        let next_time = if soon {
+            self.next_time(index, &head, next.url, now)
+        } else if self.follows(&head) && action != Action::Pause && !is_unwanted {
             let feed = report.feed.as_deref();
-            let after = self.poll_ended(key, id.0, report.status, feed, report.retry_after, now)?;
+            let after =
+                self.poll_ended(key, id.0, (report.outcome, report.status), feed, report.retry_after, now)?;
             after.map(|after| self.planned_at(index, head.path, after, now))
         } else {
             match self.visit_ended(index, key, &head, id.0, report, now)? {
@@ -325,7 +361,7 @@ impl<S: State> Frontier<S> {
             let fetch = NO_FETCH | now.wall.0;
             let next_time = match outcome {
                 _ if self.follows(&head) && outcome.action() != Action::Pause => {
-                    let after = self.poll_ended(key, fetch, 0, None, None, now)?;
+                    let after = self.poll_ended(key, fetch, (outcome, 0), None, None, now)?;
                     after.map(|after| self.planned_at(index, head.path, after, now))
                 }
                 Outcome::Cancelled => Some(Seconds::from(now.wall).plus(HELD_AGAIN)),
@@ -359,38 +395,6 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// The name of a host could not be resolved.
-    pub(super) fn no_address(
-        &mut self,
-        index: HostIndex,
-        outcome: Outcome,
-        now: Now,
-    ) -> Result<(), StateError> {
-        let host = self.bench.host_mut(index);
-        let key = host.key;
-        let next = retry::next(outcome, 0, host.failures, None, key.domain.0, &self.config.retry);
-        if outcome.action() != Action::Pause {
-            host.failures = host.failures.saturating_add(1);
-        }
-        let rest = next.host_rest.or(match next.url {
-            UrlNext::Again { after } => Some(after),
-            _ => None,
-        });
-        let rest = rest.unwrap_or(self.config.retry.back_off_other_first);
-        let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(super::REST_MAX);
-        self.bench.unresolved(index, outcome, now.mono + rest);
-        self.strand(index);
-        if self.bench.host(index).guest {
-            self.look_again(index, now);
-            return Ok(());
-        }
-        // What it has at hand is read again and ends with the reason.
-        self.bench.drop_heads(index);
-        self.bench.host_mut(index).more = true;
-        self.make_hungry(index);
-        Ok(())
-    }
-
     /// The robots.txt of a host, all redirects followed.
     pub(super) fn robots_answered(
         &mut self,
@@ -400,7 +404,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<(), StateError> {
         let host = self.bench.host(index);
-        let (key, failures) = (host.key, host.failures);
+        let (key, host_failures) = (host.key, host.failures);
         let partition = self.partition_of(&key).expect("a host on the bench is of a partition here");
         let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
         let old = record.robots;
@@ -408,14 +412,20 @@ impl<S: State> Frontier<S> {
         let last_good = old.policy == RobotsPolicy::Rules;
         let since = match old.unreachable_since {
             Seconds(0) => wall,
-            since => since,
+            // No later than now, whatever the clock showed then.
+            since => since.min(wall),
         };
         let unreachable_for = Duration::from_secs(wall.0.saturating_sub(since.0).into());
         let policy = policy::in_force(answer, last_good, unreachable_for, &self.config.robots);
         let answered = !matches!(answer, Answer::Unreachable | Answer::Status(429 | 500..))
             || planted::is(Bug::RobotsErrorAllows);
         let mut body = None;
-        let mut new = RobotsRecord { fetched: wall, ..old };
+        let unread = match (answered, answer) {
+            (true, _) => None,
+            (false, Answer::Status(status)) => Some(Unread::Status(status)),
+            (false, Answer::Unreachable | Answer::RedirectLimit) => report.cause.map(Unread::Failed),
+        };
+        let mut new = RobotsRecord { fetched: wall, unread, ..old };
         new.policy = match policy {
             Policy::Rules => {
                 // What is kept is read again later, by whoever does not know that it was cut: only whole lines are.
@@ -443,18 +453,33 @@ impl<S: State> Frontier<S> {
             new.unreachable_since = since;
             let salt = key.domain.0 ^ u64::from(key.host);
             let outcome = Outcome::RobotsUnreachable;
-            let next = retry::next(outcome, 0, failures, report.retry_after, salt, &self.config.retry);
+            let next = retry::next(outcome, 0, host_failures, report.retry_after, salt, &self.config.retry);
             let rest = next.host_rest.unwrap_or(self.config.retry.back_off_other_first);
-            // Older rules are still good for as long again: first the host rests, then it is read by them.
-            new.expires = wall.plus(if policy == Policy::LastRules { rest * 2 } else { rest });
-            (failures.saturating_add(1), Some(rest))
+            new.expires = match policy {
+                // Nobody was asked for them: they are good for as long as they were before, and then asked for again.
+                Policy::LastRules if report.unconnected => old.expires,
+                // Older rules are still good for as long again: first the host rests, then it is read by them.
+                Policy::LastRules => wall.plus(rest * 2),
+                _ => wall.plus(rest),
+            };
+            (host_failures.saturating_add(1), Some(rest))
         };
-        let rest_until = rest.map_or(Timestamp(0), |rest| self.rest(index, rest, now));
+        let given_up = report.cause.filter(|cause| !answered && self.gives_up(*cause, host_failures));
+        let rest_until = match (rest, given_up) {
+            (Some(rest), Some(cause)) => self.give_up(index, cause, rest, now),
+            (Some(rest), None) => self.rest(index, rest, now),
+            (None, _) => Timestamp(0),
+        };
         self.bench.host_mut(index).failures = failures;
         let read = RobotsRead { host: key, record: new, body, rest_until, failures };
         self.pend(key, Entry::Robots(Box::new(read)));
         Ok(())
     }
+}
+
+/// How slow a server was, in milliseconds. One that was never reached was not slow.
+fn slowness(took: Duration, unconnected: bool) -> u64 {
+    if unconnected { 0 } else { u64::try_from(took.as_millis()).unwrap_or(u64::MAX) }
 }
 
 /// No answer at all.

@@ -107,6 +107,13 @@ pub struct Next {
     pub host_rest: Option<Duration>,
 }
 
+impl Next {
+    /// The URL is asked for again as soon as its host has rested.
+    pub(super) fn soon(retries: u8) -> Next {
+        Next { url: UrlNext::Again { after: Duration::ZERO }, retries, host_rest: None }
+    }
+}
+
 /// What an operator stopped is looked at again after this long: that costs an entry for each of its URLs at hand.
 pub const STOPPED_AGAIN: Duration = Duration::from_secs(600);
 
@@ -196,7 +203,7 @@ fn host_rest(outcome: Outcome, failures: u8, settings: &Settings) -> Option<Dura
 
 /// Whether every other URL of the host would have ended the same way: nobody can be reached, or nobody can be trusted,
 /// under this name. Ten thousand URLs of a dead name are then one look-up, and not ten thousand.
-fn is_about_the_host(outcome: Outcome) -> bool {
+pub(super) fn is_about_the_host(outcome: Outcome) -> bool {
     use Outcome as O;
     matches!(
         outcome,

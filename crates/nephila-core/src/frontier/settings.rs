@@ -21,8 +21,9 @@ pub struct Settings {
     /// does not.
     #[serde(with = "humantime_serde")]
     pub host_delay: Duration,
-    /// Fetches that may start from a host within one second, whatever its delay; 0 for no such limit.
-    pub host_per_second: u32,
+    /// Fetches that may start from a host within one second, whatever its delay: 4, or 0.5 for one in two seconds; 0 for no
+    /// such limit.
+    pub host_per_second: f64,
     /// A host rests at least this many times as long as its last answer took: a slow server gets more rest.
     pub host_delay_factor: u32,
     /// No rest that we choose ourselves is longer. What a site asks for is not cut by this.
@@ -66,12 +67,25 @@ pub struct Settings {
     pub recent_max: usize,
 }
 
+/// No rate is lower than one fetch in a week.
+pub const PER_SECOND_MIN: f64 = 1.0 / (7.0 * 24.0 * 3_600.0);
+
+impl Settings {
+    /// The rest between two starts that `host_per_second` comes to, in milliseconds; 0 without a rate.
+    pub fn rate_rest_ms(&self) -> u64 {
+        match self.host_per_second {
+            rate if rate > 0.0 => (1_000.0 / rate.max(PER_SECOND_MIN)).ceil() as u64,
+            _ => 0,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             host_connections: 1,
             host_delay: Duration::from_secs(2),
-            host_per_second: 0,
+            host_per_second: 0.0,
             host_delay_factor: 5,
             host_delay_max: Duration::from_secs(60),
             crawl_delay_max: crate::robots::CRAWL_DELAY_MAX,
@@ -134,6 +148,15 @@ impl Settings {
             return (key, SlotLimit { connections: 1, delay: self.slot_delay });
         }
         (key, SlotLimit { connections: self.slot_connections, delay: self.slot_delay })
+    }
+}
+
+impl Settings {
+    /// Connections that may be open to an address at once.
+    pub fn connections_max(&self, address: IpAddr) -> u32 {
+        let address = address.to_canonical();
+        let fleet = self.fleets.iter().find(|fleet| fleet.ranges.iter().any(|net| net.contains(&address)));
+        fleet.map_or(self.slot_connections, |fleet| fleet.connections)
     }
 }
 

@@ -18,14 +18,46 @@ use crate::handler::ReadAs;
 use crate::job::{Hops, PRIORITY_MAX};
 use crate::planted::{self, Bug};
 use crate::reflog::part::{Part, Streamed};
-use crate::reflog::{Ahead, BatchKey, Decision, Record, priority};
+use crate::reflog::{Ahead, Batch, BatchKey, Decision, Record, priority};
 use crate::state::{Beside, State, StateError};
 use crate::time::Now;
+
+/// What a part would meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreseen {
+    /// The batch that it would be; none if it was taken in before.
+    pub batch: Option<Batch>,
+    /// What is remembered of its URLs, one for each.
+    pub records: Vec<Option<Record>>,
+}
 
 impl<S: State> Frontier<S> {
     /// A part of a batch came for a partition here. It is decided with the next group.
     pub fn handle_stream(&mut self, partition: usize, part: Part) {
         self.partitions[partition].streams.push_back(part);
+    }
+
+    /// What is remembered of a URL that a stream named.
+    pub fn streamed(&mut self, key: &UrlKey) -> Result<Option<Record>, StateError> {
+        let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
+        let mut found = Vec::with_capacity(1);
+        self.partitions[partition].state.beside(Beside::Stream, std::slice::from_ref(key), &mut found)?;
+        Ok(found.pop().flatten().map(|bytes| Record::from_bytes(&bytes)).transpose()?)
+    }
+
+    /// What would be decided about a part that is of one partition, without deciding it: the batch that it would be, none
+    /// if it was taken in before, and what is remembered of its URLs. What waits to be decided is not known yet.
+    pub fn foresee(&mut self, part: &Part, now: Now) -> Result<Foreseen, StateError> {
+        let first = part.urls.first().and_then(|url| self.partition_of(&url.key.host));
+        let Some(partition) = first else { return Ok(Foreseen::default()) };
+        let state = &mut self.partitions[partition].state;
+        let batch = Ahead::of(Arc::clone(&state.meta().batches)).take(part.key, now.wall);
+        let keys: Vec<UrlKey> = part.urls.iter().map(|url| url.key).collect();
+        let mut found = Vec::with_capacity(keys.len());
+        state.beside(Beside::Stream, &keys, &mut found)?;
+        let read = |bytes: Option<Box<[u8]>>| bytes.map(|bytes| Record::from_bytes(&bytes)).transpose();
+        let records = found.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Foreseen { batch, records })
     }
 
     /// Bytes of parts that wait in a partition, roughly.
@@ -68,7 +100,9 @@ impl<S: State> Partition<S> {
                     (None, None) => Record::default(),
                 };
                 self.sifted.streamed += 1;
-                match record.handle_named(url.at, url.hits, &url.tag, &batch) {
+                let decision = record.handle_named(url.at, url.hits, &url.tag, &batch);
+                record.handle_page(&url.page);
+                match decision {
                     Decision::Send { hits, .. } => {
                         // Urgent is what a person or a new story is.
                         let priority = priority(PRIORITY_MAX, hits).max(URGENT + 1);
@@ -83,6 +117,7 @@ impl<S: State> Partition<S> {
                             priority,
                             hits: u32::try_from(hits).unwrap_or(u32::MAX),
                             refusal: None,
+                            via: None,
                         });
                     }
                     Decision::Keep => self.sifted.suppressed += 1,

@@ -1,8 +1,10 @@
 //! Tests of the frontier as a whole, in virtual time, over a state in memory.
 
 mod added;
+mod addresses;
 mod again;
 mod bench;
+mod dates;
 mod errands;
 mod explain;
 mod hand_over;
@@ -15,6 +17,7 @@ mod order;
 mod outlook;
 mod polite;
 mod robots;
+mod second;
 mod turns;
 mod views;
 mod visits;

@@ -1,13 +1,14 @@
 //! A ticket: one permission to fetch one URL once.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::entry::Origin;
 use crate::feed::record::Brought;
 use crate::frontier::key::UrlKey;
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::{Hops, JobId, Via};
 use crate::recrawl::claims::Listed;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
@@ -66,7 +67,7 @@ pub struct Ticket {
     pub hops: Hops,
     /// How what comes back is to be read.
     pub read_as: ReadAs,
-    /// How often it was tried before.
+    /// How often it was tried before. For a robots.txt: 1 if this is a second try.
     pub retries: u8,
     /// Report before then (milliseconds on the clock that only moves forward), or it is given out again.
     pub deadline: u64,
@@ -78,6 +79,8 @@ pub struct Ticket {
     pub known: Option<Box<Validators>>,
     /// Whether its head is asked for first.
     pub head: HeadFirst,
+    /// Where the URL was found, if that is known.
+    pub via: Option<Arc<Via>>,
 }
 
 /// Whether the head of a page is asked for before the page, because its server sends everything whatever is known of it.
@@ -133,6 +136,9 @@ pub struct Report {
     pub etag: Box<str>,
     /// `Last-Modified`.
     pub last_modified: Box<str>,
+    /// The server cannot have answered, or wants to be asked another way: once more, as soon as its host has rested. Only of
+    /// a first try.
+    pub again: bool,
     /// The request was conditional.
     pub conditional: bool,
     /// What its head said, if that was asked for first.
@@ -155,6 +161,7 @@ impl Report {
             bytes: 0,
             etag: Box::default(),
             last_modified: Box::default(),
+            again: false,
             conditional: false,
             head: None,
             feed: None,

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Frontier;
 use super::key::{HostKey, UrlKey};
 use super::retry::mix;
 use super::slot::SlotKey;
 use super::ticket::{HeadFirst, TicketId, Validators};
+use super::{Frontier, dates};
 use crate::cluster::word::Why;
-use crate::spider::outcome::Outcome;
-use crate::state::record::HostRecord;
+use crate::job::Via;
+use crate::spider::outcome::{Action, Outcome};
+use crate::state::queue::LaterKey;
+use crate::state::record::{HostRecord, UrlRecord, UrlState};
 use crate::state::totals::{Tally, Totals};
 use crate::state::{State, StateError};
-use crate::time::Now;
+use crate::time::{Now, Seconds, Timestamp};
 use crate::url::CrawlUrl;
 
 /// Hosts in one page of a list.
@@ -22,6 +25,26 @@ pub const HOSTS_PAGE_MAX: usize = 1_000;
 
 /// Hosts of an address that are named.
 pub const SLOT_HOSTS_MAX: usize = 1_000;
+
+/// Plans that are looked at one by one to tell second tries from pages that are due again.
+pub const PLANS_LOOKED_AT_MAX: usize = 1_000_000;
+
+/// Plans read at once.
+const PLANS_AT_ONCE: usize = 256;
+
+/// What is remembered of a URL and of its host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Of the URL.
+    pub url: Option<UrlRecord>,
+    /// Of its host.
+    pub host: Option<HostRecord>,
+}
+
+/// Is a URL that ended like this planned because it failed?
+fn is_second_try(outcome: Outcome) -> bool {
+    matches!(outcome.action(), Action::BackOff | Action::BackOffHost | Action::Pause)
+}
 
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +127,16 @@ impl<S: State> Frontier<S> {
         self.partitions[partition].hot.closed(now.mono)
     }
 
+    /// Where the URL that a ticket is for was found. It is read when it is needed: URLs at hand would hold a million of
+    /// them in memory.
+    pub(super) fn via(&mut self, id: TicketId) -> Result<Option<Arc<Via>>, StateError> {
+        let Some((open, ..)) = self.bench.ticket(id) else { return Ok(None) };
+        let Some(head) = &open.head else { return Ok(None) };
+        let key = UrlKey { host: self.bench.host(open.host).key, path: head.path };
+        let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
+        Ok(self.partitions[partition].state.url(&key)?.and_then(|record| record.via))
+    }
+
     /// What is known of the page that a ticket is for, if it was asked for before.
     pub(super) fn known(
         &mut self,
@@ -165,6 +198,72 @@ impl<S: State> Frontier<S> {
         }))
     }
 
+    /// What is remembered of a URL and of its host.
+    pub fn known_of(&mut self, url: &CrawlUrl) -> Result<Known, StateError> {
+        let mut key = UrlKey::of(url, &self.secret);
+        let Some((partition, host)) = self.partition_of(&key.host).zip(self.host_key(url)) else {
+            return Ok(Known::default());
+        };
+        key.host = host;
+        let state = &mut self.partitions[partition].state;
+        Ok(Known { url: state.url(&key)?, host: state.host(&key.host)? })
+    }
+
+    /// How many URLs failed and are to be tried again, and when the first of them is. Pages that are merely due again are
+    /// not counted. Looks at [`PLANS_LOOKED_AT_MAX`] plans at most, and counts all others in.
+    pub fn second_tries(&mut self, now: Now) -> Result<(u64, Option<Seconds>), StateError> {
+        let (mut count, mut next) = (0, None::<Seconds>);
+        let mut looked_at = 0;
+        let mut from = None;
+        loop {
+            let hosts = self.hosts_page(from, HOSTS_PAGE_MAX)?;
+            let Some((last, _)) = hosts.last() else { return Ok((count, next)) };
+            from = last.next();
+            for (key, record) in hosts.iter().filter(|(_, record)| record.later > 0) {
+                let Some(partition) = self.partition_of(key) else { continue };
+                let ahead_max = self.plan_ahead_max(partition);
+                let believed = |due| dates::believed(due, ahead_max, now.wall);
+                if looked_at >= PLANS_LOOKED_AT_MAX {
+                    count += record.later;
+                    next = next.into_iter().chain([believed(record.later_next)]).min();
+                    continue;
+                }
+                let state = &mut self.partitions[partition].state;
+                let mut behind = record.later_floor;
+                loop {
+                    let mut planned = Vec::new();
+                    state.planned(key, behind, PLANS_AT_ONCE, &mut planned)?;
+                    looked_at += planned.len();
+                    let Some(last) = planned.last() else { break };
+                    behind = last.place;
+                    let mut keys: Vec<UrlKey> =
+                        planned.iter().map(|plan| UrlKey { host: *key, path: plan.place.path }).collect();
+                    keys.sort_unstable();
+                    keys.dedup();
+                    let mut found = Vec::new();
+                    state.urls(&keys, &mut found)?;
+                    for (key, record) in keys.iter().zip(found) {
+                        let Some(record) = record else { continue };
+                        let UrlState::Later(due) = record.state else { continue };
+                        // One that was planned anew stands here twice.
+                        let planned =
+                            planned.iter().any(|plan| plan.place == LaterKey { due, path: key.path });
+                        if planned && record.last.is_some_and(|last| is_second_try(last.outcome)) {
+                            count += 1;
+                            next = next.into_iter().chain([believed(due)]).min();
+                        }
+                    }
+                    if planned.len() < PLANS_AT_ONCE {
+                        break;
+                    }
+                }
+            }
+            if from.is_none() {
+                return Ok((count, next));
+            }
+        }
+    }
+
     /// An address. One that nobody uses is free.
     pub fn slot_view(&self, slot: SlotKey, now: Now) -> SlotView {
         let mut view = self.bench.slot_view(slot, now.mono);
@@ -210,7 +309,8 @@ impl<S: State> Frontier<S> {
         let at = match self.bench.index(key) {
             Some(index) => self.bench.ready_at(index),
             None => {
-                let rest = record.map_or(0, |record| record.rest_until.0.saturating_sub(now.wall.0));
+                let rest = record.map_or(Timestamp(0), |record| dates::rest_until(record, now.wall));
+                let rest = rest.0.saturating_sub(now.wall.0);
                 self.bench.resting_until(key).unwrap_or(0).max(now.mono + rest.min(super::REST_MAX))
             }
         };

@@ -14,6 +14,7 @@
 //! What always holds: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
 //! another started or ended, on the host and on the slot.
 
+mod addresses;
 mod errands;
 mod host;
 mod look;
@@ -26,6 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
+use super::dates::ROBOTS_AHEAD_MAX;
 use super::heads::{Head, Heads};
 use super::key::{DomainKey, HostKey, Prefixes};
 use super::settings::{Settings, SlotLimit};
@@ -40,6 +42,7 @@ pub(crate) use host::{ActiveHost, RobotsPhase};
 use rests::Rest;
 pub use turns::TurnAction;
 use turns::{Holding, TurnDesk};
+pub(crate) use waits::HostLeft;
 
 /// The number of a host on the bench; used again when the host has left.
 pub(crate) type HostIndex = u32;
@@ -69,11 +72,15 @@ struct Slot {
 pub(crate) struct Open {
     pub(crate) host: HostIndex,
     slot: SlotIndex,
+    /// Where it is to be asked.
+    pub(crate) address: IpAddr,
     pub(crate) purpose: Purpose,
     /// The URL, if it is a page.
     pub(crate) head: Option<Head>,
     /// On whose behalf, if it is an errand.
     pub(crate) errand: Option<Box<Errand>>,
+    /// Is it for the second try of a robots.txt?
+    pub(crate) second: bool,
     deadline: u64,
     /// Is its fetch over? Host and slot are free then.
     released: bool,
@@ -288,7 +295,7 @@ impl Workbench {
         self.slots_free.push(index);
     }
 
-    /// The addresses of a host are known; the first is used. Moving from one slot to another shortens no rest.
+    /// The address of a host is known, or another one than before. Moving from one slot to another shortens no rest.
     pub(crate) fn resolved(&mut self, index: HostIndex, address: IpAddr, mono: u64) {
         let (key, limit) = self.slot_at(&self.host(index).key, address);
         let began = self.began;
@@ -299,8 +306,9 @@ impl Workbench {
         }
         let host = self.host_mut(index);
         host.resolved_at = mono;
-        host.no_address = None;
+        (host.no_address, host.given_up) = (None, false);
         host.address = Some(address);
+        host.address_dead = false;
         let old = host.slot;
         if old.is_some_and(|old| self.slots[old as usize].as_ref().is_some_and(|slot| slot.key == key)) {
             self.wait(index);
@@ -483,14 +491,16 @@ impl Workbench {
         (host.waits_at, host.out_of_hours) = (None, false);
         // The address may have changed since; it is looked up again before the visit goes on.
         let stale = self.settings.resolve_after.as_millis() as u64;
-        if mono.saturating_sub(host.resolved_at) >= stale {
+        if host.address_dead || mono.saturating_sub(host.resolved_at) >= stale {
             self.want_resolve(index);
             self.stand(slot_index);
             return None;
         }
         let errand = host.take_errand();
+        let wall = Seconds::from(now.wall);
+        let in_force = wall.0.saturating_add(1)..=wall.plus(ROBOTS_AHEAD_MAX).0;
         if errand.is_none()
-            && matches!(host.robots, RobotsPhase::Until(expires) if expires <= Seconds::from(now.wall))
+            && matches!(host.robots, RobotsPhase::Until(expires) if !in_force.contains(&expires.0))
         {
             host.robots = RobotsPhase::Wanted;
             if !host.tickets.is_empty() {
@@ -499,14 +509,17 @@ impl Workbench {
                 return None;
             }
         }
-        let (purpose, head) = match host.robots {
-            _ if errand.is_some() => (Purpose::Robots, None),
+        let (purpose, head, second) = match host.robots {
+            _ if errand.is_some() => {
+                (Purpose::Robots, None, errand.as_ref().is_some_and(|errand| errand.second))
+            }
             RobotsPhase::Wanted => {
                 host.robots = RobotsPhase::Asked;
-                (Purpose::Robots, None)
+                (Purpose::Robots, None, std::mem::take(&mut host.robots_second))
             }
-            _ => (Purpose::Page, host.heads.pop()),
+            _ => (Purpose::Page, host.heads.pop(), false),
         };
+        let address = host.address.expect("a host in a slot has an address");
         let id = self.next_ticket;
         self.next_ticket = id.next();
         host.tickets.push(id);
@@ -523,7 +536,17 @@ impl Workbench {
         let errand = errand.map(Box::new);
         self.open.insert(
             id,
-            Open { host: index, slot: slot_index, purpose, head, errand, deadline, released: false },
+            Open {
+                host: index,
+                slot: slot_index,
+                address,
+                purpose,
+                head,
+                errand,
+                second,
+                deadline,
+                released: false,
+            },
         );
         self.wait(index);
         self.stand(slot_index);
@@ -533,8 +556,7 @@ impl Workbench {
     /// A ticket that is open, its deadline and the address it is for.
     pub(crate) fn ticket(&self, id: TicketId) -> Option<(&Open, u64, IpAddr)> {
         let open = self.open.get(&id)?;
-        let address = self.host(open.host).address.expect("a host with a ticket has an address");
-        Some((open, open.deadline, address))
+        Some((open, open.deadline, open.address))
     }
 
     /// Gives a host URLs.

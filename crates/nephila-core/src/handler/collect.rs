@@ -5,7 +5,8 @@
 //! canonical form, and counted once.
 //!
 //! What always holds: what a page needs to be shown never crowds out its links, for links are resolved first; no more
-//! than `links_max` URLs come out and no more than [`RAW_PER_LINK`] times as many references wait.
+//! than `links_max` URLs come out and no more than [`RAW_PER_LINK`] times as many references wait; all URLs that are
+//! made of them have [`RESOLVED_BYTES_MAX`] bytes together, since a base of some kilobytes makes one of each reference.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +36,21 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     text: String,
-    kind: LinkKind,
-    nofollow: bool,
+    named: Named,
+}
+
+/// How a URL is named, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) kind: LinkKind,
+    pub(super) place: &'static str,
+    pub(super) nofollow: bool,
+}
+
+impl Named {
+    pub(super) fn new(kind: LinkKind, place: &'static str) -> Named {
+        Named { kind, place, nofollow: false }
+    }
 }
 
 /// Gathers references while a page is read.
@@ -64,7 +78,7 @@ impl Collector {
     }
 
     /// Takes a reference.
-    pub(super) fn push(&mut self, text: &str, kind: LinkKind, nofollow: bool) {
+    pub(super) fn push(&mut self, text: &str, named: Named) {
         self.counts.seen += 1;
         let mut text = text.trim_matches(|c: char| c <= ' ');
         if foreign_scheme(text).is_some() {
@@ -82,12 +96,12 @@ impl Collector {
         let hash = xxh3_128(text.as_bytes());
         if let Some(&at) = self.by_text.get(&hash) {
             let raw = &mut self.raws[at];
-            (raw.kind, raw.nofollow) = merge((raw.kind, raw.nofollow), (kind, nofollow));
+            raw.named = merge(raw.named, named);
         } else if self.raws.len() >= self.raws_max {
             self.counts.over_limit += 1;
         } else {
             self.by_text.insert(hash, self.raws.len());
-            self.raws.push(Raw { text: text.to_owned(), kind, nofollow });
+            self.raws.push(Raw { text: text.to_owned(), named });
         }
     }
 }
@@ -99,6 +113,8 @@ pub(super) struct Resolver<'a> {
     keys: &'a KeyRules,
     links_max: usize,
     by_key: BTreeMap<u128, usize>,
+    /// Bytes of the references that were joined and of the URLs that they became.
+    resolved_bytes: usize,
     pub(super) links: Vec<Found>,
     pub(super) counts: Counts,
 }
@@ -106,7 +122,7 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(page: &'a CrawlUrl, keys: &'a KeyRules, links_max: usize) -> Resolver<'a> {
         let (by_key, links) = (BTreeMap::new(), Vec::new());
-        Resolver { page, keys, links_max, by_key, links, counts: Counts::default() }
+        Resolver { page, keys, links_max, by_key, resolved_bytes: 0, links, counts: Counts::default() }
     }
 
     /// Resolves all that was gathered. True if time was up before the end.
@@ -122,14 +138,27 @@ impl<'a> Resolver<'a> {
         self.counts.dropped_scheme += counts.dropped_scheme;
         self.counts.dropped_invalid += counts.dropped_invalid;
         self.counts.over_limit += counts.over_limit;
+        let mut next_look = 0;
         for wanted in [false, true] {
-            let chosen = collector.raws.iter().filter(|raw| (raw.kind == LinkKind::Requisite) == wanted);
-            for (number, raw) in chosen.enumerate() {
-                if number % RESOLVED_PER_LOOK == 0 && time_is_up() {
-                    return true;
+            let chosen = collector.raws.iter().filter(|raw| raw.named.kind.is_requisite() == wanted);
+            for raw in chosen {
+                if self.resolved_bytes >= next_look {
+                    next_look = self.resolved_bytes + RESOLVED_BYTES_PER_LOOK;
+                    if time_is_up() {
+                        return true;
+                    }
                 }
+                if self.resolved_bytes > RESOLVED_BYTES_MAX {
+                    self.counts.over_limit += 1;
+                    continue;
+                }
+                // What cannot be joined was read too.
+                self.resolved_bytes += REFERENCE_COST_BYTES + raw.text.len();
                 match base.join_in(&raw.text, encoding, self.keys) {
-                    Ok(url) => self.add(url, raw.kind, raw.nofollow),
+                    Ok(url) => {
+                        self.resolved_bytes += url.as_str().len();
+                        self.add(url, raw.named);
+                    }
                     Err(UrlError::Scheme(_)) => self.counts.dropped_scheme += 1,
                     Err(_) => self.counts.dropped_invalid += 1,
                 }
@@ -139,31 +168,40 @@ impl<'a> Resolver<'a> {
     }
 
     /// Takes a URL. The page itself is nothing new.
-    pub(super) fn add(&mut self, url: CrawlUrl, kind: LinkKind, nofollow: bool) {
+    pub(super) fn add(&mut self, url: CrawlUrl, named: Named) {
         if url == *self.page {
             return;
         }
         let hash = xxh3_128(url.key().as_bytes());
         if let Some(&at) = self.by_key.get(&hash) {
             let found = &mut self.links[at];
-            (found.kind, found.nofollow) = merge((found.kind, found.nofollow), (kind, nofollow));
+            let known = Named { kind: found.kind, place: found.place, nofollow: found.nofollow };
+            let Named { kind, place, nofollow } = merge(known, named);
+            (found.kind, found.place, found.nofollow) = (kind, place, nofollow);
         } else if self.links.len() >= self.links_max {
             self.counts.over_limit += 1;
         } else {
             self.by_key.insert(hash, self.links.len());
-            self.links.push(Found { url, kind, nofollow });
+            let Named { kind, place, nofollow } = named;
+            self.links.push(Found { url, kind, place, nofollow });
         }
     }
 }
 
-/// The clock is looked at once in so many URLs.
-const RESOLVED_PER_LOOK: usize = 256;
+/// So many bytes of references and URLs are joined for one page. A page of 24,000 links of a hundred bytes has a third of it.
+pub(super) const RESOLVED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// To join a reference costs as much as to copy so many bytes, however short it is.
+const REFERENCE_COST_BYTES: usize = 64;
+
+/// The clock is looked at once in so many of these bytes.
+const RESOLVED_BYTES_PER_LOOK: usize = 64 * 1024;
 
 /// The stronger of two ways to name one URL. Of two equal ones, the one that may be followed.
-fn merge(a: (LinkKind, bool), b: (LinkKind, bool)) -> (LinkKind, bool) {
-    match a.0.cmp(&b.0) {
+fn merge(a: Named, b: Named) -> Named {
+    match a.kind.cmp(&b.kind) {
         std::cmp::Ordering::Less => a,
         std::cmp::Ordering::Greater => b,
-        std::cmp::Ordering::Equal => (a.0, a.1 && b.1),
+        std::cmp::Ordering::Equal => Named { nofollow: a.nofollow && b.nofollow, ..a },
     }
 }

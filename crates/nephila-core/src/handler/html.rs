@@ -8,6 +8,9 @@
 //! once the page is over, and only once. What stands in a `template` is not part of the page and is left out, unless the
 //! template never ends or is the shadow tree that browsers show.
 //!
+//! Styles in the page are read as style sheets are. Those of single elements (`style=""`) make every element be looked
+//! at, so they are read only if something in the page looks like one that names a URL.
+//!
 //! What always holds: no bytes stop the process, and what was found before a cut is kept.
 
 use std::borrow::Cow;
@@ -21,12 +24,12 @@ use lol_html::{
     AsciiCompatibleEncoding, ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings,
 };
 
-use super::collect::Collector;
+use super::collect::{Collector, Named};
 use super::link::{LinkKind, is_nofollow, read_rel};
-use super::page::Limits;
+use super::page::{Limits, kind_in_css};
 use super::page_robots::{self, cut};
 use super::refresh::{self, Refresh};
-use super::srcset;
+use super::{css, srcset};
 use crate::url::KeyRules;
 
 /// The title is not kept longer than this.
@@ -41,6 +44,9 @@ const RESTARTS_MAX: usize = 256;
 
 /// With less the parser does not start.
 const MEMORY_MIN: usize = 2 * 1024;
+
+/// So much of all `style` elements of one page is read.
+const STYLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The text of the title is looked at up to this length, since references in it may be long.
 const TITLE_RAW_BYTES_MAX: usize = 8 * TITLE_BYTES_MAX;
@@ -62,13 +68,17 @@ pub(super) struct Html<'a> {
     title_state: TitleState,
     /// The title that comes next is that of a drawing. The parser takes its namespace for HTML, as that of its content.
     is_svg_title: bool,
+    /// The text of the `style` element that is open.
+    style: String,
+    /// How much of all of them was read.
+    style_bytes: usize,
     /// The text of all `noscript` elements.
     noscript: String,
     is_noscript: bool,
     /// How many templates are open. Shared with the handlers of their ends, which outlive a borrow.
     templates: Rc<Cell<u32>>,
     /// References within the template that is open: kept if it never ends.
-    held: Vec<(String, LinkKind, bool)>,
+    held: Vec<(String, Named)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +106,8 @@ pub(super) fn read<'a>(
         limits,
         title_state: TitleState::Before,
         is_svg_title: false,
+        style: String::new(),
+        style_bytes: 0,
         noscript: String::new(),
         is_noscript: false,
         templates: Rc::new(Cell::new(0)),
@@ -138,11 +150,12 @@ fn scan_with(
     limits: &Limits,
     time_is_up: &mut dyn FnMut() -> bool,
 ) -> bool {
+    let styles = limits.requisites && (css::may_name(bytes) || has_import(bytes));
     let mut start = 0;
     for _ in 0..RESTARTS_MAX {
         // What the parser gives back is what it has finished with: the bytes themselves, since we change none.
         let done = Cell::new(0);
-        let settings = selectors.settings(html, encoding, limits.memory_max.max(MEMORY_MIN));
+        let settings = selectors.settings(html, encoding, limits.memory_max.max(MEMORY_MIN), styles);
         let mut parser = HtmlRewriter::new(settings, |bytes: &[u8]| done.set(done.get() + bytes.len()));
         let mut fed = start;
         let failure = loop {
@@ -181,6 +194,8 @@ struct Selectors {
     svg_title: Selector,
     title: Selector,
     noscript: Selector,
+    style: Selector,
+    styled: Selector,
 }
 
 impl Selectors {
@@ -191,6 +206,8 @@ impl Selectors {
             svg_title: parse("svg title"),
             title: parse("title"),
             noscript: parse("noscript,noframes"),
+            style: parse("style"),
+            styled: parse("[style]"),
         }
     }
 
@@ -199,6 +216,7 @@ impl Selectors {
         html: &'h RefCell<Html<'_>>,
         encoding: AsciiCompatibleEncoding,
         memory_max: usize,
+        styles: bool,
     ) -> Settings<'h, 's> {
         let elements = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
             html.borrow_mut().handle_element(element);
@@ -221,53 +239,76 @@ impl Selectors {
             html.borrow_mut().handle_noscript_text(text);
             Ok(())
         });
+        let style = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
+            html.borrow_mut().handle_style_text(text);
+            Ok(())
+        });
+        let styled = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+            html.borrow_mut().handle_styled(element);
+            Ok(())
+        });
         let memory = MemorySettings::new().with_max_allowed_memory_usage(memory_max);
         // Not strict: markup that browsers might read in two ways is read in one of them, not refused.
-        Settings::new()
+        let settings = Settings::new()
             .append_element_content_handler((Cow::Borrowed(&self.elements), elements))
             .append_element_content_handler((Cow::Borrowed(&self.svg_title), svg_title))
             .append_element_content_handler((Cow::Borrowed(&self.title), title))
             .append_element_content_handler((Cow::Borrowed(&self.noscript), noscript))
             .with_encoding(encoding)
             .with_memory_settings(memory)
-            .with_strict(false)
+            .with_strict(false);
+        if !styles {
+            return settings;
+        }
+        settings
+            .append_element_content_handler((Cow::Borrowed(&self.style), style))
+            .append_element_content_handler((Cow::Borrowed(&self.styled), styled))
     }
 }
 
 impl Html<'_> {
     fn handle_element(&mut self, element: &mut Element<'_, '_>) {
         match element.tag_name().as_str() {
-            "a" => self.hyperlink(element, LinkKind::Link),
-            "area" => self.hyperlink(element, LinkKind::Area),
+            "a" => self.hyperlink(element, Named::new(LinkKind::Link, "a/@href")),
+            "area" => self.hyperlink(element, Named::new(LinkKind::Area, "area/@href")),
             "link" => self.link(element),
             "meta" => self.meta(element),
             "base" => self.handle_base(element),
             "img" => {
-                self.take(element, "src", LinkKind::Requisite);
-                self.take_set(element, "srcset");
+                self.take(element, "img/@src", LinkKind::Requisite);
+                self.take_set(element, "img/@srcset");
             }
             "source" => {
-                self.take(element, "src", LinkKind::Requisite);
-                self.take_set(element, "srcset");
+                self.take(element, "source/@src", LinkKind::Requisite);
+                self.take_set(element, "source/@srcset");
             }
-            "script" | "audio" | "track" | "embed" => self.take(element, "src", LinkKind::Requisite),
+            "script" => self.take(element, "script/@src", LinkKind::Requisite),
+            "audio" => self.take(element, "audio/@src", LinkKind::Requisite),
+            "track" => self.take(element, "track/@src", LinkKind::Requisite),
+            "embed" => self.take(element, "embed/@src", LinkKind::Requisite),
             "video" => {
-                self.take(element, "src", LinkKind::Requisite);
-                self.take(element, "poster", LinkKind::Requisite);
+                self.take(element, "video/@src", LinkKind::Requisite);
+                self.take(element, "video/@poster", LinkKind::Requisite);
             }
             // Shapes and pictures of SVG. `image` outside of it is an old name of `img`.
-            "image" | "use" => {
-                for name in ["src", "href", "xlink:href"] {
-                    self.take(element, name, LinkKind::Requisite);
+            "image" => {
+                for place in ["image/@src", "image/@href", "image/@xlink:href"] {
+                    self.take(element, place, LinkKind::Requisite);
                 }
             }
-            "object" => self.take(element, "data", LinkKind::Requisite),
-            "iframe" | "frame" => self.take(element, "src", LinkKind::Iframe),
-            "body" => self.take(element, "background", LinkKind::Requisite),
+            "use" => {
+                for place in ["use/@src", "use/@href", "use/@xlink:href"] {
+                    self.take(element, place, LinkKind::Requisite);
+                }
+            }
+            "object" => self.take(element, "object/@data", LinkKind::Requisite),
+            "iframe" => self.take(element, "iframe/@src", LinkKind::Iframe),
+            "frame" => self.take(element, "frame/@src", LinkKind::Iframe),
+            "body" => self.take(element, "body/@background", LinkKind::Requisite),
             "input" => {
                 let image = attribute(element, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("image"));
                 if image {
-                    self.take(element, "src", LinkKind::Requisite);
+                    self.take(element, "input/@src", LinkKind::Requisite);
                 }
             }
             "form" if self.limits.forms => {
@@ -276,7 +317,7 @@ impl Html<'_> {
                     !method.eq_ignore_ascii_case("post") && !method.eq_ignore_ascii_case("dialog")
                 });
                 if get {
-                    self.take(element, "action", LinkKind::Form);
+                    self.take(element, "form/@action", LinkKind::Form);
                 }
             }
             "template" => self.handle_template(element),
@@ -284,12 +325,12 @@ impl Html<'_> {
         }
     }
 
-    fn hyperlink(&mut self, element: &Element<'_, '_>, kind: LinkKind) {
+    fn hyperlink(&mut self, element: &Element<'_, '_>, named: Named) {
         let Some(href) = attribute(element, "href").or_else(|| attribute(element, "xlink:href")) else {
             return;
         };
         let nofollow = attribute(element, "rel").is_some_and(|rel| is_nofollow(&rel));
-        self.push(&href, kind, nofollow);
+        self.push(&href, Named { nofollow, ..named });
     }
 
     fn link(&mut self, element: &Element<'_, '_>) {
@@ -297,10 +338,10 @@ impl Html<'_> {
         let rel = read_rel(&rel, attribute(element, "type").as_deref());
         let Some(kind) = rel.kind else { return };
         if let Some(href) = attribute(element, "href") {
-            self.push(&href, kind, rel.nofollow);
+            self.push(&href, Named { nofollow: rel.nofollow, ..Named::new(kind, "link/@href") });
         }
-        if kind == LinkKind::Requisite {
-            self.take_set(element, "imagesrcset");
+        if kind.is_requisite() {
+            self.take_set(element, "link/@imagesrcset");
         }
     }
 
@@ -326,7 +367,7 @@ impl Html<'_> {
             let short = refresh.delay <= self.limits.refresh_redirect_max && !self.is_noscript;
             let kind = if short { LinkKind::Redirect } else { LinkKind::Refresh };
             let url = url.clone();
-            self.push(&url, kind, false);
+            self.push(&url, Named::new(kind, "meta/@content"));
         }
         // Browsers go by the first.
         if !self.is_noscript && self.refresh.is_none() {
@@ -387,30 +428,54 @@ impl Html<'_> {
         }
     }
 
-    fn take(&mut self, element: &Element<'_, '_>, name: &str, kind: LinkKind) {
-        if let Some(text) = attribute(element, name) {
-            self.push(&text, kind, false);
+    fn handle_style_text(&mut self, text: &TextChunk<'_>) {
+        let room = STYLE_BYTES_MAX.saturating_sub(self.style_bytes);
+        let text_of = cut(text.as_str(), room);
+        self.style_bytes += text_of.len();
+        self.style.push_str(text_of);
+        if text.last_in_text_node() {
+            let style = std::mem::take(&mut self.style);
+            self.take_style(&style, "style");
         }
     }
 
-    fn take_set(&mut self, element: &Element<'_, '_>, name: &str) {
-        if let Some(set) = attribute(element, name) {
-            srcset::urls(&set).into_iter().for_each(|url| self.push(url, LinkKind::Requisite, false));
+    fn handle_styled(&mut self, element: &Element<'_, '_>) {
+        let Some(style) = attribute(element, "style") else { return };
+        if css::may_name(style.as_bytes()) {
+            self.take_style(&style, "@style");
         }
     }
 
-    fn push(&mut self, text: &str, kind: LinkKind, nofollow: bool) {
-        if kind == LinkKind::Requisite && !self.limits.requisites {
+    fn take_style(&mut self, style: &str, place: &'static str) {
+        css::read(style, &mut |url, named| self.push(url, Named::new(kind_in_css(named), place)));
+    }
+
+    /// Takes the URL of an attribute, named as `element/@attribute`.
+    fn take(&mut self, element: &Element<'_, '_>, place: &'static str, kind: LinkKind) {
+        if let Some(text) = attribute(element, attribute_of(place)) {
+            self.push(&text, Named::new(kind, place));
+        }
+    }
+
+    fn take_set(&mut self, element: &Element<'_, '_>, place: &'static str) {
+        if let Some(set) = attribute(element, attribute_of(place)) {
+            let named = Named::new(LinkKind::Requisite, place);
+            srcset::urls(&set).into_iter().for_each(|url| self.push(url, named));
+        }
+    }
+
+    fn push(&mut self, text: &str, named: Named) {
+        if named.kind.is_requisite() && !self.limits.requisites {
             return;
         }
         if self.templates.get() > 0 {
             if self.held.len() < self.limits.links_max {
-                self.held.push((text.to_owned(), kind, nofollow));
+                self.held.push((text.to_owned(), named));
             }
             return;
         }
         self.let_go();
-        self.collector.push(text, kind, nofollow);
+        self.collector.push(text, named);
     }
 
     /// Forgets what stood in a template that has ended.
@@ -423,9 +488,9 @@ impl Html<'_> {
     /// The parser has ended: a template that is still open never was one.
     fn end_run(&mut self) {
         let open = self.templates.replace(0) > 0;
-        for (text, kind, nofollow) in std::mem::take(&mut self.held) {
+        for (text, named) in std::mem::take(&mut self.held) {
             if open {
-                self.collector.push(&text, kind, nofollow);
+                self.collector.push(&text, named);
             }
         }
     }
@@ -445,6 +510,17 @@ impl Html<'_> {
         }
         (!title.is_empty()).then(|| cut(&title, TITLE_BYTES_MAX).trim_end().to_owned())
     }
+}
+
+/// May a `<style>` import something? That needs no parenthesis.
+fn has_import(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'@', bytes)
+        .any(|at| bytes.get(at + 1..at + 7).is_some_and(|name| name.eq_ignore_ascii_case(b"import")))
+}
+
+/// The attribute in a place such as `img/@src`.
+fn attribute_of(place: &'static str) -> &'static str {
+    place.split_once('@').map_or(place, |(_, name)| name)
 }
 
 /// The value of an attribute as the HTML standard reads it: of two with one name the first, character references

@@ -15,6 +15,8 @@ pub struct Found {
     pub url: CrawlUrl,
     /// How.
     pub kind: LinkKind,
+    /// Where: `a/@href`, `img/@src`, `Link:`.
+    pub place: &'static str,
     /// The page asks robots not to follow it (`rel=nofollow`), everywhere it is named this way.
     pub nofollow: bool,
 }
@@ -83,7 +85,9 @@ kinds! {
     Iframe 11 "iframe" 'E',
     /// Where a GET form leads, without any of its fields. By choice only.
     Form 12 "form" 'S',
-    /// What the page needs to be shown: images, scripts, styles.
+    /// A style sheet: the page needs it to be shown, and it names more that is needed.
+    Style 14 "style" 'E',
+    /// What else the page needs to be shown: images, scripts, fonts.
     Requisite 13 "requisite" 'E',
 }
 
@@ -93,8 +97,14 @@ impl LinkKind {
         match self {
             LinkKind::Sitemap => ReadAs::Sitemap,
             LinkKind::Feed => ReadAs::Feed,
+            LinkKind::Style => ReadAs::Style,
             _ => ReadAs::Page,
         }
+    }
+
+    /// Does the page need it to be shown?
+    pub const fn is_requisite(self) -> bool {
+        matches!(self, LinkKind::Style | LinkKind::Requisite)
     }
 }
 
@@ -126,7 +136,7 @@ pub(super) fn read_rel(rel: &str, media: Option<&str>) -> Rel {
         };
     }
     if style {
-        kind = Some(LinkKind::Requisite);
+        kind = Some(LinkKind::Style);
     }
     Rel { kind, nofollow: is_nofollow(rel) }
 }
@@ -203,7 +213,7 @@ mod tests {
         check("ALTERNATE", Some(" Application/RSS+xml; charset=utf-8"), Some(LinkKind::Feed), false);
         check("alternate", Some("application/json+oembed"), None, false);
         check("alternate", None, Some(LinkKind::Alternate), false);
-        check("alternate stylesheet", None, Some(LinkKind::Requisite), false);
+        check("alternate stylesheet", None, Some(LinkKind::Style), false);
         check("shortcut icon", None, Some(LinkKind::Requisite), false);
         check("next NoFollow", None, Some(LinkKind::Link), true);
         check("dns-prefetch preconnect pingback", None, None, false);

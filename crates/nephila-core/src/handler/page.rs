@@ -1,7 +1,7 @@
 //! From an answer to what it names: the one entrance for everything that was fetched.
 //!
-//! A body is sniffed first. A page is read for links, a sitemap or a feed for its entries, and anything else only for
-//! what stands in its fields. Every URL comes out once, in its canonical form, under its strongest kind.
+//! A body is sniffed first. A page is read for links, a style sheet for what it needs, a sitemap or a feed for its
+//! entries, and anything else only for what stands in its fields. Every URL comes out once, in its canonical form, under its strongest kind.
 //!
 //! What always holds: it returns for any bytes, within the [`Limits`], with whatever could be read; `cut` says that there
 //! may have been more. It asks no clock: whoever has one passes a function that says when time is up.
@@ -12,14 +12,14 @@ use encoding_rs::UTF_8;
 
 use super::charset::{self, Decision};
 pub use super::collect::Counts;
-use super::collect::{Collector, Resolver};
+use super::collect::{Collector, Named, Resolver};
 use super::link::{Found, LinkKind, read_rel};
 use super::page_robots::{self, PageRobots};
 use super::read_as::ReadAs;
 use super::refresh::{self, Refresh};
 use super::sitemap::{self, SitemapFindings};
 use super::sniff::{self, Kind};
-use super::{html, link_field};
+use super::{css, html, link_field};
 use crate::url::{CrawlUrl, KeyRules};
 
 /// An answer, as the handler sees it.
@@ -134,7 +134,11 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
     findings.cut |= resolver.resolve(collector, page.url, UTF_8, time_is_up);
     findings.refresh = refresh;
 
-    match reader_of(kind, page.read_as) {
+    let reading = match reader_of(kind, page.read_as) {
+        Reading::Css if !limits.requisites => Reading::Nothing,
+        reading => reading,
+    };
+    match reading {
         Reading::Sitemap => {
             let sitemap = sitemap::read_until(page, limits, time_is_up);
             findings.cut |= sitemap.cut;
@@ -143,7 +147,9 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
         Reading::Feed => {
             let feed = sitemap::read_until(page, limits, time_is_up);
             findings.cut |= feed.cut;
-            feed.urls.into_iter().for_each(|entry| resolver.add(entry.url, LinkKind::Link, false));
+            feed.urls
+                .into_iter()
+                .for_each(|entry| resolver.add(entry.url, Named::new(LinkKind::Link, "entry")));
         }
         Reading::Html => {
             let label = labels().rfind(|label| sniff::essence(label).is_some());
@@ -171,6 +177,17 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             findings.cut |= resolver.resolve(html.collector, join_with, decision.encoding, time_is_up);
             findings.base_used = base.filter(|base| base.as_str() != page.url.as_str());
         }
+        Reading::Css => {
+            let label = labels().rfind(|label| sniff::essence(label).is_some());
+            let decision = css::encoding(label, page.body);
+            findings.charset = Some(decision);
+            let mut collector = Collector::new(limits.links_max, page.keys);
+            let mut take =
+                |url: &str, named| collector.push(url, Named::new(kind_in_css(named), place_in_css(named)));
+            findings.cut |=
+                css::read_bytes(decision, page.body, limits.html_bytes_max, time_is_up, &mut take);
+            findings.cut |= resolver.resolve(collector, page.url, decision.encoding, time_is_up);
+        }
         Reading::Nothing => {}
     }
 
@@ -183,6 +200,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
 
 enum Reading {
     Html,
+    Css,
     Sitemap,
     Feed,
     Nothing,
@@ -197,7 +215,25 @@ fn reader_of(kind: Kind, read_as: ReadAs) -> Reading {
         (Kind::Feed, _) => Reading::Feed,
         (Kind::Xml | Kind::Text | Kind::Archive, ReadAs::Feed) => Reading::Feed,
         (Kind::Html, _) => Reading::Html,
+        (Kind::Css, _) => Reading::Css,
+        // By how it was linked: browsers take a style sheet without a label, or with a plain one, for what it is.
+        (Kind::Text | Kind::Json, ReadAs::Style) => Reading::Css,
         _ => Reading::Nothing,
+    }
+}
+
+/// What a style sheet names.
+pub(super) fn kind_in_css(named: css::Named) -> LinkKind {
+    match named {
+        css::Named::Import => LinkKind::Style,
+        css::Named::Url => LinkKind::Requisite,
+    }
+}
+
+fn place_in_css(named: css::Named) -> &'static str {
+    match named {
+        css::Named::Import => "@import",
+        css::Named::Url => "url()",
     }
 }
 
@@ -214,9 +250,12 @@ fn read_fields(page: &Page<'_>, limits: &Limits) -> (Collector, Option<Refresh>)
                 continue;
             }
             match rel.kind {
-                Some(LinkKind::Requisite) if !limits.requisites => {}
-                Some(LinkKind::Link) => collector.push(&link.target, LinkKind::HeaderLink, rel.nofollow),
-                Some(kind) => collector.push(&link.target, kind, rel.nofollow),
+                Some(kind) if kind.is_requisite() && !limits.requisites => {}
+                Some(kind) => {
+                    let kind = if kind == LinkKind::Link { LinkKind::HeaderLink } else { kind };
+                    collector
+                        .push(&link.target, Named { nofollow: rel.nofollow, ..Named::new(kind, "Link:") });
+                }
                 None => {}
             }
         }
@@ -225,7 +264,8 @@ fn read_fields(page: &Page<'_>, limits: &Limits) -> (Collector, Option<Refresh>)
     let refresh = field.and_then(|field| refresh::parse(&String::from_utf8_lossy(field.as_bytes())));
     if let Some(Refresh { delay, url: Some(url) }) = &refresh {
         let short = *delay <= limits.refresh_redirect_max;
-        collector.push(url, if short { LinkKind::Redirect } else { LinkKind::Refresh }, false);
+        let kind = if short { LinkKind::Redirect } else { LinkKind::Refresh };
+        collector.push(url, Named::new(kind, "Refresh:"));
     }
     (collector, refresh)
 }

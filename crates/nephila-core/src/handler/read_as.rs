@@ -10,6 +10,8 @@ pub enum ReadAs {
     /// A page: its links are followed.
     #[default]
     Page,
+    /// A style sheet.
+    Style,
     /// The page of a story that a feed names: its text is kept as well.
     Story,
     /// A sitemap, or an index of some.
@@ -20,7 +22,8 @@ pub enum ReadAs {
 
 impl ReadAs {
     /// All of them.
-    pub const ALL: &'static [ReadAs] = &[ReadAs::Page, ReadAs::Story, ReadAs::Sitemap, ReadAs::Feed];
+    pub const ALL: &'static [ReadAs] =
+        &[ReadAs::Page, ReadAs::Style, ReadAs::Story, ReadAs::Sitemap, ReadAs::Feed];
 
     /// As it is stored.
     pub const fn code(self) -> u8 {
@@ -29,6 +32,7 @@ impl ReadAs {
             ReadAs::Sitemap => 1,
             ReadAs::Feed => 2,
             ReadAs::Story => 3,
+            ReadAs::Style => 4,
         }
     }
 
@@ -39,6 +43,7 @@ impl ReadAs {
             1 => Some(ReadAs::Sitemap),
             2 => Some(ReadAs::Feed),
             3 => Some(ReadAs::Story),
+            4 => Some(ReadAs::Style),
             _ => None,
         }
     }
@@ -50,6 +55,7 @@ impl ReadAs {
             ReadAs::Sitemap => "sitemap",
             ReadAs::Feed => "feed",
             ReadAs::Story => "story",
+            ReadAs::Style => "style",
         }
     }
 
@@ -60,7 +66,7 @@ impl ReadAs {
 
     /// Is it read for its own sake, and not for what it lists?
     pub const fn is_content(self) -> bool {
-        matches!(self, ReadAs::Page | ReadAs::Story)
+        matches!(self, ReadAs::Page | ReadAs::Style | ReadAs::Story)
     }
 }
 
@@ -99,6 +105,6 @@ mod tests {
             assert_eq!(a.is_page(), a.code() == 0);
             assert!(ReadAs::ALL[i + 1..].iter().all(|b| b.code() != a.code() && b.name() != a.name()));
         }
-        assert_eq!((ReadAs::default(), ReadAs::by_code(4)), (ReadAs::Page, None));
+        assert_eq!((ReadAs::default(), ReadAs::by_code(5)), (ReadAs::Page, None));
     }
 }

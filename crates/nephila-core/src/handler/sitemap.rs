@@ -14,9 +14,11 @@ pub(crate) mod date;
 mod xml;
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Read};
 
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::charset;
 use super::page::{Limits, Page};
@@ -183,14 +185,16 @@ impl<'a> List<'a> {
         if foreign {
             self.findings.note(Note::Foreign);
         }
-        let mut alternates = Vec::new();
+        let (mut alternates, mut seen) = (Vec::new(), BTreeSet::new());
         for text in &draft.alternates {
             // Each language names all others, so that a list of n pages may name n times n.
             if self.alternates >= self.urls_max {
                 self.findings.note(Note::TooMany);
                 break;
             }
-            if let Some(alternate) = self.url(text).filter(|a| *a != url && !alternates.contains(a)) {
+            if let Some(alternate) = self.url(text).filter(|a| *a != url)
+                && seen.insert(xxh3_128(alternate.as_str().as_bytes()))
+            {
                 alternates.push(alternate);
                 self.alternates += 1;
             }
@@ -231,10 +235,13 @@ fn read_lines(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut() -> b
     let notes = &list.findings.notes;
     let torn = notes.contains(&Note::TooLong) || notes.contains(&Note::TornGzip);
     let text = if torn { &text[..text.rfind(['\n', '\r']).unwrap_or(0)] } else { text };
-    for (number, line) in text.split(['\n', '\r']).enumerate() {
-        if number % LINES_PER_LOOK == 0 && time_is_up() {
+    let mut since_look = 0;
+    for line in text.split(['\n', '\r']) {
+        since_look += line.len() + 1;
+        if since_look >= BYTES_PER_LOOK && time_is_up() {
             list.findings.cut = true;
         }
+        since_look %= BYTES_PER_LOOK;
         if list.is_full() {
             return;
         }
@@ -264,16 +271,22 @@ fn unpack<'a>(
             break;
         }
         let mut plain = Vec::new();
-        let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes);
+        let packed = Packed { rest: &bytes, since_look: 0, barren: 0, time_is_up: &mut *time_is_up };
+        let mut decoder = flate2::bufread::MultiGzDecoder::new(packed);
         loop {
-            if plain.len() > limit || time_is_up() {
+            if plain.len() > limit {
                 findings.cut = true;
                 break;
             }
+            decoder.get_mut().barren = 0;
             // A bomb costs no more than what is asked for at a time.
             match decoder.by_ref().take(UNPACK_BYTES).read_to_end(&mut plain) {
                 Ok(0) => break,
                 Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    findings.cut = true;
+                    break;
+                }
                 Err(_) => {
                     findings.note(Note::TornGzip);
                     break;
@@ -292,6 +305,44 @@ fn unpack<'a>(
         }
     }
     bytes
+}
+
+/// What is packed, given out in small pieces: the time is looked at between them, and what gives nothing for too long ends.
+struct Packed<'a, 't> {
+    rest: &'a [u8],
+    since_look: usize,
+    barren: usize,
+    time_is_up: &'t mut dyn FnMut() -> bool,
+}
+
+impl BufRead for Packed<'_, '_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.barren > BARREN_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if self.since_look >= BYTES_PER_LOOK {
+            self.since_look = 0;
+            if (self.time_is_up)() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(&self.rest[..self.rest.len().min(BYTES_PER_LOOK)])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+        self.since_look += bytes;
+        self.barren += bytes;
+    }
+}
+
+impl Read for Packed<'_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut piece = self.fill_buf()?;
+        let read = piece.read(into)?;
+        self.consume(read);
+        Ok(read)
+    }
 }
 
 /// The text of a sitemap. They are to be in UTF-8, so what can be read as UTF-8 is, whatever it claims.
@@ -341,5 +392,8 @@ const GZIP_LAYERS_MAX: usize = 2;
 /// Unpacked at a time.
 const UNPACK_BYTES: u64 = 256 * 1024;
 
-/// The clock is looked at once in so many lines.
-const LINES_PER_LOOK: usize = 256;
+/// What may be read in a row of a packed sitemap without a byte coming out: members and blocks may be empty.
+const BARREN_BYTES_MAX: usize = 1024 * 1024;
+
+/// The clock is looked at once in so many bytes.
+const BYTES_PER_LOOK: usize = 16 * 1024;

@@ -5,7 +5,8 @@
 //! like this.
 //!
 //! What always holds: references are never expanded, except the five of XML and characters by number, and, unless a sink
-//! says otherwise, those names that every browser knows; the parser's own memory does not grow with the nesting.
+//! says otherwise, those names that every browser knows; the parser's own memory does not grow with the nesting; no byte is
+//! looked at more than a fixed number of times, and the clock is looked at by bytes, however few tags hold them.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -102,11 +103,13 @@ fn run(text: &str, open_max: usize, sink: &mut dyn Sink, time_is_up: &mut dyn Fn
     config.allow_dangling_amp = true;
     config.allow_unmatched_ends = true;
     config.check_end_names = false;
-    let (mut open, mut events) = (0usize, 0usize);
+    let (mut open, mut next_look) = (0usize, BYTES_PER_LOOK);
     loop {
-        events += 1;
-        if events % EVENTS_PER_LOOK == 0 && time_is_up() {
-            return Run::Done { time: true };
+        if reader.buffer_position() >= next_look {
+            next_look = reader.buffer_position() + BYTES_PER_LOOK;
+            if time_is_up() {
+                return Run::Done { time: true };
+            }
         }
         if sink.is_done() {
             return Run::Done { time: false };
@@ -148,12 +151,14 @@ pub(crate) fn is_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
 }
 
-/// An attribute by the last part of its name, references decoded.
+/// An attribute by the last part of its name, references decoded. What is too long to mean anything is none.
 pub(crate) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = tag.html_attributes();
     attributes.with_checks(false);
-    let found = attributes.flatten().take(ATTRIBUTES_MAX).find(|a| a.key.local_name().as_ref() == name)?;
-    Some(unescape(&found.value))
+    // What cannot be read counts too.
+    let mut found = attributes.take(ATTRIBUTES_MAX).flatten();
+    let found = found.find(|a| a.key.local_name().as_ref() == name)?;
+    (found.value.len() <= VALUE_BYTES_MAX).then(|| unescape(&found.value))
 }
 
 /// Decodes the references of an attribute; what is none stays as it is.
@@ -163,11 +168,13 @@ fn unescape(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let known = rest[1..].split_once(';').and_then(|(name, after)| Some((character(name)?, after)));
-        match known {
-            Some((char, after)) => {
+        // No further than a reference can be long: a text of nothing but `&` is looked through once, not once for each.
+        let near = &rest.as_bytes()[1..rest.len().min(2 + REFERENCE_BYTES_MAX)];
+        let end = memchr::memchr(b';', near);
+        match end.and_then(|end| Some((character(&rest[1..=end])?, end))) {
+            Some((char, end)) => {
                 out.push(char);
-                rest = after;
+                rest = &rest[end + 2..];
             }
             None => {
                 out.push('&');
@@ -204,8 +211,37 @@ const RESTARTS_MAX: usize = 64;
 /// The longest name that browsers know has 32 bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// The clock is looked at once in so many tags and texts.
-const EVENTS_PER_LOOK: usize = 1_024;
+/// A reference in an attribute is not longer than this between its `&` and its `;`. A character by number takes ten.
+const REFERENCE_BYTES_MAX: usize = 64;
+
+/// The clock is looked at once in so many bytes, or behind the tag or text that they end in.
+const BYTES_PER_LOOK: u64 = 16 * 1024;
 
 /// More attributes of one tag are not looked at.
 const ATTRIBUTES_MAX: usize = 64;
+
+/// A longer value of an attribute is no URL, no title and no date.
+const VALUE_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_in_attributes_are_decoded_and_what_is_none_stays() {
+        for (text, want) in [
+            ("a&amp;b", "a&b"),
+            ("&lt;&#65;&#x42;&quot;", "<AB\""),
+            ("&&amp;&", "&&&"),
+            ("&unknown;&amp", "&unknown;&amp"),
+            ("&;&é;", "&;&é;"),
+            ("", ""),
+        ] {
+            assert_eq!(unescape(text), want, "{text:?}");
+        }
+        let far = format!("&#{}65;", "0".repeat(REFERENCE_BYTES_MAX));
+        assert_eq!(unescape(&far), far, "no reference is so long");
+        let near = format!("&#{}65;é", "0".repeat(REFERENCE_BYTES_MAX - 4));
+        assert_eq!(unescape(&near), "Aé");
+    }
+}

@@ -10,6 +10,7 @@ mod hops;
 mod limits;
 mod pattern;
 mod scope;
+mod via;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use scope::{
     BadSeed, Decision, Found, How, Kind, PATTERNS_MAX, Rule, Rules, SEEDS_MAX, Scope, ScopeError, Verdict,
 };
+pub use via::{PAGE_BYTES_MAX, Trail, Via};
 
 /// The longest name of a job, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;

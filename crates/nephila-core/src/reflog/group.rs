@@ -7,7 +7,7 @@ use crate::intake::reflog::Entry;
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, UrlId};
 
-/// The longest update tag that is kept, in bytes. A longer one is cut.
+/// The longest update tag or page id that is kept, in bytes. A longer one is cut.
 pub const TAG_BYTES_MAX: usize = 64;
 
 /// All lines of one URL in one batch.
@@ -23,6 +23,8 @@ pub struct Grouped {
     pub hits: u64,
     /// The last tag that is not empty; empty if all are. Last by the time of the line, then by its place in the batch.
     pub tag: Box<str>,
+    /// The last page id that is not empty, in the same sense; empty if all are.
+    pub page: Box<str>,
 }
 
 /// What is needed of a line. The rest is let go at once: a batch is held as a whole, and the less of it there is the
@@ -31,6 +33,7 @@ struct Line {
     url: CrawlUrl,
     hits: u64,
     tag: Option<String>,
+    page: String,
 }
 
 /// Groups the lines of one batch.
@@ -42,7 +45,7 @@ pub fn group(entries: impl IntoIterator<Item = Entry>) -> Vec<Grouped> {
     for entry in entries {
         let place = u32::try_from(lines.len()).expect("a batch has fewer than four thousand million lines");
         order.push((u128::from_be_bytes(entry.url.id().0), entry.at, place));
-        lines.push(Some(Line { url: entry.url, hits: entry.hits, tag: entry.update_tag }));
+        lines.push(Some(Line { url: entry.url, hits: entry.hits, tag: entry.update_tag, page: entry.page }));
     }
     order.sort_unstable();
     let mut groups: Vec<Grouped> = Vec::new();
@@ -57,10 +60,14 @@ pub fn group(entries: impl IntoIterator<Item = Entry>) -> Vec<Grouped> {
                 if let Some(tag) = tag {
                     last.tag = cut(tag);
                 }
+                if !line.page.trim().is_empty() {
+                    last.page = cut(line.page.trim());
+                }
             }
             _ => {
                 let tag = tag.map(cut).unwrap_or_default();
-                groups.push(Grouped { id, url: line.url, at, hits: line.hits, tag });
+                let page = cut(line.page.trim());
+                groups.push(Grouped { id, url: line.url, at, hits: line.hits, tag, page });
             }
         }
     }

@@ -38,6 +38,8 @@ pub struct Named {
     pub hits: u64,
     /// The last tag that is not empty; empty if all are.
     pub tag: Box<str>,
+    /// The last page id that is not empty; empty if all are.
+    pub page: Box<str>,
 }
 
 impl Named {
@@ -51,6 +53,7 @@ impl Named {
             at: grouped.at,
             hits: grouped.hits,
             tag: grouped.tag.clone(),
+            page: grouped.page.clone(),
         }
     }
 }
@@ -117,7 +120,9 @@ impl Part {
 
     /// Bytes it takes in memory, roughly.
     pub fn bytes(&self) -> usize {
-        let url = |url: &Named| size_of::<Named>() + url.origin.len() + url.text.len() + url.tag.len();
+        let url = |url: &Named| {
+            size_of::<Named>() + url.origin.len() + url.text.len() + url.tag.len() + url.page.len()
+        };
         self.urls.iter().map(url).sum()
     }
 
@@ -154,9 +159,29 @@ impl Part {
             };
             let text = reader.text(WHAT)?.into();
             let (at, hits) = (Timestamp(reader.u64(WHAT)?), reader.u64(WHAT)?);
-            urls.push(Named { key, origin, text, at, hits, tag: reader.text(WHAT)?.into() });
+            let tag = reader.text(WHAT)?.into();
+            urls.push(Named { key, origin, text, at, hits, tag, page: Box::default() });
         }
         Ok(Part { key, job, urls })
+    }
+
+    /// Has one of its URLs a page id? Then [`Part::put_pages`] goes behind it.
+    pub fn has_pages(&self) -> bool {
+        self.urls.iter().any(|url| !url.page.is_empty())
+    }
+
+    /// Appends the page ids, one for each URL.
+    pub fn put_pages(&self, out: &mut Vec<u8>) {
+        self.urls.iter().for_each(|url| put_bytes(out, url.page.as_bytes()));
+    }
+
+    /// From what has travelled with its page ids.
+    pub fn read_with_pages(reader: &mut Reader<'_>) -> Result<Part, Damaged> {
+        let mut part = Part::read(reader)?;
+        for url in &mut part.urls {
+            url.page = reader.text("page id of a stream")?.into();
+        }
+        Ok(part)
     }
 }
 
@@ -244,6 +269,7 @@ mod tests {
             at: Timestamp(1_794_830_400_000 + path),
             hits: path,
             tag: tag.into(),
+            page: Box::default(),
         };
         Part {
             key: BatchKey(7),
@@ -265,6 +291,13 @@ mod tests {
         assert_eq!(hex(&out), GOLDEN_PART);
         reader = Reader::new(&out);
         assert_eq!((Part::read(&mut reader), reader.is_empty()), (Ok(part()), true));
+        let mut with_pages = part();
+        with_pages.urls[1].page = "2310".into();
+        let mut bytes = Vec::new();
+        with_pages.put(&mut bytes);
+        with_pages.put_pages(&mut bytes);
+        assert_eq!(hex(&bytes), [GOLDEN_PART, "00043233313000"].concat());
+        assert_eq!(Part::read_with_pages(&mut Reader::new(&bytes)), Ok(with_pages));
         let batch = Batch { number: 4, at: Timestamp(1_794_830_401_000), previous: Timestamp(9) };
         let record = Record { sent: Timestamp(5), hits: 2, tag: "t".into(), ..Record::default() };
         let streamed = Streamed { key: BatchKey(7), batch, records: vec![(key(1, 5), record)] };
@@ -282,6 +315,27 @@ mod tests {
     );
     const GOLDEN_STREAMED: &str =
         "000000000000000704e8fbe9a19e34090100000000010203040000000100000000000000050705000000020174";
+
+    #[test]
+    fn row_12_the_page_id_of_a_line_is_kept_in_the_record() {
+        let line = |page: &str, tag: &str| {
+            format!("b\t5\t20110727200841\t{page}\thttp://a.test/x?newsid=1\t1\t{tag}\n")
+        };
+        let text = [line("2310", "0"), line("", "1"), line("4599", "")].concat();
+        let secret = Secret([7; 16]);
+        let (part, read) = Part::of_lines(text.as_bytes(), ("b", 0), JobId(1), &secret, |_| true);
+        assert_eq!((read.lines, &*part.urls[0].page, part.urls[0].hits), (3, "4599", 3));
+        let batch = Batch { number: 1, at: Timestamp(9), previous: Timestamp(0) };
+        let mut record = Record::default();
+        let url = &part.urls[0];
+        record.handle_named(url.at, url.hits, &url.tag, &batch);
+        record.handle_page(&url.page);
+        record.handle_page("");
+        assert_eq!((&*record.page, Record::from_bytes(&record.to_bytes())), ("4599", Ok(record.clone())));
+        // One from before there were page ids is read as it was.
+        let old = Record { page: Box::default(), ..record };
+        assert_eq!(Record::from_bytes(&old.to_bytes()), Ok(old));
+    }
 
     #[test]
     fn text_is_cut_alike_however_it_arrives() {

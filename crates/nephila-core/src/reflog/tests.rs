@@ -17,7 +17,14 @@ const FIRST: Batch = Batch { number: 1, at: Timestamp(NOON), previous: Timestamp
 
 fn line(minute: u64, hits: u64, tag: &str) -> Grouped {
     let url = CrawlUrl::parse("http://a.test/").unwrap();
-    Grouped { id: url.id(), url, at: Timestamp(NOON + minute * MINUTE), hits, tag: tag.into() }
+    Grouped {
+        id: url.id(),
+        url,
+        at: Timestamp(NOON + minute * MINUTE),
+        hits,
+        tag: tag.into(),
+        page: Box::default(),
+    }
 }
 
 /// Batches of one URL at these minutes, the line as old as its batch: which are sent, and with how many hits.

@@ -59,6 +59,8 @@ pub struct Record {
     pub tag: Box<str>,
     /// Hits that were not sent yet.
     pub hits: u64,
+    /// The last page id that is not empty: where the URL was shown. Kept for whoever asks; nothing is decided by it.
+    pub page: Box<str>,
 }
 
 /// Why a URL is sent.
@@ -146,6 +148,13 @@ impl Record {
         }
     }
 
+    /// Takes in the page id of a line, if it has one.
+    pub fn handle_page(&mut self, page: &str) {
+        if !page.is_empty() && *page != *self.page {
+            self.page = page.into();
+        }
+    }
+
     /// Is it to be forgotten? Ten hours by the clock of the batches: the time of a line is what somebody else wrote.
     pub fn is_over(&self, now: Timestamp) -> bool {
         now.0 > self.named.0.saturating_add(MEMORY_MS)
@@ -164,6 +173,10 @@ impl Record {
             put_u64(out, number);
         }
         put_bytes(out, self.tag.as_bytes());
+        // Was added later: absent in what was written before, and where there is none.
+        if !self.page.is_empty() {
+            put_bytes(out, self.page.as_bytes());
+        }
     }
 
     /// From what was stored.
@@ -176,6 +189,10 @@ impl Record {
             last: Timestamp(reader.u64("time of a URL")?),
             hits: reader.u64("hits of a URL")?,
             tag: reader.text("tag of a URL")?.into(),
+            page: match reader.is_empty() {
+                true => Box::default(),
+                false => reader.text("page id of a URL")?.into(),
+            },
         })
     }
 }
@@ -212,6 +229,7 @@ impl Window {
                 self.stats.hits_forgotten += record.hits;
             }
             let decision = record.handle_line(&line, batch);
+            record.handle_page(&line.page);
             if let Decision::Send { hits, .. } = decision {
                 line.hits = hits;
                 self.stats.sent += 1;

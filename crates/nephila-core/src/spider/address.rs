@@ -80,6 +80,18 @@ impl AddressFilter {
     }
 }
 
+/// Is it an address at which clouds tell machines their secrets? Whoever types such an address on a command line opens
+/// nothing: only the settings do.
+pub fn is_metadata(address: IpAddr) -> bool {
+    let parts = [Some(address)].into_iter().chain(carried(address)).flatten();
+    parts.into_iter().any(|part| METADATA.iter().any(|range| range.contains(&part)))
+}
+
+/// Why an address is not public; nothing if it is.
+pub fn why_private(address: IpAddr) -> Option<Denied> {
+    AddressFilter::default().check(address).err()
+}
+
 /// The IPv4 addresses that an IPv6 address carries: at most two (Teredo holds its server and its client).
 fn carried(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [None; 2] };
@@ -121,6 +133,17 @@ const fn v6_low(segments: [u16; 4], bits: u8) -> IpNet {
 
 /// The parts of IPv6 in use for the world: what has been handed out, and NAT64, whose inside decides.
 const WORLD: [IpNet; 2] = [v6([0x2000, 0, 0, 0], 3), v6([0x64, 0xff9b, 0, 0], 96)];
+
+/// Where metadata services of clouds are, and the link-local ranges in which more of them may be.
+const METADATA: [IpNet; 7] = [
+    v4(100, 100, 100, 200, 32),
+    v4(168, 63, 129, 16, 32),
+    v4(169, 254, 0, 0, 16),
+    v4(192, 0, 0, 192, 32),
+    v6([0xfe80, 0, 0, 0], 10),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128)),
+];
 
 /// Everything that is not public: the IANA special-purpose registries for IPv4 and IPv6 (RFC 6890 and its updates),
 /// multicast, what was never handed out, and the addresses of cloud metadata services that lie outside these. The

@@ -1,7 +1,8 @@
-//! When a fetch tries a second time at once, and when it leaves that to the frontier.
+//! When a request is worth a second one soon, and when that is the retry table's business.
 //!
-//! A ticket is one permission to ask once. There are a few cases in which the server cannot have answered, or says
-//! itself that another way would do, and in which one more request is what every careful client sends.
+//! There are a few cases in which the server cannot have answered, or says itself that another way would do, and in which
+//! one more request is what every careful client sends. It is a request like any other: host and address rest before it,
+//! so it is never sent by the fetch itself, but by whoever keeps the rests.
 //!
 //! Invariant: at most one second try, whatever happens.
 
@@ -22,7 +23,7 @@ pub struct Tried {
     pub unprocessed: bool,
     /// The server turned us away because it wants a signature, and we can make one.
     pub wants_proof: bool,
-    /// A second try has been made already.
+    /// This was the second try.
     pub again: bool,
 }
 
@@ -35,7 +36,7 @@ pub enum Second {
     Http11,
 }
 
-/// Whether to try a second time, at once.
+/// Whether to try a second time, as soon as host and address have rested.
 pub fn second_try(tried: Tried) -> Option<Second> {
     if tried.again {
         return None;

@@ -3,10 +3,13 @@
 pub mod address;
 pub mod answer;
 pub mod attempt;
+pub mod auth;
 pub mod coding;
 pub mod cookie;
+pub mod door;
 pub mod head;
 pub mod outcome;
+pub mod reach;
 mod settings;
 
 pub use outcome::{Action, Class, Outcome};

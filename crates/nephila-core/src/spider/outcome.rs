@@ -128,7 +128,8 @@ outcomes! {
     CutTime = "cut-time", Retry, BackOff;
     /// The connection ended inside the body (`WARC-Truncated: disconnect`).
     CutDisconnect = "cut-disconnect", Retry, BackOff;
-    /// The decoded body passed its limit: a bomb, or a very large page. Kept as sent.
+    /// The decoded body passed its limit, or decoding it took more work than one body gets: a bomb, or a very large page.
+    /// Kept as sent.
     DecodeLimit = "decode-limit", Broken, KeepUnread;
     /// More content codings on top of each other than we undo. Kept as sent.
     DecodeChain = "decode-chain", Broken, KeepUnread;
@@ -294,9 +295,17 @@ outcomes! {
     StopList = "stop-list", Retry, Pause;
     /// A public site, and the rests or connections in the settings are for one's own sites alone: `crawl.own_sites` is off.
     NotOwnSite = "not-own-site", Refused, Never;
+    /// Reading the page did not end in time and was given up: a fault of ours that should be reported. Kept as sent.
+    ReadTimeout = "read-timeout", Broken, KeepUnread;
 }
 
 impl Outcome {
+    /// The first sentence of its meaning, without the full stop.
+    pub fn in_short(self) -> &'static str {
+        let meaning = self.meaning().trim().trim_end_matches('.');
+        meaning.split_once(". ").map_or(meaning, |(first, _)| first)
+    }
+
     /// The outcome of a whole, expected answer with this status. Redirects, 206, 304 and 421 need more than a status
     /// and are judged by [`crate::spider::answer`].
     pub const fn of_status(status: u16) -> Outcome {
@@ -330,6 +339,11 @@ impl Outcome {
     /// From what was stored.
     pub fn by_code(code: u8) -> Option<Outcome> {
         Outcome::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Was there no connection at all? Then nobody was asked, and another address of the name may still answer.
+    pub const fn is_unconnected(self) -> bool {
+        matches!(self, Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable)
     }
 
     /// The outcome with this name.

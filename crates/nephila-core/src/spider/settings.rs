@@ -30,7 +30,7 @@ pub struct Settings {
     /// Names with fixed addresses, as `name=address`; the resolver is not asked about them.
     pub dns_fixed: Vec<String>,
 
-    /// How long a connection may take to be made, all addresses of the name together.
+    /// How long a connection may take to be made: in `nephila fetch` all addresses of the name together, in a crawl each of them.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
     /// When an address has not answered for this long, the next one of the name is tried beside it.
@@ -71,7 +71,7 @@ pub struct Settings {
     pub codings_max: usize,
     /// Memory for the bodies of all open fetches together, in bytes. What does not fit goes to unnamed files.
     pub body_memory_max: usize,
-    /// Bodies decoded at the same time.
+    /// Bodies decoded at the same time. A host has one of them; hosts whose bodies take long share half of them.
     pub decoders_max: usize,
     /// Redirects followed in a row.
     pub redirects_max: u32,
@@ -89,18 +89,22 @@ pub struct Settings {
     /// `http://[user:password@]host:port` or `socks5://…`. Empty: `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`.
     pub proxy: String,
 
-    /// Address ranges that may be fetched although they are private, such as `192.168.7.0/24`. Nothing else opens them.
+    /// Address ranges that may be fetched although they are private, such as `192.168.7.0/24`. A URL typed for
+    /// `nephila crawl`, `add` or `feed add` opens its own address at its own port, unless that is one of a cloud's metadata;
+    /// nothing else opens them.
     pub allow_addresses: Vec<IpNet>,
     /// Address ranges that are never fetched: our own machines, the cluster, the object store.
     pub deny_addresses: Vec<IpNet>,
-    /// Ports that may be fetched. Ports that browsers refuse stay refused.
+    /// Ports that may be fetched, besides that of a URL which was typed, at its host. Ports that browsers refuse stay
+    /// refused.
     pub ports: Vec<u16>,
 
     /// A connection kept for the next page of its host is closed after this long. Keep it below 5 s, the shortest
     /// common server time-out, or requests will meet connections that just closed.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
-    /// Connections kept at the same time.
+    /// Connections kept at the same time, about 40 kB of memory each: four for each of `crawl.concurrency` are a good
+    /// number.
     pub idle_max: usize,
 }
 
@@ -142,7 +146,7 @@ impl Default for Settings {
             deny_addresses: Vec::new(),
             ports: vec![80, 443, 8080, 8443],
             idle_timeout: Duration::from_secs(4),
-            idle_max: 4096,
+            idle_max: 1024,
         }
     }
 }

@@ -122,6 +122,15 @@ fn what_was_applied_is_read<S: State>(mut state: S) {
     assert_eq!(domains, [Some(DomainRecord::new(Seconds(5))), None]);
     assert_eq!(state.robots(&a).unwrap().as_deref(), Some(&b"User-agent: *"[..]));
     let mut beside = Vec::new();
+    let mut urls = Vec::new();
+    state.urls_from(url(a, 0), 100, &mut urls).unwrap();
+    assert!(urls.is_sorted_by_key(|(key, _)| *key) && !urls.is_empty(), "URLs come in the order of keys");
+    for (key, record) in &urls {
+        assert_eq!(state.url(key).unwrap().as_ref(), Some(record));
+    }
+    let mut some = Vec::new();
+    state.urls_from(urls[0].0, 1, &mut some).unwrap();
+    assert_eq!(some, urls[..1]);
     state.beside(Beside::Feed, &keys, &mut beside).unwrap();
     assert_eq!(beside, [None, None, Some(Box::from(*b"feed")), None, None]);
     let mut listed = Vec::new();

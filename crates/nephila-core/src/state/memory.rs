@@ -205,6 +205,16 @@ impl State for MemoryState {
         Ok(())
     }
 
+    fn urls_from(
+        &mut self,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, UrlRecord)>,
+    ) -> Result<(), StateError> {
+        out.extend(self.tables.urls.range(from..).take(max).map(|(key, record)| (*key, record.clone())));
+        Ok(())
+    }
+
     fn beside(
         &mut self,
         kind: Beside,

@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod memory;
 pub mod queue;
 pub mod record;
+mod robots;
 pub mod totals;
 
 use std::collections::BTreeMap;
@@ -83,11 +84,15 @@ pub enum Beside {
     Feed,
     /// What a stream said of it ([`crate::reflog::Record`]).
     Stream,
+    /// What is known of a source of feeds ([`crate::feed::source::Record`]), by its own key.
+    Source,
+    /// A story of a source ([`crate::feed::source::StoryRecord`]), by the source and the time.
+    Story,
 }
 
 impl Beside {
     /// All of them.
-    pub const ALL: [Beside; 2] = [Beside::Feed, Beside::Stream];
+    pub const ALL: [Beside; 4] = [Beside::Feed, Beside::Stream, Beside::Source, Beside::Story];
 }
 
 /// What is small and always at hand.
@@ -206,6 +211,14 @@ pub trait State {
         out: &mut Vec<(HostKey, HostRecord)>,
     ) -> Result<(), StateError>;
 
+    /// The first `max` URLs from a key on, in the order of keys.
+    fn urls_from(
+        &mut self,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, UrlRecord)>,
+    ) -> Result<(), StateError>;
+
     /// What is kept beside several URLs; the keys are sorted and different. `found` gets one answer for each.
     fn beside(
         &mut self,
@@ -293,6 +306,8 @@ pub trait State {
                     bytes.push(match kind {
                         Beside::Feed => b'f',
                         Beside::Stream => b's',
+                        Beside::Source => b'o',
+                        Beside::Story => b't',
                     });
                     bytes.extend(key.to_bytes());
                     bytes.extend(value);

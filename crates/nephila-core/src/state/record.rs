@@ -3,13 +3,16 @@
 //! Every record begins with a byte that says which fields follow, so a field that most do not have costs nothing, and
 //! one that is added later is simply absent in what was written before.
 
+use std::sync::Arc;
+
+pub use super::robots::{RobotsPolicy, RobotsRecord, Unread};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::entry::NO_FETCH;
 use crate::frontier::budget::Spent;
 use crate::frontier::refusal::Refusal;
 use crate::frontier::trap::Alike;
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::{Hops, JobId, Via};
 use crate::recrawl::claims::Claims;
 use crate::recrawl::rate::{Seen, Site};
 use crate::recrawl::trust::Trust;
@@ -84,35 +87,8 @@ pub struct UrlRecord {
     pub tag: Box<str>,
     /// What visits have shown of how often it changes.
     pub seen: Seen,
-}
-
-/// What is in force for a host's robots.txt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RobotsRecord {
-    /// What the last answer means.
-    pub policy: RobotsPolicy,
-    /// When that was found out.
-    pub fetched: Seconds,
-    /// When it has to be asked again.
-    pub expires: Seconds,
-    /// Since when there has been no answer; 0 if there is one.
-    pub unreachable_since: Seconds,
-    /// The rest it asks for, in milliseconds; 0 if none.
-    pub crawl_delay: u32,
-}
-
-/// What a host's robots.txt comes down to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RobotsPolicy {
-    /// Never asked: nothing may be fetched but robots.txt itself.
-    #[default]
-    Unknown,
-    /// The rules that are kept beside the record.
-    Rules,
-    /// There are none.
-    AllowAll,
-    /// Out of reach, and no older copy.
-    DisallowAll,
+    /// Where it was found first, if that is known.
+    pub via: Option<Arc<Via>>,
 }
 
 /// What is remembered of a host.
@@ -188,6 +164,8 @@ mod field {
     pub(super) const HOPS: u8 = 32;
     pub(super) const READ_AS: u8 = 64;
     pub(super) const SEEN: u8 = 128;
+    /// A bit of the second byte, beside the state: where it was found is written last.
+    pub(super) const VIA: u8 = 128;
 }
 
 impl UrlRecord {
@@ -212,6 +190,7 @@ impl UrlRecord {
             text: None,
             tag: Box::default(),
             seen: Seen::default(),
+            via: None,
         }
     }
 
@@ -228,6 +207,7 @@ impl UrlRecord {
         set(!self.read_as.is_page(), field::READ_AS);
         set(self.seen != Seen::default(), field::SEEN);
         out.push(fields);
+        let state_at = out.len();
         match self.state {
             UrlState::Waiting => out.push(0),
             UrlState::Parked => out.push(1),
@@ -242,6 +222,9 @@ impl UrlRecord {
         // A key alone is all that is left of such a URL: nine bytes with it, not twenty.
         if self.state == UrlState::ParkedBare {
             return;
+        }
+        if self.via.is_some() {
+            out[state_at] |= field::VIA;
         }
         put_u64(out, self.job.0.into());
         out.extend([self.depth, self.priority]);
@@ -277,6 +260,9 @@ impl UrlRecord {
         if self.seen != Seen::default() {
             self.seen.put(out);
         }
+        if let Some(via) = &self.via {
+            via.put(out);
+        }
     }
 
     /// Reads what was stored.
@@ -284,7 +270,9 @@ impl UrlRecord {
         let mut reader = Reader::new(bytes);
         let fields = reader.u8("fields of a URL")?;
         let has = |bit| fields & bit != 0;
-        let state = match reader.u8("state of a URL")? {
+        let state = reader.u8("state of a URL")?;
+        let has_via = state & field::VIA != 0;
+        let state = match state & !field::VIA {
             0 => UrlState::Waiting,
             1 => UrlState::Parked,
             2 => UrlState::ParkedBare,
@@ -338,50 +326,10 @@ impl UrlRecord {
         if has(field::SEEN) {
             record.seen = Seen::read(&mut reader)?;
         }
+        if has_via {
+            record.via = Some(Arc::new(Via::read(&mut reader)?));
+        }
         Ok(record)
-    }
-}
-
-impl RobotsPolicy {
-    /// As it is stored.
-    pub const fn code(self) -> u8 {
-        match self {
-            RobotsPolicy::Unknown => 0,
-            RobotsPolicy::Rules => 1,
-            RobotsPolicy::AllowAll => 2,
-            RobotsPolicy::DisallowAll => 3,
-        }
-    }
-
-    /// From what was stored.
-    pub const fn by_code(code: u8) -> Option<RobotsPolicy> {
-        match code {
-            0 => Some(RobotsPolicy::Unknown),
-            1 => Some(RobotsPolicy::Rules),
-            2 => Some(RobotsPolicy::AllowAll),
-            3 => Some(RobotsPolicy::DisallowAll),
-            _ => None,
-        }
-    }
-}
-
-impl RobotsRecord {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.policy.code());
-        for number in [self.fetched.0, self.expires.0, self.unreachable_since.0, self.crawl_delay] {
-            put_u64(out, number.into());
-        }
-    }
-
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<RobotsRecord, Damaged> {
-        Ok(RobotsRecord {
-            policy: RobotsPolicy::by_code(reader.u8("robots of a host")?)
-                .ok_or(Damaged("robots of a host"))?,
-            fetched: Seconds(reader.u32("robots of a host")?),
-            expires: Seconds(reader.u32("robots of a host")?),
-            unreachable_since: Seconds(reader.u32("robots of a host")?),
-            crawl_delay: reader.u32("robots of a host")?,
-        })
     }
 }
 
@@ -553,7 +501,8 @@ mod tests {
                                     last in proptest::option::of(last()), text in proptest::option::of("[ -~]{0,60}"),
                                     tag in "[a-z0-9]{0,8}") {
             let record = UrlRecord { state, job: JobId(job), depth, hops, read_as, priority, retries, hits, found: Seconds(found),
-                                     last: last.map(Box::new), text: text.map(Into::into), tag: tag.into(), seen: seen(hits) };
+                                     last: last.map(Box::new), text: text.map(Into::into), tag: tag.into(), seen: seen(hits),
+                                     via: (found % 2 == 0).then(Via::seed) };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             prop_assert_eq!(UrlRecord::decode(&bytes), Ok(record));
@@ -573,7 +522,8 @@ mod tests {
                 later_floor: LaterKey { due: Seconds(numbers[6]), path: rest },
                 rest_until: Timestamp(rest), failures, delay, stopped: stopped.into(),
                 robots: RobotsRecord { policy: RobotsPolicy::Rules, fetched: Seconds(numbers[0]), expires: Seconds(numbers[1]),
-                                       unreachable_since: Seconds(0), crawl_delay: delay },
+                                       unreachable_since: Seconds(0), crawl_delay: delay,
+                                       unread: (failures % 2 == 0).then_some(Unread::Failed(Outcome::TlsUntrusted)) },
                 alike: Alike::default(), pages: numbers[5].into(), site: Site::default(), trust: Trust::default(),
                 claims: Claims::default(), missing: 0, spent: Spent::default(),
             };

@@ -81,6 +81,12 @@ pub trait Payload: fmt::Debug + Send + Sync {
 }
 
 impl Exchange {
+    /// Is it a feed that names the same URLs as the one before it? Then its bytes are not kept again (SEEDS D7), only
+    /// what the notes say.
+    pub fn is_redundant(&self) -> bool {
+        self.notes.iter().any(|(name, value)| *name == "feed" && value == crate::feed::REDUNDANT)
+    }
+
     /// The same exchange again: an archive that could not take the first one is given this one later.
     pub fn share(&self) -> Exchange {
         Exchange {

@@ -92,6 +92,17 @@ pub fn metadata(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, 
     beside(exchange, "metadata", id, answer_id, block).finish("application/warc-fields", block_len)
 }
 
+/// The head of the record that stands for an answer whose bytes are not kept: what its block says is all there is.
+pub fn words(exchange: &Exchange, id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
+    let mut head = Head::new("metadata", id, exchange.started);
+    head.field("WARC-Target-URI", &target_uri(&exchange.url));
+    if let Some(address) = exchange.address {
+        head.field("WARC-IP-Address", &written(address));
+    }
+    head.field("WARC-Block-Digest", &block.to_string());
+    head.finish("application/warc-fields", block_len)
+}
+
 /// The head of the record that holds the text of a page; `answer_id` is the record it was taken from.
 pub fn conversion(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
     let mut head = Head::new("conversion", id, exchange.started);
@@ -99,6 +110,22 @@ pub fn conversion(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest
     head.field("WARC-Refers-To", &format!("<{answer_id}>"));
     head.field("WARC-Block-Digest", &block.to_string());
     head.finish("text/plain;charset=utf-8", block_len)
+}
+
+/// The head of a record that was made of a capture afterwards. `of` is the id of the capture's record.
+pub fn derived(
+    kind: &str,
+    content_type: &str,
+    (url, of): (&str, &str),
+    id: &str,
+    date: Timestamp,
+    (block, block_len): (&Digest, u64),
+) -> Vec<u8> {
+    let mut head = Head::new(kind, id, date);
+    head.field("WARC-Target-URI", &target_uri(url));
+    head.field("WARC-Refers-To", &format!("<{}>", of.trim_matches(['<', '>'])));
+    head.field("WARC-Block-Digest", &block.to_string());
+    head.finish(content_type, block_len)
 }
 
 /// The lines of a metadata record.

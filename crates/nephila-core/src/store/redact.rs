@@ -1,7 +1,8 @@
 //! Takes secrets out of request heads before they are archived.
 //!
-//! A field that carries credentials keeps its name and loses its value; user information is cut out of every URL in
-//! the head. Always holds: no value of a field named here reaches a record.
+//! A field keeps its value only if every request may have it, or if the operator named it: whatever somebody adds with
+//! `-H` may be a secret, however it is called. All others keep their names and lose their values; user information is cut
+//! out of every URL in the head. Always holds: no value of a field in [`NAMES`] reaches a record, whatever is named.
 
 use super::head::{Lines, push_field, split_field};
 
@@ -23,6 +24,36 @@ pub const NAMES: &[&str] = &[
 /// Beginnings of names that are always secret, in lower case: what is meant for a proxy, and message signatures.
 pub const PREFIXES: &[&str] = &["proxy-", "signature"];
 
+/// Names whose values may stand in a record, in lower case: what our own requests consist of, and what browsers send to
+/// everybody.
+pub const HARMLESS: &[&str] = &[
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "connection",
+    "dnt",
+    "from",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "pragma",
+    "range",
+    "referer",
+    "te",
+    "upgrade-insecure-requests",
+    "user-agent",
+];
+
+/// May the value of a field of this name be archived? `open` holds names the operator calls harmless, `more` names that
+/// are secret besides.
+pub fn is_open(name: &[u8], open: &[String], more: &[String]) -> bool {
+    let same = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    !is_secret(name, more)
+        && (HARMLESS.iter().any(|other| same(other)) || open.iter().any(|other| same(other)))
+}
+
 /// Is a field of this name secret? `more` holds names the operator added.
 pub fn is_secret(name: &[u8], more: &[String]) -> bool {
     let same = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
@@ -34,16 +65,18 @@ pub fn is_secret(name: &[u8], more: &[String]) -> bool {
         || more.iter().any(|other| same(other))
 }
 
-/// A request head without secrets, with clean lines.
-pub fn request(head: &[u8], more: &[String]) -> Vec<u8> {
+/// A request head without secrets, with clean lines. For the lists see [`is_open`].
+pub fn request(head: &[u8], open: &[String], more: &[String]) -> Vec<u8> {
     let mut out = Vec::with_capacity(head.len());
     let mut lines = Lines::new(head);
     out.extend_from_slice(&without_userinfo(&lines.next().unwrap_or_default()));
     out.extend_from_slice(b"\r\n");
     for line in lines {
         match split_field(&line) {
-            Some((name, _)) if is_secret(name, more) => push_field(&mut out, name, REDACTED),
-            Some((name, value)) => push_field(&mut out, name, &without_userinfo(value)),
+            Some((name, value)) if is_open(name, open, more) => {
+                push_field(&mut out, name, &without_userinfo(value));
+            }
+            Some((name, _)) => push_field(&mut out, name, REDACTED),
             // We wrote the head ourselves, so this does not happen; if it does, a line that cannot be judged is cut.
             None => push_field(&mut out, b"X-Crawler-Invalid-Line", REDACTED),
         }
@@ -78,7 +111,7 @@ mod tests {
         let head = b"GET http://u:p@h.test/?q=a@b HTTP/1.1\r\nHost: h.test\r\nAUTHORIZATION: Basic Zm9v\r\n\
             Cookie: a=SECRET;\r\n b=SECRET\r\nProxy-Authorization: SECRET\r\nSignature-Input: SECRET\r\nSignature: SECRET\r\n\
             X-Shop-Key: SECRET\r\nX-Api-Key: SECRET\r\nReferer: https://me:SECRET@x.test/a\r\nAccept: */*\r\n\r\n";
-        let out = request(head, &["x-shop-key".into()]);
+        let out = request(head, &["Cookie".into()], &["x-shop-key".into()]);
         let out = String::from_utf8(out).unwrap();
         assert!(!out.contains("SECRET") && !out.contains("Zm9v") && !out.contains("u:p@"), "{out}");
         assert!(out.starts_with(
@@ -86,6 +119,17 @@ mod tests {
         ));
         assert!(out.contains("Referer: https://x.test/a\r\nAccept: */*\r\n\r\n"));
         assert_eq!(out.matches("[redacted]").count(), 7);
+    }
+
+    #[test]
+    fn sec_06_a_field_of_any_name_loses_its_value_unless_it_is_named() {
+        let head = b"GET / HTTP/1.1\r\nHost: h.test\r\nX-Tenant: SECRET\r\nMy-Pass: SECRET\r\nX-Experiment: b\r\n\r\n";
+        let out =
+            String::from_utf8(request(head, &["x-experiment".into(), "my-pass".into()], &["my-pass".into()]));
+        let out = out.unwrap();
+        assert!(!out.contains("SECRET"), "{out}");
+        assert!(out.contains("X-Tenant: [redacted]\r\n") && out.contains("X-Experiment: b\r\n"), "{out}");
+        assert!(out.contains("Host: h.test\r\n"), "{out}");
     }
 
     #[test]

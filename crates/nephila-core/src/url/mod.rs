@@ -33,6 +33,9 @@ pub use surt::surt;
 /// The longest URL we take, before and after it is made canonical.
 pub const URL_BYTES_MAX: usize = 8 * 1024;
 
+/// A longer user, password, host and port together is refused unread.
+const AUTHORITY_BYTES_MAX: usize = 1_024;
+
 /// The longest name DNS can carry, without the final dot (RFC 1035, 2.3.4).
 pub const NAME_BYTES_MAX: usize = 253;
 
@@ -197,6 +200,9 @@ impl CrawlUrl {
         }
         if input.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
+        }
+        if authority_bytes(input) > AUTHORITY_BYTES_MAX {
+            return Err(UrlError::BadHost("authority over 1,024 bytes"));
         }
         let options = Url::options().base_url(base.map(|base| &base.url));
         let parsed = match encoding {
@@ -411,6 +417,26 @@ pub(crate) fn foreign_scheme(input: &str) -> Option<Box<str>> {
         }
     }
     None
+}
+
+/// How long the part is that holds the host. It is asked before the host is read, since to fold a name of other letters
+/// takes the square of its length.
+fn authority_bytes(input: &str) -> usize {
+    let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let input = input.trim_start_matches(|c: char| c <= ' ');
+    // As browsers do, wherever they stand.
+    let mut bytes = input.bytes().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r'));
+    let scheme = ["https:", "http:"].into_iter().find(|scheme| {
+        let start = bytes.clone().take(scheme.len()).map(|byte| byte.to_ascii_lowercase());
+        start.eq(scheme.bytes())
+    });
+    match scheme {
+        Some(scheme) => _ = bytes.nth(scheme.len() - 1),
+        // A reference has no host of its own unless it begins with two slashes.
+        None if bytes.clone().take_while(slash).take(2).count() < 2 => return 0,
+        None => {}
+    }
+    bytes.skip_while(slash).take_while(|byte| !slash(byte) && !matches!(byte, b'?' | b'#')).count()
 }
 
 /// What DNS can carry. The parser has already refused characters that no host may have, and fake punycode.

@@ -128,6 +128,7 @@ impl Web {
             priority: 5,
             hits: 0,
             refusal: None,
+            via: None,
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn read(
     let page =
         Page { url, fields: &fields, body: body.as_bytes(), read_as: ReadAs::Feed, agent: "", keys: &keys };
     let feed = read_feed(&page, &Limits::default());
-    let taken = take_in(&feed, record.checksum, &record.memory, &story::Settings::default(), at);
+    let taken = take_in(&feed, record.checksum, &record.memory, None, &story::Settings::default(), at);
     brought.validators = source.validators;
     brought.answer = taken.answer;
     brought.checksum = taken.checksum;
@@ -124,6 +124,7 @@ pub fn run(
             sighting: brought.sighting,
             history,
             title: record.new_title(&brought.title),
+            wrong: Box::default(),
         };
         if (polls as u64).is_multiple_of(BYTES_EVERY) {
             record = through_bytes(&record, &polled).ok_or_else(|| wrong("its bytes are damaged".into()))?;

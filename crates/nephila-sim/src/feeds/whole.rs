@@ -143,6 +143,7 @@ impl Whole {
                 priority: URGENT,
                 hits: 0,
                 refusal: None,
+                via: None,
             });
             if offered != Offered::Full {
                 return Ok(());

@@ -80,6 +80,7 @@ impl Links {
             priority: 5,
             hits: 0,
             refusal: None,
+            via: None,
         };
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();

@@ -44,7 +44,7 @@ fn brotli(data: &[u8]) -> Vec<u8> {
 fn check(coding: &str, data: &[u8]) -> (Vec<u8>, Note) {
     let codings = Codings::parse([coding.as_bytes()].into_iter(), 2).unwrap();
     let mut out = Vec::new();
-    let decoded = decode(&codings, || Ok(Box::new(data)), LIMIT, &mut out).unwrap();
+    let decoded = decode(&codings, || Ok(Box::new(data)), LIMIT, &|| Stop::GoOn, &mut out).unwrap();
     assert_eq!(decoded.bytes, out.len() as u64);
     (out, decoded.note)
 }
@@ -155,10 +155,13 @@ fn an_error_of_the_disk_is_ours_and_not_the_data() {
         }
     }
     let codings = Codings::parse([&b"gzip"[..]].into_iter(), 2).unwrap();
-    assert!(decode(&codings, || Ok(Box::new(Broken)), LIMIT, &mut Vec::new()).is_err());
+    assert!(decode(&codings, || Ok(Box::new(Broken)), LIMIT, &|| Stop::GoOn, &mut Vec::new()).is_err());
     let page = gzip(&text());
     let cut = || Ok(Box::new((&page[..page.len() / 2]).chain(Broken)) as Box<dyn Read + Send>);
-    assert!(decode(&codings, cut, LIMIT, &mut Vec::new()).is_err(), "also behind bytes that were read");
+    assert!(
+        decode(&codings, cut, LIMIT, &|| Stop::GoOn, &mut Vec::new()).is_err(),
+        "also behind bytes that were read"
+    );
 }
 
 proptest! {
@@ -179,7 +182,92 @@ proptest! {
         }
         let codings = Codings::parse([coding.as_bytes()].into_iter(), 2).unwrap();
         let mut out = Vec::new();
-        let decoded = decode(&codings, || Ok(Box::new(Drops(&data, step))), LIMIT, &mut out).unwrap();
+        let decoded = decode(&codings, || Ok(Box::new(Drops(&data, step))), LIMIT, &|| Stop::GoOn, &mut out).unwrap();
         prop_assert_eq!((out, decoded.note), check(coding, &data));
     }
+}
+
+/// Bodies that cost work and give nothing, as `Content-Encoding` and bytes, each with this many bytes of nothing.
+fn barren(bytes: usize) -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let skippable = |bytes: usize| {
+        let mut frame = 0x184D_2A50u32.to_le_bytes().to_vec();
+        frame.extend((bytes as u32).to_le_bytes());
+        frame.resize(8 + bytes, 0);
+        frame
+    };
+    let small_frames = skippable(8).repeat(bytes / 16);
+    let empty = gzip(b"");
+    let members = empty.repeat(bytes / empty.len());
+    // An empty block of stored bytes, and an empty one of fixed codes, a byte each way.
+    let stored = [&[0x78, 0x9c][..], &[0, 0, 0, 0xff, 0xff].repeat(bytes / 5)].concat();
+    // RFC 7932, 9.2: a meta-block of metadata without any.
+    let metadata = [&[0x0c][..], &vec![0x06; bytes]].concat();
+    let blocks = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58][..], &vec![0; bytes / 3 * 3]].concat();
+    let extra = {
+        let field = [&[0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff][..], &vec![b'x'; 0xffff]].concat();
+        [field, raw_deflate(b""), vec![0; 8]].concat().repeat(bytes / 0xffff + 1)
+    };
+    vec![
+        ("zstd, br", "one long frame to skip, in brotli", brotli(&skippable(bytes))),
+        ("zstd", "one long frame to skip", skippable(bytes)),
+        ("zstd, gzip", "many frames to skip", gzip(&small_frames)),
+        ("gzip, gzip", "empty members, in gzip", gzip(&members)),
+        ("gzip", "empty members", members),
+        ("gzip", "long heads", extra),
+        ("deflate", "empty blocks", stored.clone()),
+        ("deflate, zstd", "empty blocks, in zstd", zstd::encode_all(&stored[..], 3).unwrap()),
+        ("br", "metadata", metadata.clone()),
+        ("br, gzip", "metadata, in gzip", gzip(&metadata)),
+        ("zstd", "empty blocks of zstd", blocks.clone()),
+        ("zstd, br", "empty blocks of zstd, in brotli", brotli(&blocks)),
+    ]
+}
+
+#[test]
+fn sec_01_what_gives_nothing_ends_at_its_limit() {
+    let bytes = BARREN_BYTES_MAX as usize;
+    for (coding, what, data) in barren(2 * bytes) {
+        let (out, note) = check(coding, &data);
+        assert_eq!((out.len(), note), (0, Note::Work), "{what}");
+    }
+    for (coding, what, data) in barren(bytes / 2) {
+        let (out, note) = check(coding, &data);
+        assert!(out.is_empty() && note != Note::Work, "{what}: {note:?} before the limit");
+    }
+}
+
+#[test]
+fn sec_01_every_layer_has_a_limit_and_not_only_the_last() {
+    // A byte of output for every half a megabyte that is skipped: never barren for long, and without end.
+    let half = BARREN_BYTES_MAX as usize / 2;
+    let mut piece = 0x184D_2A50u32.to_le_bytes().to_vec();
+    piece.extend((half as u32).to_le_bytes());
+    piece.resize(8 + half, 0);
+    piece.extend(zstd::encode_all(&b"x"[..], 3).unwrap());
+    let many = piece.repeat(2 * LAYER_BYTES_MAX as usize / half);
+    let (out, note) = check("zstd, br", &brotli(&many));
+    assert_eq!(note, Note::Work);
+    assert!((20..40).contains(&out.len()), "what was given before stays: {} bytes", out.len());
+}
+
+#[test]
+fn sec_01_the_clock_is_looked_at_by_work_in_every_layer() {
+    let run = |coding: &str, data: &[u8], stop: Stop, after: u32| {
+        let looks = std::cell::Cell::new(0u32);
+        let codings = Codings::parse([coding.as_bytes()].into_iter(), 2).unwrap();
+        let look = || {
+            looks.set(looks.get() + 1);
+            if looks.get() > after { stop } else { Stop::GoOn }
+        };
+        let decoded = decode(&codings, || Ok(Box::new(data)), LIMIT, &look, &mut Vec::new()).unwrap();
+        (decoded.note, looks.get())
+    };
+    for (coding, what, data) in barren(BARREN_BYTES_MAX as usize / 2) {
+        let (note, looks) = run(coding, &data, Stop::Time, u32::MAX);
+        assert!(looks >= 7 && note != Note::Work, "{what}: {looks} looks, {note:?}");
+        assert_eq!(run(coding, &data, Stop::Time, 3), (Note::Time, 4), "{what}");
+        assert_eq!(run(coding, &data, Stop::Work, 0), (Note::Work, 1), "{what}");
+    }
+    let (note, looks) = run("gzip", &gzip(&vec![0; LIMIT as usize]), Stop::Time, 5);
+    assert_eq!((note, looks), (Note::Time, 6), "output is work too");
 }

@@ -329,7 +329,7 @@ fn negative_ttl(message: &Message) -> Option<Duration> {
     })
 }
 
-/// Puts both families together, IPv6 first and then in turn (RFC 8305, 4).
+/// Puts both families together in turn, so that neither is cut off. Which goes first is decided when they are asked for.
 fn join(first: Records, second: Option<Records>) -> Found {
     let mut families = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
     let mut failure = (Outcome::DnsNodata, NEGATIVE_TTL);

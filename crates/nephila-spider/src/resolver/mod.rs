@@ -5,6 +5,9 @@
 //! zone's negative time to live, a zone that does not work for a pause that doubles. So ten thousand URLs of a dead
 //! host cost one question.
 //!
+//! Addresses come in the order in which they are to be dialled: those that could not be reached of late go behind the
+//! others, whatever name they were found by ([`Reach`]).
+//!
 //! Invariants: names are asked as they are, never with a search list; at most [`ADDRESSES_MAX`] addresses of a name
 //! are kept; a slow zone does not hold back the others.
 
@@ -18,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use nephila_core::spider::reach::Reach;
 use nephila_core::spider::{Outcome, Settings};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -42,6 +46,9 @@ const OWN_FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const NEGATIVE_TTL_MIN: Duration = Duration::from_secs(1);
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
 
+/// How long it is believed that IPv6 leads out of this machine, or does not.
+const ROUTE_KNOWN_FOR: Duration = Duration::from_secs(60);
+
 /// What a name leads to.
 pub type Answer = Result<Arc<[IpAddr]>, Outcome>;
 
@@ -54,10 +61,19 @@ struct Inner {
     client: lookup::Client,
     fixed: HashMap<String, Arc<[IpAddr]>>,
     names: Mutex<HashMap<Arc<str>, Entry>>,
+    reach: Mutex<Reached>,
+    began: Instant,
     quick: Semaphore,
     slow: AtomicUsize,
     ttl_min: Duration,
     ttl_max: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Reached {
+    reach: Reach,
+    /// Does IPv6 lead out of this machine? And when that was found out.
+    v6_leads_out: Option<(bool, Instant)>,
 }
 
 #[derive(Debug)]
@@ -98,6 +114,8 @@ impl Resolver {
             client: lookup::Client::new(servers, settings),
             fixed,
             names: Mutex::default(),
+            reach: Mutex::default(),
+            began: Instant::now(),
             quick: Semaphore::new(QUICK_LOOKUPS_MAX),
             slow: AtomicUsize::new(0),
             ttl_min: settings.dns_ttl_min,
@@ -105,8 +123,14 @@ impl Resolver {
         })))
     }
 
-    /// The addresses of a name. The second value says whether they come from an earlier lookup.
+    /// The addresses of a name, those that are to be dialled first first. The second value says whether they come from an
+    /// earlier lookup.
     pub async fn resolve(&self, name: &str) -> (Answer, bool) {
+        let (answer, old) = self.resolve_unordered(name).await;
+        (answer.map(|addresses| self.ordered(addresses)), old)
+    }
+
+    async fn resolve_unordered(&self, name: &str) -> (Answer, bool) {
         let name = fold(name);
         if let Some(addresses) = self.0.fixed.get(&*name) {
             return (Ok(addresses.clone()), false);
@@ -132,19 +156,41 @@ impl Resolver {
         }
     }
 
-    /// Moves an address that did not answer behind the others of its name, for as long as the answer is kept.
-    pub fn demote(&self, name: &str, dead: IpAddr) {
-        let mut names = self.names();
-        let Some(Entry { state: State::Known { answer: Ok(addresses), .. }, .. }) =
-            names.get_mut(&*fold(name))
-        else {
-            return;
-        };
-        if addresses.len() > 1 && addresses.last() != Some(&dead) {
-            let (mut order, last): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| **address != dead);
-            order.extend(last);
-            *addresses = order.into();
+    /// An address could not be reached: it goes behind the others of its names for a while.
+    pub fn note_failed(&self, address: IpAddr) {
+        let now = self.mono();
+        self.reached().reach.handle_failed(address, now);
+    }
+
+    /// An address was reached.
+    pub fn note_reached(&self, address: IpAddr) {
+        self.reached().reach.handle_reached(address);
+    }
+
+    fn ordered(&self, addresses: Arc<[IpAddr]>) -> Arc<[IpAddr]> {
+        if addresses.len() < 2 {
+            return addresses;
         }
+        let now = self.mono();
+        let mut reached = self.reached();
+        let leads_out = match reached.v6_leads_out {
+            Some((leads_out, at)) if at.elapsed() < ROUTE_KNOWN_FOR => leads_out,
+            _ => {
+                let leads_out = system::ipv6_leads_out();
+                reached.v6_leads_out = Some((leads_out, Instant::now()));
+                leads_out
+            }
+        };
+        reached.reach.order(&addresses, leads_out, now).into()
+    }
+
+    /// Milliseconds since the resolver was made.
+    fn mono(&self) -> u64 {
+        u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.0.reach.lock().expect("nobody panics holding it")
     }
 
     fn ask(&self, name: &str) -> Asked {

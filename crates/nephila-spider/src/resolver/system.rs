@@ -1,9 +1,9 @@
-//! What the machine itself knows about names: its resolvers and its hosts file.
+//! What the machine itself knows about names and networks: its resolvers, its hosts file, and whether IPv6 leads anywhere.
 //!
 //! Search lists are not read on purpose: a crawler's names are absolute.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// More servers than this are not used; the C library stops at three.
@@ -19,6 +19,23 @@ pub(super) fn name_servers() -> Vec<SocketAddr> {
 /// The names of `/etc/hosts`, and `localhost` (RFC 6761: never asked for outside).
 pub(super) fn hosts() -> HashMap<String, Arc<[IpAddr]>> {
     parse_hosts(&std::fs::read_to_string("/etc/hosts").unwrap_or_default())
+}
+
+/// The range that IPv6 addresses of the whole internet are from.
+const GLOBAL: u16 = 0x2000;
+const GLOBAL_MASK: u16 = 0xe000;
+
+/// Whether the machine has an IPv6 address of its own in the whole internet, and a route from it to others. The kernel is
+/// asked which address it would send from; nothing is sent. An address of `lo` or of the link alone is none.
+pub(super) fn ipv6_leads_out() -> bool {
+    let far = SocketAddr::from((Ipv6Addr::new(GLOBAL, 0, 0, 0, 0, 0, 0, 1), DNS_PORT));
+    let from = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.connect(far).and_then(|()| socket.local_addr()));
+    from.is_ok_and(|from| is_global(from.ip()))
+}
+
+fn is_global(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.segments()[0] & GLOBAL_MASK == GLOBAL)
 }
 
 fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
@@ -52,6 +69,24 @@ mod tests {
         let text = "# x\nsearch corp.example\nnameserver 192.0.2.1\nnameserver ::1\noptions ndots:5\nnameserver bad\n";
         let servers: Vec<SocketAddr> = vec!["192.0.2.1:53".parse().unwrap(), "[::1]:53".parse().unwrap()];
         assert_eq!(parse_resolv_conf(text), servers);
+    }
+
+    #[test]
+    fn fin_03_an_address_of_the_machine_alone_is_no_way_out() {
+        for (address, global) in [
+            ("::1", false),
+            ("fe80::1", false),
+            ("fd00::1", false),
+            ("192.0.2.1", false),
+            ("2a00:1::1", true),
+        ] {
+            assert_eq!(is_global(address.parse().unwrap()), global, "{address}");
+        }
+        let Ok(own) = std::fs::read_to_string("/proc/net/if_inet6") else { return };
+        // Global addresses have scope 00 there, those of `lo` have 10 and those of a link 20.
+        if own.lines().all(|line| line.split_whitespace().nth(3) != Some("00")) {
+            assert!(!ipv6_leads_out(), "{own}");
+        }
     }
 
     #[test]

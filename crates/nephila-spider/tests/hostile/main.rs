@@ -19,3 +19,4 @@ mod ssrf;
 mod tcp;
 mod tls;
 mod urls;
+mod work;

@@ -103,8 +103,20 @@ impl World {
         self.ask(request(url)).await
     }
 
-    /// Any request, with the deadline checked: a fetch that takes much longer than its total hangs.
+    /// Any request, with the deadline checked: a fetch that takes much longer than its total hangs. If it is worth a second
+    /// try that follows, as it would after a rest; both count as requests.
     pub(crate) async fn ask(&self, request: Request) -> Fetched {
+        let first = self.ask_once(request.clone()).await;
+        if !first.again {
+            return first;
+        }
+        let mut second = self.ask_once(Request { second: true, ..request }).await;
+        second.requests += first.requests;
+        second.timings.total += first.timings.total;
+        second
+    }
+
+    async fn ask_once(&self, request: Request) -> Fetched {
         let until = self.settings.total_timeout + LATE_MAX;
         let url = request.url.as_str().to_owned();
         tokio::time::timeout(until, self.spider.fetch(request))

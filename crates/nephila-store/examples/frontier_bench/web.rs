@@ -295,6 +295,7 @@ impl Chunk {
             priority: PRIORITY,
             hits: 0,
             refusal: None,
+            via: None,
         })
     }
 }

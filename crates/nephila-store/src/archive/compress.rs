@@ -31,13 +31,14 @@ pub(super) struct Ready {
     pub(super) answer_len: u64,
     /// The date of its records.
     pub(super) date: Timestamp,
-    /// Beginning of the index line.
-    pub(super) line: String,
+    /// Beginning of the index line; none for what is no capture.
+    pub(super) line: Option<String>,
     pub(super) truncated: Option<&'static str>,
     pub(super) kind: super::Kind,
     pub(super) payload_digest: Digest,
     pub(super) block_digest: Digest,
-    pub(super) remembered: Remembered,
+    /// None for what is no capture.
+    pub(super) remembered: Option<Remembered>,
     /// Records in all.
     pub(super) records: u64,
 }
@@ -103,6 +104,9 @@ impl<'a> Worker<'a> {
 
     /// Makes the records of an exchange. Fails only if the body cannot be read.
     pub(super) fn work(&mut self, mut exchange: Exchange) -> io::Result<Ready> {
+        if exchange.is_redundant() {
+            return self.words(&exchange);
+        }
         let len = exchange.body.len();
         let is_large = len > HELD_BYTES_MAX;
         // Taken out so that the exchange stays free to be read beside it.
@@ -144,6 +148,29 @@ impl<'a> Worker<'a> {
         }
         self.body = spare;
         Ok(ready)
+    }
+
+    /// The record of a feed whose bytes are not kept. It is no capture: no index names it, and nobody is sent to it.
+    fn words(&mut self, exchange: &Exchange) -> io::Result<Ready> {
+        let (payload, _) = digest_stream(b"", &*exchange.body)?;
+        let block = record::metadata_block(exchange);
+        let block_digest = Digest::of(&[&block]);
+        let warc = record::words(exchange, &new_id(), &block_digest, block.len() as u64);
+        let mut bytes = Vec::with_capacity(block.len() + 512);
+        self.packer.pack(&[&warc, &block, record::END], &mut bytes)?;
+        Ok(Ready {
+            large: None,
+            answer_len: bytes.len() as u64,
+            bytes,
+            date: exchange.started,
+            line: None,
+            truncated: None,
+            kind: super::Kind::Redundant,
+            payload_digest: payload,
+            block_digest,
+            remembered: None,
+            records: 1,
+        })
     }
 
     /// Only durable payloads are known here: the same one twice at the same moment is stored twice, which costs
@@ -201,7 +228,8 @@ impl<'a> Worker<'a> {
         };
         let answer_len = out.len() as u64;
         if self.settings.request_records && !exchange.request_head.is_empty() {
-            let block = redact::request(&exchange.request_head, &self.settings.secret_headers);
+            let (open, secret) = (&self.settings.open_headers, &self.settings.secret_headers);
+            let block = redact::request(&exchange.request_head, open, secret);
             let digest = Digest::of(&[&block]);
             let warc = record::request(exchange, &new_id(), &id, &digest, block.len() as u64);
             self.packer.pack(&[&warc, &block, record::END], &mut out)?;
@@ -242,7 +270,7 @@ impl<'a> Worker<'a> {
             bytes: out,
             answer_len,
             date: exchange.started,
-            line: capture.begin(),
+            line: Some(capture.begin()),
             truncated: exchange.truncated.map(|reason| reason.as_str()),
             kind: match kind {
                 Kind::Response => super::Kind::Response,
@@ -251,7 +279,7 @@ impl<'a> Worker<'a> {
             },
             payload_digest: payload,
             block_digest,
-            remembered: Remembered {
+            remembered: Some(Remembered {
                 url,
                 digits14: capture.digits14.parse().unwrap_or_default(),
                 digest: payload,
@@ -259,7 +287,7 @@ impl<'a> Worker<'a> {
                 is_good: whole && http.status == 200,
                 is_revisit: *kind != Kind::Response,
                 validators: Validators { etag: http.etag.clone(), last_modified: http.last_modified.clone() },
-            },
+            }),
             records,
         })
     }
@@ -291,12 +319,12 @@ fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)
     Ok((payload.finish(), block.finish()))
 }
 
-pub(super) fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     Uuid::new_v4().urn().to_string()
 }
 
 /// Compresses records held in memory, each as a member of its own.
-pub(super) struct Packer {
+pub(crate) struct Packer {
     engine: Engine,
     plain: Vec<u8>,
 }
@@ -308,7 +336,7 @@ enum Engine {
 }
 
 impl Packer {
-    pub(super) fn new(compression: Compression) -> io::Result<Self> {
+    pub(crate) fn new(compression: Compression) -> io::Result<Self> {
         let engine = match compression {
             Compression::Gzip { level } => {
                 let level = libdeflater::CompressionLvl::new(i32::from(level))
@@ -326,7 +354,7 @@ impl Packer {
     }
 
     /// Appends these pieces as one member.
-    pub(super) fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
         if matches!(self.engine, Engine::None) {
             parts.iter().for_each(|part| out.extend_from_slice(part));
             return Ok(());

@@ -15,10 +15,12 @@ use nephila_core::store::{Digest, cdxj, head};
 
 use crate::warc;
 
-/// Payloads remembered at most; about 150 bytes each.
-pub(super) const PAYLOADS_MAX: usize = 250_000;
+/// What fits into a generation's table of 2^17 places; one more, and the table is twice as large.
+const TABLE_MAX: usize = (1 << 17) / 8 * 7;
+/// Payloads remembered at most; about 130 bytes each.
+pub(super) const PAYLOADS_MAX: usize = 2 * TABLE_MAX;
 /// URLs remembered at most; about 150 bytes each, more with validators.
-pub(super) const CAPTURES_MAX: usize = 250_000;
+pub(super) const CAPTURES_MAX: usize = 2 * TABLE_MAX;
 /// Longer validators are not remembered; the next fetch is without condition.
 pub(super) const VALIDATOR_BYTES_MAX: usize = 256;
 /// Bytes of a record read to find its validators again: WARC head and HTTP head.

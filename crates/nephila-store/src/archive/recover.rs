@@ -16,8 +16,10 @@ use std::sync::Arc;
 use nephila_core::store::{cdxj, roll};
 
 use super::Error;
+use super::damage::{self, Damage, What};
 use super::memory::Memory;
 use super::settings::ENDINGS;
+use crate::contents::{self, Contents, Listed};
 use crate::disk::Disk;
 use crate::index::{self, Sorter, UNFINISHED};
 use crate::warc::scan::{Scanned, scan};
@@ -35,8 +37,10 @@ pub struct Recovered {
     pub records_kept: u64,
     /// Bytes cut, torn or damaged.
     pub bytes_cut: u64,
-    /// Indexes that were missing and were made from their WARC file.
+    /// Indexes that were missing or damaged and were made from their WARC file.
     pub indexes_made: u64,
+    /// What is gone or damaged, by the list of the folder and by what was acknowledged.
+    pub damage: Vec<Damage>,
 }
 
 /// What became of one file.
@@ -46,48 +50,125 @@ pub(super) struct Mended {
     pub(super) kept: bool,
     records: u64,
     bytes_cut: u64,
+    /// Acknowledged captures that are not in it any more.
+    lost: u64,
+    /// Something that was acknowledged is not in it any more.
+    is_short: bool,
 }
 
-pub(super) fn recover(disk: &dyn Disk, folder: &Path, indexes: &Path) -> Result<Recovered, Error> {
+/// Mends the archive of a crawl's folder and brings its list up to date.
+pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<(Recovered, Contents), Error> {
+    let (folder, indexes) = (dir.join("archive"), dir.join("indexes"));
     let mut found = Recovered::default();
-    for path in list(folder)?.into_iter().chain(list(indexes)?).filter(|path| ends_with(path, UNFINISHED)) {
+    let reading = |e| Error::disk("reading", &dir.join(contents::NAME), e);
+    let before = match Contents::read(dir) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            found.damage.push(Damage { file: dir.join(contents::NAME), what: What::List });
+            None
+        }
+        read => read.map_err(reading)?,
+    };
+    let mut list_now = before.clone().unwrap_or_default();
+    for path in list(&folder)?.into_iter().chain(list(&indexes)?).filter(|path| ends_with(path, UNFINISHED)) {
         disk.remove(&path).map_err(|e| Error::disk("removing", &path, e))?;
     }
-    for path in list(folder)?.into_iter().filter(|path| ends_with(path, roll::OPEN)) {
-        let mended = mend(disk, folder, &path)?;
+    // Looked at before anything is mended: what is mended is as it should be.
+    let damage = damage::look(dir, &list_now, damage::LOOK_BYTES_MAX).map_err(reading)?;
+    let mut open: Vec<PathBuf> =
+        list(&folder)?.into_iter().filter(|path| ends_with(path, roll::OPEN)).collect();
+    // Of some files only the lines of what was acknowledged are left.
+    let of_acked = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        Some(PathBuf::from(format!("{}{}", name.strip_suffix(damage::ACKED)?, roll::OPEN)))
+    };
+    let acked: Vec<PathBuf> = list(&folder)?.iter().filter_map(of_acked).collect();
+    open.extend(acked.into_iter().filter(|path| !path.exists()));
+    let mut mended_now = Vec::new();
+    for path in open {
+        let mended = mend(disk, &folder, &path)?;
         found.files_closed += u64::from(mended.kept);
         found.files_removed += u64::from(!mended.kept);
         found.records_kept += mended.records;
         found.bytes_cut += mended.bytes_cut;
+        if mended.lost > 0 || mended.is_short {
+            found.damage.push(Damage { file: path.clone(), what: What::Lost(mended.lost) });
+        }
+        // What an open file was is said by now, whether or not something stays of it.
+        let name = closed_name(&path);
+        list_now.files.remove(&name);
+        mended_now.push(name);
     }
-    for path in list(folder)? {
-        if let Some(target) = cdxj_of(&path)
-            && !target.exists()
-        {
-            let failed = |e| Error::disk("indexing", &path, e);
-            let scanned = scan(&path).map_err(failed)?;
-            write_index(disk, &path, &scanned, &target).map_err(failed)?;
-            disk.sync_dir(folder).map_err(failed)?;
-            found.indexes_made += 1;
+    for Damage { file, what } in damage {
+        if what == What::Index && file.exists() {
+            disk.remove(&file).map_err(|e| Error::disk("removing", &file, e))?;
+        }
+        let said = found.damage.iter().any(|said| said.file == file);
+        if !said {
+            found.damage.push(Damage { file, what });
         }
     }
-    Ok(found)
+    for path in list(&folder)? {
+        let Some(target) = cdxj_of(&path) else { continue };
+        let failed = |e| Error::disk("indexing", &path, e);
+        if !target.exists() {
+            let scanned = scan(&path).map_err(failed)?;
+            write_index(disk, &path, &scanned, &target).map_err(failed)?;
+            disk.sync_dir(&folder).map_err(failed)?;
+            found.indexes_made += 1;
+        }
+        let name = closed_name(&path);
+        match list_now.files.get_mut(&name) {
+            // An index that was made again is as it should be now; a file is not.
+            Some(Listed::Closed(closed)) => {
+                let now = damage::listed(&path, false).map_err(failed)?;
+                (closed.index_bytes, closed.index_sum) = (now.index_bytes, now.index_sum);
+            }
+            _ => {
+                // A sum is computed of what was open just now; of an old archive that would be all of it.
+                let is_new = mended_now.contains(&name);
+                list_now.files.insert(name, Listed::Closed(damage::listed(&path, is_new).map_err(failed)?));
+            }
+        }
+    }
+    if before.as_ref() != Some(&list_now) {
+        list_now.write(disk, dir).map_err(|e| Error::disk("writing", &dir.join(contents::NAME), e))?;
+    }
+    Ok((found, list_now))
 }
 
-/// Mends one open file.
+/// The name of an archive file when it is closed.
+fn closed_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(roll::OPEN).unwrap_or(&name).to_owned()
+}
+
+/// Mends one open file. If it is gone, there may still be the lines of what was acknowledged in it.
 pub(super) fn mend(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<Mended, Error> {
     let failed = |action| move |e| Error::disk(action, path, e);
     let closed = PathBuf::from(path.to_string_lossy().strip_suffix(roll::OPEN).unwrap_or_default());
     let Some(target) = cdxj_of(&closed) else { return Ok(Mended::default()) };
-    if !path.exists() {
+    let acked = PathBuf::from(format!("{}{}", closed.display(), damage::ACKED));
+    // Closed already, but for the lines beside it.
+    if !path.exists() && closed.exists() {
+        disk.remove(&acked).map_err(failed("removing"))?;
         return Ok(Mended::default());
     }
-    let mut scanned = scan(path).map_err(failed("reading"))?;
+    let mut scanned = match path.exists() {
+        true => scan(path).map_err(failed("reading"))?,
+        false => Scanned::default(),
+    };
+    let lost = damage::missing(damage::lines(&acked).map_err(failed("reading"))?, &scanned);
+    let dir = folder.parent().unwrap_or(folder);
+    damage::note_lost(disk, dir, &lost).map_err(failed("noting what is lost of"))?;
+    let lost = lost.len() as u64;
+    let is_short = scanned.good_bytes() < damage::committed(&acked).map_err(failed("reading"))?;
     let records = scanned.records.len() as u64;
     if scanned.records.iter().all(|record| record.is_warcinfo) {
-        disk.remove(path).map_err(failed("removing"))?;
+        for path in [path, &acked].into_iter().filter(|path| path.exists()) {
+            disk.remove(path).map_err(failed("removing"))?;
+        }
         disk.sync_dir(folder).map_err(failed("removing"))?;
-        return Ok(Mended { kept: false, records: 0, bytes_cut: scanned.file_len });
+        return Ok(Mended { kept: false, records: 0, bytes_cut: scanned.file_len, lost, is_short });
     }
     let bytes_cut = scanned.file_len - scanned.good_bytes();
     if scanned.has_gap() {
@@ -99,9 +180,13 @@ pub(super) fn mend(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<Mended
         let cut = if bytes_cut > 0 { file.truncate(scanned.good_bytes()) } else { Ok(()) };
         cut.and_then(|()| file.sync()).map_err(failed("cutting"))?;
     }
+    // Once they are gone, a second mending does not name what is lost once more.
+    if acked.exists() {
+        disk.remove(&acked).map_err(failed("removing"))?;
+    }
     write_index(disk, &closed, &scanned, &target).map_err(failed("indexing"))?;
     disk.rename(path, &closed).and_then(|()| disk.sync_dir(folder)).map_err(failed("renaming"))?;
-    Ok(Mended { kept: true, records, bytes_cut })
+    Ok(Mended { kept: true, records, bytes_cut, lost, is_short })
 }
 
 /// Copies the whole records to a new file and puts that in place of the old one.
@@ -138,8 +223,13 @@ fn write_index(disk: &dyn Disk, warc: &Path, scanned: &Scanned, target: &Path) -
 }
 
 /// Takes in the indexes of earlier runs.
-pub(super) fn learn(folder: &Path, memory: &mut Memory) -> io::Result<()> {
+pub(super) fn learn(folder: &Path, gone: &[Damage], memory: &mut Memory) -> io::Result<()> {
     for path in cdxj_files(folder)? {
+        // What is gone or damaged is nothing to refer to.
+        if gone.iter().any(|damage| !damage.what.is_mended() && cdxj_of(&damage.file).as_ref() == Some(&path))
+        {
+            continue;
+        }
         let mut input = BufReader::new(File::open(path)?);
         let mut names: HashMap<String, Arc<str>> = HashMap::new();
         while let Some(line) = index::read_line(&mut input)? {

@@ -14,7 +14,8 @@ use crate::warc::Format;
 pub struct Settings {
     /// First part of every file's name.
     pub prefix: String,
-    /// Last part of every file's name: which machine wrote it. Two writers of one crawl need different ones.
+    /// Last part of every file's name: which machine wrote it. A node of a cluster writes its own name, unless another one
+    /// is set here.
     pub node: String,
     /// `gzip`, `zstd` or `none`, with a level if wanted: `gzip:6`. gzip at level 1 costs a third of the CPU of zlib's
     /// level 6 for 4 to 10 % more bytes, and every tool reads it; `.warc.zst` is read by few.
@@ -36,10 +37,13 @@ pub struct Settings {
     pub dedup_bytes_min: u64,
     /// Store what was asked, not only what was answered.
     pub request_records: bool,
-    /// Store how it was found and fetched: `via`, `hopsFromSeed`, `fetchTimeMs` and so on.
+    /// Store how it was found and fetched, and what it names: `via`, `hopsFromSeed`, `outlink`, `fetchTimeMs` and so on.
     pub metadata_records: bool,
-    /// Names of request fields that hold secrets, besides those that always do (`Authorization`, `Cookie`, `Proxy-*`,
-    /// `Signature*`, `X-Api-Key` and the like).
+    /// Names of request fields whose values may be archived, besides those that every request has. A field added with `-H`
+    /// keeps its name in the archive and loses its value, unless it is named here; `Authorization`, `Cookie`, `Proxy-*`,
+    /// `Signature*`, `X-Api-Key` and the like lose it in any case.
+    pub open_headers: Vec<String>,
+    /// Names of request fields that hold secrets, also among those that every request has. Wins over `open_headers`.
     pub secret_headers: Vec<String>,
 }
 
@@ -56,6 +60,7 @@ impl Default for Settings {
             dedup_bytes_min: 1024,
             request_records: true,
             metadata_records: true,
+            open_headers: Vec::new(),
             secret_headers: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@
 //! is closed or opened again. The next record begins a new segment; so does the first one after the clock was set back.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,11 +16,13 @@ use nephila_core::store::roll::{self, Limits};
 use nephila_core::store::{Digest, cdxj};
 use nephila_core::time::Timestamp;
 
+use super::acked::Acked;
 use super::compress::{Packer, Ready, new_id};
 use super::memory::{Memory, Remembered};
-use super::recover;
 use super::settings::Settings;
 use super::{Error, Kind, Receipt, Reply, Summary, guard};
+use super::{damage, recover};
+use crate::contents::{Contents, Listed};
 use crate::disk::{Disk, DiskFile, Sink};
 use crate::index::{self, Sorter};
 
@@ -37,8 +39,10 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 pub(super) struct Writer {
     disk: Arc<dyn Disk>,
+    dir: PathBuf,
     folder: PathBuf,
-    indexes: PathBuf,
+    /// What the list of the folder says, or is to say.
+    contents: Contents,
     settings: Arc<Settings>,
     limits: Limits,
     info: WarcInfo,
@@ -64,6 +68,8 @@ struct Segment {
     latest: Timestamp,
     /// Is the file's name durable?
     is_named: bool,
+    /// The lines of what was acknowledged, beside it.
+    acked: Option<Acked>,
     /// `None` once a line could not be kept: the index is then made from the file.
     lines: Option<Sorter>,
 }
@@ -72,24 +78,26 @@ struct Segment {
 struct Waiting {
     reply: Reply,
     receipt: Receipt,
-    line: String,
-    remembered: Remembered,
+    /// What the index says of it; nothing of what is no capture.
+    line: Option<String>,
+    remembered: Option<Remembered>,
     records: u64,
 }
 
 impl Writer {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
-        folder: PathBuf,
-        indexes: PathBuf,
+        dir: &Path,
+        contents: Contents,
         settings: Arc<Settings>,
         info: WarcInfo,
         memory: Arc<Mutex<Memory>>,
     ) -> io::Result<Self> {
         Ok(Writer {
             disk,
-            folder,
-            indexes,
+            dir: dir.into(),
+            folder: dir.join("archive"),
+            contents,
             limits: Limits { bytes_max: settings.bytes_max, age_max: settings.age_max },
             packer: Packer::new(settings.compression)?,
             settings,
@@ -152,7 +160,7 @@ impl Writer {
                 let place = cdxj::Place { length: listed, offset, filename: &segment.name };
                 self.waiting.push(Waiting {
                     reply,
-                    line: cdxj::finish(ready.line, &place, ready.truncated),
+                    line: ready.line.map(|line| cdxj::finish(line, &place, ready.truncated)),
                     receipt: Receipt {
                         file: segment.name.clone(),
                         offset,
@@ -199,12 +207,17 @@ impl Writer {
         segment.is_named = true;
         self.summary.bytes += segment.written - segment.committed;
         segment.committed = segment.written;
+        if let Some(acked) = &mut segment.acked {
+            acked.write(self.waiting.iter().filter_map(|waiting| waiting.line.as_ref()), segment.committed);
+        }
         let mut memory = guard(&self.memory);
         for waiting in self.waiting.drain(..) {
             let Receipt { file, offset, length, kind, .. } = &waiting.receipt;
-            memory.remember(file, *offset, *length, waiting.remembered);
-            if let Some(lines) = &mut segment.lines
-                && lines.push(&*self.disk, waiting.line).is_err()
+            if let Some(remembered) = waiting.remembered {
+                memory.remember(file, *offset, *length, remembered);
+            }
+            if let (Some(lines), Some(line)) = (&mut segment.lines, waiting.line)
+                && lines.push(&*self.disk, line).is_err()
             {
                 segment.lines = None;
             }
@@ -212,6 +225,7 @@ impl Writer {
             match kind {
                 Kind::Response => self.summary.responses += 1,
                 Kind::Revisit | Kind::NotModified => self.summary.revisits += 1,
+                Kind::Redundant => {}
             }
             let _ = waiting.reply.send(Ok(waiting.receipt));
         }
@@ -261,8 +275,10 @@ impl Writer {
                 return Err(write_error(path, error));
             }
             self.summary.records += 1;
+            self.list(&name, Listed::Open);
             return Ok(Segment {
                 file,
+                acked: Acked::create(&*self.disk, &self.folder.join(&name)),
                 name: name.into(),
                 lines: Some(Sorter::new(self.folder.join(format!("{stem}.cdxj")))),
                 path,
@@ -286,6 +302,21 @@ impl Writer {
         }
     }
 
+    /// Puts a file on the list. If that cannot be written now it is written with the next change.
+    fn list(&mut self, name: &str, listed: Listed) {
+        self.contents.files.insert(name.to_owned(), listed);
+        let _ = self.contents.write(&*self.disk, &self.dir);
+    }
+
+    /// A file is closed: the list says how it is from now on.
+    fn list_closed(&mut self, closed: &Path) {
+        let name = closed.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // What cannot be read now is listed when the archive is next opened.
+        if let Ok(listed) = damage::listed(closed, true) {
+            self.list(&name, Listed::Closed(listed));
+        }
+    }
+
     fn set_aside(&mut self, path: PathBuf) {
         if self.abandoned.len() < ABANDONED_MAX {
             self.abandoned.push(path);
@@ -297,7 +328,15 @@ impl Writer {
         let mut first = Ok(());
         for path in std::mem::take(&mut self.abandoned) {
             match recover::mend(&*self.disk, &self.folder, &path) {
-                Ok(mended) => self.summary.files += u64::from(mended.kept),
+                Ok(mended) => {
+                    self.summary.files += u64::from(mended.kept);
+                    let closed = path.with_extension("");
+                    if mended.kept {
+                        self.list_closed(&closed);
+                    } else {
+                        self.unlist(&closed);
+                    }
+                }
                 Err(error) => {
                     self.abandoned.push(path);
                     first = first.and(Err(error));
@@ -312,8 +351,13 @@ impl Writer {
         let Some(segment) = self.segment.take() else { return };
         if segment.committed == 0 {
             // Nothing in it was ever acknowledged.
-            if self.disk.remove(&segment.path).is_err() {
-                self.set_aside(segment.path);
+            if let Some(acked) = segment.acked {
+                acked.remove(&*self.disk);
+            }
+            let closed = self.folder.join(&*segment.name);
+            match self.disk.remove(&segment.path) {
+                Ok(()) => self.unlist(&closed),
+                Err(_) => self.set_aside(segment.path),
             }
             return;
         }
@@ -327,10 +371,21 @@ impl Writer {
             .and_then(|()| self.disk.rename(&segment.path, &closed))
             .and_then(|()| self.disk.sync_dir(&self.folder));
         match result {
-            Ok(()) => self.summary.files += 1,
             // Renamed but not durably so: opening the archive finds the file under either name.
-            Err(_) if closed.exists() => self.summary.files += 1,
-            Err(_) => self.set_aside(segment.path),
+            Err(_) if !closed.exists() => return self.set_aside(segment.path),
+            _ => self.summary.files += 1,
+        }
+        if let Some(acked) = segment.acked {
+            acked.remove(&*self.disk);
+        }
+        self.list_closed(&closed);
+    }
+
+    /// Takes a file off the list that was made and never held anything.
+    fn unlist(&mut self, closed: &Path) {
+        let name = closed.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if self.contents.files.remove(&name).is_some() {
+            let _ = self.contents.write(&*self.disk, &self.dir);
         }
     }
 
@@ -338,11 +393,12 @@ impl Writer {
         self.commit();
         self.finish_segment();
         self.mend_abandoned()?;
-        let target = self.indexes.join("index.cdxj");
+        let indexes = self.dir.join("indexes");
+        let target = indexes.join("index.cdxj");
         let merge = || {
             let sources = recover::cdxj_files(&self.folder)?;
             let lines = index::merge(&*self.disk, &sources, &target)?;
-            self.disk.sync_dir(&self.indexes)?;
+            self.disk.sync_dir(&indexes)?;
             self.disk.sync_dir(&self.folder)?;
             Ok(lines)
         };
@@ -452,7 +508,8 @@ mod tests {
         let memory = Arc::new(Mutex::new(Memory::new()));
         let mut worker = Worker::new(&settings, &memory).unwrap();
         let (disk, info) = (Arc::new(RealDisk), WarcInfo::default());
-        let mut writer = Writer::new(disk, folder, indexes, settings.clone(), info, memory.clone()).unwrap();
+        let contents = Contents::default();
+        let mut writer = Writer::new(disk, dir, contents, settings.clone(), info, memory.clone()).unwrap();
         let mut answers = Vec::new();
         for started in started {
             let (reply, answer) = oneshot::channel();

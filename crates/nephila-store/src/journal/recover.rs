@@ -42,7 +42,12 @@ pub(super) struct Tail {
 pub(super) fn recover(
     disk: &dyn Disk,
     folder: &Path,
+    expected: u64,
 ) -> Result<(Vec<SegmentFile>, Option<Tail>, Recovered), Error> {
+    let short = |last| Error::Short { path: folder.into(), last, expected };
+    if expected > 0 && (!folder.is_dir() || list(folder)?.is_empty()) {
+        return Err(short(0));
+    }
     disk.create_dir(folder).map_err(|e| Error::disk("making", folder, e))?;
     let mut segments = list(folder)?;
     let mut found = Recovered::default();
@@ -50,7 +55,8 @@ pub(super) fn recover(
     let mut may_be_torn = true;
     while let Some(segment) = segments.last_mut() {
         let bytes = fs::read(&segment.path).map_err(|e| Error::disk("reading", &segment.path, e))?;
-        match mend(disk, segment, &bytes, may_be_torn, &mut found)? {
+        match mend(disk, segment, &bytes, may_be_torn, expected, &mut found)? {
+            Some(mended) if mended.last < expected => return Err(short(mended.last)),
             Some(mended) => {
                 segment.len = mended.len;
                 tail = Some(mended);
@@ -78,13 +84,14 @@ fn mend(
     segment: &SegmentFile,
     bytes: &[u8],
     may_be_torn: bool,
+    expected: u64,
     found: &mut Recovered,
 ) -> Result<Option<Tail>, Error> {
     let first = segment.first;
     let damaged = |offset: usize, what| Error::damaged(&segment.path, offset as u64, what);
     let salt = match frame::read_segment_head(bytes, first) {
         Ok(salt) => salt,
-        Err(_) if may_be_torn && bytes.len() <= SEGMENT_HEAD => {
+        Err(_) if may_be_torn && bytes.len() <= SEGMENT_HEAD && expected < first => {
             found.bytes_cut += bytes.len() as u64;
             return Ok(None);
         }
@@ -107,10 +114,14 @@ fn mend(
     }
     if let Some(what) = torn {
         let confirmed = frame::promised(&bytes[at..], salt).is_some_and(|promised| promised > last);
-        if confirmed || !may_be_torn {
+        if confirmed || !may_be_torn || last < expected {
             return Err(damaged(at, what));
         }
         found.bytes_cut += (bytes.len() - at) as u64;
+    }
+    if last < expected {
+        // Said by whoever asked; nothing is touched.
+        return Ok(Some(Tail { len: at as u64, last, salt }));
     }
     let failed = |action| move |e: io::Error| Error::disk(action, &segment.path, e);
     // The first frame that none behind it confirms.
@@ -129,7 +140,7 @@ fn mend(
 }
 
 /// The segments of a folder, by their names. Other files are left alone.
-fn list(folder: &Path) -> Result<Vec<SegmentFile>, Error> {
+pub(super) fn list(folder: &Path) -> Result<Vec<SegmentFile>, Error> {
     let failed = |e| Error::disk("reading", folder, e);
     let mut segments = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

@@ -26,11 +26,6 @@ pub(super) fn memory_entries(
 ) -> Box<dyn Iterator<Item = Entry> + '_> {
     let domain = from.unwrap_or_default();
     let host = HostKey { domain, host: 0 };
-    fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        let mut out = Vec::new();
-        encode(&mut out);
-        out
-    }
     match table {
         Table::Urls => Box::new(
             memory
@@ -70,7 +65,16 @@ pub(super) fn memory_entries(
         }
         Table::Feeds => beside_entries(memory, Beside::Feed, UrlKey { host, path: 0 }),
         Table::Streams => beside_entries(memory, Beside::Stream, UrlKey { host, path: 0 }),
+        Table::Sources => beside_entries(memory, Beside::Source, UrlKey { host, path: 0 }),
+        Table::Stories => beside_entries(memory, Beside::Story, UrlKey { host, path: 0 }),
     }
+}
+
+/// A record as it is stored.
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
 }
 
 /// What is in memory beside URLs from a key on.
@@ -350,6 +354,30 @@ impl State for DiskState {
         for _ in 0..max {
             let Some(group) = merge.next().map_err(run_error)? else { break };
             out.push((host_of(group.key()), HostRecord::decode(group.newest())?));
+        }
+        Ok(())
+    }
+
+    fn urls_from(
+        &mut self,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, UrlRecord)>,
+    ) -> Result<(), StateError> {
+        let mut sources: Vec<Box<dyn Source + '_>> = Vec::new();
+        for tables in [Some(&self.memory), self.frozen()].into_iter().flatten() {
+            let urls = tables.urls.range(from..);
+            let entries =
+                urls.map(|(key, record)| (key.to_bytes().to_vec(), encoded(|out| record.encode(out))));
+            sources.push(Box::new(Entries::new(entries)));
+        }
+        for (_, run) in self.runs_of(Table::Urls).iter().rev() {
+            sources.push(Box::new(run.scan(&from.to_bytes())));
+        }
+        let mut merge = Merge::new(sources, Policy::Together);
+        for _ in 0..max {
+            let Some(group) = merge.next().map_err(run_error)? else { break };
+            out.push((url_of(group.key()), UrlRecord::decode(group.newest())?));
         }
         Ok(())
     }

@@ -25,10 +25,14 @@ pub(super) enum Table {
     Feeds = 6,
     /// What a stream said of a URL, by its key.
     Streams = 7,
+    /// What is known of a source of feeds, by its key.
+    Sources = 8,
+    /// Stories, by their source and the time.
+    Stories = 9,
 }
 
 impl Table {
-    pub(super) const ALL: [Table; 8] = [
+    pub(super) const ALL: [Table; 10] = [
         Table::Urls,
         Table::Queued,
         Table::Planned,
@@ -37,12 +41,16 @@ impl Table {
         Table::Robots,
         Table::Feeds,
         Table::Streams,
+        Table::Sources,
+        Table::Stories,
     ];
 
     pub(super) fn beside(kind: Beside) -> Table {
         match kind {
             Beside::Feed => Table::Feeds,
             Beside::Stream => Table::Streams,
+            Beside::Source => Table::Sources,
+            Beside::Story => Table::Stories,
         }
     }
 
@@ -56,6 +64,8 @@ impl Table {
             Table::Robots => "robots",
             Table::Feeds => "feeds",
             Table::Streams => "streams",
+            Table::Sources => "sources",
+            Table::Stories => "stories",
         }
     }
 
@@ -87,12 +97,12 @@ impl Table {
             Table::Hosts => Options { block_entries: 256, piece_bytes: 16 << 10, ..shape(HostKey::BYTES, 0) },
             Table::Domains => Options { block_entries: 512, piece_bytes: 16 << 10, ..shape(8, 0) },
             Table::Robots => Options { block_entries: 64, piece_bytes: 64 << 10, ..shape(HostKey::BYTES, 0) },
-            Table::Feeds => Options {
+            Table::Feeds | Table::Sources => Options {
                 block_entries: 64,
                 piece_bytes: 64 << 10,
                 ..shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES)
             },
-            Table::Streams => shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES),
+            Table::Streams | Table::Stories => shape(HostKey::BYTES, UrlKey::BYTES - HostKey::BYTES),
         }
     }
 }

@@ -101,6 +101,16 @@ kinds! {
     IndexMissing = "index-missing",
     /// The index has a line that no record stands for.
     IndexExtra = "index-extra",
+    /// The list of the folder names the file, and it is gone. Put it back, or crawl with `--mend`.
+    FileGone = "file-gone",
+    /// The file has not the length or the sum that the list of the folder names. Put it back, or crawl with `--mend`.
+    FileChanged = "file-changed",
+    /// The index of a file is gone, or not as it was written. The next crawl makes it again.
+    IndexChanged = "index-changed",
+    /// The list of the folder, `contents`, is not as it was written. The next crawl makes it again.
+    ListDamaged = "list-damaged",
+    /// Something of the crawl's state is gone or damaged; the message says what to do.
+    State = "state",
 }
 
 impl fmt::Display for Kind {

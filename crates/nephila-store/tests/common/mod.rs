@@ -105,7 +105,7 @@ pub fn answers(dir: &Path) -> HashMap<String, u32> {
     for entry in std::fs::read_dir(dir.join("archive")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if !name.contains(".warc") {
+        if !name.contains(".warc") || name.ends_with(".acked") {
             continue;
         }
         assert!(!name.ends_with(".open"), "{name} is still open");

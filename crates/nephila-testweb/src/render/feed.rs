@@ -26,7 +26,7 @@ impl Renderer {
             for (item, url, at) in items {
                 let at = iso_date(at);
                 text.push_str(&format!(
-                    "<entry><title>News {item}</title><id>{url}</id><link href=\"{url}\"/>\
+                    "<entry><title>News {item} of {name}</title><id>{url}</id><link href=\"{url}\"/>\
                      <updated>{at}</updated></entry>\n"
                 ));
             }
@@ -40,7 +40,7 @@ impl Renderer {
             for (item, url, at) in items {
                 let at = http_date(at);
                 text.push_str(&format!(
-                    "<item><title>News {item}</title><link>{url}</link><guid>{url}</guid>\
+                    "<item><title>News {item} of {name}</title><link>{url}</link><guid>{url}</guid>\
                      <pubDate>{at}</pubDate></item>\n"
                 ));
             }

@@ -225,11 +225,13 @@ pub fn check_all(
     Ok((index.lines(), read))
 }
 
-/// Takes one record out of the archive of a crawl, as damage would: the rest of its file moves up.
+/// Takes the first page out of the archive of a crawl, as damage would: the rest of its file moves up.
 pub fn remove_record(dir: &Path) -> anyhow::Result<()> {
     let index = Index::read(dir)?;
-    let mut pages = index.by_url.values().flatten().filter(|capture| capture.url.contains("/p/"));
-    let gone = pages.next().context("the archive has a page")?;
+    let pages = index.by_url.values().flatten().filter(|capture| capture.url.contains("/p/"));
+    // Behind the last one nothing would move, and half of what is to be noticed would not be there.
+    let gone = pages.min_by_key(|capture| capture.offset.parse::<u64>().unwrap_or(u64::MAX));
+    let gone = gone.context("the archive has a page")?;
     let path = index.folders[gone.folder].join(&gone.filename);
     let mut bytes = std::fs::read(&path)?;
     let (offset, length): (usize, usize) = (gone.offset.parse()?, gone.length.parse()?);

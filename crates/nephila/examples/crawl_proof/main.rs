@@ -13,7 +13,9 @@
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
 //!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
+//!     crawl_proof --nephila PROGRAM shipped  [--short] [--planted]       one site and all that can happen to it, at our settings
 //!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
+//!     crawl_proof --nephila PROGRAM bombs    [--short] [--only NAME]     answers made to cost minutes end in seconds
 //!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
 //!     crawl_proof --nephila PROGRAM planted                              the judges notice what they must
 //!
@@ -26,6 +28,7 @@
 #![allow(unreachable_pub)]
 
 mod archive;
+mod bombs;
 mod cluster;
 mod complete;
 mod crawler;
@@ -45,6 +48,7 @@ mod polite;
 mod portal;
 mod reasons;
 mod relay;
+mod shipped;
 mod site;
 mod slots;
 mod soak;
@@ -108,8 +112,12 @@ enum Proof {
     Tax(tax::Args),
     /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
     Outage(outage::Args),
+    /// At the settings we ship, every situation of a table ends with the right pages, exit code and closing words.
+    Shipped(shipped::Args),
     /// The good and the hostile web together, at full speed for a long time: nothing grows.
     Soak(soak::Args),
+    /// Answers that were made to cost minutes: each ends soon, and together they cost the good hosts almost nothing.
+    Bombs(bombs::Args),
     /// What a crawl takes that knows ten thousand URLs, and one that knows a million.
     Memory(memory::Args),
     /// Breaks what is judged, and expects the judges to notice.
@@ -117,6 +125,10 @@ enum Proof {
 }
 
 fn main() -> ExitCode {
+    if let Some(bug) = shipped::planted_here() {
+        nephila_core::planted::set_everywhere(bug);
+        return nephila::run(nephila::cli::Cli::parse());
+    }
     let args = Args::parse();
     rlimit::increase_nofile_limit(FILES_MAX).ok();
     match run(args) {
@@ -129,7 +141,12 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    let temporary = tempfile::tempdir()?;
+    // A disk that is busy for a second is busy for twenty where the clock runs twenty times as fast.
+    let memory = std::path::Path::new("/dev/shm");
+    let temporary = match &args.proof {
+        Proof::Shipped(_) if memory.is_dir() => tempfile::tempdir_in(memory)?,
+        _ => tempfile::tempdir()?,
+    };
     let base = args.dir.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&base)?;
     let place = crawler::Place { program: args.nephila, base };
@@ -148,7 +165,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Lying(args) => lying::run(&args, &place),
         Proof::Tax(args) => tax::run(&args, &place),
         Proof::Outage(args) => outage::run(&args, &place),
+        Proof::Shipped(args) => shipped::run(&args, &place),
         Proof::Soak(args) => soak::run(&args, &place),
+        Proof::Bombs(args) => bombs::run(&args, &place),
         Proof::Memory(args) => memory::run(&args, &place),
         Proof::Planted => planted::run(&place),
     }

@@ -4,7 +4,11 @@
 //! fetched: all but those pages wait in queues. Pages are equally large whatever they name. The same over few hosts, whose
 //! queues are long, and over many. What must hold: the peak of memory at the most URLs is at most [`GROWTH`] times the one
 //! at the fewest, and [`ALLOWANCE_KB`].
+//!
+//! With `--minutes`, crawls at full speed for so long: the web has as many pages as are to be known, every page names
+//! [`LINKS`] others, so they are known soon, and memory must stay within its budget ([`budget_kb`]) to the end.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -36,6 +40,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The frontier knows at least this share of what was meant.
 const KNOWN_SHARE_MIN: f64 = 0.8;
 
+/// Memory of a crawl at full speed with up to a million URLs known, in kB...
+const BUDGET_KB: u64 = 512 * 1024;
+/// ...and so many bytes for each URL more: bits in the filters, and its share of the index of a run.
+const BUDGET_URL_BYTES: u64 = 14;
+const BUDGET_URLS: u64 = 1_000_000;
+/// Links of a page of a crawl that runs by time.
+const LINKS: u32 = 40;
+/// Pages of the web for each second of such a crawl, so that it does not end before: more than two cores fetch and serve.
+const PAGES_A_SECOND: f64 = 2_000.0;
+/// Samples of such a crawl.
+const SAMPLES: u32 = 1_000;
+/// One line about it so often.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// What a crawl may take with so many URLs known.
+fn budget_kb(known: u64) -> u64 {
+    BUDGET_KB + known.saturating_sub(BUDGET_URLS) * BUDGET_URL_BYTES / 1024
+}
+
 /// How many.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -48,6 +71,9 @@ pub struct Args {
     /// Hosts of the web, in turn.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 10_000])]
     hosts: Vec<u32>,
+    /// How long each crawl runs at full speed, in minutes, instead of by pages; then its memory has a budget.
+    #[arg(long)]
+    minutes: Option<f64>,
 }
 
 /// One crawl.
@@ -60,6 +86,10 @@ struct Row {
 /// Runs it.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ensure!(!args.known.is_empty() && args.pages > 0, "nothing to measure");
+    if let Some(minutes) = args.minutes {
+        ensure!(minutes > 0.0 && minutes < 100_000.0, "{minutes} minutes");
+        return run_long(args, Duration::from_secs_f64(minutes * 60.0), place);
+    }
     let mut verdict = Verdict::default();
     let mut figures = Vec::new();
     println!(
@@ -97,29 +127,64 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     verdict.end(&format!("crawl memory: {} pages each: {}", args.pages, figures.join("; ")))
 }
 
+/// Crawls that run by time.
+fn run_long(args: &Args, time: Duration, place: &Place) -> anyhow::Result<()> {
+    let mut verdict = Verdict::default();
+    let mut figures = Vec::new();
+    for (hosts, known) in
+        args.hosts.iter().flat_map(|hosts| args.known.iter().map(move |known| (*hosts, *known)))
+    {
+        let folder = place.folder("memory")?;
+        let pages = known.max((time.as_secs_f64() * PAGES_A_SECOND) as u64);
+        let site = site(&folder, hosts, pages, LINKS)?;
+        let mut crawler = crawler(place, &folder, &site, hosts)?;
+        crawler.set_limit("--time-limit", &format!("{}ms", time.as_millis()), Exit::TimeLimit);
+        let mut crawl = crawler.start()?;
+        let mut watch = Watch::new(crawler.dir());
+        let (began, mut said_at) = (Instant::now(), Instant::now());
+        while !crawl.wait_until(Instant::now() + time / SAMPLES)? {
+            ensure!(
+                began.elapsed() < time + LIMIT,
+                "the crawl did not end within {} s",
+                (time + LIMIT).as_secs()
+            );
+            let Some(sample) = watch.look(&crawl).filter(|_| said_at.elapsed() >= SAID_EVERY) else {
+                continue;
+            };
+            said_at = Instant::now();
+            let said = sample.said.unwrap_or_default();
+            let (at, memory) = (sample.at, sample.memory_kb / 1024);
+            println!("{at:>6.0} s: {memory} MB, {} URLs known, {} ended", said.known(), said.ended);
+        }
+        let ended = crawl.finish(LIMIT)?;
+        watch.write(&place.base.join(format!("memory-{hosts}-{known}-long.tsv")))?;
+        let last = watch.samples().iter().rev().find_map(|sample| sample.said).unwrap_or_default();
+        let (peak, budget) = (ended.peak_kb, budget_kb(known));
+        verdict.expect(last.known() >= known, || format!("{} URLs known, {known} meant", last.known()));
+        verdict.expect(peak <= budget, || {
+            format!(
+                "{hosts} hosts, {} URLs known: a peak of {peak} kB, the budget is {budget} kB",
+                last.known()
+            )
+        });
+        figures.push(format!(
+            "{hosts} hosts, {} URLs known, {} fetched in {:.0} s: {} MB of {}",
+            last.known(),
+            last.ended,
+            ended.took.as_secs_f64(),
+            peak / 1024,
+            budget / 1024
+        ));
+        println!("{}", figures.last().expect("just pushed"));
+    }
+    verdict.end(&format!("crawl memory: {}", figures.join("; ")))
+}
+
 fn measure(place: &Place, pages: u64, hosts: u32, known: u64) -> anyhow::Result<Row> {
     let folder = place.folder("memory")?;
-    let site = Site::start(
-        Settings {
-            hosts,
-            pages: PAGES_MAX,
-            size_exponent: 0.0,
-            page_bytes: PAGE_BYTES,
-            page_bytes_sigma: 0.0,
-            links: u32::try_from(known.div_ceil(pages)).unwrap_or(u32::MAX),
-            addresses: (hosts / HOSTS_PER_ADDRESS).max(1),
-            journal_max: 0,
-            threads: 1,
-            ..Settings::default()
-        },
-        &folder,
-    )?;
-    let seeds = folder.join("seeds.txt");
-    let homes: Vec<String> = site.homes().take(SEEDS_MAX as usize).collect();
-    std::fs::write(&seeds, homes.join("\n") + "\n")?;
-    let none = Rests { host: Duration::ZERO, slot: Duration::ZERO };
-    let mut crawler = Crawler::new(place, &folder, &site, &seeds, "any", none);
-    crawler.set("frontier.slot_connections=4");
+    let links = u32::try_from(known.div_ceil(pages)).unwrap_or(u32::MAX);
+    let site = site(&folder, hosts, PAGES_MAX, links)?;
+    let mut crawler = crawler(place, &folder, &site, hosts)?;
     crawler.set_limit("--limit", &pages.to_string(), Exit::PageLimit);
     let mut crawl = crawler.start()?;
     let began = Instant::now();
@@ -132,4 +197,31 @@ fn measure(place: &Place, pages: u64, hosts: u32, known: u64) -> anyhow::Result<
     watch.write(&place.base.join(format!("memory-{hosts}-{known}.tsv")))?;
     let known = watch.samples().iter().filter_map(|sample| sample.said).map(|said: Said| said.known()).max();
     Ok(Row { known: known.unwrap_or(0), peak_kb: ended.peak_kb, took: ended.took })
+}
+
+fn site(folder: &Path, hosts: u32, pages: u64, links: u32) -> anyhow::Result<Site> {
+    let settings = Settings {
+        hosts,
+        pages,
+        size_exponent: 0.0,
+        page_bytes: PAGE_BYTES,
+        page_bytes_sigma: 0.0,
+        links,
+        addresses: (hosts / HOSTS_PER_ADDRESS).max(1),
+        journal_max: 0,
+        threads: 1,
+        ..Settings::default()
+    };
+    Site::start(settings, folder)
+}
+
+/// Nobody rests: the settings for a machine's own web, but for the memory, which is as shipped.
+fn crawler(place: &Place, folder: &Path, site: &Site, hosts: u32) -> anyhow::Result<Crawler> {
+    let seeds = folder.join("seeds.txt");
+    let homes: Vec<String> = site.homes().take(hosts.min(SEEDS_MAX) as usize).collect();
+    std::fs::write(&seeds, homes.join("\n") + "\n")?;
+    let none = Rests { host: Duration::ZERO, slot: Duration::ZERO };
+    let mut crawler = Crawler::new(place, folder, site, &seeds, "any", none);
+    crawler.set("frontier.slot_connections=4");
+    Ok(crawler)
 }

@@ -195,6 +195,11 @@ fn clock(mut scene: Scene, verdict: &mut Verdict) -> anyhow::Result<Option<Strin
     Ok(Some(format!("clock set forward and back by an hour, {pages} places complete")))
 }
 
+/// Where that library is. None if it is not installed.
+pub fn faketime() -> Option<&'static str> {
+    FAKETIME.into_iter().find(|path| Path::new(path).is_file())
+}
+
 /// The time of day as the crawler sees it. Its clock for rests is left alone.
 pub struct Clock {
     library: &'static str,
@@ -204,9 +209,7 @@ pub struct Clock {
 impl Clock {
     /// None where the library is not installed.
     pub fn new(folder: &Path) -> anyhow::Result<Option<Clock>> {
-        let Some(library) = FAKETIME.into_iter().find(|path| Path::new(path).is_file()) else {
-            return Ok(None);
-        };
+        let Some(library) = faketime() else { return Ok(None) };
         let clock = Clock { library, file: folder.join("time") };
         clock.set("+0")?;
         Ok(Some(clock))

@@ -30,8 +30,8 @@ const CUT: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(100);
 /// Fetches at the same time.
 const CONCURRENCY: usize = 64;
-/// Tickets open at once: fetching, and fetched and not yet durable (`STORING_MAX` of the crawl).
-const OPEN_MAX: usize = CONCURRENCY + 2_048;
+/// Tickets open at once: fetching, and fetched and not yet durable (`STORING_MIN` of the crawl).
+const OPEN_MAX: usize = CONCURRENCY + 256;
 /// After so many lives in a row without a page the crawl only waits for its back-offs: no more kills are wasted on it.
 const IDLE_LIVES_MAX: u32 = 5;
 /// The last run of a crawl has this long.

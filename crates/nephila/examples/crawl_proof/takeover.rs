@@ -178,6 +178,7 @@ fn put_in(herd: &Herd, site: &Site, known: u64) -> anyhow::Result<u64> {
                 priority,
                 hits: 0,
                 refusal: None,
+                via: None,
             });
         }
         for (number, offers) in offers.chunks(URLS_IN_MESSAGE).enumerate() {

@@ -11,6 +11,7 @@ use nephila_core::spider::outcome::{Class, Outcome};
 use nephila_core::state::record::{HostRecord, RobotsPolicy};
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
+use nephila_spider::Spider;
 use serde::{Deserialize, Serialize};
 
 use super::events::Followers;
@@ -21,6 +22,7 @@ use crate::crawl::jobs::Jobs;
 use crate::crawl::stream::{Judge, StreamSaid};
 use crate::folder::Folder;
 use crate::node::views::Added;
+use crate::reach::Reach;
 use crate::settings::Settings;
 use crate::worker::{Handle, Taken};
 
@@ -28,10 +30,12 @@ use crate::worker::{Handle, Taken};
 #[derive(Debug)]
 pub struct Questions {
     pub(super) handle: Handle,
-    settings: Settings,
-    clock: Clock,
-    scopes: Scopes,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    pub(super) scopes: Scopes,
     pub(super) followers: Followers,
+    /// Who fetches, if somebody does.
+    spider: Option<Spider>,
 }
 
 /// Where a URL stands, in one word.
@@ -119,6 +123,12 @@ pub struct Explained {
     /// Links from a seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u8>,
+    /// The page that named it first, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// The hops from a seed to it, in the letters of Heritrix: L link, E embedded, R redirect, M sitemap.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hops: String,
     /// How often it was tried again.
     #[serde(default)]
     pub retries: u8,
@@ -134,6 +144,26 @@ pub struct Explained {
     /// Its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostView>,
+    /// What a stream of visited URLs said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamView>,
+}
+
+/// What a stream of visited URLs said of a URL.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StreamView {
+    /// The page id of its last line that has one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub page_id: String,
+    /// Its last update tag.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tag: String,
+    /// The time of its last line.
+    pub last: String,
+    /// The time of the line that was last sent on.
+    pub sent: String,
+    /// Hits that wait for the next time.
+    pub hits_waiting: u64,
 }
 
 /// What the scope says.
@@ -163,6 +193,12 @@ pub struct RobotsView {
     /// The line that forbids the URL, and its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<(usize, String)>,
+    /// Why it could not be read the last time, if it could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
+    /// Since when it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_since: Option<String>,
     /// When it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<String>,
@@ -266,13 +302,21 @@ impl Questions {
     /// About the crawl in this folder, whose worker this is.
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
         let followers = Followers::of(Some(folder.clone()));
-        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::of_folder(folder), followers }
+        let scopes = Scopes::of_folder(folder);
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None }
+    }
+
+    /// With the spider that fetches for it, which has to know what is opened.
+    pub(crate) fn with_spider(mut self, spider: Spider) -> Questions {
+        self.spider = Some(spider);
+        self
     }
 
     /// About what a node owns, whose worker this is and which crawls for these jobs.
     pub(crate) fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
         let followers = Followers::of(None);
-        Questions { handle, settings, clock: Clock::new(), scopes: Scopes::Jobs(jobs), followers }
+        let scopes = Scopes::Jobs(jobs);
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None }
     }
 
     /// Explains a URL.
@@ -283,6 +327,7 @@ impl Questions {
         };
         let explanation = self.handle.explain(&url).await?;
         let record = explanation.record.as_ref();
+        let via = record.and_then(|record| record.via.as_ref());
         let judged = self.scopes.judge(&url, record)?;
         let now = self.clock.now().wall;
         let trap = trap::judge_at(&url, &self.settings.trap, now);
@@ -298,6 +343,8 @@ impl Questions {
             robots: explanation.host.as_ref().map(|host| robots_view(host, &explanation.held_by)),
             found: record.map(|record| Timestamp::from(record.found).warc_date()),
             depth: record.map(|record| record.depth),
+            via: via.and_then(|via| via.page(&url.origin())),
+            hops: via.map_or_else(String::new, |via| via.trail.to_string()),
             retries: record.map_or(0, |record| record.retries),
             last: record.and_then(|record| record.last.as_deref()).map(|last| LastView {
                 at: Timestamp::from(last.at).warc_date(),
@@ -308,6 +355,13 @@ impl Questions {
             next: None,
             expected_s: None,
             host: explanation.host.as_ref().map(|host| host_view(host, &explanation.held_by)),
+            stream: self.handle.streamed(explanation.key).await?.map(|said| StreamView {
+                page_id: said.page.to_string(),
+                tag: said.tag.to_string(),
+                last: said.last.warc_date(),
+                sent: said.sent.warc_date(),
+                hits_waiting: said.hits,
+            }),
         };
         explained.conclude(&explanation);
         let waits = matches!(explained.summary, Summary::Queued | Summary::Parked);
@@ -328,6 +382,7 @@ impl Questions {
     /// Adds URLs to the folder's job, one per line. Returns when they are durable.
     pub(crate) async fn add(&self, lines: &str) -> anyhow::Result<Added> {
         let job = self.scopes.in_force()?;
+        let reach = self.reach()?;
         let now = self.clock.now().wall;
         let (mut added, mut links) = (Added::default(), Vec::new());
         for line in lines.lines() {
@@ -335,15 +390,27 @@ impl Questions {
                 None => {}
                 Some(Err(why)) => added.refuse(line, why),
                 // A folder has one job, whatever it is called.
-                Some(Ok(said)) => match said.judged(&job, false, &self.settings.trap, now) {
-                    Ok(link) => links.push(link),
-                    Err(why) => added.refuse(&said.url, why),
-                },
+                Some(Ok(said)) => {
+                    let judged = said.judged(&job, false, &self.settings.trap, now);
+                    match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {
+                        Ok(link) => links.push(link),
+                        Err(why) => added.refuse(&said.url, why),
+                    }
+                }
             }
         }
         self.handle.offer_durably(&links).await?;
         added.taken = links.len() as u64;
         Ok(added)
+    }
+
+    /// Which addresses may be named here: what was typed since is open, also to who fetches.
+    fn reach(&self) -> anyhow::Result<Reach> {
+        let doors = self.scopes.doors()?;
+        if let Some(spider) = &self.spider {
+            spider.set_doors(doors.clone());
+        }
+        Ok(Reach::with_doors(&self.settings.spider, doors))
     }
 
     /// Gives parts of a stream, numbered from this on, to the folder's job. Returns when all of them are durable.
@@ -447,11 +514,14 @@ impl Explained {
             robots: None,
             found: None,
             depth: None,
+            via: None,
+            hops: String::new(),
             retries: 0,
             last: None,
             next: None,
             expected_s: None,
             host: None,
+            stream: None,
         }
     }
 
@@ -471,7 +541,11 @@ impl Explained {
             Standing::Waiting | Standing::AtHand => waits(self, Summary::Queued),
             Standing::Parked { .. } => waits(self, Summary::Parked),
             Standing::Planned(due) => {
-                self.next = Some(due.warc_date());
+                let stopped = explanation.held_by.iter().find(|hold| matches!(hold, Hold::Stopped(_)));
+                match stopped {
+                    Some(stopped) => self.held_by.push(stopped.to_string()),
+                    None => self.next = Some(due.warc_date()),
+                }
                 match self.last.as_ref().and_then(|last| Outcome::by_name(&last.outcome)) {
                     Some(last) if last.class() == Class::Ok => ended(last, self.last.as_ref()),
                     _ => waits(self, Summary::Queued),
@@ -530,6 +604,9 @@ fn robots_view(host: &HostRecord, held_by: &[Hold]) -> RobotsView {
     RobotsView {
         policy: policy.to_owned(),
         rule,
+        unread: robots.unread.map(|why| why.to_string()),
+        unread_since: (robots.unreachable_since.0 > 0)
+            .then(|| Timestamp::from(robots.unreachable_since).warc_date()),
         fetched: time(robots.fetched),
         expires: time(robots.expires),
         crawl_delay_ms: robots.crawl_delay,

@@ -1,5 +1,8 @@
 //! What is said about feeds: each with its health, its rhythm and its last polls.
 
+use std::collections::BTreeMap;
+
+use nephila_core::feed::opml::Outline;
 use nephila_core::feed::record::PollLine;
 use nephila_core::feed::schedule::Health;
 use nephila_core::frontier::feeds::FeedView;
@@ -14,6 +17,19 @@ use super::Questions;
 pub(crate) const FEEDS_MAX: usize = 100_000;
 /// Feeds that the worker is asked for at once.
 const FEEDS_AT_ONCE: usize = 500;
+
+/// The health of a feed that was never asked.
+const NEW: &str = "new";
+/// How a feed may be, the ill ones last.
+pub const HEALTHS: [&str; 10] =
+    ["fine", "learning", "new", "page", "quiet", "failing", "not-a-feed", "broken", "moved", "gone"];
+/// From this one on they are ill.
+const ILL_FROM: usize = 4;
+
+/// Is a feed with this health ill?
+pub fn is_ill(health: &str) -> bool {
+    HEALTHS[ILL_FROM..].contains(&health)
+}
 
 /// Many feeds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -33,8 +49,14 @@ pub struct FeedSaid {
     /// Its title.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// `fine`, `learning`, `quiet`, `failing` or `gone`.
+    /// The source it is of: its name, or the domain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// One of [`HEALTHS`].
     pub health: String,
+    /// What is wrong with it, in a few words, if something is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrong: String,
     /// New stories, ever.
     pub stories: u64,
     /// The usual seconds between two stories.
@@ -82,12 +104,11 @@ impl PollSaid {
 }
 
 impl FeedSaid {
-    fn of(view: &FeedView, polls_max: usize) -> FeedSaid {
+    fn of(view: &FeedView, polls_max: usize, listed: &Listed, now: Timestamp) -> FeedSaid {
         let record = &view.record;
         let last = record.polls.last();
-        let health = record.history.health();
         let last_new = record.history.last_new();
-        let silent = match (health, last) {
+        let silent = match (record.history.health(), last) {
             (Health::Quiet { silent, .. }, _) => Some(silent.as_secs()),
             (_, Some(last)) if last_new.0 > 0 => Some(last.at.0.saturating_sub(last_new.0) / 1_000),
             _ => None,
@@ -96,15 +117,20 @@ impl FeedSaid {
         FeedSaid {
             url: view.url.clone(),
             title: record.title.to_string(),
-            health: health.name().to_owned(),
+            source: listed.source(&view.url),
+            health: record.health().to_owned(),
+            wrong: record.wrong.to_string(),
             stories: record.stories,
             usual_gap_s: record.history.usual_gap().map(|gap| gap.as_secs()),
             silent_s: silent,
-            next: view.next.map(|due| match due.0 {
-                0 => "now".to_owned(),
-                _ => Timestamp::from(due).warc_date(),
+            next: view.next.map(|due| match Timestamp::from(due) {
+                due if due <= now => "now".to_owned(),
+                due => due.warc_date(),
             }),
-            why: last.map(PollLine::why).unwrap_or_default(),
+            why: match &*view.stopped {
+                "" => last.map(PollLine::why).unwrap_or_default(),
+                stopped => format!("its host is stopped: {stopped}"),
+            },
             polls: record.polls[from..].iter().map(PollSaid::of).collect(),
         }
     }
@@ -114,16 +140,31 @@ impl Questions {
     /// The feeds that are followed.
     pub async fn feeds(&self) -> anyhow::Result<FeedsSaid> {
         let (mut said, mut from) = (FeedsSaid::default(), None);
+        let mut listed = Listed::of(self.scopes.feeds()?);
+        let now = self.clock.now().wall;
         loop {
             let page = self.handle.feeds(from, FEEDS_AT_ONCE).await?;
-            said.feeds.extend(page.iter().map(|view| FeedSaid::of(view, 1)));
-            let Some(last) = page.last().filter(|_| page.len() == FEEDS_AT_ONCE) else { return Ok(said) };
-            let Some(next) = after(last.key) else { return Ok(said) };
-            if said.feeds.len() >= FEEDS_MAX {
-                return Ok(FeedsSaid { cut: true, ..said });
+            for view in &page {
+                if listed.is_removed(&view.url) {
+                    continue;
+                }
+                listed.asked(&view.url);
+                said.feeds.push(FeedSaid::of(view, 1, &listed, now));
             }
-            from = Some(next);
+            let next = page.last().filter(|_| page.len() == FEEDS_AT_ONCE).and_then(|last| after(last.key));
+            if next.is_none() || said.feeds.len() >= FEEDS_MAX {
+                said.cut = next.is_some();
+                break;
+            }
+            from = next;
         }
+        for (url, feed) in listed.never_asked() {
+            let source = listed.source(url);
+            let health = NEW.to_owned();
+            let title = if feed.title == *url { String::new() } else { feed.title.clone() };
+            said.feeds.push(FeedSaid { url: url.clone(), title, source, health, ..FeedSaid::default() });
+        }
+        Ok(said)
     }
 
     /// One of them, with its last polls; none if it was never asked.
@@ -131,7 +172,45 @@ impl Questions {
         let url = CrawlUrl::parse(text)?;
         let key = self.handle.key(&url);
         let page = self.handle.feeds(Some(key), 1).await?;
-        Ok(page.first().filter(|view| view.key == key).map(|view| FeedSaid::of(view, usize::MAX)))
+        let listed = Listed::of(self.scopes.feeds()?);
+        let now = self.clock.now().wall;
+        let view = page.first().filter(|view| view.key == key);
+        Ok(view.map(|view| FeedSaid::of(view, usize::MAX, &listed, now)))
+    }
+}
+
+/// What the list of a folder says of feeds; nothing in a cluster.
+struct Listed {
+    feeds: BTreeMap<String, (Outline, bool)>,
+}
+
+impl Listed {
+    fn of(feeds: Vec<Outline>) -> Listed {
+        let feeds = feeds.into_iter();
+        Listed { feeds: feeds.map(|feed| (feed.url.as_str().to_owned(), (feed, false))).collect() }
+    }
+
+    fn is_removed(&self, url: &str) -> bool {
+        self.feeds.get(url).is_some_and(|(feed, _)| feed.removed)
+    }
+
+    fn source(&self, url: &str) -> String {
+        let named = self.feeds.get(url).and_then(|(feed, _)| feed.source.clone());
+        named.unwrap_or_else(|| match CrawlUrl::parse(url) {
+            Ok(url) => url.registrable_domain().unwrap_or(url.host_str()).to_owned(),
+            Err(_) => String::new(),
+        })
+    }
+
+    fn asked(&mut self, url: &str) {
+        if let Some((_, asked)) = self.feeds.get_mut(url) {
+            *asked = true;
+        }
+    }
+
+    fn never_asked(&self) -> impl Iterator<Item = (&String, &Outline)> {
+        let never = self.feeds.iter().filter(|(_, (feed, asked))| !asked && !feed.removed);
+        never.map(|(url, (feed, _))| (url, feed))
     }
 }
 

@@ -4,7 +4,7 @@
 //! head of each request before its body is read.
 //!
 //! What always holds: a request that the guard refuses costs no more than its head; no answer is waited for longer than
-//! its connection may last.
+//! its connection may last; clients that are idle or slow keep nobody out (`room`).
 
 use std::convert::Infallible;
 use std::io;
@@ -21,10 +21,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+
+use super::room::{Place, Room};
 
 /// A request's head has this long to come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// A request's body has this long to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection ends after this time.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// A request's head has at most so many bytes; a URL has at most half of them, escaped three times as many.
@@ -33,6 +36,9 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// A listener that fails (too many files open) is tried again after this time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether a node lives and is ready is no secret: probes have no token.
+const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
 /// What is answered.
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -105,14 +111,16 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    fn refuses(&self, headers: &HeaderMap) -> Option<Answer> {
+    fn refuses(&self, path: &str, headers: &HeaderMap) -> Option<Answer> {
         match self {
             Guard::Owner => None,
-            // A page of a stranger can make a browser ask us. It says so in `Origin`, or believes that we are its own
-            // server, under a name that we do not have.
+            Guard::Token(_) if PROBES.contains(&path) => None,
+            // A page of a stranger can make a browser ask us. It says so in `Origin` or `Sec-Fetch-Site`, or believes that
+            // we are its own server, under a name that we do not have.
             Guard::Local => {
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-                let is_strange = headers.contains_key(header::ORIGIN) || !is_literal(host);
+                let is_strange =
+                    headers.contains_key(header::ORIGIN) || is_from_elsewhere(headers) || !is_literal(host);
                 is_strange.then(|| {
                     let detail =
                         "ask by address, such as 127.0.0.1, and not from a page; or set api.token_file";
@@ -135,6 +143,12 @@ impl Guard {
     }
 }
 
+/// Does a browser say that a page of another site asks? Typed addresses and our own pages are `none` and `same-origin`.
+fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    site.is_some_and(|site| site != b"none" && site != b"same-origin")
+}
+
 /// Is a `Host` field an address, or this machine?
 fn is_literal(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
@@ -153,28 +167,28 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
     other == 0
 }
 
-/// Answers until it is dropped, so many connections at once; more wait.
+/// Answers until it is dropped, so many connections at once. More wait while all of them are being answered.
 pub(crate) async fn serve<A: Answers>(
     listener: impl Accept,
     answers: Arc<A>,
     guard: Guard,
     connections_max: usize,
 ) {
-    let room = Arc::new(Semaphore::new(connections_max));
+    let room = Room::new(connections_max);
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let place = room.clone().acquire_owned().await.expect("it is never closed");
         let Ok(stream) = listener.next().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        let place = room.enter().await;
         while connections.try_join_next().is_some() {}
-        let (answers, guard) = (answers.clone(), guard.clone());
+        let (number, answers, guard) = (place.number(), answers.clone(), guard.clone());
         // They end with this task: a set that is dropped ends what is in it.
-        connections.spawn(async move {
-            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, answers, guard)).await;
-            drop(place);
+        let task = connections.spawn(async move {
+            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, answers, guard, place)).await;
         });
+        room.task(number, task);
     }
 }
 
@@ -182,10 +196,12 @@ async fn connection<A: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     answers: Arc<A>,
     guard: Guard,
+    place: Place,
 ) {
+    let place = Arc::new(place);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (answers, guard) = (answers.clone(), guard.clone());
-        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard).await) }
+        let (answers, guard, place) = (answers.clone(), guard.clone(), place.clone());
+        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard, &place).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
@@ -193,18 +209,25 @@ async fn connection<A: Answers>(
     _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard) -> Answer
+async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard, place: &Place) -> Answer
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
     let (head, body) = request.into_parts();
-    if let Some(refused) = guard.refuses(&head.headers) {
+    if let Some(refused) = guard.refuses(head.uri.path(), &head.headers) {
         return refused;
     }
-    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
+    if matches!(guard, Guard::Token(_)) && !PROBES.contains(&head.uri.path()) {
+        place.waits();
+    }
+    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
         Err(_) => {
+            let detail = format!("a body has {} s: say it in several requests", BODY_TIMEOUT.as_secs());
+            return problem(StatusCode::REQUEST_TIMEOUT, "the body did not come", detail);
+        }
+        Ok(Err(_)) => {
             let detail = format!("a body has at most {BODY_BYTES_MAX} bytes: say it in several requests");
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body cannot be read", detail);
         }
@@ -217,7 +240,10 @@ where
         headers: head.headers,
         body,
     };
-    answers.answer(asked).await
+    place.is_answered();
+    let answer = answers.answer(asked).await;
+    place.waits();
+    answer
 }
 
 /// What went wrong, as RFC 9457 has it.
@@ -248,7 +274,10 @@ pub(crate) fn ok(value: &impl Serialize) -> Answer {
 pub(crate) fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // What holds words of strangers is never taken for something else.
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -285,7 +314,7 @@ mod tests {
             for (name, value) in fields {
                 headers.insert(*name, HeaderValue::from_static(value));
             }
-            Guard::Local.refuses(&headers).is_some()
+            Guard::Local.refuses("/api/v1/jobs", &headers).is_some()
         };
         for host in ["127.0.0.1:6374", "127.0.0.1", "[::1]:6374", "localhost:6374", "LOCALHOST"] {
             assert!(!refuses(&[("host", host)]), "{host}");
@@ -293,6 +322,29 @@ mod tests {
         }
         for host in ["evil.test:6374", "", "127.0.0.1.evil.test"] {
             assert!(refuses(&[("host", host)]), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn sec_09_a_page_of_another_site_is_kept_out_though_it_hides_its_origin() {
+        let refuses = |site: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:6374"));
+            headers.insert("sec-fetch-site", HeaderValue::from_static(site));
+            Guard::Local.refuses("/api/v1/jobs", &headers).map(|answer| answer.status().as_u16())
+        };
+        for site in ["cross-site", "same-site", "", "Cross-Site"] {
+            assert_eq!(refuses(site), Some(403), "{site:?}");
+        }
+        for site in ["none", "same-origin"] {
+            assert_eq!(refuses(site), None, "{site:?}");
+        }
+    }
+
+    #[test]
+    fn sec_09_nothing_that_is_answered_is_taken_for_something_else() {
+        for answer in [ok(&"<script>"), problem(StatusCode::NOT_FOUND, "no", "<script>")] {
+            assert_eq!(answer.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
         }
     }
 
@@ -312,12 +364,16 @@ mod tests {
             if let Some(value) = value {
                 headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
             }
-            guard.refuses(&headers).map(|answer| answer.status().as_u16())
+            guard.refuses("/api/v1/jobs", &headers).map(|answer| answer.status().as_u16())
         };
         assert_eq!(status(Some("Bearer secret")), None);
         for wrong in ["Bearer secre", "Bearer secretx", "Bearer ", "secret", "Bearer Secret"] {
             assert_eq!(status(Some(wrong)), Some(401), "{wrong}");
         }
         assert_eq!(status(None), Some(401));
+        // Probes have none, and learn no more than that.
+        let refuses = |path: &str| guard.refuses(path, &HeaderMap::new()).is_some();
+        assert!(!refuses("/livez") && !refuses("/readyz"));
+        assert!(refuses("/livez/") && refuses("/api/v1/node") && refuses("/"));
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::Context;
+use nephila_core::feed::opml::Outline;
 use nephila_core::job::{Found, Rule, Rules, State, Verdict};
+use nephila_core::spider::door::Doors;
 use nephila_core::state::record::UrlRecord;
 use nephila_core::url::{CrawlUrl, KeyRules};
 
@@ -55,6 +57,22 @@ impl Scopes {
         let Scopes::Plan(folder, _) = self else { anyhow::bail!("there are several jobs: name one") };
         let plan = folder.plan()?.context("there is no job yet")?;
         InForce::new(&plan.job, &plan.moved)
+    }
+
+    /// The feeds that a folder lists, also those that are not followed any more.
+    pub(super) fn feeds(&self) -> anyhow::Result<Vec<Outline>> {
+        match self {
+            Scopes::Plan(folder, _) => folder.listed_feeds(),
+            Scopes::Jobs(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// What people typed for a folder.
+    pub(super) fn doors(&self) -> anyhow::Result<Doors> {
+        match self {
+            Scopes::Plan(folder, _) => folder.doors(),
+            Scopes::Jobs(_) => Ok(Doors::default()),
+        }
     }
 
     /// Is a URL wanted, of which this is remembered?

@@ -5,6 +5,7 @@
 use super::socket::Source;
 use crate::cli::cluster::AddArgs;
 use crate::crawl::inputs::{self, Piece};
+use crate::crawl::meant::typed;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::node::command;
@@ -15,8 +16,11 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     if args.as_seeds {
         anyhow::bail!("a crawl is given seeds by `nephila crawl URL... -o DIR`, which widens its scope");
     }
-    let source = Source::open(Folder::find(args.output.as_deref()), &args.remote)?;
+    let folder = Folder::find(args.output.as_deref());
+    let source = Source::open(folder.clone(), &args.remote)?;
     let mut added = Added::default();
+    // Whoever types a URL means its address; what lists name is judged by the settings. Lines of JSON are lists.
+    folder.open_doors(&typed(&args.urls))?;
     let mut pieces = inputs::read(args);
     while let Some(piece) = pieces.blocking_recv() {
         match piece? {

@@ -59,8 +59,16 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
     } else if args.raw {
         put(&mut out, &capture.body)?;
     } else if args.text {
-        let text = text(&capture.http, &capture.body)?;
+        // What was taken for the text when it was fetched stands beside the record that has the body.
+        let kept = captures.beside(capture.origin.as_ref().unwrap_or(&line), "conversion")?;
+        let text = match kept {
+            Some(text) => String::from_utf8_lossy(&text).into_owned(),
+            None => text(&capture.http, &capture.body)?,
+        };
         put(&mut out, text.as_bytes())?;
+        if !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
     } else {
         put_decoded(&mut out, &capture.http, &capture.body)?;
     }
@@ -108,7 +116,7 @@ fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
 }
 
 fn put_decoded(out: &mut dyn Write, http: &[u8], body: &[u8]) -> anyhow::Result<()> {
-    let (body, note) = decoded(http, body)?;
+    let (body, note) = decoded(http, body, DECODED_BYTES_MAX)?;
     if !matches!(note, decode::Note::Whole | decode::Note::Plain) {
         eprintln!("nephila: the stored body is {}: this is what could be read of it", note.as_str());
     }
@@ -182,20 +190,21 @@ fn wildcard(url: &str) -> (String, Option<Match>) {
     }
 }
 
-/// The body without its content codings.
-fn decoded(http: &[u8], stored: &[u8]) -> anyhow::Result<(Vec<u8>, decode::Note)> {
+/// The body without its content codings, up to so many bytes.
+pub(crate) fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Vec<u8>, decode::Note)> {
     let fields: Vec<String> = head_fields(http, "content-encoding");
     let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
         Ok(codings) => codings,
         Err(TooMany) => anyhow::bail!("more than {CODINGS_MAX} codings: --raw prints it as it is stored"),
     };
     let mut body = Vec::new();
-    let decoded = decode::decode(&codings, || Ok(Box::new(stored)), DECODED_BYTES_MAX, &mut body)?;
+    let go_on = || decode::Stop::GoOn;
+    let decoded = decode::decode(&codings, || Ok(Box::new(stored)), bytes_max, &go_on, &mut body)?;
     Ok((body, decoded.note))
 }
 
 fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
-    let (body, _) = decoded(http, stored)?;
+    let (body, _) = decoded(http, stored, DECODED_BYTES_MAX)?;
     let label = head_fields(http, "content-type").pop();
     let sniffed = sniff::sniff(label.iter().map(|label| label.as_bytes()), &body);
     if !sniffed.kind.is_text() {
@@ -205,7 +214,13 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     let encoding = charset::decide(label.as_deref().map(str::as_bytes), &body).encoding;
     let text = charset::decode(encoding, &body, TEXT_BYTES_MAX).text;
     Ok(match sniffed.kind {
-        sniff::Kind::Html => markup::text(&text),
+        sniff::Kind::Html => match crate::crawl::text::of_html(&text) {
+            Some(article) => article.text,
+            None => {
+                eprintln!("nephila: no main text was found: this is all text of the page");
+                markup::text(&text)
+            }
+        },
         _ => text,
     })
 }

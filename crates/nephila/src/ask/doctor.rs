@@ -11,6 +11,7 @@ use nephila_core::spider::outcome::Outcome;
 use nephila_core::store::roll;
 use nephila_core::text::shown;
 use nephila_spider::resolver::Resolver;
+use nephila_store::contents::Contents;
 use serde::Serialize;
 
 use super::{out, print_json, time};
@@ -38,6 +39,8 @@ const CLOCK_MIN_MS: u64 = 1_767_225_600_000;
 const CLOCK_MAX_MS: u64 = 4_102_444_800_000;
 /// Files left open that are counted.
 const FILES_MAX: usize = 1_000_000;
+/// Lines of the log that are read.
+const LOG_LINES_MAX: usize = 1_000_000;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -354,8 +357,54 @@ fn state(checks: &mut Checks, folder: &Folder) {
         }
         Ok(_) => checks.add("state", State::Ok, "its key is there"),
     }
+    damage(checks, folder, held);
     open_files(checks, folder, held);
     log_end(checks, folder, held);
+}
+
+/// What is gone or damaged, by the list of the folder. The bytes of old archive files are left to `nephila verify`.
+fn damage(checks: &mut Checks, folder: &Folder, held: bool) {
+    use nephila_store::archive::damage::{LOOK_BYTES_MAX, look};
+    let before = checks.0.len();
+    match crate::folder::inspect::inspect(folder, held) {
+        Ok(found) => found.into_iter().for_each(|found| {
+            checks.add("contents", State::Fail, format!("{}: {}", found.file.display(), found.text));
+        }),
+        Err(error) => checks.add("contents", State::Fail, format!("{error:#}")),
+    }
+    let contents = match Contents::read(folder.dir()) {
+        Ok(Some(contents)) => contents,
+        Ok(None) => {
+            return checks.add(
+                "contents",
+                State::Warn,
+                "there is no list of what belongs here; the next crawl makes it",
+            );
+        }
+        Err(error) => {
+            let text = format!("contents: {error}; the next crawl makes it again from what is there");
+            return checks.add("contents", State::Fail, text);
+        }
+    };
+    let mend = format!(
+        "put it back from a copy, or `nephila crawl -o {} --mend` fetches its pages again",
+        folder.dir().display()
+    );
+    match look(folder.dir(), &contents, LOOK_BYTES_MAX) {
+        Ok(found) => found.into_iter().for_each(|found| {
+            let todo = if found.what.is_mended() { "the next crawl does" } else { &mend };
+            checks.add("contents", State::Fail, format!("{} {}: {todo}", found.file.display(), found.what));
+        }),
+        Err(error) => checks.add("contents", State::Fail, error.to_string()),
+    }
+    if checks.0.len() == before {
+        let files = contents.files.len();
+        checks.add(
+            "contents",
+            State::Ok,
+            format!("{files} archive files and {} partitions, all there", contents.partitions),
+        );
+    }
 }
 
 /// Files that a crawl left open are mended by the next one.
@@ -391,12 +440,31 @@ fn log_end(checks: &mut Checks, folder: &Folder, held: bool) {
         Ok(byte == *b"\n")
     };
     match ends() {
-        Ok(true) => checks.add("log", State::Ok, "ends with a whole line"),
+        Ok(true) => match lines_skipped(folder) {
+            Ok(0) => checks.add("log", State::Ok, "ends with a whole line"),
+            Ok(skipped) => checks.add(
+                "log",
+                State::Warn,
+                format!(
+                    "{skipped} lines cannot be read: torn by a kill, or damaged; reports do without them"
+                ),
+            ),
+            Err(error) => checks.add("log", State::Fail, format!("{}: {error}", folder.logs().display())),
+        },
         Ok(false) => {
             checks.add("log", State::Warn, "its last line is torn, as a kill leaves it: readers skip it")
         }
         Err(error) => checks.add("log", State::Fail, format!("{}: {error}", last.display())),
     }
+}
+
+/// How many of the first lines of the log cannot be read.
+fn lines_skipped(folder: &Folder) -> io::Result<u64> {
+    let mut lines = crate::log::Lines::of(&folder.logs())?;
+    for line in lines.by_ref().take(LOG_LINES_MAX) {
+        line?;
+    }
+    Ok(lines.skipped())
 }
 
 #[cfg(test)]
@@ -451,7 +519,7 @@ mod tests {
         fs::write(folder.archive().join("x.warc.gz.open"), "").unwrap();
         fs::write(folder.logs().join("outcomes-00000001.jsonl"), "{\"torn").unwrap();
         let job = Job::new(JobId(1), "j");
-        folder.set_plan(&Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0 }).unwrap();
+        folder.set_plan(&Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None }).unwrap();
         let mut checks = Checks::default();
         let lock = folder.lock().unwrap();
         state(&mut checks, &folder);
@@ -460,6 +528,10 @@ mod tests {
         let mut checks = Checks::default();
         state(&mut checks, &folder);
         assert_eq!((of(&checks, "archive"), of(&checks, "log")), (State::Warn, State::Warn));
+        fs::write(folder.logs().join("outcomes-00000001.jsonl"), "{\"at\":1,\0\0\0}\n").unwrap();
+        let mut checks = Checks::default();
+        state(&mut checks, &folder);
+        assert_eq!(of(&checks, "log"), State::Warn, "a line in which something was written over");
         fs::write(folder.state().join("secret"), "short").unwrap();
         fs::write(folder.settings(), "[nonsense]").unwrap();
         let mut checks = Checks::default();

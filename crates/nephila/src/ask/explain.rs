@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::socket::Source;
 use super::{out, print_json, time};
-use crate::api::{Explained, HostView};
+use crate::api::{Explained, HostView, RobotsView};
 use crate::cli::ask::{ExplainArgs, HostShowArgs};
 use crate::exit::Exit;
 use crate::folder::Folder;
@@ -23,6 +23,13 @@ struct Kept {
     revisits: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     latest: Option<String>,
+    /// Captures that an index names and whose archive file is gone or too short.
+    #[serde(skip_serializing_if = "is_zero")]
+    gone: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What is printed as JSON.
@@ -38,7 +45,7 @@ struct Answer<'a> {
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     let captures = Captures::new(folder.dir());
-    let source = Source::open(folder, &args.remote)?;
+    let source = Source::to_read(folder, &args.remote)?;
     let mut out = out();
     let mut exit = Exit::Done;
     for (number, url) in args.urls.iter().enumerate() {
@@ -73,6 +80,10 @@ fn kept(captures: &Captures, explained: &Explained) -> anyhow::Result<Kept> {
     let (Some(_), Some(url)) = (&explained.last, &explained.canonical) else { return Ok(kept) };
     for line in captures.find(&Query::exact(url))?.take(CAPTURES_MAX) {
         let line = line?;
+        if !captures.is_there(&line) {
+            kept.gone += 1;
+            continue;
+        }
         match line.capture.mime.as_deref() {
             Some("warc/revisit") => kept.revisits += 1,
             _ => kept.responses += 1,
@@ -98,6 +109,17 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
             shown(&scope.job)
         )?;
     }
+    if let Some(stream) = &explained.stream {
+        let page = if stream.page_id.is_empty() { "-" } else { &stream.page_id };
+        writeln!(
+            out,
+            "  stream     page id {}, last line {}, sent {}, {} hits wait",
+            shown(page),
+            stream.last,
+            stream.sent,
+            stream.hits_waiting
+        )?;
+    }
     if explained.canonical.is_some() {
         writeln!(out, "  traps      {}", shown(explained.trap.as_deref().unwrap_or("passed")))?;
     }
@@ -106,6 +128,7 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
             Some((line, rule)) => write!(out, "  robots     line {line} forbids it: {}", shown(rule))?,
             None => write!(out, "  robots     {}", shown(&robots.policy))?,
         }
+        print_unread(out, robots)?;
         if let Some(fetched) = &robots.fetched {
             write!(out, "   fetched {fetched}")?;
         }
@@ -128,7 +151,13 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
         if let Some(depth) = explained.depth {
             write!(out, ", {depth} links from a seed")?;
         }
+        if !explained.hops.is_empty() {
+            write!(out, " ({})", explained.hops)?;
+        }
         writeln!(out)?;
+        if let Some(via) = &explained.via {
+            writeln!(out, "  on         {}", shown(via))?;
+        }
     }
     if let Some(last) = &explained.last {
         write!(out, "  last       {} {}", last.at, shown(&last.outcome))?;
@@ -147,6 +176,12 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
                 "  captures   {} responses, {} revisits, the latest of {latest}",
                 kept.responses, kept.revisits
             )?,
+        }
+        if let Some(gone) = kept.map(|kept| kept.gone).filter(|gone| *gone > 0) {
+            writeln!(
+                out,
+                "  gone       {gone} captures whose archive file is gone; `nephila verify` names it"
+            )?;
         }
     }
     if let Some(next) = &explained.next {
@@ -168,9 +203,18 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
     Ok(())
 }
 
+/// Why a robots.txt could not be read, and since when.
+fn print_unread(out: &mut dyn Write, robots: &RobotsView) -> io::Result<()> {
+    if let Some(since) = &robots.unread_since {
+        let why = robots.unread.as_deref().unwrap_or("no answer");
+        write!(out, "; cannot be read since {since}: {}", shown(why))?;
+    }
+    Ok(())
+}
+
 /// `nephila host show`.
 pub(super) fn host(args: &HostShowArgs) -> anyhow::Result<Exit> {
-    let source = Source::open(Folder::find(args.place.output.as_deref()), &args.remote)?;
+    let source = Source::to_read(Folder::find(args.place.output.as_deref()), &args.remote)?;
     let name = args.host.trim_end_matches('/');
     let urls = match name.contains("://") {
         true => vec![format!("{name}/")],
@@ -203,6 +247,7 @@ fn print_host(out: &mut dyn Write, host: &HostView) -> io::Result<()> {
     writeln!(out, "  queue      {} waiting, {} parked, {} planned", host.waiting, host.parked, host.later)?;
     writeln!(out, "  done       {}", host.ended)?;
     write!(out, "  robots     {}", shown(&host.robots.policy))?;
+    print_unread(out, &host.robots)?;
     if let Some(fetched) = &host.robots.fetched {
         write!(out, "   fetched {fetched}")?;
     }

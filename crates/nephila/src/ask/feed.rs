@@ -10,17 +10,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use nephila_core::feed::opml::{self, Outline};
+use nephila_core::feed::source;
 use nephila_core::text::shown;
 use nephila_core::url::CrawlUrl;
 
 use super::socket::Source;
 use super::{out, print_json};
-use crate::api::{FeedSaid, FeedsSaid};
-use crate::cli::feed::{FeedCommand, FeedImportArgs, FeedPlaceArgs};
+use crate::api::{FeedSaid, FeedsSaid, HEALTHS, is_ill};
+use crate::cli::feed::{FeedCommand, FeedImportArgs, FeedListArgs, FeedPlaceArgs};
 use crate::crawl::meant::with_scheme;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::node::remote::Remote;
+use crate::reach::Reach;
+use crate::settings;
 
 /// Feeds said to a node at once.
 const SAID_AT_ONCE: usize = 5_000;
@@ -31,41 +34,59 @@ const OPML_BYTES_MAX: u64 = 512 << 20;
 pub(super) fn run(command: FeedCommand) -> anyhow::Result<Exit> {
     match command {
         FeedCommand::Add(args) => {
+            let source = named(args.source.as_deref())?;
             let mut outlines = Vec::new();
             let mut wrong = 0;
             for text in &args.urls {
                 match CrawlUrl::parse(&with_scheme(text)) {
-                    Ok(url) => {
-                        outlines.push(Outline { url, title: String::new(), site: None, folders: Vec::new() })
-                    }
+                    Ok(url) => outlines.push(Outline { source: source.clone(), ..Outline::new(url) }),
                     Err(error) => {
                         eprintln!("nephila: {}: {error}", shown(text));
                         wrong += 1;
                     }
                 }
             }
-            add(&args.place, outlines, wrong)
+            let typed: Vec<CrawlUrl> = outlines.iter().map(|feed| feed.url.clone()).collect();
+            add(&args.place, outlines, wrong, &typed)
         }
         FeedCommand::Import(args) => import(&args),
         FeedCommand::Export(place) => export(&place),
-        FeedCommand::List(args) => list(&args.place, args.health.as_deref()),
+        FeedCommand::Remove(args) => remove(&args.place, &args.urls),
+        FeedCommand::Check(args) => super::feed_check::run(&args),
+        FeedCommand::List(args) => list(&args),
         FeedCommand::Show(args) => show(&args.place, &args.url),
         FeedCommand::Health(place) => health(&place),
     }
 }
 
+/// The name of a source as it was said.
+fn named(text: Option<&str>) -> anyhow::Result<Option<String>> {
+    let Some(text) = text else { return Ok(None) };
+    let name = source::name(text);
+    anyhow::ensure!(name.is_some(), "--source: a source needs a name");
+    Ok(name)
+}
+
 fn import(args: &FeedImportArgs) -> anyhow::Result<Exit> {
+    let source = named(args.source.as_deref())?;
     let (mut outlines, mut wrong) = (Vec::new(), 0);
     for path in &args.files {
-        let list = opml::read(&read(path)?);
+        let mut list = opml::read(&read(path)?);
         if list.feeds.is_empty() && (list.broken || list.dropped == 0) {
             return Err(anyhow::Error::new(Exit::Input)
                 .context(format!("{}: there is no feed in it: is it OPML?", path.display())));
         }
         wrong += list.dropped;
+        for feed in &mut list.feeds {
+            feed.removed = false;
+            feed.source = match args.by_domain {
+                true => None,
+                false => source.clone().or_else(|| feed.source_by_folder()),
+            };
+        }
         outlines.extend(list.feeds);
     }
-    add(&args.place, outlines, wrong)
+    add(&args.place, outlines, wrong, &[])
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -82,8 +103,13 @@ fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
 }
 
-/// Follows feeds. `wrong` is how many could not be read.
-fn add(place: &FeedPlaceArgs, outlines: Vec<Outline>, mut wrong: u64) -> anyhow::Result<Exit> {
+/// Follows feeds. `wrong` is how many could not be read; those that a person typed may be private.
+fn add(
+    place: &FeedPlaceArgs,
+    mut outlines: Vec<Outline>,
+    mut wrong: u64,
+    typed: &[CrawlUrl],
+) -> anyhow::Result<Exit> {
     let (mut taken, mut known) = (0, 0);
     if let Some(node) = Remote::open(&place.remote)? {
         let Some(job) = &place.job else {
@@ -107,6 +133,22 @@ fn add(place: &FeedPlaceArgs, outlines: Vec<Outline>, mut wrong: u64) -> anyhow:
         if folder.is_node() {
             anyhow::bail!("{} is the folder of a node: say it with --node URL", folder.dir().display());
         }
+        let before = Some(folder.settings()).filter(|path| path.is_file() && place.common.config.is_none());
+        let settings = settings::load_from(&place.common, before.as_deref())?;
+        let reach = Reach::with_doors(&settings.spider, folder.doors()?);
+        let read = outlines.len();
+        outlines.retain(|feed| {
+            let judged = match typed.contains(&feed.url) {
+                true => reach.check_typed(&feed.url),
+                false => reach.check(&feed.url),
+            };
+            if let Err(why) = &judged {
+                eprintln!("nephila: {}: {why}", shown(feed.url.as_str()));
+            }
+            judged.is_ok()
+        });
+        wrong += (read - outlines.len()) as u64;
+        folder.open_doors(typed)?;
         let new = folder.add_feeds(&outlines)?;
         (taken, known) = (new as u64, (outlines.len() - new) as u64);
     }
@@ -120,8 +162,42 @@ fn add(place: &FeedPlaceArgs, outlines: Vec<Outline>, mut wrong: u64) -> anyhow:
     Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
 }
 
+fn remove(place: &FeedPlaceArgs, urls: &[String]) -> anyhow::Result<Exit> {
+    if place.remote.node.is_some() {
+        anyhow::bail!(
+            "in a cluster a feed is a URL of a job: `nephila job set NAME --exclude REGEX` keeps it from being asked"
+        );
+    }
+    let folder = Folder::find(place.output.as_deref());
+    folder.expect_crawl_or_node()?;
+    let listed: Vec<CrawlUrl> = folder.feeds()?.into_iter().map(|feed| feed.url).collect();
+    let (mut removed, mut unknown) = (Vec::new(), 0);
+    for text in urls {
+        let url = CrawlUrl::parse(&with_scheme(text)).map_err(|error| anyhow::anyhow!("{text}: {error}"))?;
+        // One that a page led to stands in no list.
+        let is_known = listed.contains(&url)
+            || folder.is_crawl()
+                && Source::to_read(folder.clone(), &place.remote)?.feed(url.as_str())?.is_some();
+        if is_known {
+            removed.push(url);
+        } else {
+            eprintln!("nephila: {}: it is not followed", shown(text));
+            unknown += 1;
+        }
+    }
+    folder.remove_feeds(&removed)?;
+    let mut out = out();
+    if place.json {
+        print_json(&mut out, &serde_json::json!({"removed": removed.len(), "unknown": unknown}))?;
+    } else {
+        writeln!(out, "{} feeds removed, {unknown} were not followed", removed.len())?;
+    }
+    out.flush()?;
+    Ok(if unknown == 0 { Exit::Done } else { Exit::Failed })
+}
+
 fn feeds(place: &FeedPlaceArgs) -> anyhow::Result<FeedsSaid> {
-    Source::open(Folder::find(place.output.as_deref()), &place.remote)?.feeds()
+    Source::to_read(Folder::find(place.output.as_deref()), &place.remote)?.feeds()
 }
 
 fn export(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
@@ -137,7 +213,7 @@ fn export(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
                 outline.title = feed.title;
             }
             Some(_) => {}
-            None => outlines.push(Outline { url, title: feed.title, site: None, folders: Vec::new() }),
+            None => outlines.push(Outline { title: feed.title, ..Outline::new(url) }),
         }
     }
     let mut out = out();
@@ -146,20 +222,24 @@ fn export(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn list(place: &FeedPlaceArgs, health: Option<&str>) -> anyhow::Result<Exit> {
-    let said = feeds(place)?;
+fn list(args: &FeedListArgs) -> anyhow::Result<Exit> {
+    let said = feeds(&args.place)?;
     let mut out = out();
     let mut some = false;
-    if !place.json {
+    if !args.place.json {
         writeln!(
             out,
-            "{:<48} {:<9} {:>7} {:>10} {:>10}  last poll",
+            "{:<48} {:<10} {:>7} {:>10} {:>10}  last poll",
             "feed", "health", "stories", "usual gap", "silent"
         )?;
     }
-    for feed in said.feeds.iter().filter(|feed| health.is_none_or(|health| feed.health == health)) {
+    let is_wanted = |feed: &&FeedSaid| {
+        args.health.as_ref().is_none_or(|health| feed.health == *health)
+            && args.source.as_ref().is_none_or(|source| feed.source == *source)
+    };
+    for feed in said.feeds.iter().filter(is_wanted) {
         some = true;
-        if place.json {
+        if args.place.json {
             print_json(&mut out, feed)?;
         } else {
             line(&mut out, feed)?;
@@ -173,10 +253,18 @@ fn list(place: &FeedPlaceArgs, health: Option<&str>) -> anyhow::Result<Exit> {
 }
 
 fn line(out: &mut dyn Write, feed: &FeedSaid) -> std::io::Result<()> {
-    let last = feed.polls.last().map(|poll| format!("{}  {}", poll.at, poll.found)).unwrap_or_default();
+    let mut last = match feed.polls.last() {
+        Some(poll) => format!("{}  {}", poll.at, poll.found),
+        None => "never".to_owned(),
+    };
+    if !feed.wrong.is_empty() {
+        let status = feed.polls.last().and_then(|poll| poll.status);
+        let status = status.map(|status| format!("{status}, ")).unwrap_or_default();
+        last.push_str(&format!(" ({status}{})", shown(&feed.wrong)));
+    }
     writeln!(
         out,
-        "{:<48} {:<9} {:>7} {:>10} {:>10}  {last}",
+        "{:<48} {:<10} {:>7} {:>10} {:>10}  {last}",
         shown(&feed.url).to_string(),
         feed.health,
         feed.stories,
@@ -186,7 +274,7 @@ fn line(out: &mut dyn Write, feed: &FeedSaid) -> std::io::Result<()> {
 }
 
 /// Seconds for people, in the two largest units.
-fn span(seconds: Option<u64>) -> String {
+pub(super) fn span(seconds: Option<u64>) -> String {
     let Some(seconds) = seconds else { return "-".to_owned() };
     let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
@@ -194,7 +282,7 @@ fn span(seconds: Option<u64>) -> String {
 
 fn show(place: &FeedPlaceArgs, url: &str) -> anyhow::Result<Exit> {
     let url = with_scheme(url);
-    let said = Source::open(Folder::find(place.output.as_deref()), &place.remote)?.feed(&url)?;
+    let said = Source::to_read(Folder::find(place.output.as_deref()), &place.remote)?.feed(&url)?;
     let mut out = out();
     let Some(feed) = said else {
         if place.json {
@@ -210,6 +298,10 @@ fn show(place: &FeedPlaceArgs, url: &str) -> anyhow::Result<Exit> {
     } else {
         writeln!(out, "{}  {}", shown(&feed.url), shown(&feed.title))?;
         writeln!(out, "  {}, {} stories, usual gap {}", feed.health, feed.stories, span(feed.usual_gap_s))?;
+        writeln!(out, "  source {}", shown(&feed.source))?;
+        if !feed.wrong.is_empty() {
+            writeln!(out, "  wrong: {}", shown(&feed.wrong))?;
+        }
         let next = feed.next.as_deref().unwrap_or("never");
         writeln!(out, "  next poll {next}, because: {}", feed.why)?;
         for poll in &feed.polls {
@@ -228,20 +320,21 @@ fn show(place: &FeedPlaceArgs, url: &str) -> anyhow::Result<Exit> {
 fn health(place: &FeedPlaceArgs) -> anyhow::Result<Exit> {
     let said = feeds(place)?;
     let count = |health: &str| said.feeds.iter().filter(|feed| feed.health == health).count();
-    let names = ["fine", "learning", "quiet", "failing", "gone"];
+    let names = HEALTHS;
     let mut out = out();
     if place.json {
         let counts: serde_json::Map<_, _> =
             names.iter().map(|name| ((*name).to_owned(), count(name).into())).collect();
         print_json(&mut out, &counts)?;
     } else {
-        let counts: Vec<String> = names.iter().map(|name| format!("{} {name}", count(name))).collect();
+        let some = names.iter().filter(|name| count(name) > 0);
+        let counts: Vec<String> = some.map(|name| format!("{} {name}", count(name))).collect();
         writeln!(out, "{} feeds: {}", said.feeds.len(), counts.join(", "))?;
-        for feed in said.feeds.iter().filter(|feed| !matches!(&*feed.health, "fine" | "learning")) {
+        for feed in said.feeds.iter().filter(|feed| is_ill(&feed.health)) {
             line(&mut out, feed)?;
         }
     }
     out.flush()?;
-    let bad = count("quiet") + count("failing") + count("gone");
-    Ok(if bad == 0 { Exit::Done } else { Exit::Failed })
+    let some_ill = said.feeds.iter().any(|feed| is_ill(&feed.health));
+    Ok(if some_ill { Exit::Failed } else { Exit::Done })
 }

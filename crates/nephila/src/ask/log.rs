@@ -120,7 +120,11 @@ fn write(out: &mut dyn Write, line: &Line, format: LogFormat) -> io::Result<()> 
         LogFormat::CrawlLog => writeln!(out, "{}", crawl_log(line)),
         LogFormat::Text => {
             let status = line.status.map_or_else(|| "-".into(), |status| status.to_string());
-            let what = if line.purpose == Purpose::Robots { " robots.txt" } else { "" };
+            let what = match line.purpose {
+                Purpose::Page => "",
+                Purpose::Robots => " robots.txt",
+                Purpose::Head => " head",
+            };
             writeln!(
                 out,
                 "{}  {status:>3} {:<16} {:>8} {:>9}  {}{what}{}",
@@ -146,7 +150,7 @@ fn crawl_log(line: &Line) -> String {
     // How it was reached, a letter per step: links, or the robots.txt that a host must have.
     let path = match line.purpose {
         Purpose::Robots => "P".to_owned(),
-        Purpose::Page => "L".repeat(usize::from(line.depth)),
+        Purpose::Page | Purpose::Head => "L".repeat(usize::from(line.depth)),
     };
     let size = line.status.map_or_else(|| "-".to_owned(), |_| line.bytes.to_string());
     let mut notes = Vec::new();

@@ -19,7 +19,10 @@ pub(crate) mod captures;
 mod doctor;
 mod events;
 mod explain;
+pub(crate) mod extract;
 mod feed;
+mod feed_check;
+mod list;
 mod log;
 mod markup;
 mod politeness;
@@ -33,6 +36,11 @@ mod time;
 /// Runs `nephila feed`.
 pub(crate) fn feed(command: crate::cli::feed::FeedCommand) -> anyhow::Result<Exit> {
     ended(feed::run(command))
+}
+
+/// Runs `nephila list`.
+pub(crate) fn list(command: &crate::cli::list::ListCommand) -> anyhow::Result<Exit> {
+    ended(list::run(command))
 }
 
 /// Runs `nephila add` for a crawl's folder.

@@ -3,13 +3,18 @@
 //! What always holds: a file is cut into parts by its own lines, so that whoever gives the same file again gives the same
 //! parts, which count once; what was read is durable when it is said.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::Path;
 
 use nephila_core::reflog::part::first_part;
+use nephila_core::reflog::{Batch, Decision, Record};
+use nephila_core::time::Timestamp;
+use serde::Serialize;
 
 use super::socket::{STREAM_BYTES, Source};
 use super::{out, print_json};
+use crate::api::{ForeseenSaid, NamedSaid};
 use crate::cli::cluster::AddArgs;
 use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
@@ -22,6 +27,9 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// A read of fewer bytes has found a pipe that was not full.
 const SHORT_BYTES: usize = 64 * 1024;
 
+/// URLs of a dry run that are remembered, so that what a later line says of them is judged as it would be.
+const DRY_URLS_MAX: usize = 1_000_000;
+
 /// Runs the command.
 pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     if args.remote.node.is_none() && args.output.is_none() {
@@ -29,6 +37,7 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     }
     let source = Source::open(Folder::find(args.output.as_deref()), &args.remote)?;
     let mut all = StreamSaid::default();
+    let mut dry = args.dry_run.then(DryRun::default);
     for path in &args.reflog {
         let mut reader: Box<dyn Read> = match path.as_os_str() == "-" {
             true => Box::new(std::io::stdin().lock()),
@@ -53,7 +62,14 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
             if cut > 0 && (cut >= STREAM_BYTES || got < SHORT_BYTES) {
                 let rest = held.split_off(cut);
                 let text = std::mem::replace(&mut held, rest);
-                all.plus(source.stream(&args.job, args.batch.as_deref(), first, text)?);
+                match &mut dry {
+                    Some(dry) => {
+                        let foreseen = source.foresee(args.batch.as_deref(), first, &text)?;
+                        all.plus(foreseen.said);
+                        dry.print(&mut out(), foreseen)?;
+                    }
+                    None => all.plus(source.stream(&args.job, args.batch.as_deref(), first, text)?),
+                }
                 (first, parts, cut) = (first + parts, 0, 0);
                 // There may be more than one piece of it.
                 is_end &= held.is_empty();
@@ -61,6 +77,17 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
         }
     }
     source.settled()?;
+    if let Some(dry) = &dry {
+        let [sent, kept] = [dry.sent, dry.kept].map(count);
+        let [lines, unreadable] = [all.lines, all.unreadable].map(count);
+        eprintln!(
+            "dry run: {lines} lines, {unreadable} unreadable: {sent} URLs would be sent on, {kept} not"
+        );
+        if dry.is_full {
+            eprintln!("nephila: more than {DRY_URLS_MAX} URLs: those named twice behind them may be wrong");
+        }
+        return Ok(Exit::Done);
+    }
     let mut out = out();
     if args.json {
         print_json(&mut out, &all)?;
@@ -74,6 +101,92 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// A run that takes nothing in. What an earlier part would leave behind is remembered here for the later ones.
+#[derive(Default)]
+struct DryRun {
+    sent: u64,
+    kept: u64,
+    records: HashMap<String, Record>,
+    /// How many parts would have come before, for the numbers of batches.
+    parts: u64,
+    is_full: bool,
+}
+
+/// A line of a dry run: the seed's `filtered_log`, and what is not in it.
+#[derive(Serialize)]
+struct DryLine<'a> {
+    url: &'a str,
+    send: bool,
+    /// Why it would be sent, or why not.
+    why: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    tag: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    page: &'a str,
+}
+
+impl DryRun {
+    fn print(&mut self, out: &mut dyn Write, foreseen: ForeseenSaid) -> anyhow::Result<()> {
+        for (url, why) in &foreseen.kept_out {
+            self.kept += 1;
+            let line = DryLine { url, send: false, why, at: None, hits: None, tag: "", page: "" };
+            print_json(out, &line)?;
+        }
+        for named in &foreseen.urls {
+            let (send, why, hits) = self.decide(named)?;
+            if send {
+                self.sent += 1;
+            } else {
+                self.kept += 1;
+            }
+            print_json(
+                out,
+                &DryLine {
+                    url: &named.url,
+                    send,
+                    why,
+                    at: Some(Timestamp(named.at).warc_date()),
+                    hits: Some(hits),
+                    tag: &named.tag,
+                    page: &named.page,
+                },
+            )?;
+        }
+        self.parts += 1;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// The owner's decision, taken here: with hits, those that waited included.
+    fn decide(&mut self, named: &NamedSaid) -> anyhow::Result<(bool, &'static str, u64)> {
+        let Some((number, at, previous)) = named.batch else {
+            return Ok((false, "batch-taken-before", named.hits));
+        };
+        // The parts of this run that came before it have a number each, at the same moment.
+        let previous = if self.parts > 0 { at } else { previous };
+        let batch = Batch { number: number + self.parts, at: Timestamp(at), previous: Timestamp(previous) };
+        let before = match self.records.get(&named.url) {
+            Some(record) => Some(record.clone()),
+            None => named.before.as_ref().map(|bytes| Record::from_bytes(bytes)).transpose()?,
+        };
+        let mut record = before.unwrap_or_default();
+        let decision = record.handle_named(Timestamp(named.at), named.hits, &named.tag, &batch);
+        if self.records.len() < DRY_URLS_MAX || self.records.contains_key(&named.url) {
+            self.records.insert(named.url.clone(), record);
+        } else {
+            self.is_full = true;
+        }
+        Ok(match decision {
+            Decision::Send { hits, reason } => (true, reason.name(), hits),
+            Decision::Keep => (false, "within-the-hour", named.hits),
+        })
+    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {

@@ -3,14 +3,16 @@
 //! What always holds: memory is bounded. At most [`KEYS_MAX`] hosts, types, pages or bodies are told apart; what comes
 //! after them is counted together, and the report says so.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 
+use nephila_core::handler::outlinks;
 use nephila_core::spider::outcome::{Action, Outcome};
 use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
+use nephila_store::captures::Captures;
 
 use super::log::Filter;
 use super::summary::Summary;
@@ -29,6 +31,8 @@ use crate::node::views::NodeSaid;
 const KEYS_MAX: usize = 1_000_000;
 /// URLs that the report on duplicates tells apart.
 const URLS_MAX: usize = 8_000_000;
+/// Pages with a broken link that are named.
+const PAGES_NAMED_MAX: usize = 20;
 /// Examples that stand in a row.
 const EXAMPLES_MAX: usize = 3;
 
@@ -46,6 +50,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         format,
         limit: args.limit.unwrap_or(usize::MAX),
         out: Box::new(out()),
+        captures: folder.archive().is_dir().then(|| Captures::new(folder.dir())),
         beyond: 0,
         skipped: 0,
     };
@@ -170,9 +175,21 @@ struct Report {
     format: TableFormat,
     limit: usize,
     out: Box<dyn Write>,
+    /// Where pages say what they name.
+    captures: Option<Captures>,
     /// Lines for whose key there was no room.
     beyond: u64,
     skipped: u64,
+}
+
+/// A page whose last word was not good.
+struct Bad {
+    status: Option<u16>,
+    outcome: String,
+    class: String,
+    at: u64,
+    /// Pages that name it.
+    on: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -311,7 +328,7 @@ impl Report {
 
     /// Pages whose last word was not good.
     fn links(&mut self, broken: bool) -> anyhow::Result<Exit> {
-        let mut pages: BTreeMap<String, (Option<u16>, String, String, u64)> = BTreeMap::new();
+        let mut pages: BTreeMap<String, Bad> = BTreeMap::new();
         self.each(|line| {
             if line.purpose != Purpose::Page {
                 return Ok(true);
@@ -324,20 +341,27 @@ impl Report {
             if pages.len() >= KEYS_MAX && !pages.contains_key(&line.url) {
                 return Ok(false);
             }
-            pages.insert(line.url, (line.status, line.outcome, line.class, line.at));
+            let Line { url, status, outcome, class, at, via, .. } = line;
+            pages.insert(url, Bad { status, outcome, class, at, on: via.into_iter().collect() });
             Ok(true)
         })?;
         let found = pages.len();
-        let columns: &[Column] = &[("status", 6), ("outcome", 20), ("class", 8), ("at", 20), ("url", 0)];
+        if let (true, Some(captures)) = (broken, &self.captures) {
+            name_pages(captures, &mut pages)?;
+        }
+        let columns: &[Column] =
+            &[("status", 6), ("outcome", 20), ("class", 8), ("at", 20), ("url", 48), ("on", 0)];
         let mut table = Table::begin(&mut self.out, self.format, columns)?;
-        for (url, (status, outcome, class, at)) in pages.into_iter().take(self.limit) {
+        for (url, Bad { status, outcome, class, at, on }) in pages.into_iter().take(self.limit) {
             let at = Timestamp(at).warc_date();
+            let on = on.into_iter().collect::<Vec<_>>().join(" ");
             table.row(&[
                 status.map(u64::from).into(),
                 outcome.into(),
                 class.into(),
                 at.into(),
                 url.into(),
+                on.into(),
             ])?;
         }
         Ok(if broken && found > 0 { Exit::Failed } else { Exit::Done })
@@ -435,6 +459,25 @@ impl Report {
         counts.sort_unstable_by(|(a, x), (b, y)| y.requests.cmp(&x.requests).then_with(|| a.cmp(b)));
         Ok(counts)
     }
+}
+
+/// Adds the pages that name a bad one, by the outlinks in their metadata records.
+fn name_pages(captures: &Captures, pages: &mut BTreeMap<String, Bad>) -> anyhow::Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    captures.each_metadata(&mut |page, block| {
+        for line in block.split(|byte| *byte == b'\n') {
+            let Some(link) = line.strip_prefix(b"outlink: ") else { continue };
+            let link = String::from_utf8_lossy(link);
+            if let Some(bad) = pages.get_mut(outlinks::url_of(&link))
+                && bad.on.len() < PAGES_NAMED_MAX
+            {
+                bad.on.insert(page.to_owned());
+            }
+        }
+    })?;
+    Ok(())
 }
 
 /// Would a visitor who follows the link find nothing? What we did not ask for, or could not ask for through our own

@@ -52,6 +52,7 @@ fn ask(lines: &[Line], format: TableFormat, ask: impl FnOnce(&mut Report) -> Exi
         format,
         limit: usize::MAX,
         out: Box::new(printed.clone()),
+        captures: None,
         beyond: 0,
         skipped: 0,
     };
@@ -140,11 +141,37 @@ fn redirects_seeds_types_and_traps_have_their_rows() {
     );
     let dir = log(&lines);
     let summary = Summary::read(dir.path(), &Filter::default()).unwrap();
-    assert_eq!((summary.requests, summary.pages, summary.robots, summary.hosts), (3, 2, 1, 2));
+    assert_eq!((summary.requests, summary.pages, summary.robots, summary.hosts), (3, 1, 1, 2));
     assert_eq!((summary.revisits, summary.links_traps, summary.outcomes["ok"]), (1, 3, 1));
     let mut text = Vec::new();
     summary.print(&mut text).unwrap();
     assert!(
-        String::from_utf8(text).unwrap().starts_with("2 pages from 2 hosts at 1 addresses, 1 robots.txt\n")
+        String::from_utf8(text).unwrap().starts_with("1 pages from 2 hosts at 1 addresses, 1 robots.txt\n")
     );
+}
+
+#[test]
+fn fin_07_only_documents_asked_for_as_pages_are_pages() {
+    let of = |at, url: &str, mime: &str| Line { mime: mime.into(), ..line(at, url, "ok") };
+    let sitemap = Line { read_as: "sitemap".into(), ..of(2, "http://a.test/sitemap.xml", "application/xml") };
+    let lines = [
+        of(0, "http://a.test/", "text/html"),
+        of(1, "http://a.test/a.pdf", "application/pdf"),
+        sitemap,
+        of(3, "http://a.test/a.png", "image/png"),
+        of(4, "http://a.test/a.css", "text/css"),
+        line(5, "http://a.test/gone", "not-found"),
+        line(6, "http://a.test/long", "cut-length"),
+    ];
+    let dir = log(&lines);
+    let summary = Summary::read(dir.path(), &Filter::default()).unwrap();
+    assert_eq!((summary.pages, summary.lists, summary.files, summary.cut), (3, 1, 2, 1));
+    let mut text = Vec::new();
+    summary.print(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.starts_with("3 pages, 1 sitemaps and feeds, 2 images and other files from 1 hosts"),
+        "{text}"
+    );
+    assert!(text.contains("1 bodies cut at a size limit: spider.body_bytes_max"), "fin_06: {text}");
 }

@@ -1,7 +1,7 @@
 //! Asks the process that crawls in a folder, or, if none does, opens the folder and answers itself.
 //!
 //! What always holds: an answer of the socket is bounded in size and time; while this process answers itself it holds
-//! the folder's lock, and takes no action of the frontier.
+//! the folder's lock, and takes no action of the frontier. A folder that cannot be written is only asked, in a copy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,11 +11,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::de::DeserializeOwned;
+use tempfile::TempDir;
 
 use super::settings_of;
-use crate::api::{self, Explained, FeedSaid, FeedsSaid, HostView, Questions, StatsView};
+use crate::api::{
+    self, DownloadSaid, Explained, FeedSaid, FeedsSaid, ForeseenSaid, HostView, ListSaid, Questions,
+    StatsView, StorySaid,
+};
 use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
+use crate::folder::copy::is_unwritable;
 use crate::folder::{Folder, Lock};
 use crate::node::remote::Remote;
 use crate::node::views::Added;
@@ -50,11 +55,22 @@ pub(super) struct Here {
     /// Parts of a stream that may not be durable yet.
     pending: RefCell<VecDeque<Taken>>,
     _lock: Lock,
+    /// What was copied because the folder cannot be written. Dropped last.
+    _copy: Option<TempDir>,
 }
 
 impl Source {
     /// Finds out who answers: the node that was named, or whoever answers about a folder.
     pub(super) fn open(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
+        Source::find(folder, remote, false)
+    }
+
+    /// The same for who changes nothing: the folder may be one that cannot be written.
+    pub(super) fn to_read(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
+        Source::find(folder, remote, true)
+    }
+
+    fn find(folder: Folder, remote: &crate::cli::Remote, reads: bool) -> anyhow::Result<Source> {
         if let Some(node) = Remote::open(remote)? {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             return Ok(Source::Node(runtime, node));
@@ -73,11 +89,19 @@ impl Source {
                 folder.dir().display()
             );
         }
-        let lock = folder.lock().map_err(|error| match error.downcast_ref() {
-            Some(Exit::Held) => error
-                .context("another process has the folder open and does not answer: try again in a moment"),
-            _ => error,
-        })?;
+        let (folder, lock, copy) = match folder.lock() {
+            Ok(lock) => (folder, lock, None),
+            Err(error) if reads && is_unwritable(&error) => {
+                let (place, folder) = folder.copy_to_read()?;
+                let lock = folder.lock()?;
+                (folder, lock, Some(place))
+            }
+            Err(error) if error.downcast_ref() == Some(&Exit::Held) => {
+                let what = "another process has the folder open and does not answer: try again in a moment";
+                return Err(error.context(what));
+            }
+            Err(error) => return Err(error),
+        };
         let settings = settings_of(&folder)?;
         if settings.crawl.state == StateKind::Memory {
             anyhow::bail!(
@@ -86,10 +110,16 @@ impl Source {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Nobody takes actions, so none are decided.
-        let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings)?;
+        let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings, false)?;
         drop(actions);
         let questions = Questions::new(handle, folder, settings);
-        Ok(Source::Here(Box::new(Here { runtime, questions, pending: RefCell::default(), _lock: lock })))
+        Ok(Source::Here(Box::new(Here {
+            runtime,
+            questions,
+            pending: RefCell::default(),
+            _lock: lock,
+            _copy: copy,
+        })))
     }
 
     /// Is it a process that crawls?
@@ -121,6 +151,41 @@ impl Source {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", api::escaped(url))),
             Source::Node(runtime, node) => runtime.block_on(node.feed(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.feed(url)),
+        }
+    }
+
+    /// A page of the downloads.
+    pub(super) fn downloads(
+        &self,
+        state: Option<&str>,
+        of: Option<&str>,
+        from: Option<&str>,
+        max: usize,
+    ) -> anyhow::Result<ListSaid<DownloadSaid>> {
+        match self {
+            Source::Crawl(folder) => {
+                let asked = parameters(&[("state", state), ("type", of), ("from", from)], max);
+                get(folder, &format!("/api/v1/downloads{asked}"))
+            }
+            Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
+            Source::Here(here) => here.runtime.block_on(here.questions.downloads(state, of, from, max)),
+        }
+    }
+
+    /// A page of the stories.
+    pub(super) fn stories(
+        &self,
+        source: Option<&str>,
+        from: Option<&str>,
+        max: usize,
+    ) -> anyhow::Result<ListSaid<StorySaid>> {
+        match self {
+            Source::Crawl(folder) => {
+                let asked = parameters(&[("source", source), ("from", from)], max);
+                get(folder, &format!("/api/v1/stories{asked}"))
+            }
+            Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
+            Source::Here(here) => here.runtime.block_on(here.questions.stories(source, from, max)),
         }
     }
 
@@ -162,6 +227,23 @@ impl Source {
         }
     }
 
+    /// Looks at parts of a stream, numbered from this on, and gives them to nobody.
+    pub(super) fn foresee(
+        &self,
+        batch: Option<&str>,
+        first: u32,
+        text: &[u8],
+    ) -> anyhow::Result<ForeseenSaid> {
+        match self {
+            Source::Crawl(folder) => {
+                let batch = batch.map(|batch| format!("&batch={}", api::escaped(batch))).unwrap_or_default();
+                ask(folder, &format!("POST /api/v1/reflog?dry=1&part={first}{batch}"), text)
+            }
+            Source::Node(..) => anyhow::bail!("a dry run is for the folder of a crawl"),
+            Source::Here(here) => here.runtime.block_on(here.questions.foresee(batch, first, text)),
+        }
+    }
+
     /// Returns when everything that was given is durable.
     pub(super) fn settled(&self) -> anyhow::Result<()> {
         let Source::Here(here) = self else { return Ok(()) };
@@ -181,6 +263,12 @@ impl Source {
             Source::Here(here) => here.runtime.block_on(here.questions.host(url)),
         }
     }
+}
+
+/// What is asked for, as it stands behind a path.
+fn parameters(named: &[(&str, Option<&str>)], max: usize) -> String {
+    let said = named.iter().filter_map(|(name, value)| Some(format!("&{name}={}", api::escaped((*value)?))));
+    format!("?max={max}{}", said.collect::<String>())
 }
 
 /// The numbers of the process that crawls; none if none does.

@@ -5,13 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::Path;
 
+use nephila_core::spider::Outcome;
 use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use serde::Serialize;
 
 use super::log::Filter;
 use super::time;
-use crate::log::{Lines, Purpose};
+use crate::log::{Counted, Lines, Purpose};
 
 /// Hosts that are told apart.
 const HOSTS_MAX: usize = 1_000_000;
@@ -22,7 +23,14 @@ const NAMES_MAX: usize = 10_000;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) requests: u64,
+    /// Pages that were fetched: documents that people read.
     pub(super) pages: u64,
+    /// Sitemaps and feeds.
+    pub(super) lists: u64,
+    /// Images, styles, scripts and whatever else was fetched.
+    pub(super) files: u64,
+    /// Bodies cut at a size limit.
+    pub(super) cut: u64,
     pub(super) robots: u64,
     /// URLs that were turned away before anything was sent.
     pub(super) turned_away: u64,
@@ -74,8 +82,15 @@ impl Summary {
             summary.requests += 1;
             match line.purpose {
                 Purpose::Robots => summary.robots += 1,
+                Purpose::Head => {}
                 Purpose::Page => {
-                    summary.pages += 1;
+                    match line.counted() {
+                        Some(Counted::Page) => summary.pages += 1,
+                        Some(Counted::List) => summary.lists += 1,
+                        Some(Counted::File) => summary.files += 1,
+                        None => {}
+                    }
+                    summary.cut += u64::from(line.outcome == Outcome::CutLength.name());
                     for (map, name) in
                         [(&mut summary.classes, line.class), (&mut summary.outcomes, line.outcome)]
                     {
@@ -117,8 +132,10 @@ impl Summary {
         };
         writeln!(
             out,
-            "{} pages from {}{} hosts at {} addresses, {} robots.txt",
+            "{} pages{}{} from {}{} hosts at {} addresses, {} robots.txt",
             self.pages,
+            also(self.lists, "sitemaps and feeds"),
+            also(self.files, "images and other files"),
             if self.hosts_cut { "more than " } else { "" },
             self.hosts,
             self.addresses,
@@ -137,6 +154,9 @@ impl Summary {
             "links: {} wanted, {} out of scope, {} traps",
             self.links_wanted, self.links_out, self.links_traps
         )?;
+        if self.cut > 0 {
+            writeln!(out, "{} bodies cut at a size limit: spider.body_bytes_max", self.cut)?;
+        }
         let mut outcomes: Vec<_> = self.outcomes.iter().collect();
         outcomes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
         for (outcome, count) in outcomes {
@@ -147,4 +167,9 @@ impl Summary {
         }
         Ok(())
     }
+}
+
+/// What there is beside pages, if there is any.
+fn also(count: u64, what: &str) -> String {
+    if count > 0 { format!(", {count} {what}") } else { String::new() }
 }

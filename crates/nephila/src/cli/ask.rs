@@ -176,7 +176,7 @@ pub struct ReadArgs {
     /// Print status line and fields
     #[arg(long, group = "part")]
     pub headers: bool,
-    /// Print the text of a page, without its markup
+    /// Print the main text of a page, without its markup and its menus
     #[arg(long, group = "part")]
     pub text: bool,
     /// Print the WARC record

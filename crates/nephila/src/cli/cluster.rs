@@ -9,6 +9,7 @@ use nephila_core::recrawl::{self, Policy};
 
 use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
+use crate::settings::usage;
 
 /// Flags of `nephila serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -202,12 +203,15 @@ pub struct JobNameArgs {
 /// Flags of `nephila add`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AddArgs {
-    /// The job that they are for
-    #[arg(value_name = "JOB")]
-    pub job: String,
-    /// URLs; `-` reads them from standard input, one per line
-    #[arg(value_name = "URL", required_unless_present_any = ["seeds", "reflog", "cdxj", "sitemap", "warc"])]
+    /// URLs; `-` reads them from standard input, one per line. The name of a job may stand before them, as with --job
+    #[arg(value_name = "URL")]
     pub urls: Vec<String>,
+    /// The job that they are for. A folder has one, which need not be named
+    #[arg(long = "job", value_name = "NAME")]
+    pub job_named: Option<String>,
+    /// The job, once [`AddArgs::settle`] has found out which
+    #[arg(skip)]
+    pub job: String,
     /// A file of URLs, one per line, or of JSON lines with `url`, and `job`, `priority`, `hits`, `feed` or `sitemap`; `-` is
     /// standard input, gzip is undone
     #[arg(short = 'i', long = "input", visible_alias = "seeds", id = "seeds", value_name = "FILE")]
@@ -223,11 +227,14 @@ pub struct AddArgs {
     pub warc: Vec<PathBuf>,
     /// A file of visited URLs in the reflog format; `-` is standard input. Each is fetched, also again, but not within an
     /// hour unless its update tag changed. The same lines given twice, or to two nodes, count once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "seeds", "as_seeds", "cdxj", "sitemap", "warc"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "as_seeds", "cdxj", "sitemap", "warc"])]
     pub reflog: Vec<PathBuf>,
     /// The id of the batch that --reflog brings [default: made from what its lines say]
     #[arg(long, value_name = "ID", requires = "reflog")]
     pub batch: Option<String>,
+    /// Take nothing in: print what --reflog would send on and what not, and why, as JSON lines
+    #[arg(long, requires = "reflog", conflicts_with = "node")]
+    pub dry_run: bool,
     /// The crawl's folder that they are for, instead of a cluster
     #[arg(short, long, value_name = "DIR", conflicts_with = "node")]
     pub output: Option<PathBuf>,
@@ -243,6 +250,42 @@ pub struct AddArgs {
     /// Settings
     #[command(flatten)]
     pub common: Common,
+}
+
+impl AddArgs {
+    /// Tells the job from the URLs. Who names it with `--job` gives URLs alone; otherwise a first word that can only be a
+    /// job's name, with something to add behind it, is one.
+    pub fn settle(&mut self) -> anyhow::Result<()> {
+        let lists = [&self.seeds, &self.cdxj, &self.warc, &self.reflog].iter().any(|list| !list.is_empty());
+        let more = lists || !self.sitemap.is_empty();
+        let is_name = |text: &String| {
+            let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+            plain && text != "-" && !text.eq_ignore_ascii_case("localhost")
+        };
+        let first_is_job = self.urls.first().is_some_and(is_name) && (more || self.urls.len() > 1);
+        self.job = match self.job_named.take() {
+            Some(name) => name,
+            None if first_is_job => self.urls.remove(0),
+            None => String::new(),
+        };
+        if self.urls.is_empty() && !more {
+            return Err(usage(anyhow::anyhow!(
+                "nothing to add: give URLs, `-i FILE`, or `-` to read them from standard input"
+            )));
+        }
+        if !self.reflog.is_empty() && !self.urls.is_empty() {
+            return Err(usage(anyhow::anyhow!(
+                "--reflog brings URLs of its own: give {} apart",
+                self.urls[0]
+            )));
+        }
+        if self.job.is_empty() && self.output.is_none() {
+            return Err(usage(anyhow::anyhow!(
+                "for which job of the cluster? Name it with --job NAME; a crawl's folder is named with -o DIR"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// What can be said about a cluster.
@@ -321,4 +364,40 @@ pub enum ClusterCommand {
         #[command(flatten)]
         common: Common,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    fn settled(line: &[&str]) -> anyhow::Result<(String, Vec<String>)> {
+        let cli = crate::cli::Cli::parse_from(["nephila", "add"].iter().chain(line));
+        let crate::cli::Command::Add(mut args) = cli.command else { unreachable!("add was asked for") };
+        args.settle()?;
+        Ok((args.job, args.urls))
+    }
+
+    #[test]
+    fn fin_10_urls_are_urls_and_a_job_is_named() {
+        let (one, two) = ("http://a.test/", "b.test/x");
+        for (line, job, urls) in [
+            (&[one, two, "-o", "d"][..], "", &[one, two][..]),
+            (&[one, "-o", "d"], "", &[one]),
+            (&["localhost", "-o", "d"], "", &["localhost"]),
+            (&["a.test", "-o", "d"], "", &["a.test"]),
+            (&["docs", one, "-o", "d"], "docs", &[one]),
+            (&["docs", "-i", "list", "-o", "d"], "docs", &[]),
+            (&["docs", "--reflog", "-", "-o", "d"], "docs", &[]),
+            (&["--job", "docs", one, two, "--node", "http://n.test"], "docs", &[one, two]),
+            (&["-", "-o", "d"], "", &["-"]),
+            (&["-i", "list", "-o", "d"], "", &[]),
+        ] {
+            let want = (job.to_owned(), urls.iter().map(|url| (*url).to_owned()).collect());
+            assert_eq!(settled(line).unwrap(), want, "{line:?}");
+        }
+        for bad in [&["-o", "d"][..], &[one], &["docs", "--reflog", "-", one, "-o", "d"]] {
+            let error = settled(bad).unwrap_err();
+            assert_eq!(error.downcast_ref(), Some(&crate::exit::Exit::Usage), "{bad:?}");
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub struct CrawlArgs {
     /// What and how far
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Stop after this many pages; the same command with a larger number goes on
+    /// Stop after this many answers to keep (pages, sitemaps, images); the same command with a larger number goes on
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// Pages of one host
@@ -47,6 +47,17 @@ pub struct CrawlArgs {
     /// Stop after this many URLs that failed for good
     #[arg(long, value_name = "N")]
     pub errors_max: Option<u64>,
+    /// Go on although something of the folder is gone or damaged: pages of lost archive files are fetched again, and a
+    /// state that cannot be mended is set aside and begun anew
+    #[arg(long)]
+    pub mend: bool,
+    /// Wait at most this long for hosts that rest, such as `2h`, then stop; `0s` is as long as it takes
+    /// [default: crawl.wait_max]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub wait_max: Option<Duration>,
+    /// Stop as soon as a seed cannot be fetched, with exit code 9
+    #[arg(long)]
+    pub fail_on_seed_error: bool,
     /// How progress is shown: a `bar` on a terminal, `plain` lines, `json` lines, or `none`
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: Progress,
@@ -113,7 +124,8 @@ pub struct HowArgs {
     /// Connections to one host at the same time [default: frontier.host_connections]
     #[arg(long, value_name = "N")]
     pub host_concurrency: Option<u32>,
-    /// Rest of a host between two fetches, such as `2s` [default: frontier.host_delay]
+    /// Rest of a host between two fetches, such as `2s`; of an address as well, unless frontier.slot_delay is set
+    /// [default: frontier.host_delay]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub delay: Option<Duration>,
     /// Do not ask for robots.txt. Recorded in every archive file

@@ -16,7 +16,19 @@ pub enum FeedCommand {
     /// trouble.
     Add(FeedAddArgs),
     /// The same for all feeds of an OPML file; `-` is standard input.
+    ///
+    /// Feeds that stand in one outline of the file are of one source, which tells a story once; with `--by-domain` the
+    /// outlines mean nothing, and feeds of one registrable domain are of one source.
     Import(FeedImportArgs),
+    /// Follow feeds no longer. What was fetched stays.
+    ///
+    /// Exit code: 0 all were followed before, 1 some were not, 2 trouble.
+    Remove(FeedRemoveArgs),
+    /// Ask for a feed once and say what it is: its format, its entries, when it would be asked again; or what is wrong.
+    ///
+    /// Nothing is added and nothing is kept. robots.txt is obeyed, and redirects are followed. Exit code: 0 it can be
+    /// followed, 1 it cannot, 2 trouble.
+    Check(FeedCheckArgs),
     /// Write the feeds as OPML.
     Export(FeedPlaceArgs),
     /// List feeds, with their rhythm and their health.
@@ -25,7 +37,7 @@ pub enum FeedCommand {
     ///
     /// Exit code: 0 it is known, 1 not, 2 trouble.
     Show(FeedShowArgs),
-    /// How many feeds are fine, and which are not: silent against their own rhythm, failing, gone.
+    /// How many feeds are fine, and which are ill: silent against their own rhythm, failing, no feed, broken, moved, gone.
     ///
     /// Exit code: 0 all are fine, 1 some are not, 2 trouble.
     Health(FeedPlaceArgs),
@@ -37,6 +49,9 @@ pub struct FeedAddArgs {
     /// Feeds, or pages that name some
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
+    /// The source they are of: its feeds tell a story once [default: the registrable domain of each]
+    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    pub source: Option<String>,
     /// Where
     #[command(flatten)]
     pub place: FeedPlaceArgs,
@@ -48,17 +63,57 @@ pub struct FeedImportArgs {
     /// An OPML file
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// One source for all of them, whatever the file says
+    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    pub source: Option<String>,
+    /// The outlines of the file are no sources: feeds of one domain are of one source
+    #[arg(long, conflicts_with = "source")]
+    pub by_domain: bool,
     /// Where
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
+/// Flags of `nephila feed remove`.
+#[derive(Args, Clone, Debug)]
+pub struct FeedRemoveArgs {
+    /// Feeds
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Where
+    #[command(flatten)]
+    pub place: FeedPlaceArgs,
+}
+
+/// Flags of `nephila feed check`.
+#[derive(Args, Clone, Debug)]
+pub struct FeedCheckArgs {
+    /// The feed
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Use this address for a host, as `host:port:address` or `host:address`, instead of asking the resolver
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = super::parse_resolve)]
+    pub resolve: Vec<(String, std::net::IpAddr)>,
+    /// Who to reach about this request: a URL or a mail address. Needed for public sites
+    #[arg(long, value_name = "URL|MAIL")]
+    pub contact: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Settings
+    #[command(flatten)]
+    pub common: Common,
+}
+
 /// Flags of `nephila feed list`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedListArgs {
-    /// Only those that are `fine`, `learning`, `quiet`, `failing` or `gone`
-    #[arg(long, value_name = "HEALTH")]
+    /// Only those that are this
+    #[arg(long, value_name = "HEALTH", value_parser = crate::api::HEALTHS)]
     pub health: Option<String>,
+    /// Only those of this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
     /// Where
     #[command(flatten)]
     pub place: FeedPlaceArgs,

@@ -4,7 +4,7 @@
 
 use nephila_core::frontier::{URGENT, trap};
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Found, Hops, Job, JobId, PRIORITY_MAX, State};
+use nephila_core::job::{Found, Hops, Job, JobId, PRIORITY_MAX, State, Via};
 use nephila_core::reflog;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
@@ -74,7 +74,7 @@ pub(crate) fn seed(url: CrawlUrl, job: &Job) -> Link {
 
 fn link(url: CrawlUrl, job: JobId, priority: u8) -> Link {
     let (hops, read_as) = (Hops::NONE, ReadAs::default());
-    Link { url, job, depth: 0, priority, hits: 0, hops, read_as, refusal: None }
+    Link { url, job, depth: 0, priority, hits: 0, hops, read_as, refusal: None, via: Some(Via::seed()) }
 }
 
 /// Is a URL taken for a job?

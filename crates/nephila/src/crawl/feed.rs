@@ -5,15 +5,17 @@
 //! the same stories again, which the frontier knows by then.
 //!
 //! What always holds: a story's page is offered before the poll that found it is reported; an entry that is no new story
-//! is not offered.
+//! of its source is not offered.
 
 use std::time::{Duration, Instant};
 
 use http::header::{ETAG, LAST_MODIFIED};
 use nephila_core::entry::aside::{self, STORIES_MAX};
-use nephila_core::feed::poll::{Taken, take_in};
-use nephila_core::feed::record::{Brought, Record};
+use nephila_core::feed::poll::{Taken, fault, take_in};
+use nephila_core::feed::record::{Brought, Fault, Found, Record};
 use nephila_core::feed::schedule::Answer;
+use nephila_core::feed::source::{Record as SourceRecord, Shown, Sighted};
+use nephila_core::feed::story::Sighting;
 use nephila_core::feed::{Feed, FeedEntry, Limits, Note, REDUNDANT, read_feed_until};
 use nephila_core::frontier::URGENT;
 use nephila_core::frontier::ticket::Ticket;
@@ -22,16 +24,20 @@ use nephila_core::job::Hops;
 use nephila_core::recrawl::claims::Listed;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
+use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_spider::Fetched;
 use serde::Serialize;
 
-use super::intake::{self, Links};
+use super::intake::{self, Links, Source};
+use super::page::watched;
+use super::readers::Unread;
 use super::robots::max_age;
 use super::shared::Shared;
+use super::sources::Held;
 
 /// A feed is read this long; what was found by then counts.
-const READ_TIME_MAX: Duration = Duration::from_secs(5);
+const READ_TIME_MAX: Duration = Duration::from_secs(3);
 /// Feeds of one page that are followed instead of it, if somebody gave the page for a feed.
 const FEEDS_OF_PAGE_MAX: usize = 8;
 
@@ -40,12 +46,25 @@ pub(crate) struct Poll {
     feed: Feed,
     taken: Option<Taken>,
     pub(crate) brought: Brought,
+    /// What is to be written down for its source, if anything, and whether that is of the feed's own partition.
+    sighted: Option<Box<Sighted>>,
 }
 
 impl Poll {
     /// It is no feed: perhaps a page that names some.
     pub(crate) fn is_no_feed(&self) -> bool {
         self.taken.is_some() && self.feed.has(Note::NotAFeed)
+    }
+
+    /// It is no feed, but perhaps a page that names some: these are followed instead.
+    pub(crate) fn judge_page(&mut self, findings: Option<&Findings>) {
+        if self.is_no_feed()
+            && let Some(findings) = findings
+            && findings.links.iter().any(|found| found.kind == LinkKind::Feed)
+        {
+            let words = "it is a page; the feeds that it names are followed".into();
+            self.brought.fault = Some(Fault { found: Found::Page, words });
+        }
     }
 
     /// Its title, and how many new stories it has.
@@ -57,6 +76,16 @@ impl Poll {
     pub(crate) fn listed(&self, shared: &Shared, url: &CrawlUrl) -> Box<[Listed]> {
         let entries = self.feed.entries.iter();
         intake::said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.updated?))))
+    }
+
+    /// What its source is to be told after the poll is reported: nothing, if it is told with it.
+    pub(crate) fn take_sighted(&mut self, shared: &Shared, ticket: &Ticket) -> Option<Box<Sighted>> {
+        let sighted = self.sighted.take()?;
+        if shared.handle.are_together(sighted.source.0.domain, ticket.key.host.domain) {
+            self.brought.sighted = Some(sighted);
+            return None;
+        }
+        Some(sighted)
     }
 
     /// What the metadata record of its capture says of it.
@@ -107,8 +136,11 @@ pub(crate) async fn poll(
     url: &CrawlUrl,
     fetched: &Fetched,
     record: &Record,
-) -> Poll {
-    let mut poll = Poll { feed: Feed::default(), taken: None, brought: Brought::of(Answer::Failed, record) };
+    source: &Held,
+    known: &SourceRecord,
+) -> Result<Poll, Unread> {
+    let brought = Brought::of(Answer::Failed, record);
+    let mut poll = Poll { feed: Feed::default(), taken: None, brought, sighted: None };
     let brought = &mut poll.brought;
     brought.conditional = ticket.known.is_some();
     brought.validators = [ETAG, LAST_MODIFIED].iter().any(|name| fetched.fields.contains_key(name));
@@ -119,43 +151,67 @@ pub(crate) async fn poll(
         (Outcome::Redirect, status) => {
             let target = fetched.redirect.as_ref().filter(|_| matches!(status, Some(301 | 308)));
             brought.moved_to = target.map(|target| shared.handle.key(target).path);
+            brought.fault = target.map(|target| Fault {
+                found: Found::Moved,
+                words: format!("it has moved to {}", shown(target.as_str())).into(),
+            });
             // Where it leads to is a feed of its own; this one has nothing more to say.
             Answer::Redundant
         }
         _ => Answer::Failed,
     };
     if fetched.outcome.action() != Action::Keep || fetched.outcome == Outcome::NotModified {
-        return poll;
+        return Ok(poll);
     }
     let limits = Limits::default();
     let body = match fetched.decoded.as_ref().map(|decoded| decoded.start(limits.bytes_max)) {
         Some(Ok(body)) => body,
-        _ => return poll,
+        _ => return Ok(poll),
     };
-    let (url, fields) = (url.clone(), fetched.fields.clone());
+    let (own, fields, known) = (url.clone(), fetched.fields.clone(), known.memory.clone());
     let (settings, record) = (shared.settings.feed.story.clone(), record.clone());
     let now = shared.clock.now().wall;
-    let read = tokio::task::spawn_blocking(move || {
+    let read = watched(shared, url, READ_TIME_MAX, move || {
         let keys = KeyRules::default();
         let page =
-            Page { url: &url, fields: &fields, body: &body, read_as: ReadAs::Feed, agent: "", keys: &keys };
+            Page { url: &own, fields: &fields, body: &body, read_as: ReadAs::Feed, agent: "", keys: &keys };
         let began = Instant::now();
         let feed = read_feed_until(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX);
-        let taken = take_in(&feed, record.checksum, &record.memory, &settings, now);
-        (feed, taken)
+        let taken = take_in(&feed, record.checksum, &record.memory, Some(&known), &settings, now);
+        let fault = fault(&feed, &body);
+        (feed, taken, fault)
     });
     // A feed that makes the reader fail is none; it is stored all the same.
-    let Ok((feed, taken)) = read.await else { return poll };
+    let (feed, mut taken, fault) = match read.await {
+        Ok(read) => read,
+        Err(Unread::Failed) => return Ok(poll),
+        Err(given_up) => return Err(given_up),
+    };
     let brought = &mut poll.brought;
-    brought.answer = taken.answer;
+    (brought.answer, brought.fault) = (taken.answer, fault);
     brought.checksum = taken.checksum;
     brought.sighting.clone_from(&taken.sighting);
     brought.hints = feed.hints;
     brought.title = feed.title.as_str().into();
     let stories = taken.stories.iter().take(STORIES_MAX).map(|place| &feed.entries[*place]);
     brought.stories = stories.map(|entry| aside::Story::new(entry.url.as_str(), &entry.title)).collect();
+    let of_source = taken.of_source.take();
+    // What the source knew and saw this week need not be written again.
+    let is_news = |sighting: &Sighting| !sighting.marks.is_empty() || !taken.unknown_to_source.is_empty();
+    if let Some(sighting) = of_source.filter(is_news) {
+        let shown = taken.unknown_to_source.iter().take(STORIES_MAX);
+        poll.sighted = Some(Box::new(Sighted {
+            source: source.key,
+            name: source.name.clone(),
+            fetch: ticket.id.0,
+            at: now,
+            feed: ticket.url.as_str().into(),
+            sighting,
+            stories: shown.map(|place| Shown::of(&feed.entries[*place])).collect(),
+        }));
+    }
     (poll.feed, poll.taken) = (feed, Some(taken));
-    poll
+    Ok(poll)
 }
 
 /// What a poll leads to: the pages of new stories, where the feed has moved to, or the feeds of a page that was given for
@@ -163,35 +219,45 @@ pub(crate) async fn poll(
 pub(crate) fn links(
     shared: &Shared,
     ticket: &Ticket,
+    url: &CrawlUrl,
     fetched: &Fetched,
     poll: &Poll,
     findings: Option<&Findings>,
-) -> Links {
+) -> anyhow::Result<Links> {
     let mut links = Links::default();
-    let Some(job) = &shared.jobs.get(ticket.job) else { return links };
-    let push = |links: &mut Links, url: &CrawlUrl, depth, hops, read_as| {
+    let Some(job) = &shared.jobs.get(ticket.job) else { return Ok(links) };
+    let mut source = Source::of(&ticket.into(), url);
+    let mut push = |links: &mut Links, url: &CrawlUrl, depth, hops, read_as, letter| {
         if job.excludes(url) {
             links.counts.out += 1;
             return;
         }
-        links.push(shared, job, url.clone(), depth, hops, read_as);
+        let via = source.via(url, letter);
+        links.push(shared, job, url.clone(), depth, hops, read_as, via);
         if let Some(link) = links.wanted.last_mut() {
             link.priority = URGENT;
         }
     };
     if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
         let hops = Hops::new(ticket.hops.out(), ticket.hops.redirects() + 1);
-        push(&mut links, target, ticket.depth, hops, ReadAs::Feed);
+        push(&mut links, target, ticket.depth, hops, ReadAs::Feed, 'R');
+        if poll.brought.moved_to.is_some() {
+            shared.inherit_source(&ticket.key, target)?;
+        }
     }
     if let Some(taken) = &poll.taken {
         for place in &taken.stories {
             let story = &poll.feed.entries[*place].url;
-            push(&mut links, story, ticket.depth.saturating_add(1), Hops::NONE, ReadAs::Story);
+            push(&mut links, story, ticket.depth.saturating_add(1), Hops::NONE, ReadAs::Story, 'L');
         }
     }
     let feeds = findings.iter().flat_map(|findings| &findings.links);
     for found in feeds.filter(|found| found.kind == LinkKind::Feed).take(FEEDS_OF_PAGE_MAX) {
-        push(&mut links, &found.url, ticket.depth, Hops::NONE, ReadAs::Feed);
+        if shared.sources.is_removed(&shared.handle.key(&found.url)) {
+            continue;
+        }
+        push(&mut links, &found.url, ticket.depth, Hops::NONE, ReadAs::Feed, 'L');
+        shared.inherit_source(&ticket.key, &found.url)?;
     }
-    links
+    Ok(links)
 }

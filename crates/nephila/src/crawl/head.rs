@@ -19,17 +19,18 @@ use nephila_core::spider::outcome::Action;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Request};
 
-use super::page::{conditions, line_of};
+use super::page::{begin, conditions, line_of};
 use super::shared::Shared;
 use super::stops::{order_of, stop};
+use crate::log::{self, Line};
 use crate::worker::Stopped;
 
 /// What came of asking for a head first.
 pub(crate) enum Head {
     /// It was not asked for, or the page is still to be asked for; then what it said.
     GoOn(Option<HeadSaid>),
-    /// The page is as we know it, or its host is to be left alone for now: the ticket is reported with this.
-    Reported(Outcome),
+    /// The page is as we know it, or its host is to be left alone for now: the ticket is reported.
+    Reported,
     /// An operator has stopped whom it would have asked: nothing was sent.
     Stopped,
 }
@@ -41,12 +42,22 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
         return Ok(Head::GoOn(None));
     }
     let Some(known) = ticket.known.take() else { return Ok(Head::GoOn(None)) };
-    let fields = shared.fields_for(url);
-    let request =
-        Request { fields, head_only: true, address: Some(ticket.address), ..Request::get(url.clone()) };
+    let fields = shared.fields_for(url, true);
+    // It has no second try: after any failure the page itself is asked for.
+    let request = Request {
+        fields,
+        head_only: true,
+        address: Some(ticket.address),
+        connections_max: shared.settings.frontier.connections_max(ticket.address),
+        second: true,
+        ..Request::get(url.clone())
+    };
     shared.may_begin().await;
-    let (began, began_at) = (shared.clock.now().wall, Instant::now());
+    let began = shared.clock.now().wall;
+    let logged = begin(shared, ticket, began, log::Purpose::Head).await?;
+    let began_at = Instant::now();
     if let Some(order) = order_of(&shared.orders(), url, Some(ticket.address)) {
+        logged.not_sent().await;
         stop(shared, ticket.key.host, &order).await?;
         return Ok(Head::Stopped);
     }
@@ -55,15 +66,17 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
     let said = said(&fetched, &known);
     let asks_to_wait = fetched.retry_after.is_some();
     let Some(outcome) = ends_with(fetched.outcome, asks_to_wait, said, ticket.head) else {
+        let line = line_of(shared, ticket, &fetched, began, took, None);
+        logged.ended(Line { purpose: log::Purpose::Head, ..line }).await;
         tokio::time::sleep(ticket.host_rest.max(ticket.slot_rest).max(REST_MIN)).await;
         return Ok(Head::GoOn(Some(said)));
     };
     fetched.outcome = outcome;
-    shared.log.write(&line_of(shared, ticket, &fetched, began, took, None)).await;
+    logged.ended(line_of(shared, ticket, &fetched, began, took, None)).await;
     shared.counts.ended(outcome, 0);
     let report = report_of(&fetched, said, took);
     shared.handle.report(ticket.id, report).await?;
-    Ok(Head::Reported(outcome))
+    Ok(Head::Reported)
 }
 
 /// What a ticket ends with when its head has come, if no page is to be asked for.
@@ -73,6 +86,8 @@ fn ends_with(outcome: Outcome, asks_to_wait: bool, said: HeadSaid, first: HeadFi
         // what heads are worth here.
         Action::BackOffHost | Action::Pause => Some(outcome),
         Action::BackOff if asks_to_wait => Some(outcome),
+        // Nobody was asked, neither for the head nor for anything else.
+        Action::BackOff if outcome.is_unconnected() => Some(outcome),
         _ => (said == HeadSaid::Unchanged && first == HeadFirst::Instead).then_some(Outcome::NotModified),
     }
 }
@@ -80,7 +95,7 @@ fn ends_with(outcome: Outcome, asks_to_wait: bool, said: HeadSaid, first: HeadFi
 /// The report of a ticket that ends with a head.
 fn report_of(fetched: &Fetched, said: HeadSaid, took: Duration) -> Report {
     Report {
-        head: Some(said),
+        head: Some(said).filter(|_| !fetched.outcome.is_unconnected()),
         retry_after: fetched.retry_after,
         ..Report::of(fetched.outcome, fetched.status.unwrap_or(0), took)
     }

@@ -1,25 +1,28 @@
 //! From what a page says to what the frontier is offered: scope, traps and the rules of the page itself.
 //!
 //! What always holds: a link that is left out is counted under the rule that left it out; the same page and rules give
-//! the same links.
+//! the same links, whether the page was just fetched or is read again from the archive.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::frontier::trap;
 use nephila_core::handler::{Findings, LinkKind, ReadAs};
-use nephila_core::job::{Decision, Found, Hops, Rule};
+use nephila_core::job::{Decision, Found, Hops, JobId, Rule, Trail, Via};
 use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
-use nephila_core::spider::Outcome;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
-use nephila_spider::Fetched;
 
 use super::jobs::InForce;
 use super::shared::Shared;
 use crate::log;
 use crate::worker::Link;
+
+/// What a page needs to be shown is fetched out of scope over so many hops: a style sheet that imports one that imports
+/// one. Beyond, the scope decides.
+const REQUISITE_HOPS_MAX: u32 = 5;
 
 /// What is offered, and what was left out.
 #[derive(Debug, Default)]
@@ -30,39 +33,92 @@ pub(crate) struct Links {
     pub(crate) moved: Vec<CrawlUrl>,
 }
 
+/// A page as the frontier knows it: what its links depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) job: JobId,
+    pub(crate) depth: u8,
+    pub(crate) hops: Hops,
+    pub(crate) read_as: ReadAs,
+    pub(crate) via: Option<Arc<Via>>,
+}
+
+impl From<&Ticket> for Known {
+    fn from(ticket: &Ticket) -> Known {
+        let Ticket { job, depth, hops, read_as, .. } = *ticket;
+        Known { job, depth, hops, read_as, via: ticket.via.clone() }
+    }
+}
+
+/// Where links are found: what all links of one page share.
+pub(crate) struct Source<'a> {
+    page: &'a CrawlUrl,
+    origin: String,
+    trail: Trail,
+    /// Made so far, by hop and by whether they lie where the page does.
+    made: Vec<(char, bool, Arc<Via>)>,
+}
+
+impl<'a> Source<'a> {
+    /// A page that the frontier knows.
+    pub(crate) fn of(known: &Known, page: &'a CrawlUrl) -> Source<'a> {
+        // A folder of an older version does not say how its URLs were found; what has no links behind it is a seed.
+        let is_seed = known.depth == 0 && known.hops.redirects() == 0 && known.read_as == ReadAs::Page;
+        let unknown = if is_seed { Trail::SEED } else { Trail::UNKNOWN };
+        Source::new(page, known.via.as_ref().map_or(unknown, |via| via.trail))
+    }
+
+    /// A page that so many hops lead to.
+    pub(crate) fn new(page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
+        Source { page, origin: page.origin(), trail, made: Vec::new() }
+    }
+
+    /// Where a URL was found that one more hop leads to.
+    pub(crate) fn via(&mut self, url: &CrawlUrl, letter: char) -> Arc<Via> {
+        let near = url.origin() == self.origin;
+        if let Some((.., via)) = self.made.iter().find(|(l, n, _)| (*l, *n) == (letter, near)) {
+            return via.clone();
+        }
+        let via = Arc::new(Via::of(self.page, self.trail.hop(letter), near));
+        self.made.push((letter, near, via.clone()));
+        via
+    }
+}
+
 /// The links of a page, and where it redirects to.
 pub(crate) fn links(
     shared: &Shared,
-    ticket: &Ticket,
+    known: &Known,
     url: &CrawlUrl,
-    fetched: &Fetched,
+    redirect_to: Option<&CrawlUrl>,
     findings: Option<&Findings>,
 ) -> Links {
     let mut links = Links::default();
     // A job that is gone wants nothing more.
-    let Some(job) = &shared.jobs.get(ticket.job) else { return links };
-    if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
-        redirect(shared, job, ticket, url, target, &mut links);
+    let Some(job) = &shared.jobs.get(known.job) else { return links };
+    let source = &mut Source::of(known, url);
+    if let Some(target) = redirect_to {
+        redirect(shared, job, known, source, target, &mut links);
     }
     let Some(findings) = findings else { return links };
     let obeys = shared.settings.handler.nofollow;
     let page_closed = obeys && findings.page_robots.nofollow;
     for found in &findings.links {
         if found.kind == LinkKind::Redirect {
-            redirect(shared, job, ticket, url, &found.url, &mut links);
+            redirect(shared, job, known, source, &found.url, &mut links);
         } else if !(page_closed || obeys && found.nofollow) && shared.follows(found.kind) {
-            link(shared, job, ticket, &found.url, found.kind, &mut links);
+            link(shared, job, known, source, (&found.url, found.kind), &mut links);
         }
     }
     if let Some(sitemap) = &findings.sitemap {
         for entry in &sitemap.urls {
-            link(shared, job, ticket, &entry.url, LinkKind::Listed, &mut links);
+            link(shared, job, known, source, (&entry.url, LinkKind::Listed), &mut links);
             for alternate in &entry.alternates {
-                link(shared, job, ticket, alternate, LinkKind::Alternate, &mut links);
+                link(shared, job, known, source, (alternate, LinkKind::Alternate), &mut links);
             }
         }
         for index in &sitemap.sitemaps {
-            link(shared, job, ticket, index, LinkKind::Sitemap, &mut links);
+            link(shared, job, known, source, (index, LinkKind::Sitemap), &mut links);
         }
     }
     let counts = &shared.counts;
@@ -90,37 +146,52 @@ pub(crate) fn said<'a>(
     own.map(|(page, at)| Listed { path: shared.handle.key(page).path, modified: at.into() }).collect()
 }
 
-fn link(shared: &Shared, job: &InForce, ticket: &Ticket, url: &CrawlUrl, kind: LinkKind, links: &mut Links) {
-    let depth = ticket.depth.saturating_add(1);
-    let verdict = job.rules.verdict(url, Found::link(depth, ticket.hops.out()));
+fn link(
+    shared: &Shared,
+    job: &InForce,
+    known: &Known,
+    source: &mut Source<'_>,
+    (url, kind): (&CrawlUrl, LinkKind),
+    links: &mut Links,
+) {
+    let depth = known.depth.saturating_add(1);
+    let verdict = job.rules.verdict(url, Found::link(depth, known.hops.out()));
     let read_as = kind.read_as();
-    // What a page needs to be shown belongs to it, wherever it lies.
-    let requisite = kind == LinkKind::Requisite && !matches!(verdict.rule, Rule::Exclude(_));
+    // What a page needs to be shown belongs to it, wherever it lies. A style sheet may need another, but not for ever.
+    let requisite = kind.is_requisite()
+        && source.trail.embeds() < REQUISITE_HOPS_MAX
+        && !matches!(verdict.rule, Rule::Exclude(_));
     let hops_out = match verdict.decision {
         Decision::In { hops_out } => hops_out,
-        Decision::Out if requisite => ticket.hops.out(),
+        Decision::Out if requisite => {
+            shared.show_needed(url);
+            known.hops.out()
+        }
         Decision::Out => {
             links.counts.out += 1;
             return shared.show(job, url, &verdict, kind.name());
         }
     };
-    shared.show(job, url, &verdict, kind.name());
-    links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as);
+    if verdict.is_in() {
+        shared.show(job, url, &verdict, kind.name());
+    }
+    let via = source.via(url, kind.letter());
+    links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as, via);
 }
 
 /// Where a page leads to: as deep as the page itself.
 fn redirect(
     shared: &Shared,
     job: &InForce,
-    ticket: &Ticket,
-    url: &CrawlUrl,
+    known: &Known,
+    source: &mut Source<'_>,
     target: &CrawlUrl,
     links: &mut Links,
 ) {
-    let is_seed = ticket.depth == 0 && ticket.read_as == ReadAs::Page;
+    let is_seed = known.depth == 0 && known.read_as == ReadAs::Page;
     let found = match is_seed {
-        true => Found::seed_redirect(url, ticket.depth),
-        false => Found::link(ticket.depth, ticket.hops.out()),
+        true => Found::seed_redirect(source.page, known.depth),
+        false => Found::link(known.depth, known.hops.out()),
     };
     let verdict = job.rules.verdict(target, found);
     shared.show(job, target, &verdict, "redirect");
@@ -132,11 +203,13 @@ fn redirect(
         // The site has moved: what lies around its new place is wanted.
         links.moved.push(target.clone());
     }
-    let hops = Hops::new(hops_out, ticket.hops.redirects() + 1);
-    links.push(shared, job, target.clone(), ticket.depth, hops, ticket.read_as);
+    let hops = Hops::new(hops_out, known.hops.redirects() + 1);
+    let via = source.via(target, 'R');
+    links.push(shared, job, target.clone(), known.depth, hops, known.read_as, via);
 }
 
 impl Links {
+    #[allow(clippy::too_many_arguments, reason = "each is one field of the link")]
     pub(crate) fn push(
         &mut self,
         shared: &Shared,
@@ -145,8 +218,13 @@ impl Links {
         depth: u8,
         hops: Hops,
         read_as: ReadAs,
+        via: Arc<Via>,
     ) {
-        if shared.map.is_some() && read_as != ReadAs::Sitemap && hops.redirects() == 0 {
+        // A dry run asks for nothing but what leads on, and for one page of each host to learn its robots.txt.
+        let leads_on = read_as == ReadAs::Sitemap || hops.redirects() > 0;
+        if let Some(map) = shared.map.as_ref().filter(|_| !leads_on)
+            && !map.is_first_of(&url)
+        {
             return;
         }
         let refusal = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall).map(Refusal::from);
@@ -156,6 +234,16 @@ impl Links {
             self.counts.wanted += 1;
         }
         let priority = job.priority;
-        self.wanted.push(Link { url, job: job.id, depth, priority, hits: 0, hops, read_as, refusal });
+        self.wanted.push(Link {
+            url,
+            job: job.id,
+            depth,
+            priority,
+            hits: 0,
+            hops,
+            read_as,
+            refusal,
+            via: Some(via),
+        });
     }
 }

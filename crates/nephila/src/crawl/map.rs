@@ -1,13 +1,18 @@
 //! `nephila map`: what a crawl would fetch, and which rule decided.
 //!
-//! A crawl that follows nothing but redirects and sitemaps, keeps nothing, and prints the verdict on every URL it finds.
+//! A crawl that follows nothing but redirects and sitemaps, keeps nothing, and prints the verdict on every URL it finds. A
+//! URL in scope waits until the robots.txt of its host is read, which may forbid it; so of every host one URL goes to the
+//! frontier, which reads robots.txt first, and is not asked for.
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Context;
+use nephila_core::frontier::explain::{Explanation, Hold};
 use nephila_core::job::{Rules, Verdict};
+use nephila_core::state::record::RobotsPolicy;
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, UrlId};
 use serde::Serialize;
@@ -25,11 +30,27 @@ use crate::{log, wire};
 /// URLs remembered as printed, so that each is printed once. Beyond, one may be printed again.
 const PRINTED_MAX: usize = 5_000_000;
 
+/// URLs in scope that wait for the robots.txt of their hosts. Beyond, they are printed as if it allowed them.
+const PENDING_MAX: usize = 1_000_000;
+/// Hosts of which one URL goes to the frontier.
+const HOSTS_MAX: usize = 100_000;
+
 /// Prints verdicts.
 #[derive(Debug)]
 pub(crate) struct Printer {
     json: bool,
     printed: Mutex<HashSet<UrlId>>,
+    pending: Mutex<Vec<Pending>>,
+    hosts: Mutex<HashSet<String>>,
+}
+
+/// A URL in scope.
+#[derive(Debug)]
+struct Pending {
+    url: CrawlUrl,
+    via: String,
+    rule: String,
+    origin: String,
 }
 
 #[derive(Serialize)]
@@ -42,7 +63,23 @@ struct Line<'a> {
 }
 
 impl Printer {
+    fn new(json: bool) -> Printer {
+        Printer { json, printed: Mutex::default(), pending: Mutex::default(), hosts: Mutex::default() }
+    }
+
+    /// Takes what the scope says of a URL.
     pub(super) fn print(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+        self.judged(url, verdict.is_in(), via, rules.text(verdict.rule), rules.origin(verdict.rule));
+    }
+
+    /// Is this the first URL of its host?
+    pub(super) fn is_first_of(&self, url: &CrawlUrl) -> bool {
+        let mut hosts = self.hosts.lock().expect("nobody panics holding it");
+        hosts.len() < HOSTS_MAX && hosts.insert(url.origin())
+    }
+
+    /// Takes what was decided about a URL, once.
+    pub(super) fn judged(&self, url: &CrawlUrl, is_in: bool, via: &str, rule: String, origin: String) {
         let mut printed = self.printed.lock().expect("nobody panics holding it");
         if printed.len() >= PRINTED_MAX {
             printed.clear();
@@ -50,17 +87,55 @@ impl Printer {
         if !printed.insert(url.id()) {
             return;
         }
+        drop(printed);
+        let pending = Pending { url: url.clone(), via: via.to_owned(), rule, origin };
+        let mut waiting = self.pending.lock().expect("nobody panics holding it");
+        if is_in && waiting.len() < PENDING_MAX {
+            waiting.push(pending);
+            return;
+        }
+        drop(waiting);
+        self.line(&pending, is_in);
+    }
+
+    /// Prints the URLs in scope whose robots.txt has been read; at the end all of them.
+    pub(super) async fn settle(&self, shared: &Shared, at_end: bool) -> anyhow::Result<()> {
+        let pending = std::mem::take(&mut *self.pending.lock().expect("nobody panics holding it"));
+        let mut kept = Vec::new();
+        for mut pending in pending {
+            let said = shared.handle.explain(&pending.url).await?;
+            match forbidden(&said) {
+                Some(why) if shared.settings.robots.obey => {
+                    (pending.rule, pending.origin) = (why, "robots.txt".into());
+                    self.line(&pending, false);
+                }
+                _ if !at_end && shared.settings.robots.obey && is_unread(&said) => kept.push(pending),
+                _ => self.line(&pending, true),
+            }
+        }
+        self.pending.lock().expect("nobody panics holding it").extend(kept);
+        Ok(())
+    }
+
+    fn line(&self, pending: &Pending, is_in: bool) {
         let line = Line {
-            url: url.as_str(),
-            verdict: if verdict.is_in() { "in" } else { "out" },
-            via,
-            rule: rules.text(verdict.rule),
-            origin: rules.origin(verdict.rule),
+            url: pending.url.as_str(),
+            verdict: if is_in { "in" } else { "out" },
+            via: &pending.via,
+            rule: pending.rule.clone(),
+            origin: pending.origin.clone(),
         };
         let text = match self.json {
             true => serde_json::to_string(&line).expect("strings can be written"),
             false => {
-                format!("{:<4} {}   {} ({}, {})", line.verdict, shown(line.url), line.rule, line.origin, via)
+                format!(
+                    "{:<4} {}   {} ({}, {})",
+                    line.verdict,
+                    shown(line.url),
+                    line.rule,
+                    line.origin,
+                    line.via
+                )
             }
         };
         // Nobody may be listening.
@@ -68,24 +143,42 @@ impl Printer {
     }
 }
 
+/// Why robots.txt keeps a crawl from a URL, if it does.
+fn forbidden(said: &Explanation) -> Option<String> {
+    said.held_by.iter().find_map(|hold| match hold {
+        Hold::Robots { .. } | Hold::RobotsUnreachable(_) => Some(hold.to_string()),
+        _ => None,
+    })
+}
+
+fn is_unread(said: &Explanation) -> bool {
+    said.host.as_ref().is_none_or(|host| host.robots.policy == RobotsPolicy::Unknown)
+}
+
+/// A dry run waits this long for hosts that rest.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
-    let meant::Meant { mut settings, plan, fields } =
+    let meant::Meant { mut settings, plan, fields, typed } =
         meant::map(&args.urls, &args.seeds, &args.what, &args.how)?;
     settings.crawl.state = StateKind::Memory;
+    // A dry run does not wait for hosts that rest: it says what it could find out.
+    settings.crawl.wait_max = WAIT_MAX;
     let dir = tempfile::tempdir().context("a temporary folder")?;
     let folder = Folder::new(dir.path());
     let _lock = folder.lock()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     let exit = runtime.block_on(async {
-        let running = wire::worker(&folder, &settings)?;
+        let running = wire::worker(&folder, &settings, false)?;
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
+        spider.set_doors(folder.open_doors(&typed)?);
         let tools = Tools { handle: running.handle, spider, archive: None, log };
         let mut shared = Shared::new(settings, folder, plan, tools)?;
         let json = args.json || !std::io::stdout().is_terminal();
-        shared.map = Some(Printer { json, printed: Mutex::default() });
+        shared.map = Some(Printer::new(json));
         let shared = Arc::new(shared.with_fields(fields));
         let job = shared.jobs.get(JOB).expect("a crawl has one job");
         for seed in &shared.plan().job.scope.seeds {
@@ -95,12 +188,18 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
             }
         }
         begin(&shared).await?;
-        let end =
-            work::work(&shared, running.actions, None, Progress::new(crawl::Progress::None, true)).await?;
+        let progress = Progress::new(crawl::Progress::None, true);
+        let end = work::work(&shared, running.actions, work::Until::default(), progress).await?;
         if !matches!(end, End::StoppedHard) {
+            if let Some(map) = &shared.map {
+                map.settle(&shared, true).await?;
+            }
             ending::close(&shared, running.thread, log_thread).await?;
         }
-        end.exit()
+        match end {
+            End::Waited(_) => Ok(Exit::Done),
+            end => end.exit(&ending::Left::default()),
+        }
     });
     runtime.shutdown_background();
     exit

@@ -11,14 +11,19 @@ use http::header::{HeaderName, HeaderValue};
 use nephila_core::feed::opml::Outline;
 use nephila_core::frontier::budget;
 use nephila_core::job::{Job, Kind, SEEDS_MAX, Schedule};
-use nephila_core::url::{CrawlUrl, Host};
+use nephila_core::spider::address::why_private;
+use nephila_core::spider::door::{Doors, is_local_name};
+use nephila_core::text::shown;
+use nephila_core::url::{CrawlUrl, Host, UrlError};
 
+use super::reread::Judged;
 use super::shared::JOB;
 use crate::cli::crawl::{CrawlArgs, HowArgs, WhatArgs};
 use crate::exit::Exit;
 use crate::folder::{Folder, Plan};
 use crate::introduce::{DISTURBS, disturbs};
-use crate::settings::{self, Settings, usage};
+use crate::reach::Reach;
+use crate::settings::{self, Credential, Settings, usage};
 
 /// A crawl as it will be.
 #[derive(Debug)]
@@ -26,13 +31,20 @@ pub(crate) struct Meant {
     pub(crate) settings: Settings,
     pub(crate) plan: Plan,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    /// What a person typed: its addresses and ports are open.
+    pub(crate) typed: Vec<CrawlUrl>,
 }
 
 /// What `nephila crawl` is to do in this folder.
 pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
     let remembered = folder.plan()?;
     let mut plan = match remembered {
-        Some(plan) => plan,
+        Some(mut plan) => {
+            // A folder of an older version: what it was judged by stands in its plan and its settings.
+            let judged = || Judged::of(&plan.job.scope, &handler_before(folder));
+            plan.judged = Some(plan.judged.clone().unwrap_or_else(judged));
+            plan
+        }
         None if args.urls.is_empty()
             && args.seeds.is_empty()
             && args.feeds.is_empty()
@@ -45,7 +57,7 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
         }
         None => new_plan(),
     };
-    add_seeds(&mut plan, &args.urls, &args.seeds)?;
+    let given = add_seeds(&mut plan, &args.urls, &args.seeds)?;
     set_scope(&mut plan.job, &args.what);
     let limits = &mut plan.job.limits;
     limits.pages_max = args.limit.unwrap_or(limits.pages_max);
@@ -59,12 +71,23 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
         let parse = |text: &String| {
             let url =
                 CrawlUrl::parse(&with_scheme(text)).with_context(|| format!("{text:?}")).map_err(usage)?;
-            Ok(Outline { url, title: String::new(), site: None, folders: Vec::new() })
+            Ok(Outline::new(url))
         };
         folder.add_feeds(&args.feeds.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?)?;
     }
     let feeds: Vec<String> = folder.feeds()?.iter().map(|feed| feed.url.as_str().to_owned()).collect();
-    let mut meant = finish(plan, before, &feeds, &args.what, &args.how)?;
+    let typed = typed(args.urls.iter().chain(&args.feeds));
+    let said = Said { feeds: &feeds, doors: folder.doors()?, typed, given };
+    if let (Some(one), false) = (said.given.first(), args.quiet) {
+        eprintln!(
+            "nephila: the password of {} at {} is used now and kept nowhere: to go on without typing it, put it into \
+             [[credentials]] of nephila.toml",
+            shown(&one.user),
+            one.origin
+        );
+    }
+    let mut meant = finish(plan, before, said, &args.what, &args.how)?;
+    meant.settings.crawl.wait_max = args.wait_max.unwrap_or(meant.settings.crawl.wait_max);
     if args.forever {
         meant.settings.crawl.retry_wait_max = FOREVER;
     }
@@ -82,40 +105,88 @@ pub(crate) fn map(
     how: &HowArgs,
 ) -> anyhow::Result<Meant> {
     let mut plan = new_plan();
-    add_seeds(&mut plan, urls, seeds)?;
+    let given = add_seeds(&mut plan, urls, seeds)?;
     set_scope(&mut plan.job, what);
-    finish(plan, None, &[], what, how)
+    let said = Said { feeds: &[], doors: Doors::default(), typed: typed(urls), given };
+    finish(plan, None, said, what, how)
 }
 
 /// The job that `nephila job create` is to begin.
 pub(crate) fn job(name: &str, urls: &[String], seeds: &[PathBuf], what: &WhatArgs) -> anyhow::Result<Job> {
     let mut plan = new_plan();
     plan.job.name = name.to_owned();
-    add_seeds(&mut plan, urls, seeds)?;
+    if let Some(one) = add_seeds(&mut plan, urls, seeds)?.first() {
+        eprintln!(
+            "nephila: the password for {} is not sent to the cluster: put it into [[credentials]] of its nodes",
+            one.origin
+        );
+    }
     set_scope(&mut plan.job, what);
     plan.job.check().map_err(|error| usage(error.into()))?;
     Ok(plan.job)
 }
 
+/// How pages were read when the folder was last crawled.
+pub(crate) fn handler_before(folder: &Folder) -> settings::Handler {
+    before(folder).handler
+}
+
+/// How captures were stored when the folder was last crawled.
+pub(crate) fn store_before(folder: &Folder) -> nephila_store::archive::Settings {
+    before(folder).store
+}
+
+/// Settings in force when the folder was last crawled; those that are usual, if it does not say.
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct Before {
+    handler: settings::Handler,
+    store: nephila_store::archive::Settings,
+}
+
+fn before(folder: &Folder) -> Before {
+    let text = std::fs::read_to_string(folder.settings()).unwrap_or_default();
+    toml::from_str(&text).unwrap_or_default()
+}
+
 fn new_plan() -> Plan {
-    Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 }
+    Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0, judged: None }
+}
+
+/// What else was said about a crawl.
+struct Said<'a> {
+    /// The feeds that are followed.
+    feeds: &'a [String],
+    /// What was typed before.
+    doors: Doors,
+    /// What is typed now.
+    typed: Vec<CrawlUrl>,
+    /// Names and passwords that stood in URLs.
+    given: Vec<Credential>,
 }
 
 fn finish(
     mut plan: Plan,
     before: Option<PathBuf>,
-    feeds: &[String],
+    Said { feeds, mut doors, typed, given }: Said<'_>,
     what: &WhatArgs,
     how: &HowArgs,
 ) -> anyhow::Result<Meant> {
     plan.job.check().map_err(|error| usage(error.into()))?;
     let mut settings = settings::load_from(&how.common, before.as_deref())?;
     set_settings(&mut settings, what, how);
+    settings.credentials.retain(|known| !given.iter().any(|given| given.origin == known.origin));
+    settings.credentials.extend(given);
     plan.job.schedule = match settings.crawl.again_every {
         Duration::ZERO => Schedule::of(&settings.recrawl),
         interval => Schedule::Every(interval),
     };
-    open_seeds(&mut settings, plan.job.scope.seeds.iter().chain(feeds));
+    let reach = Reach::new(&settings.spider);
+    for url in &typed {
+        reach.check_typed(url).map_err(|why| usage(anyhow::anyhow!("{}: {why}", url.as_str())))?;
+        doors.open(url);
+    }
+    say_closed(&Reach::with_doors(&settings.spider, doors), plan.job.scope.seeds.iter().chain(feeds));
     if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
         // Who names a site wants all of it; budgets are for the sites that a crawl stumbles upon.
         settings.budget.domain_urls = u64::MAX / 2;
@@ -130,19 +201,29 @@ fn finish(
         }
     }
     let fields = how.headers.iter().map(|field| crate::fetch::parse_field(field));
-    Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan })
+    Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan, typed })
 }
 
-/// Reads seeds from arguments and files into the plan.
-fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Result<()> {
+/// Reads seeds from arguments and files into the plan. Gives the names and passwords that stood in them.
+fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Result<Vec<Credential>> {
     let known: HashSet<String> = plan.job.scope.seeds.iter().cloned().collect();
     let mut seen = known;
+    let mut given: Vec<Credential> = Vec::new();
     let mut add = |text: &str| -> anyhow::Result<()> {
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
             return Ok(());
         }
-        let seed = with_scheme(text);
+        let mut seed = with_scheme(text);
+        // What says who asks is for the requests, and for nothing that is written.
+        if let Ok(url) = CrawlUrl::parse(&seed)
+            && let Some((user, password)) = url.credentials()
+        {
+            let (origin, user) = (url.origin(), user.to_owned());
+            given.retain(|other| other.origin != origin);
+            given.push(Credential { origin, user, password: Some(password.into()), ..Credential::default() });
+            seed = url.as_str().to_owned();
+        }
         if seen.insert(seed.clone()) {
             plan.job.scope.seeds.push(seed);
         }
@@ -156,7 +237,11 @@ fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Res
     for url in urls {
         match url.as_str() {
             "-" => lines(Path::new("-"), &mut add)?,
-            url => add(url)?,
+            url => {
+                let text = with_scheme(url.trim());
+                CrawlUrl::parse(&text).map_err(|error| bad_url(&text, &error))?;
+                add(url)?;
+            }
         }
     }
     for file in files {
@@ -170,7 +255,7 @@ fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Res
         }
         eprintln!("nephila: {} of the seeds cannot be fetched, the first is {seed}: {error}", bad.len());
     }
-    Ok(())
+    Ok(given)
 }
 
 fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -190,15 +275,35 @@ fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyho
 
 /// `example.org` is what people write; they mean the site.
 pub(crate) fn with_scheme(text: &str) -> String {
-    match text.contains("://") {
+    match text.contains("://") || names_a_scheme(text) {
         true => text.to_owned(),
         false if is_local_name(text.split([':', '/']).next().unwrap_or_default()) => format!("http://{text}"),
         false => format!("https://{text}"),
     }
 }
 
-fn is_local_name(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
+/// Does a text begin with a scheme, `mailto:` or a slip such as `htp:/foo`? A host may have a port behind its colon, or a
+/// name and a password before its `@`.
+fn names_a_scheme(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-".contains(c));
+    let has_port = !authority.is_empty() && authority.bytes().all(|byte| byte.is_ascii_digit());
+    let has_user = authority.contains('@') && !scheme.eq_ignore_ascii_case("mailto");
+    is_scheme && !has_port && !has_user
+}
+
+/// Why a typed URL cannot be fetched, and what may have been meant.
+fn bad_url(text: &str, error: &UrlError) -> anyhow::Error {
+    let hint = match error {
+        UrlError::Scheme(scheme) => {
+            let rest = text.get(scheme.len()..).unwrap_or_default().trim_start_matches([':', '/']);
+            format!("; only http and https are: did you mean http://{rest}?")
+        }
+        _ => String::new(),
+    };
+    usage(anyhow::anyhow!("{}: {error}{hint}", shown(text)))
 }
 
 fn set_scope(job: &mut Job, what: &WhatArgs) {
@@ -220,8 +325,7 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
     settings.handler.sitemaps &= !what.no_sitemap;
     settings.crawl.concurrency = how.concurrency.unwrap_or(settings.crawl.concurrency).max(1);
     if let Some(delay) = how.delay {
-        settings.frontier.host_delay = delay;
-        settings.frontier.slot_delay = settings.frontier.slot_delay.min(delay);
+        settings.set_host_delay(delay);
         if delay.is_zero() {
             // Who says so knows the server.
             settings.frontier.host_delay_factor = 0;
@@ -246,25 +350,23 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
     }
 }
 
-/// A seed that names an address or a port opens it: nothing else does.
-fn open_seeds<'a>(settings: &mut Settings, seeds: impl Iterator<Item = &'a String>) {
-    for seed in seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()) {
-        let addresses: Vec<IpAddr> = match seed.host() {
-            Host::Ip(address) => vec![address],
-            Host::Name(name) if is_local_name(name) => {
-                vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16])]
-            }
-            Host::Name(_) => Vec::new(),
-        };
-        for address in addresses {
-            let range = ipnet::IpNet::from(address);
-            if !settings.spider.allow_addresses.iter().any(|open| open.contains(&range)) {
-                settings.spider.allow_addresses.push(range);
-            }
-        }
-        if !settings.spider.ports.contains(&seed.port()) {
-            settings.spider.ports.push(seed.port());
-        }
+/// The URLs among what was typed; `-` is a list.
+pub(crate) fn typed<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<CrawlUrl> {
+    let texts = texts.into_iter().filter(|text| *text != "-");
+    texts.filter_map(|text| CrawlUrl::parse(&with_scheme(text.trim())).ok()).collect()
+}
+
+/// Says which of these will be refused: a list opens no private address, whoever wrote it.
+fn say_closed<'a>(reach: &Reach, urls: impl Iterator<Item = &'a String>) {
+    let urls = urls.filter_map(|url| CrawlUrl::parse(url).ok());
+    let mut closed = urls.filter_map(|url| reach.check(&url).err().map(|why| (url, why)));
+    if let Some((url, why)) = closed.next() {
+        eprintln!(
+            "nephila: {} of the listed URLs will be refused, because nobody typed them and they are private; the first is \
+             {}: {why}",
+            1 + closed.count(),
+            shown(url.as_str())
+        );
     }
 }
 
@@ -272,7 +374,7 @@ fn open_seeds<'a>(settings: &mut Settings, seeds: impl Iterator<Item = &'a Strin
 fn is_public(seed: &CrawlUrl, settings: &Settings) -> bool {
     let opened = |address: &IpAddr| settings.spider.allow_addresses.iter().any(|open| open.contains(address));
     match seed.host() {
-        Host::Ip(address) => !opened(&address),
+        Host::Ip(address) => why_private(address).is_none() && !opened(&address),
         Host::Name(name) if is_local_name(name) => false,
         Host::Name(name) => {
             let fixed = settings.spider.dns_fixed.iter().filter_map(|line| line.split_once('='));
@@ -323,11 +425,26 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_names_an_address_opens_it_and_nothing_else() {
-        let meant = meant(&["http://127.0.0.1:8123/a/"]).unwrap();
-        assert_eq!(meant.settings.spider.allow_addresses, ["127.0.0.1/32".parse().unwrap()]);
-        assert!(meant.settings.spider.ports.contains(&8123));
-        assert_eq!(meant.plan.job.scope.seeds, ["http://127.0.0.1:8123/a/"]);
+    fn sec_03_only_what_is_typed_opens_an_address() {
+        let said = meant(&["http://127.0.0.1:8123/a/"]).unwrap();
+        assert_eq!(said.settings.spider.allow_addresses, [], "no range is opened by it");
+        assert!(!said.settings.spider.ports.contains(&8123), "and no port to others");
+        assert_eq!(said.typed, [CrawlUrl::parse("http://127.0.0.1:8123/a/").unwrap()]);
+        assert_eq!(said.plan.job.scope.seeds, ["http://127.0.0.1:8123/a/"]);
+        let list = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(list.path(), "http://10.0.0.1/\nhttp://169.254.169.254/latest/\n").unwrap();
+        let said = meant(&["-i", list.path().to_str().unwrap()]).unwrap();
+        assert_eq!((said.typed, said.settings.spider.allow_addresses), (vec![], vec![]));
+        let error = meant(&["http://169.254.169.254/latest/"]).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+        assert!(format!("{error:#}").contains("spider.allow_addresses"), "{error:#}");
+        let open = "spider.allow_addresses=[\"169.254.169.254/32\"]";
+        assert!(meant(&["http://169.254.169.254/latest/", "--set", open]).is_ok());
+    }
+
+    #[test]
+    fn a_typed_public_address_is_no_less_public() {
+        assert!(meant(&["http://93.184.216.34/"]).is_err(), "it wants to know who asks");
     }
 
     #[test]
@@ -373,6 +490,29 @@ mod tests {
         assert_eq!((job.limits.pages_max, job.limits.bytes_max, job.scope.depth_max), (7, 1_000_000, 3));
         assert_eq!((job.scope.kind, job.scope.exclude.len()), (Kind::Domain, 1));
         assert_eq!(job.scope.seeds, ["http://localhost:8000/x/"]);
+    }
+
+    #[test]
+    fn fin_12_a_slip_in_the_scheme_is_no_host() {
+        for (typed, meant_instead) in [
+            ("htp:/foo", "http://foo"),
+            ("htp://foo.test/x", "http://foo.test/x"),
+            ("ftp://a.test/", "http://a.test/"),
+        ] {
+            let error = meant(&[typed]).unwrap_err();
+            assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+            assert!(format!("{error:#}").contains(meant_instead), "{error:#}");
+        }
+        assert!(meant(&["mailto:me@a.test"]).is_err());
+        for (typed, want) in [
+            ("localhost:8000/x", "http://localhost:8000/x"),
+            ("a.test:8080", "https://a.test:8080"),
+            ("[::1]:8000", "https://[::1]:8000"),
+            ("me:pw@a.test/x", "https://me:pw@a.test/x"),
+            ("a.test/x:y", "https://a.test/x:y"),
+        ] {
+            assert_eq!(with_scheme(typed), want);
+        }
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nephila_core::frontier::outlook::Outlook;
+use nephila_core::frontier::outlook::{Held, Outlook};
 use nephila_core::job::Limits;
+use nephila_core::text::shown;
+use nephila_core::time::Timestamp;
 use serde::Serialize;
 
 use super::ending::End;
@@ -115,6 +117,14 @@ impl Progress {
         }
     }
 
+    /// Something that whoever watches should know now.
+    pub(crate) fn note(&mut self, text: &str) {
+        if self.how != How::Quiet {
+            self.clear();
+            write(format!("nephila: {text}\n").as_bytes());
+        }
+    }
+
     /// Nothing more is begun.
     pub(crate) fn ending(&mut self, end: &End, open: usize) {
         self.clear();
@@ -169,6 +179,10 @@ fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
         return format!("disk nearly full: it waits until {min} are free (crawl.disk_free_min)");
     }
     let waits = &outlook.waits;
+    let others = waits.fetching + waits.ready + waits.resting + waits.slot + waits.robots + waits.resolving;
+    if let (0, Some(text)) = (others, waiting(shared, &outlook.held)) {
+        return text;
+    }
     let hosts = |n: usize| if n == 1 { "1 host".to_owned() } else { format!("{} hosts", count(n as u64)) };
     let reasons = [
         (waits.ready, "connections"),
@@ -183,6 +197,20 @@ fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
         _ if waits.fetching > 0 => format!("waiting for answers: {}", hosts(waits.fetching)),
         _ => "nothing to wait for".into(),
     }
+}
+
+/// For whom a crawl waits, until when, and why.
+pub(crate) fn waiting(shared: &Shared, held: &Held) -> Option<String> {
+    let (until, origin) = held.first.as_ref()?;
+    let mut text = format!("waiting for {} until {}", shown(origin), Timestamp::from(*until).warc_date());
+    if let Some(cause) = shared.troubles.of(origin) {
+        text += &format!(" ({cause})");
+    }
+    let hosts = match held.hosts {
+        0 | 1 => String::new(),
+        n => format!(" of {} hosts", count(n)),
+    };
+    Some(format!("{text}: {} URLs{hosts} were never tried", count(held.urls)))
 }
 
 /// Seconds matter for minutes, not for days.

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use nephila_core::frontier::key::HostKey;
-use nephila_core::frontier::ticket::Ticket;
 use nephila_core::orders::Order;
 use nephila_core::spider::Outcome;
 use nephila_core::url::{CrawlUrl, Host};
 
 use super::shared::Shared;
 use super::stops::{order_of, stop};
+use super::troubles;
 use crate::worker::Stopped;
 
 /// Looks up the name of a host and tells the frontier.
@@ -27,19 +27,33 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     };
     match found {
         Ok(addresses) => {
-            // A public site may know who asks, and wants to be left in peace.
-            if let Some(why) = addresses.iter().find_map(|address| shared.may_ask(*address).err()) {
-                return shared.handle.unresolved(host, why).await;
+            // Where some of its addresses are stopped, or not for us to ask, it is asked at the others.
+            let free: Vec<IpAddr> = addresses
+                .iter()
+                .copied()
+                .filter(|it| orders.stop_of_address(*it).is_none() && shared.may_ask(*it).is_ok())
+                .collect();
+            if free.is_empty() {
+                let order = addresses.iter().find_map(|address| orders.stop_of_address(*address));
+                let why = addresses.iter().find_map(|address| shared.may_ask(*address).err());
+                if let Some(why) = why {
+                    shared.troubles.host_failed(&url.origin(), troubles::words(why, None, ""));
+                }
+                return match (order, why) {
+                    (Some(order), _) => stop_instead(shared, host, order).await,
+                    (None, Some(why)) => shared.handle.unresolved(host, why).await,
+                    (None, None) => shared.handle.unresolved(host, Outcome::DnsNodata).await,
+                };
             }
-            // Where some of its addresses are stopped, it is asked at the others.
-            let free: Vec<IpAddr> =
-                addresses.iter().copied().filter(|it| orders.stop_of_address(*it).is_none()).collect();
-            match addresses.iter().find_map(|address| orders.stop_of_address(*address)) {
-                Some(order) if free.is_empty() => stop_instead(shared, host, order).await,
-                _ => shared.handle.resolved(host, &free).await,
-            }
+            let open: Vec<IpAddr> =
+                free.iter().copied().filter(|it| shared.spider.may_dial(&url, *it)).collect();
+            // A host without an address that may be dialled ends with the reason, which the dialler says best.
+            shared.handle.resolved(host, if open.is_empty() { &free } else { &open }).await
         }
-        Err(outcome) => shared.handle.unresolved(host, outcome).await,
+        Err(outcome) => {
+            shared.troubles.host_failed(&url.origin(), troubles::words(outcome, None, ""));
+            shared.handle.unresolved(host, outcome).await
+        }
     }
 }
 
@@ -49,26 +63,10 @@ async fn stop_instead(shared: &Shared, host: HostKey, order: &Order) -> Result<(
     shared.handle.unresolved(host, Outcome::StopList).await
 }
 
-/// If the address of a ticket did not answer, the next fetch tries another one of its host's name, if there is one.
-pub(crate) async fn try_another(
-    shared: &Shared,
-    ticket: &Ticket,
-    url: &CrawlUrl,
-    outcome: Outcome,
-) -> Result<(), Stopped> {
-    if !matches!(outcome, Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable) {
-        return Ok(());
-    }
-    let Host::Name(name) = url.host() else { return Ok(()) };
-    let resolver = shared.spider.resolver();
-    resolver.demote(name, ticket.address);
-    match resolver.resolve(name).await.0 {
-        Ok(addresses) if addresses.len() > 1 => {
-            let orders = shared.orders();
-            let free: Vec<IpAddr> =
-                addresses.iter().copied().filter(|it| orders.stop_of_address(*it).is_none()).collect();
-            if free.is_empty() { Ok(()) } else { shared.handle.resolved(ticket.key.host, &free).await }
-        }
-        _ => Ok(()),
+/// Has the host of a URL other addresses that may answer where one did not?
+pub(crate) async fn has_others(shared: &Shared, url: &CrawlUrl) -> bool {
+    match url.host() {
+        Host::Name(name) => shared.spider.resolver().resolve(name).await.0.is_ok_and(|found| found.len() > 1),
+        Host::Ip(_) => false,
     }
 }

@@ -8,16 +8,18 @@ use std::time::Duration;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
-use nephila_core::job::Hops;
+use nephila_core::job::{Hops, Trail};
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Answer, Policy, in_force};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
+use super::intake::Source;
 use super::jobs::InForce;
 use super::page::{Asked, ask, line_of, reserve};
-use super::resolve::try_another;
+use super::resolve::has_others;
 use super::shared::Shared;
+use super::troubles;
 use crate::fetch::RobotsRead;
 use crate::log;
 use crate::worker::Link;
@@ -38,7 +40,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
         }
     };
     let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await?;
-    let Some(Asked { mut fetched, began, took, .. }) = asked else {
+    let Some(Asked { mut fetched, began, took, request, .. }) = asked else {
         let report = RobotsReport::of(Answer::Unreachable, Duration::ZERO);
         return Ok(shared.handle.robots(ticket.id, report).await?);
     };
@@ -57,10 +59,16 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let receipt = receipt?;
     let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
     line.purpose = log::Purpose::Robots;
-    shared.log.write(&line).await;
+    // Another try follows at once, or at another address: nothing is to be said yet.
+    let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
+    let is_last = !(fetched.again || is_moved);
+    if is_last {
+        note_trouble(shared, &url, &report, &fetched);
+    }
+    request.ended(line).await;
     shared.handle.robots(ticket.id, report).await?;
     drop(storing);
-    Ok(try_another(shared, &ticket, &url, fetched.outcome).await?)
+    Ok(())
 }
 
 /// What an answer means for the host that was asked.
@@ -73,7 +81,20 @@ fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport {
             RobotsReport { body: body.as_ref().into(), cut, max_age: max_age(fetched), ..report }
         }
     };
-    RobotsReport { retry_after: fetched.retry_after, ..report }
+    let unconnected = fetched.outcome.is_unconnected();
+    let cause = fetched.status.is_none().then_some(fetched.outcome);
+    RobotsReport { retry_after: fetched.retry_after, unconnected, again: fetched.again, cause, ..report }
+}
+
+/// Why nothing of the host may be asked for, if its robots.txt does not say.
+fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetched: &Fetched) {
+    match report.answer {
+        RobotsAnswer::Ended(Answer::Unreachable | Answer::Status(429 | 500..)) => {
+            let cause = troubles::words(fetched.outcome, fetched.status, &fetched.detail);
+            shared.troubles.host_failed(&url.origin(), format!("robots.txt cannot be read: {cause}"));
+        }
+        _ => shared.troubles.host_answered(&url.origin()),
+    }
 }
 
 /// What the host says about the use of its pages. Of a redirected robots.txt only the frontier knows whose it is.
@@ -114,6 +135,8 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
         (Some(root), false) => job.wants_sitemaps_of(root),
         _ => job.wants_sitemaps(),
     };
+    // Heritrix takes a robots.txt for a hop of its own: what is needed first.
+    let mut source = Source::new(url, Trail::SEED.hop('P'));
     let mut links = Vec::new();
     for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
         links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| Link {
@@ -126,6 +149,7 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
             hops: Hops::NONE,
             read_as: ReadAs::Sitemap,
             refusal: None,
+            via: Some(source.via(url, 'M')),
         }));
     }
     links

@@ -10,7 +10,7 @@ use http::header::{HeaderName, HeaderValue};
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::{self, LinkKind, ReadAs};
-use nephila_core::job::{Hops, Job, JobId, Limits, Verdict};
+use nephila_core::job::{Hops, Job, JobId, Limits, Verdict, Via};
 use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
@@ -22,16 +22,19 @@ use tokio::sync::Semaphore;
 
 use super::jobs::{InForce, Jobs};
 use crate::clock::{Clock, Gate};
+use crate::credentials::Credentials;
 use crate::folder::{Folder, Plan};
-use crate::introduce::{Introduction, credentials};
-use crate::log::Writer;
+use crate::introduce::Introduction;
+use crate::log::{Counted, Writer};
 use crate::node::Router;
 use crate::orders::Live;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
 
-/// Pages fetched and not yet reported; then fetching waits for the disk.
-const STORING_MAX: usize = 2_048;
+/// Pages fetched and not yet reported, for each fetch at the same time; then fetching waits for the disk.
+const STORING_PER_FETCH: usize = 2;
+/// At least so many, however few fetches there are: a group of them becomes durable at once.
+const STORING_MIN: usize = 256;
 /// Pages that are read, or were and wait for room for their links. Reading takes a core each.
 const READING_MAX: usize = 64;
 /// Links that were found and are not yet durable. A page with more than these has all the room for itself.
@@ -58,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: Arc<Jobs>,
     /// What sites say about the use of their pages.
     pub(crate) usage: super::usage::Usage,
+    /// Why hosts could not be asked.
+    pub(crate) troubles: super::troubles::Troubles,
     /// Who is not asked any more.
     orders: Arc<Live>,
     /// How links reach partitions that are not here; none if all are.
@@ -74,7 +79,12 @@ pub(crate) struct Shared {
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
     introduction: Introduction,
+    pub(crate) credentials: Credentials,
     pub(crate) suspects: super::suspects::Suspects,
+    /// The threads that read.
+    pub(crate) readers: super::readers::Readers,
+    /// Which feeds belong together.
+    pub(crate) sources: super::sources::Sources,
 }
 
 /// The parts that a crawl is made of.
@@ -89,8 +99,14 @@ pub(crate) struct Tools {
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) began: Instant,
-    /// Requests for pages that ended with an answer to keep.
+    /// Requests that ended with an answer to keep, but for robots.txt and redirects.
     pub(crate) ok: AtomicU64,
+    /// Of these, sitemaps and feeds.
+    pub(crate) lists: AtomicU64,
+    /// Of these, neither pages nor lists: images, styles, scripts.
+    pub(crate) files: AtomicU64,
+    /// Answers whose body was cut at a size limit.
+    pub(crate) cut: AtomicU64,
     pub(crate) redirects: AtomicU64,
     pub(crate) gone: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -103,6 +119,9 @@ pub(crate) struct Counts {
     pub(crate) links_wanted: AtomicU64,
     pub(crate) links_out: AtomicU64,
     pub(crate) links_traps: AtomicU64,
+    /// Captures that were read again because more is wanted, and URLs that were new in them.
+    pub(crate) reread: AtomicU64,
+    pub(crate) reread_found: AtomicU64,
     /// Waiting for room on the disk?
     pub(crate) disk_full: AtomicBool,
     /// Is less free than `crawl.disk_free_min`?
@@ -115,6 +134,9 @@ impl Counts {
         Counts {
             began: Instant::now(),
             ok: zero(),
+            lists: zero(),
+            files: zero(),
+            cut: zero(),
             redirects: zero(),
             gone: zero(),
             refused: zero(),
@@ -126,6 +148,8 @@ impl Counts {
             links_wanted: zero(),
             links_out: zero(),
             links_traps: zero(),
+            reread: zero(),
+            reread_found: zero(),
             disk_full: AtomicBool::new(false),
             disk_low: AtomicBool::new(false),
         }
@@ -142,6 +166,33 @@ impl Counts {
         };
         which.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// An answer to keep came: this is what it counts as.
+    pub(crate) fn kept(&self, outcome: Outcome, read_as: ReadAs, mime: &str) {
+        if outcome == Outcome::CutLength {
+            self.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        if outcome.class() != Class::Ok || outcome == Outcome::Redirect {
+            return;
+        }
+        match Counted::of(read_as, mime) {
+            Counted::Page => {}
+            Counted::List => _ = self.lists.fetch_add(1, Ordering::Relaxed),
+            Counted::File => _ = self.files.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Requests for pages that somebody answered, well or not: a crawl that gets some does not only wait.
+    pub(crate) fn answers(&self) -> u64 {
+        let answered = [&self.ok, &self.redirects, &self.gone, &self.refused];
+        answered.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Pages that were fetched.
+    pub(crate) fn pages(&self) -> u64 {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        get(&self.ok).saturating_sub(get(&self.lists) + get(&self.files))
     }
 
     /// Page fetches that ended, however.
@@ -176,7 +227,9 @@ impl Shared {
     ) -> anyhow::Result<Shared> {
         let Tools { handle, spider, archive, log } = tools;
         let introduction = Introduction::new(&settings)?;
+        let credentials = Credentials::new(&settings.credentials)?;
         let suspects = super::suspects::Suspects::open(&folder.state());
+        let storing_max = (STORING_PER_FETCH * settings.crawl.concurrency).max(STORING_MIN);
         Ok(Shared {
             settings,
             folder,
@@ -188,18 +241,22 @@ impl Shared {
             clock: Clock::new(),
             jobs,
             usage: Default::default(),
+            troubles: Default::default(),
             orders: Arc::default(),
             route: None,
             gate: None,
             counts: Counts::new(),
-            storing: Semaphore::new(STORING_MAX),
+            storing: Semaphore::new(storing_max),
             reading: Semaphore::new(READING_MAX),
             offering: Semaphore::new(LINKS_MAX),
             map: None,
             fields: Vec::new(),
             seed_origins: HashSet::new(),
             introduction,
+            credentials,
             suspects,
+            readers: Default::default(),
+            sources: Default::default(),
         })
     }
 
@@ -268,12 +325,18 @@ impl Shared {
             hops: Hops::NONE,
             read_as: Default::default(),
             refusal: None,
+            via: Some(Via::seed()),
         })
     }
 
     /// Offers the feeds that the folder lists. Those that are followed already stay as they are.
     pub(crate) async fn offer_feeds(&self) -> anyhow::Result<()> {
-        for some in self.folder.feeds()?.chunks(FEEDS_AT_ONCE) {
+        // Whoever typed one of them opened its address.
+        self.spider.set_doors(self.folder.doors()?);
+        let mut feeds = self.folder.listed_feeds()?;
+        self.sources.set(&feeds, |url| self.handle.key(url));
+        feeds.retain(|feed| !feed.removed);
+        for some in feeds.chunks(FEEDS_AT_ONCE) {
             let links: Vec<Link> = some
                 .iter()
                 .map(|feed| Link {
@@ -285,6 +348,7 @@ impl Shared {
                     hops: Hops::NONE,
                     read_as: ReadAs::Feed,
                     refusal: None,
+                    via: Some(Via::seed()),
                 })
                 .collect();
             self.handle.offer_durably(&links).await?;
@@ -293,13 +357,13 @@ impl Shared {
     }
 
     /// What is sent to this URL and would not be sent to another.
-    pub(crate) fn fields_for(&self, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+    pub(crate) fn fields_for(&self, url: &CrawlUrl, head_only: bool) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         fields.extend(self.introduction.from());
         if !self.fields.is_empty() && self.seed_origins.contains(&url.origin()) {
             fields.extend(self.fields.iter().cloned());
         }
-        fields.extend(credentials(url));
+        fields.extend(self.credentials.field(url, head_only));
         fields
     }
 
@@ -384,10 +448,15 @@ impl Shared {
         self.settings.handler.sitemaps
     }
 
+    /// Does the archive keep what is known of a capture?
+    pub(crate) fn keeps_metadata(&self) -> bool {
+        self.archive.is_some() && self.settings.store.metadata_records
+    }
+
     /// Are links of this kind followed?
     pub(crate) fn follows(&self, kind: LinkKind) -> bool {
         match kind {
-            LinkKind::Requisite => self.settings.handler.page_requisites,
+            LinkKind::Style | LinkKind::Requisite => self.settings.handler.page_requisites,
             LinkKind::Form => self.settings.handler.forms,
             LinkKind::Sitemap => self.settings.handler.sitemaps,
             _ => true,
@@ -396,14 +465,15 @@ impl Shared {
 
     /// How much of a page is read.
     pub(crate) fn page_limits(&self) -> handler::Limits {
+        // The metadata record names them also if nobody follows them.
         let settings = &self.settings.handler;
-        handler::Limits {
-            links_max: settings.links_per_page_max,
-            html_bytes_max: settings.page_bytes_max,
-            refresh_redirect_max: settings.refresh_redirect_max,
-            requisites: settings.page_requisites,
-            forms: settings.forms,
-            ..handler::Limits::default()
+        settings.limits(settings.page_requisites || self.keeps_metadata())
+    }
+
+    /// In a dry run: a page in scope needs this URL, which is fetched wherever it lies.
+    pub(crate) fn show_needed(&self, url: &CrawlUrl) {
+        if let Some(map) = &self.map {
+            map.judged(url, true, "requisite", "a page needs it".into(), "page_requisites".into());
         }
     }
 

@@ -3,6 +3,8 @@
 //! What always holds: every line is counted as read or as unreadable; a URL that an `exclude`, a trap or its
 //! address keeps out is counted, and goes nowhere.
 
+use std::cell::RefCell;
+
 use nephila_core::frontier::key::Secret;
 use nephila_core::frontier::trap;
 use nephila_core::reflog::part::{LinesRead, Part, first_part, id_of};
@@ -14,6 +16,9 @@ use super::jobs::InForce;
 
 /// Threads that read lines at once.
 const READERS_MAX: usize = 4;
+
+/// A part of a stream, the URLs that are kept out of it and by what, and what is said of it.
+pub(crate) type Looked = (Part, Vec<(String, &'static str)>, StreamSaid);
 
 /// What became of lines.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -68,11 +73,37 @@ impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
         })
     }
 
+    /// Reads a text in its parts without giving them to anybody: beside each part the URLs that are kept out, and by what.
+    pub(crate) fn look(&self, text: &[u8], batch: Option<&str>, first: u32) -> Vec<Looked> {
+        let all = parts(text, batch, first).map(|part| {
+            let kept_out = RefCell::new(Vec::new());
+            let wanted = |url: &CrawlUrl| {
+                let why = self.kept_out_by(url);
+                kept_out.borrow_mut().extend(why.map(|why| (url.as_str().to_owned(), why)));
+                why.is_none()
+            };
+            let (text, batch, number) = &part;
+            let (part, read) = Part::of_lines(text, (batch, *number), self.job.id, self.secret, wanted);
+            let LinesRead { lines, urls, unwanted, unreadable } = read;
+            (part, kept_out.into_inner(), StreamSaid { lines, urls, refused: unwanted, unreadable })
+        });
+        all.collect()
+    }
+
+    /// By what a URL is kept out, if it is.
+    fn kept_out_by(&self, url: &CrawlUrl) -> Option<&'static str> {
+        if self.job.excludes(url) {
+            Some("exclude")
+        } else if !(self.reaches)(url) {
+            Some("address")
+        } else {
+            trap::judge_at(url, self.traps, self.now).map(|_| "trap")
+        }
+    }
+
     fn read_part(&self, (text, batch, number): &(&[u8], String, u32)) -> (Part, StreamSaid) {
-        let Judge { job, traps, now, secret, reaches } = self;
-        let wanted =
-            |url: &CrawlUrl| !job.excludes(url) && reaches(url) && trap::judge_at(url, traps, *now).is_none();
-        let (part, read) = Part::of_lines(text, (batch, *number), job.id, secret, wanted);
+        let wanted = |url: &CrawlUrl| self.kept_out_by(url).is_none();
+        let (part, read) = Part::of_lines(text, (batch, *number), self.job.id, self.secret, wanted);
         let LinesRead { lines, urls, unwanted, unreadable } = read;
         (part, StreamSaid { lines, urls, refused: unwanted, unreadable })
     }

@@ -4,6 +4,8 @@
 //! it would come back with every restart and end the process again. Before a page is read it is therefore **marked** in a small
 //! file, and unmarked when it was read. A mark that is there when a process begins is of a page that was being read when the
 //! one before ended: a **suspect**. One that was met so [`TIMES_MAX`] times is not asked for any more, and reported as crashed.
+//! A page whose reading did not end and was given up (`readers.rs`) is one too, and counts [`GIVEN_UP_TIMES`]: the second time is
+//! its last.
 //! In a cluster the suspects of all nodes are counted together, since the page goes from one to the next.
 //!
 //! What always holds: a page that was read to its end is no suspect any more; a process that is killed while it reads harms
@@ -22,6 +24,8 @@ use crate::objects::Content;
 
 /// A page that was being read this often when the process ended is not asked for any more.
 pub(crate) const TIMES_MAX: u32 = 3;
+/// A page that was given up counts so often.
+const GIVEN_UP_TIMES: u32 = 2;
 /// Pages that can be marked at once: as many as are read at once.
 const MARKS_MAX: usize = 64;
 /// Suspects that are remembered. With more, those met least often are forgotten.
@@ -167,6 +171,19 @@ fn keep_most(times: &mut Times) {
 }
 
 impl Reading<'_> {
+    /// Its reading did not end.
+    pub(crate) fn given_up(self) {
+        let mut inner = self.suspects.inner();
+        *inner.here.entry(self.name.clone()).or_default() += GIVEN_UP_TIMES;
+        keep_most(&mut inner.here);
+        let told = std::iter::repeat_n(self.name.clone(), GIVEN_UP_TIMES as usize);
+        if inner.met.len() < SUSPECTS_MAX {
+            inner.met.extend(told);
+        }
+        drop(inner);
+        self.suspects.write_counts();
+    }
+
     /// It was read, and nothing happened: it is no suspect any more.
     pub(crate) fn ended(self) {
         let mut inner = self.suspects.inner();
@@ -221,6 +238,22 @@ mod tests {
         }
         let last = Suspects::open(dir.path());
         assert!(last.is_poison(BAD) && !last.is_poison(GOOD));
+        assert!(Suspects::open(dir.path()).is_poison(BAD), "it stays");
+    }
+
+    #[test]
+    fn sec_10_a_page_that_is_given_up_again_after_a_restart_is_not_asked_for_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let suspects = Suspects::open(dir.path());
+        suspects.mark(BAD).unwrap().given_up();
+        assert!(!suspects.is_poison(BAD), "once may be the machine's fault");
+        suspects.mark(GOOD).unwrap().given_up();
+        drop(suspects);
+        let again = Suspects::open(dir.path());
+        assert!(!again.is_poison(BAD), "it gets a second chance");
+        again.mark(BAD).unwrap().given_up();
+        again.mark(GOOD).unwrap().ended();
+        assert!(again.is_poison(BAD) && !again.is_poison(GOOD));
         assert!(Suspects::open(dir.path()).is_poison(BAD), "it stays");
     }
 

@@ -9,14 +9,21 @@
 
 mod tree;
 
+use std::time::Duration;
+
 use nephila_core::handler::sniff::{self, Kind};
 use nephila_core::handler::{ReadAs, charset};
 use nephila_core::spider::outcome::Action;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
+use super::page::watched;
+use super::readers::Unread;
 use super::shared::Shared;
 
+/// Finding the text may take this long; then it is given up. The tree is built in two seconds at most, and the rest cannot be
+/// stopped.
+const TIME_MAX: Duration = Duration::from_secs(10);
 /// A larger page is not looked through for its text: no story is.
 const HTML_BYTES_MAX: usize = 4 << 20;
 /// A page with a longer title is not looked through: the reader compares every heading with the whole of it.
@@ -62,17 +69,14 @@ pub(crate) async fn article(
     read_as: ReadAs,
     url: &CrawlUrl,
     fetched: &Fetched,
-) -> Option<Article> {
+) -> Result<Option<Article>, Unread> {
     if !shared.settings.handler.text.wants(read_as) || fetched.outcome.action() != Action::Keep {
-        return None;
+        return Ok(None);
     }
-    let body = fetched.decoded.as_ref()?.start(HTML_BYTES_MAX + 1).ok()?;
-    if body.len() > HTML_BYTES_MAX {
-        return None;
-    }
+    let body = fetched.decoded.as_ref().and_then(|decoded| decoded.start(HTML_BYTES_MAX + 1).ok());
+    let Some(body) = body.filter(|body| body.len() <= HTML_BYTES_MAX) else { return Ok(None) };
     let label = fetched.fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
-    let marked = shared.suspects.mark(url.as_str());
-    let read = tokio::task::spawn_blocking(move || {
+    let read = watched(shared, url, TIME_MAX, move || {
         if sniff::sniff(label.as_deref(), &body).kind != Kind::Html {
             return None;
         }
@@ -81,11 +85,15 @@ pub(crate) async fn article(
         read(&html)
     });
     // A page that makes the reader fail has no text; it is stored all the same.
-    let article = read.await.ok().flatten();
-    if let Some(marked) = marked {
-        marked.ended();
+    match read.await {
+        Err(Unread::Failed) => Ok(None),
+        read => read,
     }
-    article
+}
+
+/// The article in a page that was stored, if there is one.
+pub(crate) fn of_html(html: &str) -> Option<Article> {
+    (html.len() <= HTML_BYTES_MAX).then(|| read(html)).flatten()
 }
 
 /// The article in a page.

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use nephila_core::frontier::Action;
-use nephila_core::frontier::outlook::Outlook;
+use nephila_core::frontier::outlook::{Left, Outlook};
 use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::job::{Counts, Limit, Limits};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::text::shown;
-use nephila_core::time::Seconds;
+use nephila_core::time::{Now, Seconds, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -73,11 +73,47 @@ struct Before {
     ran: Duration,
 }
 
+/// What ends a crawl before nothing is left, beside the limits of its job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Until {
+    /// So many failures.
+    pub(crate) errors_max: Option<u64>,
+    /// The first seed that cannot be fetched.
+    pub(crate) fail_on_seed_error: bool,
+}
+
+/// How long a crawl has only waited for hosts that rest.
+#[derive(Debug)]
+struct Waited {
+    /// Since when no page was fetched, on the clock that only moves forward, in milliseconds.
+    since: u64,
+    /// What had been fetched then.
+    fetched: u64,
+}
+
+impl Waited {
+    /// Has it waited so long, or will it have before anybody can be asked? Not while something else is left to do.
+    fn is_enough(&mut self, fetched: u64, outlook: &Outlook, wait_max: Duration, now: Now) -> bool {
+        if fetched != self.fetched {
+            (self.since, self.fetched) = (now.mono, fetched);
+        }
+        if wait_max.is_zero() || outlook.left != Left::Held {
+            return false;
+        }
+        let ends = self.since.saturating_add(u64::try_from(wait_max.as_millis()).unwrap_or(u64::MAX));
+        let next =
+            outlook.held.first.as_ref().map_or(now.mono, |(until, _)| {
+                now.mono + Timestamp::from(*until).0.saturating_sub(now.wall.0)
+            });
+        now.mono >= ends || next > ends
+    }
+}
+
 /// Crawls until nothing is left, a limit is reached, or somebody says stop.
 pub(crate) async fn work(
     shared: &Arc<Shared>,
     mut actions: Actions,
-    errors_max: Option<u64>,
+    until: Until,
     mut progress: Progress,
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
@@ -90,6 +126,7 @@ pub(crate) async fn work(
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut noted = Instant::now();
     let mut done_looks = 0;
+    let mut waited = Waited { since: shared.clock.now().mono, fetched: 0 };
     let mut space = Space::new();
     let mut feeds = (shared.folder.feeds_changed(), Instant::now());
     let end = loop {
@@ -116,15 +153,24 @@ pub(crate) async fn work(
                 if let Some(limit) = limits.reached(&counts).filter(|limit| limit.ends_job()) {
                     break End::Limit(limit);
                 }
-                if errors_max.is_some_and(|max| shared.counts.failed.load(Ordering::Relaxed) >= max) {
+                if until.errors_max.is_some_and(|max| shared.counts.failed.load(Ordering::Relaxed) >= max) {
                     break End::TooManyFailures;
+                }
+                let (notices, seed_failed) = shared.troubles.news();
+                notices.iter().for_each(|notice| progress.note(notice));
+                if seed_failed && until.fail_on_seed_error {
+                    break End::SeedFailed;
                 }
                 let (outlook, stats) = look(shared).await?;
                 progress.show(shared, &outlook, &stats, &limits);
-                let ends = shared.settings.crawl.retry_wait_max < FOREVER;
-                done_looks = if ends && outlook.done && tasks.is_empty() { done_looks + 1 } else { 0 };
+                let ends = shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty();
+                let answers = shared.counts.answers();
+                let enough =
+                    waited.is_enough(answers, &outlook, shared.settings.crawl.wait_max, shared.clock.now());
+                let over = ends && (outlook.left == Left::Nothing || enough);
+                done_looks = if over { done_looks + 1 } else { 0 };
                 if done_looks >= DONE_LOOKS {
-                    break End::Done { later: stats.totals.later, next: outlook.later_next };
+                    break if outlook.left == Left::Nothing { End::Done } else { End::Waited(outlook.held) };
                 }
                 if feeds.1.elapsed() >= FEEDS_EVERY {
                     let changed = shared.folder.feeds_changed();
@@ -176,7 +222,7 @@ pub(crate) fn start(
                 let carried = survive(async {
                     if ticket.purpose == Purpose::Robots {
                         let _permit = permit;
-                        robots::robots(&shared, ticket).await
+                        Box::pin(robots::robots(&shared, ticket)).await
                     } else {
                         page::page(&shared, ticket, permit).await
                     }
@@ -298,7 +344,26 @@ pub(crate) fn name(limit: Limit, limits: &Limits) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nephila_core::frontier::outlook::Held;
+
     use super::*;
+
+    #[test]
+    fn fin_01_waiting_ends_when_nobody_can_be_asked_in_time() {
+        // The crawl began 1,000 seconds after what `Seconds` count from.
+        let began = Timestamp::from(Seconds(1_000)).0;
+        let at = |seconds: u64| Now { mono: seconds * 1_000, wall: Timestamp(began + seconds * 1_000) };
+        let held = |until| Held { hosts: 1, urls: 9, first: Some((Seconds(until), "http://a.test".into())) };
+        let outlook = |left, until| Outlook { left, held: held(until), ..Outlook::default() };
+        let hour = Duration::from_secs(3_600);
+        let mut waited = Waited { since: 0, fetched: 0 };
+        assert!(!waited.is_enough(0, &outlook(Left::Held, 1_900), hour, at(10)), "somebody is asked before");
+        assert!(waited.is_enough(0, &outlook(Left::Held, 9_000), hour, at(10)), "nobody is");
+        assert!(!waited.is_enough(0, &outlook(Left::Held, 9_000), Duration::ZERO, at(10)), "without end");
+        assert!(!waited.is_enough(0, &outlook(Left::Work, 9_000), hour, at(9_999)), "there is work");
+        assert!(!waited.is_enough(1, &outlook(Left::Held, 5_700), hour, at(4_000)), "a page came just now");
+        assert!(waited.is_enough(1, &outlook(Left::Held, 5_700), hour, at(7_700)), "that was an hour ago");
+    }
 
     #[tokio::test]
     async fn a_fault_of_ours_is_an_answer() {

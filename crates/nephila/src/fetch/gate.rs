@@ -76,6 +76,18 @@ impl<K: Eq + Hash> Gates<K> {
         *rested = (*rested).max(Instant::now() + rest);
     }
 
+    /// Until when `key` rests, as far as that is known.
+    pub(super) fn rested<Q>(&self, key: &Q) -> Instant
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let gates = self.gates.lock().expect("nobody panics holding it");
+        gates
+            .get(key)
+            .map_or_else(Instant::now, |gate| *gate.rested.lock().expect("nobody panics holding it"))
+    }
+
     fn gate<Q>(&self, key: &Q) -> Arc<Gate>
     where
         K: Borrow<Q>,

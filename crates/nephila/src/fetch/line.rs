@@ -138,6 +138,7 @@ impl<'a> Line<'a> {
                     Kind::Response => "response",
                     Kind::Revisit => "revisit",
                     Kind::NotModified => "not-modified",
+                    Kind::Redundant => "redundant",
                 },
             }),
         }

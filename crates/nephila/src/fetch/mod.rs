@@ -1,28 +1,33 @@
 //! `nephila fetch`: a list of URLs, each fetched once, politely, and answered for in one line.
 //!
-//! `input` reads the list, a fixed number of workers take URLs from it, `run` carries one URL through robots,
-//! politeness, spider and archive (and through its redirects, if they are followed), `line` says how it ended.
+//! `input` reads the list and puts it on the `shelf`, which has it by host; a fixed number of workers take URLs of hosts that
+//! may be asked from there, `run` carries one URL through robots, politeness, spider and archive (and through its
+//! redirects, if they are followed), `line` says how it ended. `done` remembers what was answered for, with `-o DIR`.
 //! Lines are printed after the archive has acknowledged, so a printed line is a promise. A worker does not wait for
 //! that: while the disk syncs, the next URL is fetched.
 
+mod done;
 mod gate;
 mod input;
 mod line;
+mod once;
 mod robots;
 mod run;
+mod shelf;
 
+pub(crate) use once::{Hop, once};
 pub(crate) use robots::Read as RobotsRead;
 pub(crate) use run::parse_field;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::spider::Class;
 use nephila_store::archive::{Archive, Receipt};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::cli::FetchArgs;
@@ -40,12 +45,20 @@ const STORING_MAX: usize = 256;
 /// File handles beside those of the fetches themselves: standard streams, archive, resolver.
 const HANDLES_SPARE: u64 = 256;
 
+/// While the shelf has no room, it is looked at this often.
+const SHELF_PAUSE: Duration = Duration::from_millis(100);
+/// How often progress is shown on a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
 /// Runs the command.
-pub(crate) fn run(args: FetchArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
     if args.urls.is_empty() && args.seeds.is_empty() {
         return Err(usage(anyhow::anyhow!(
             "no URL: give URLs, `-i FILE`, or `-` to read them from standard input"
         )));
+    }
+    if let Some(dir) = &args.output {
+        args.warc.get_or_insert_with(|| dir.clone());
     }
     let settings = meant(&args)?;
     raise_handle_limit(args.concurrency);
@@ -67,8 +80,7 @@ fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
         settings.identity.user_agent.clone_from(user_agent);
     }
     if let Some(delay) = args.delay {
-        settings.frontier.host_delay = delay;
-        settings.frontier.slot_delay = settings.frontier.slot_delay.min(delay);
+        settings.set_host_delay(delay);
     }
     if let Some(parallel) = args.host_concurrency {
         settings.frontier.host_connections = parallel.max(1);
@@ -83,7 +95,8 @@ fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
 
 /// What the workers share.
 struct Shared {
-    input: input::Input,
+    shelf: shelf::Shelf,
+    fetched: Option<done::Fetched>,
     runner: run::Runner,
     archive: Option<Archive>,
     storing: Arc<Semaphore>,
@@ -92,17 +105,48 @@ struct Shared {
     colour: bool,
     quiet: bool,
     stopping: AtomicBool,
+    /// Wakes those who wait for something to do.
+    stopped: Notify,
+    /// URLs that were answered for, in this run and in those before it.
+    answered: AtomicU64,
+    before: AtomicU64,
     failures: AtomicU64,
     errors_max: u64,
 }
 
+/// A URL until all that is to be said about it was said.
+struct Answering {
+    shared: Arc<Shared>,
+    number: u64,
+    /// It did not end for good: it is asked for again by the next run.
+    again: AtomicBool,
+    /// What came could not be stored.
+    is_lost: AtomicBool,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let again = self.again.load(Ordering::Relaxed) || self.is_lost.load(Ordering::Relaxed);
+        if let Some(fetched) = self.shared.fetched.as_ref().filter(|_| !again) {
+            fetched.add(self.number);
+        }
+    }
+}
+
 async fn fetch_all(args: FetchArgs, settings: Settings) -> anyhow::Result<Exit> {
+    if let Some(dir) = args.warc.as_deref().filter(|dir| dir.is_dir()) {
+        crate::private::tighten(dir);
+    }
     let archive = args.warc.as_deref().map(|dir| wire::archive(dir, &settings)).transpose()?;
     let terminal = std::io::stdout().is_terminal();
     let (lines, printer) = start_printer();
+    let runner = run::Runner::new(&args, &settings, archive.clone())?;
+    let list = format!("{:?} {:?}", args.urls, args.seeds);
+    let fetched = args.output.as_deref().map(|dir| done::Fetched::open(dir, &list)).transpose()?;
     let shared = Arc::new(Shared {
-        input: input::Input::start(args.urls.clone(), args.seeds.clone()),
-        runner: run::Runner::new(&args, &settings, archive.clone())?,
+        shelf: shelf::Shelf::new(runner.limits()),
+        fetched,
+        runner,
         archive: archive.clone(),
         storing: Arc::new(Semaphore::new(STORING_MAX)),
         lines,
@@ -110,13 +154,21 @@ async fn fetch_all(args: FetchArgs, settings: Settings) -> anyhow::Result<Exit> 
         colour: terminal && std::env::var_os("NO_COLOR").is_none(),
         quiet: args.quiet,
         stopping: AtomicBool::new(false),
+        stopped: Notify::new(),
+        answered: AtomicU64::new(0),
+        before: AtomicU64::new(0),
         failures: AtomicU64::new(0),
         errors_max: args.errors_max.unwrap_or(u64::MAX),
     });
+    let began = Instant::now();
     let mut workers = JoinSet::new();
+    let input = input::Input::start(args.urls.clone(), args.seeds.clone());
+    workers.spawn(fill(shared.clone(), input));
     for _ in 0..args.concurrency {
         workers.spawn(work(shared.clone()));
     }
+    let shows = std::io::stderr().is_terminal() && !terminal && !args.quiet;
+    let mut progress = tokio::time::interval(PROGRESS_EVERY);
     let mut signals = Signals::new()?;
     let mut stopped = false;
     let mut result = Ok(());
@@ -126,7 +178,7 @@ async fn fetch_all(args: FetchArgs, settings: Settings) -> anyhow::Result<Exit> 
                 None => break,
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => {
-                    shared.stopping.store(true, Ordering::Relaxed);
+                    shared.stop();
                     result = result.and(Err(error));
                 }
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
@@ -137,14 +189,34 @@ async fn fetch_all(args: FetchArgs, settings: Settings) -> anyhow::Result<Exit> 
                     return Ok(Exit::StoppedHard);
                 }
                 stopped = true;
-                shared.stopping.store(true, Ordering::Relaxed);
+                shared.stop();
                 eprintln!("nephila: finishing what is open; once more stops at once");
             }
+            _ = progress.tick(), if shows => shared.show(began),
         }
     }
     let failures = shared.failures.load(Ordering::Relaxed);
     let too_many = failures >= shared.errors_max;
+    let (answered, before) = (shared.answered.load(Ordering::Relaxed), shared.before.load(Ordering::Relaxed));
+    let left = shared.shelf.waiting();
     drop(shared);
+    let is_list = !args.seeds.is_empty() || args.urls.iter().any(|url| url == "-") || args.urls.len() > 1;
+    if is_list && !args.quiet {
+        let clear = if shows { "\r\x1b[K" } else { "" };
+        let mut text = format!(
+            "{} URLs: {} ended well, {failures} did not",
+            answered,
+            answered - failures.min(answered)
+        );
+        if before > 0 {
+            text.push_str(&format!(", {before} were answered for before"));
+        }
+        if left > 0 {
+            text.push_str(&format!(", {left} of those read are left"));
+        }
+        let took = humantime::format_duration(Duration::from_secs(began.elapsed().as_secs()));
+        eprintln!("{clear}{text}, in {took}");
+    }
     printer.await.context("printing")??;
     close(archive).await?;
     result?;
@@ -163,6 +235,35 @@ async fn close(archive: Option<Archive>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Puts the list on the shelf.
+async fn fill(shared: Arc<Shared>, input: input::Input) -> anyhow::Result<()> {
+    let mut number = 0;
+    let read = async {
+        while !shared.stopping.load(Ordering::Relaxed) {
+            let Some(next) = shared.unless_stopped(input.next()).await else { break };
+            let next = next.map_err(|error| anyhow::Error::new(Exit::Input).context(error.to_string()))?;
+            let Some(url) = next else { break };
+            match &shared.fetched {
+                Some(fetched) if fetched.is_before(number) => {
+                    _ = shared.before.fetch_add(1, Ordering::Relaxed)
+                }
+                _ => {
+                    while !shared.shelf.put(number, &url).context("the list in temporary files")?
+                        && !shared.stopping.load(Ordering::Relaxed)
+                    {
+                        tokio::time::sleep(SHELF_PAUSE).await;
+                    }
+                }
+            }
+            number += 1;
+        }
+        Ok::<(), anyhow::Error>(())
+    };
+    let result = read.await;
+    shared.shelf.end();
+    result
+}
+
 /// Takes URLs until there are none, or until told to stop, and waits for what it gave to the archive.
 async fn work(shared: Arc<Shared>) -> anyhow::Result<()> {
     let mut storing = JoinSet::new();
@@ -175,33 +276,16 @@ async fn work(shared: Arc<Shared>) -> anyhow::Result<()> {
 
 async fn take_urls(shared: &Arc<Shared>, storing: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
     while !shared.stopping.load(Ordering::Relaxed) {
-        let next = shared
-            .input
-            .next()
-            .await
-            .map_err(|error| anyhow::Error::new(Exit::Input).context(error.to_string()))?;
-        let Some(url) = next else { break };
-        let mut failed = false;
-        let mut chain = shared.runner.start(&url);
-        while let Some(mut done) = shared.runner.next(&mut chain).await? {
-            failed = done.fetched.outcome.class() != Class::Ok;
-            match (&shared.archive, done.exchange.take()) {
-                (Some(archive), Some(exchange)) => {
-                    let permit = shared.storing.clone().acquire_owned().await.expect("never closed");
-                    let (shared, archive) = (shared.clone(), archive.clone());
-                    storing.spawn(async move {
-                        let _permit = permit;
-                        let receipt = archive.append(exchange).await.map_err(run::archive_failed)?;
-                        shared.report(&done, Some(&receipt)).await;
-                        Ok(())
-                    });
-                }
-                _ => shared.report(&done, None).await,
-            }
-        }
-        if failed && shared.failures.fetch_add(1, Ordering::Relaxed) + 1 >= shared.errors_max {
-            shared.stopping.store(true, Ordering::Relaxed);
-        }
+        let Some(taken) = shared.unless_stopped(shared.shelf.next()).await else { break };
+        let taken = taken.context("the list in temporary files")?;
+        let Some(taken) = taken else { break };
+        let slot = shared.runner.slot_of(&taken.url).await;
+        // Its address may not be asked yet: somebody else's may.
+        let Some(taken) = shared.shelf.at(taken, slot) else { continue };
+        let ended = take_one(shared, &taken, storing).await;
+        let (host, address) = shared.runner.rested(&taken.url, slot);
+        shared.shelf.done(&taken, host, address);
+        ended?;
         while let Some(stored) = storing.try_join_next() {
             stored.context("storing")??;
         }
@@ -209,7 +293,74 @@ async fn take_urls(shared: &Arc<Shared>, storing: &mut JoinSet<anyhow::Result<()
     Ok(())
 }
 
+/// Carries one URL of the list to its end.
+async fn take_one(
+    shared: &Arc<Shared>,
+    taken: &shelf::Taken,
+    storing: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let answering = Arc::new(Answering {
+        shared: shared.clone(),
+        number: taken.number,
+        again: AtomicBool::new(true),
+        is_lost: AtomicBool::new(false),
+    });
+    let mut last = Class::Ok;
+    let mut chain = shared.runner.start(&taken.url);
+    while let Some(mut done) = shared.runner.next(&mut chain).await? {
+        last = done.fetched.outcome.class();
+        match (&shared.archive, done.exchange.take()) {
+            (Some(archive), Some(exchange)) => {
+                let permit = shared.storing.clone().acquire_owned().await.expect("never closed");
+                let (shared, archive, answering) = (shared.clone(), archive.clone(), answering.clone());
+                storing.spawn(async move {
+                    let _permit = permit;
+                    let stored = archive.append(exchange).await.map_err(run::archive_failed);
+                    answering.is_lost.fetch_or(stored.is_err(), Ordering::Relaxed);
+                    shared.report(&done, Some(&stored?)).await;
+                    Ok(())
+                });
+            }
+            _ => shared.report(&done, None).await,
+        }
+    }
+    answering.again.store(last == Class::Retry, Ordering::Relaxed);
+    shared.answered.fetch_add(1, Ordering::Relaxed);
+    if last != Class::Ok && shared.failures.fetch_add(1, Ordering::Relaxed) + 1 >= shared.errors_max {
+        shared.stop();
+    }
+    Ok(())
+}
+
 impl Shared {
+    /// What this comes to; none if it is to stop meanwhile.
+    async fn unless_stopped<T>(&self, wanted: impl Future<Output = T>) -> Option<T> {
+        let mut stopped = std::pin::pin!(self.stopped.notified());
+        // From here on no word is missed.
+        stopped.as_mut().enable();
+        if self.stopping.load(Ordering::Relaxed) {
+            return None;
+        }
+        tokio::select! {
+            wanted = wanted => Some(wanted),
+            () = stopped => None,
+        }
+    }
+
+    /// Nothing more is begun.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stopped.notify_waiters();
+    }
+
+    /// A line about how it goes.
+    fn show(&self, began: Instant) {
+        let answered = self.answered.load(Ordering::Relaxed);
+        let rate = answered as f64 / began.elapsed().as_secs_f64().max(0.001);
+        let (failed, waiting) = (self.failures.load(Ordering::Relaxed), self.shelf.waiting());
+        eprint!("\r\x1b[K{answered} done   {waiting} waiting   {failed} failed   {rate:.1} URLs/s");
+    }
+
     /// Says how a hop ended.
     async fn report(&self, done: &run::Done, receipt: Option<&Receipt>) {
         if self.quiet {
@@ -219,7 +370,7 @@ impl Shared {
         let text = if self.json { line.json() } else { line.readable(self.colour) };
         // The printer is gone only if standard output is; nobody listens then.
         if self.lines.send(text).await.is_err() {
-            self.stopping.store(true, Ordering::Relaxed);
+            self.stop();
         }
     }
 }

@@ -14,18 +14,22 @@ use http::header::{COOKIE, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_M
 use nephila_core::frontier::slot::SlotKey;
 use nephila_core::spider::answer::validator;
 use nephila_core::spider::cookie::Jar;
+use nephila_core::spider::door::Doors;
 use nephila_core::spider::{Action, Outcome};
 use nephila_core::store::Exchange;
 use nephila_core::time::Timestamp;
 use nephila_core::url::{CrawlUrl, Host, UrlId};
 use nephila_spider::{Fetched, Keep, Request, Spider};
 use nephila_store::archive::Archive;
+use tokio::time::Instant;
 
 use super::gate::Gates;
 use super::robots::RobotsCache;
+use super::shelf::Limits;
 use crate::cli::{FetchArgs, FollowScope};
+use crate::credentials::Credentials;
 use crate::exit::Exit;
-use crate::introduce::{DISTURBS, Introduction, credentials};
+use crate::introduce::{DISTURBS, Introduction};
 use crate::settings::{Settings, usage};
 use crate::wire;
 
@@ -48,6 +52,7 @@ pub(super) struct Runner {
     challenge_rest: Duration,
     fields: Vec<(HeaderName, HeaderValue)>,
     introduction: Introduction,
+    credentials: Credentials,
     jar: Option<Mutex<Jar>>,
     targets: Mutex<HashSet<UrlId>>,
     follow: Option<FollowScope>,
@@ -55,6 +60,8 @@ pub(super) struct Runner {
     head_only: bool,
     conditional: bool,
     digest: bool,
+    /// What was fetched is kept as it reads.
+    decoded: bool,
 }
 
 /// A URL and what lies behind it.
@@ -97,6 +104,7 @@ impl Runner {
             challenge_rest: settings.retry.challenge_rest,
             fields: args.headers.iter().map(|field| parse_field(field)).collect::<anyhow::Result<_>>()?,
             introduction: Introduction::new(settings)?,
+            credentials: Credentials::new(&settings.credentials)?,
             jar: args.cookies.then(|| Mutex::new(Jar::default())),
             targets: Mutex::default(),
             follow: args.follow.then_some(args.follow_scope),
@@ -104,7 +112,14 @@ impl Runner {
             head_only: args.head,
             conditional: args.conditional,
             digest: args.digest,
+            decoded: false,
         })
+    }
+
+    /// Keeps what was fetched as it reads, and may ask at these doors.
+    pub(super) fn for_reading(self, doors: Doors) -> Runner {
+        self.spider.set_doors(doors);
+        Runner { decoded: true, ..self }
     }
 
     /// A URL as it was given.
@@ -120,6 +135,8 @@ impl Runner {
         match CrawlUrl::parse(text) {
             Ok(url) => {
                 chain.origin = url.origin();
+                // Only a URL that was given says who we are; one that a redirect names does not.
+                self.credentials.give(&url);
                 if self.follow.is_some() {
                     // A redirect that leads to a URL of the list need not fetch it again.
                     self.is_new(&url);
@@ -129,6 +146,40 @@ impl Runner {
             Err(error) => chain.bad = Some((text.to_owned(), error.outcome(), error.to_string())),
         }
         chain
+    }
+
+    /// How many may ask a host and an address at once.
+    pub(super) fn limits(&self) -> Limits {
+        let politeness = &self.politeness;
+        Limits {
+            host: politeness.host_connections.max(1) as usize,
+            slot: politeness.slot_connections.max(1) as usize,
+        }
+    }
+
+    /// The address that a URL of the list would be asked at, if it has one.
+    pub(super) async fn slot_of(&self, text: &str) -> Option<SlotKey> {
+        let url = CrawlUrl::parse(text).ok()?;
+        self.address_of(&url).await.map(SlotKey::of)
+    }
+
+    /// Until when the host of a URL and its address rest.
+    pub(super) fn rested(&self, text: &str, slot: Option<SlotKey>) -> (Instant, Instant) {
+        let host = CrawlUrl::parse(text).map(|url| self.hosts.rested(url.authority()));
+        (
+            host.unwrap_or_else(|_| Instant::now()),
+            slot.map_or_else(Instant::now, |slot| self.slots.rested(&slot)),
+        )
+    }
+
+    async fn address_of(&self, url: &CrawlUrl) -> Option<IpAddr> {
+        match url.host() {
+            Host::Ip(address) => Some(address),
+            Host::Name(name) => {
+                let found = self.spider.resolver().resolve(name).await.0.ok()?;
+                found.first().copied()
+            }
+        }
     }
 
     /// Fetches the next hop of a chain.
@@ -224,37 +275,64 @@ impl Runner {
             keep: Keep {
                 // A head alone proves nothing about the page, so it is no capture of it.
                 exchange: self.archive.is_some() && !self.head_only,
-                decoded: false,
+                decoded: self.decoded,
                 sha1: self.digest && self.archive.is_none(),
             },
             body_bytes_max: None,
             address: None,
+            connections_max: 0,
+            second: false,
         };
         let fetched = self.fetch_politely(&request, crawl_delay).await?;
         self.remember_cookies(url, &fetched);
         Ok(fetched)
     }
 
-    /// Fetches when host and address may be asked, and waits out what is our own shortage.
+    /// Fetches, and once more if the site wants to know who asks and we can say it: that is a request like any other.
     pub(super) async fn fetch_politely(
         &self,
         request: &Request,
         crawl_delay: Duration,
     ) -> anyhow::Result<Fetched> {
-        let url = &request.url;
-        let address = match url.host() {
-            Host::Ip(address) => Some(address),
-            Host::Name(name) => self
-                .spider
-                .resolver()
-                .resolve(name)
-                .await
-                .0
-                .ok()
-                .and_then(|addresses| addresses.first().copied()),
+        let (url, head_only) = (&request.url, request.head_only);
+        let with_field = |field: &Option<(HeaderName, HeaderValue)>| {
+            let mut request = request.clone();
+            request.fields.extend(field.clone());
+            request
         };
+        let field = self.credentials.field(url, head_only);
+        let fetched = self.fetch_twice(&with_field(&field), crawl_delay).await?;
+        let sent = field.as_ref().map(|(_, value)| value);
+        if fetched.status == Some(401) && self.credentials.may_ask_again(url, sent, &fetched.fields) {
+            let field = self.credentials.field(url, head_only);
+            let mut second = self.fetch_twice(&with_field(&field), crawl_delay).await?;
+            second.requests += fetched.requests;
+            return Ok(second);
+        }
+        Ok(fetched)
+    }
+
+    /// Fetches when host and address may be asked. A second try is a request like any other, and waits like any other.
+    async fn fetch_twice(&self, request: &Request, crawl_delay: Duration) -> anyhow::Result<Fetched> {
+        let first = self.fetch_once(request, crawl_delay).await?;
+        if !first.again {
+            return Ok(first);
+        }
+        let mut fetched = self.fetch_once(&Request { second: true, ..request.clone() }, crawl_delay).await?;
+        fetched.requests += first.requests;
+        Ok(fetched)
+    }
+
+    /// Fetches when host and address may be asked, and waits out what is our own shortage.
+    async fn fetch_once(&self, request: &Request, crawl_delay: Duration) -> anyhow::Result<Fetched> {
+        // Of the addresses of a name too many may be open elsewhere; those that are kept for other names are closed.
+        let request = &Request { connections_max: self.politeness.slot_connections, ..request.clone() };
+        let url = &request.url;
+        let address = self.address_of(url).await;
         self.introduce(url, address)?;
-        let mut host = self.hosts.pass(url.authority(), self.politeness.host_delay.max(crawl_delay)).await;
+        let by_rate = Duration::from_millis(self.politeness.rate_rest_ms());
+        let rest = self.politeness.host_delay.max(by_rate).max(crawl_delay);
+        let mut host = self.hosts.pass(url.authority(), rest).await;
         let _slot = match address {
             Some(address) => Some(self.slots.pass(&SlotKey::of(address), self.politeness.slot_delay).await),
             None => None,
@@ -304,7 +382,6 @@ impl Runner {
         if !self.fields.is_empty() && url.origin() == chain.origin {
             fields.extend(self.fields.iter().cloned());
         }
-        fields.extend(credentials(url));
         if let Some(jar) = &self.jar {
             let cookies = jar.lock().expect("nobody panics holding it").field(url, now());
             fields

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use nephila_core::handler::ReadAs;
+use nephila_core::spider::Outcome;
 use nephila_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +37,8 @@ pub struct Line {
     pub host_rest_ms: u64,
     /// The rest promised to the address.
     pub slot_rest_ms: u64,
-    /// Requests that were sent: 2 if the first had no answer that counts (a connection that had died, 421, a signature
-    /// that was asked for) and was repeated at once.
+    /// Requests that were sent: 1, since a second try is a request of its own. Logs of earlier versions have 2 where the first
+    /// had no answer that counts and was repeated without a rest.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub requests: u32,
     /// Was robots.txt obeyed?
@@ -45,6 +47,15 @@ pub struct Line {
     /// Links from a seed.
     #[serde(default)]
     pub depth: u8,
+    /// The page that named it first, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// The hops from a seed to it, in the letters of Heritrix; empty for a seed, or if they are not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hops: String,
+    /// As what it was asked for, if not as a page: `sitemap`, `feed`, `story`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub read_as: String,
     /// How often it had been tried before.
     #[serde(default)]
     pub retries: u8,
@@ -83,6 +94,52 @@ pub enum Purpose {
     Page,
     /// A host's robots.txt.
     Robots,
+    /// The head of a page, before the page itself: the next line of the same fetch.
+    Head,
+}
+
+/// What an answer to keep counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// A page: HTML, or another document that people read.
+    Page,
+    /// A sitemap or a feed.
+    List,
+    /// Anything else: images, styles, scripts, data.
+    File,
+}
+
+impl Counted {
+    /// By how it was asked for, and its type.
+    pub fn of(read_as: ReadAs, mime: &str) -> Counted {
+        match read_as {
+            ReadAs::Sitemap | ReadAs::Feed => Counted::List,
+            ReadAs::Page | ReadAs::Story if is_document(mime) => Counted::Page,
+            ReadAs::Page | ReadAs::Story | ReadAs::Style => Counted::File,
+        }
+    }
+}
+
+/// Does a type say that people read it? What says nothing is taken for a page, as it is read like one.
+fn is_document(mime: &str) -> bool {
+    let mime = mime.to_ascii_lowercase();
+    const DOCUMENTS: &[&str] = &[
+        "",
+        "text/html",
+        "application/xhtml+xml",
+        "text/plain",
+        "text/markdown",
+        "text/rtf",
+        "application/rtf",
+        "application/pdf",
+        "application/postscript",
+        "application/epub+zip",
+        "application/msword",
+    ];
+    // Word, Excel, PowerPoint and what OpenDocument calls them.
+    const OFFICE: &[&str] =
+        &["application/vnd.ms-", "application/vnd.openxmlformats-", "application/vnd.oasis.opendocument."];
+    DOCUMENTS.contains(&&*mime) || OFFICE.iter().any(|start| mime.starts_with(start))
 }
 
 /// Where a capture is stored.
@@ -110,6 +167,15 @@ pub struct Links {
 }
 
 impl Line {
+    /// What it counts as. None if there was no answer to keep.
+    pub fn counted(&self) -> Option<Counted> {
+        if self.purpose != Purpose::Page || self.class != "ok" || self.outcome == Outcome::Redirect.name() {
+            return None;
+        }
+        let read_as = ReadAs::ALL.iter().find(|read_as| read_as.name() == self.read_as);
+        Some(Counted::of(read_as.copied().unwrap_or_default(), &self.mime))
+    }
+
     /// When the request began.
     pub fn began(&self) -> Timestamp {
         Timestamp(self.at)

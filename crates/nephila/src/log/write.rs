@@ -1,7 +1,8 @@
 //! Writing the log: one thread, a bounded queue, whole lines.
 //!
-//! The log is not synced line by line: what a crawl needs to go on stands in the frontier's journals and in the archive.
-//! A crash of the process loses what waits in the queue, a crash of the machine perhaps some more.
+//! A request is begun here ([`Writer::begin`]) and may go out once that is durable; whoever begins one at the same time
+//! shares the sync. Its line follows when it has ended ([`Request::ended`]), and is with the system when that returns. The
+//! lines themselves are not synced one by one: what a crash takes is written again from what was begun.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,49 +10,106 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::{BEGINNING, ENDING, Line, files};
+use super::begun::{self, Begun, Key};
+use super::{BEGINNING, ENDING, Line, file_number, files};
 
-/// Lines that wait to be written; then those who log wait.
-const LINES_WAITING_MAX: usize = 4_096;
+/// What waits to be written; then those who log wait.
+const WAITING_MAX: usize = 4_096;
 /// A file that has grown beyond this is followed by another.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// After writing, the writer rests this long, so that lines come in batches.
-const REST: Duration = Duration::from_millis(20);
 /// A full disk is tried again after this time.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes lines in a thread of its own. Cheap to clone; when all are gone, the thread ends.
 #[derive(Clone, Debug)]
-pub struct Writer(mpsc::Sender<Vec<u8>>);
+pub struct Writer(mpsc::Sender<Said>);
+
+/// A request that may go out. Dropped without a word it gets a line that says that it may have been asked.
+#[derive(Debug)]
+pub struct Request {
+    writer: Writer,
+    /// None once its end was said.
+    line: Option<Line>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Said {
+    /// A request is about to go out: told when that is durable.
+    Begin(Box<Line>, oneshot::Sender<()>),
+    /// It has ended with this line: told when the system has it.
+    Ended(Key, Vec<u8>, Option<oneshot::Sender<()>>),
+    /// Nothing was sent.
+    NotSent(Key),
+}
 
 impl Writer {
-    /// Writes into this folder, behind what is there.
+    /// Writes into this folder, behind what is there. Requests that a crash left without a line get one first.
     pub fn open(folder: &Path) -> io::Result<(Writer, JoinHandle<io::Result<()>>)> {
         std::fs::create_dir_all(folder)?;
+        let requests = folder.parent().unwrap_or(folder).join("state").join("requests");
+        let missing = begun::complete(folder, &requests)?;
         let mut log = Log::open(folder)?;
-        let (sender, mut lines) = mpsc::channel::<Vec<u8>>(LINES_WAITING_MAX);
+        log.write(&missing.iter().flat_map(Line::json).collect::<Vec<u8>>())?;
+        if !missing.is_empty() {
+            log.file.sync_data()?;
+        }
+        let mut begun = Begun::open(&requests)?;
+        let (sender, mut said) = mpsc::channel::<Said>(WAITING_MAX);
         let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
             let mut batch = Vec::new();
-            while let Some(line) = lines.blocking_recv() {
-                batch.extend_from_slice(&line);
-                while let Ok(line) = lines.try_recv() {
-                    batch.extend_from_slice(&line);
+            while let Some(first) = said.blocking_recv() {
+                batch.push(first);
+                while let Ok(next) = said.try_recv() {
+                    batch.push(next);
                 }
-                log.write(&batch)?;
-                batch.clear();
-                std::thread::sleep(REST);
+                log.take(&mut batch, &mut begun)?;
             }
             Ok(())
         })?;
         Ok((Writer(sender), thread))
     }
 
-    /// Writes a line, waiting while the disk is behind. The writer is gone only if its disk failed, which its thread
-    /// says.
-    pub async fn write(&self, line: &Line) {
-        _ = self.0.send(line.json()).await;
+    /// A request is about to be made, of which this much is known. It may be once this returns. The writer is gone only if
+    /// its disk failed, which its thread says; then nothing is asked any more.
+    pub async fn begin(&self, line: Line) -> Option<Request> {
+        let (reply, durable) = oneshot::channel();
+        self.0.send(Said::Begin(Box::new(line.clone()), reply)).await.ok()?;
+        let request = Request { writer: self.clone(), line: Some(line) };
+        durable.await.ok()?;
+        Some(request)
+    }
+}
+
+impl Request {
+    /// It has ended like this. Returns when the line would survive the end of this process.
+    pub async fn ended(mut self, mut line: Line) {
+        let Some(begun) = self.line.take() else { return };
+        // By these it is known.
+        (line.fetch, line.at) = begun::key(&begun);
+        let (reply, written) = oneshot::channel();
+        if self.writer.0.send(Said::Ended(begun::key(&begun), line.json(), Some(reply))).await.is_ok() {
+            _ = written.await;
+        }
+    }
+
+    /// Nothing was sent, after all.
+    pub async fn not_sent(mut self) {
+        if let Some(line) = self.line.take() {
+            _ = self.writer.0.send(Said::NotSent(begun::key(&line))).await;
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.take() {
+            let key = begun::key(&line);
+            // If there is no room for it now, the log gets it when it is next opened.
+            _ = self.writer.0.try_send(Said::Ended(key, begun::lost(line).json(), None));
+        }
     }
 }
 
@@ -65,14 +123,7 @@ struct Log {
 
 impl Log {
     fn open(folder: &Path) -> io::Result<Log> {
-        let number = match files(folder)?.last() {
-            None => 1,
-            Some(last) => {
-                let name = last.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let number = name.strip_prefix(BEGINNING).and_then(|rest| rest.strip_suffix(ENDING));
-                number.and_then(|number| number.parse().ok()).unwrap_or(1)
-            }
-        };
+        let number = files(folder)?.last().map_or(1, |last| file_number(last).max(1));
         let (file, bytes) = Log::file(folder, number)?;
         Ok(Log { folder: folder.into(), file, bytes, number })
     }
@@ -94,8 +145,49 @@ impl Log {
         Ok((file, bytes))
     }
 
+    /// Writes down what was said: lines first, so that what has ended does not wait for what begins.
+    fn take(&mut self, batch: &mut Vec<Said>, begun: &mut Begun) -> io::Result<()> {
+        let (mut lines, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut new, mut may_go, mut not_sent) = (Vec::new(), Vec::new(), Vec::new());
+        for said in batch.drain(..) {
+            match said {
+                Said::Begin(line, reply) => {
+                    new.push(*line);
+                    may_go.push(reply);
+                }
+                Said::Ended(key, line, reply) => {
+                    lines.extend(line);
+                    ended.push(key);
+                    waiting.extend(reply);
+                }
+                Said::NotSent(key) => not_sent.push(key),
+            }
+        }
+        self.write(&lines)?;
+        waiting.into_iter().for_each(|reply| _ = reply.send(()));
+        if !new.is_empty() || !not_sent.is_empty() {
+            let end = (self.number, self.bytes);
+            loop {
+                match begun.begin(&new, &not_sent, end) {
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        std::thread::sleep(FULL_PAUSE)
+                    }
+                    written => break written?,
+                }
+            }
+            may_go.into_iter().for_each(|reply| _ = reply.send(()));
+        }
+        ended.into_iter().chain(not_sent).for_each(|key| begun.ended(key));
+        begun.shorten(&self.file)
+    }
+
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
         if self.bytes >= FILE_BYTES_MAX {
+            // What was begun before may be forgotten by lines in either file.
+            self.file.sync_data()?;
             let (file, bytes) = Log::file(&self.folder, self.number + 1)?;
             (self.file, self.bytes, self.number) = (file, bytes, self.number + 1);
         }
@@ -126,15 +218,17 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_read_as_written_and_a_torn_one_costs_only_itself() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("logs");
         for round in 0..3 {
-            let (writer, thread) = Writer::open(folder.path()).unwrap();
+            let (writer, thread) = Writer::open(&folder).unwrap();
             for number in 0..10 {
-                writer.write(&line(round * 10 + number)).await;
+                let line = line(round * 10 + number);
+                writer.begin(line.clone()).await.unwrap().ended(line).await;
             }
             drop(writer);
             tokio::task::spawn_blocking(|| thread.join().unwrap().unwrap()).await.unwrap();
-            let last = files(folder.path()).unwrap().pop().unwrap();
+            let last = files(&folder).unwrap().pop().unwrap();
             OpenOptions::new()
                 .append(true)
                 .open(last)
@@ -142,9 +236,36 @@ mod tests {
                 .write_all(b"{\"at\":12,\"url\":\"http")
                 .unwrap();
         }
-        let mut lines = Lines::of(folder.path()).unwrap();
+        let mut lines = Lines::of(&folder).unwrap();
         let read: Vec<u64> = lines.by_ref().map(|line| line.unwrap().fetch).collect();
         assert_eq!(read, Vec::from_iter(0..30));
         assert_eq!(lines.skipped(), 3);
+    }
+
+    #[tokio::test]
+    async fn pro_04_a_request_that_is_dropped_has_a_line_and_one_that_was_not_sent_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("logs");
+        let (writer, thread) = Writer::open(&folder).unwrap();
+        let _dies_with_us = std::mem::ManuallyDrop::new(writer.begin(line(1)).await.unwrap());
+        drop(writer.begin(line(2)).await.unwrap());
+        writer.begin(line(3)).await.unwrap().not_sent().await;
+        writer.begin(line(4)).await.unwrap().ended(Line { status: Some(200), ..line(4) }).await;
+        let read = || -> Vec<(u64, String)> {
+            Lines::of(&folder)
+                .unwrap()
+                .map(|line| line.map(|line| (line.fetch, line.detail)).unwrap())
+                .collect()
+        };
+        assert_eq!(read().iter().map(|(fetch, _)| *fetch).collect::<Vec<_>>(), [2, 4]);
+        drop(writer);
+        drop(std::mem::ManuallyDrop::into_inner(_dies_with_us).line.take());
+        tokio::task::spawn_blocking(|| thread.join().unwrap().unwrap()).await.unwrap();
+        for _ in 0..2 {
+            drop(Writer::open(&folder).unwrap());
+            let read = read();
+            assert_eq!(read.iter().map(|(fetch, _)| *fetch).collect::<Vec<_>>(), [2, 4, 1]);
+            assert!(read[2].1.contains("may have been asked"), "{read:?}");
+        }
     }
 }

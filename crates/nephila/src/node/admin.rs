@@ -24,7 +24,6 @@ use tokio::task::JoinSet;
 use super::Cluster;
 use super::alarm;
 use super::jobs::{Ended, JobRecord, JobStore};
-use super::reach::Reach;
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
@@ -33,6 +32,7 @@ use crate::crawl::adding::{AddLine, seed};
 use crate::crawl::jobs::InForce;
 use crate::crawl::stream::{Judge, StreamSaid};
 use crate::objects::Content;
+use crate::reach::Reach;
 use crate::settings::Settings;
 use crate::worker::{Link, offered};
 

@@ -336,7 +336,7 @@ fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
         say(&serde_json::to_string(record)?);
         return Ok(Exit::Done);
     }
-    let JobRecord { job, moved, ended } = record;
+    let JobRecord { job, moved, ended, .. } = record;
     say(&format!("job {} ({}): {}, priority {}", shown(&job.name), job.id, job.state.name(), job.priority));
     if let Some(ended) = ended {
         say(&format!(

@@ -14,7 +14,9 @@ use nephila_core::job::{Job, JobId, State};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::record::{Unknown, put_unknown, take_unknown};
 use crate::crawl::jobs::{InForce, Jobs};
 
 /// Records of jobs begin like this.
@@ -37,10 +39,20 @@ pub(crate) struct JobRecord {
     /// It has had enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Ended>,
+    /// Fields of a newer program, which are written back as they are.
+    #[serde(skip)]
+    unknown: Unknown,
+}
+
+impl JobRecord {
+    /// Of a job that begins.
+    pub(crate) fn new(job: Job) -> JobRecord {
+        JobRecord { job, moved: Vec::new(), ended: None, unknown: Unknown::new() }
+    }
 }
 
 /// The end of a job that reached a limit.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Ended {
     /// The limit's name.
     pub(crate) limit: String,
@@ -82,7 +94,7 @@ impl JobStore {
                 job.name
             );
             job.id = JobId(all.iter().map(|record| record.job.id.0).max().unwrap_or(0) + 1);
-            let record = JobRecord { job: job.clone(), moved: Vec::new(), ended: None };
+            let record = JobRecord::new(job.clone());
             let value = encode(&record)?;
             if self.leases.put(&key(job.id), None, value).await.context("writing the job")?.is_some() {
                 return Ok(job);
@@ -146,7 +158,9 @@ fn key(id: JobId) -> String {
 }
 
 fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
-    let bytes = serde_json::to_vec(record).context("the job as JSON")?;
+    let mut value = serde_json::to_value(record).context("the job as JSON")?;
+    put_unknown(&mut value, &record.unknown);
+    let bytes = serde_json::to_vec(&value).context("the job as JSON")?;
     anyhow::ensure!(
         bytes.len() <= RECORD_BYTES_MAX,
         "a job of {} bytes is longer than {RECORD_BYTES_MAX}: begin it with fewer seeds and add the others \
@@ -157,5 +171,45 @@ fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
 }
 
 fn decode(key: &str, bytes: &[u8]) -> anyhow::Result<JobRecord> {
-    serde_json::from_slice(bytes).with_context(|| format!("the record {key}"))
+    let context = || format!("the record {key}");
+    let mut value: Value = serde_json::from_slice(bytes).with_context(context)?;
+    let every_field = JobRecord { ended: Some(Ended::default()), ..JobRecord::new(Job::new(JobId(0), "")) };
+    let template = serde_json::to_value(every_field).with_context(context)?;
+    let unknown = take_unknown(&mut value, &template);
+    let record: JobRecord = serde_json::from_value(value).with_context(context)?;
+    Ok(JobRecord { unknown, ..record })
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_log::memory::Engine;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_of_a_newer_program_is_read_and_keeps_its_fields_when_this_one_writes() {
+        let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
+        let store = JobStore::new(leases.clone());
+        let job = store.create(Job::new(JobId(0), "press")).await.unwrap();
+        // As a newer program would write it: fields of its own at every level.
+        let key = key(job.id);
+        let item = leases.record(&key).await.unwrap().unwrap();
+        let mut newer: Value = serde_json::from_slice(&item.value).unwrap();
+        newer["renders"] = json!({"with": "chromium"});
+        newer["job"]["colour"] = json!("green");
+        newer["job"]["scope"]["languages"] = json!(["fr"]);
+        newer["job"]["limits"]["links_max"] = json!(7);
+        let bytes = serde_json::to_vec(&newer).unwrap();
+        leases.put(&key, Some(item.revision), bytes.into()).await.unwrap().unwrap();
+        // This one reads it, and changes what it knows.
+        assert_eq!(store.all().await.unwrap()[0].job, job);
+        store.change(job.id, |record| record.job.limits.pages_max = 9).await.unwrap().unwrap();
+        store.change(job.id, |record| record.ended = Some(Ended::default())).await.unwrap().unwrap();
+        let written: Value =
+            serde_json::from_slice(&leases.record(&key).await.unwrap().unwrap().value).unwrap();
+        newer["job"]["limits"]["pages_max"] = json!(9);
+        newer["ended"] = serde_json::to_value(Ended::default()).unwrap();
+        assert_eq!(written, newer);
+    }
 }

@@ -9,7 +9,7 @@
 //! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
 //! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
 //! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
-//! node, `reach` which addresses a URL may name, `admin` is what can be done to a cluster, `command` how a person says it,
+//! node, `admin` is what can be done to a cluster, `command` how a person says it,
 //! `api` how a node answers over HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
@@ -27,7 +27,7 @@ mod limits;
 mod orders;
 mod parts;
 mod pins;
-mod reach;
+mod record;
 pub(crate) mod remote;
 mod route;
 mod session;
@@ -242,6 +242,14 @@ impl Node {
     }
 }
 
+/// Files of the archive are named after the node, unless the settings have a name for them: so two nodes never write files
+/// of one name.
+fn name_files(store: &mut nephila_store::archive::Settings, node: &str) {
+    if store.node == nephila_store::archive::Settings::default().node {
+        node.clone_into(&mut store.node);
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
@@ -258,7 +266,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let name: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+    name_files(&mut settings.store, &name);
     let _lock = folder.lock()?;
+    crate::private::tighten(folder.dir());
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = crate::crawl::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
@@ -336,6 +346,15 @@ mod tests {
         leases.put(FOUNDATION, Some(item.revision), raised.into()).await.unwrap().unwrap();
         let why = found(&leases, 16).await.unwrap_err().to_string();
         assert!(why.contains("newer nephila has raised it"), "{why}");
+    }
+
+    #[test]
+    fn out_04_archive_files_are_named_after_the_node_unless_a_name_is_set() {
+        let mut store = nephila_store::archive::Settings::default();
+        name_files(&mut store, "berlin-1");
+        assert_eq!(store.node, "berlin-1");
+        name_files(&mut store, "berlin-2");
+        assert_eq!(store.node, "berlin-1", "what is set stays");
     }
 
     #[test]

@@ -113,7 +113,13 @@ impl Session {
         ));
         // Before anybody is asked.
         orders::refresh(&node.cluster.leases, &node.orders).await?;
-        let plan = Plan { job: Job::new(JobId(0), "node"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0 };
+        let plan = Plan {
+            job: Job::new(JobId(0), "node"),
+            moved: Vec::new(),
+            seeds_offered: 0,
+            ran_ms: 0,
+            judged: None,
+        };
         let tools = Tools {
             handle: running.handle,
             spider: node.spider.clone(),

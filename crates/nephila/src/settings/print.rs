@@ -23,7 +23,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("feed.story", include_str!("../../../nephila-core/src/feed/story.rs"), "Settings"),
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
-    ("cluster", include_str!("../settings.rs"), "Cluster"),
+    ("cluster", include_str!("cluster.rs"), "Cluster"),
     ("api", include_str!("../settings.rs"), "Api"),
 ];
 
@@ -56,7 +56,36 @@ pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
             }
         }
     }
+    credentials(&mut page, &table)?;
     Ok(page)
+}
+
+/// Names and passwords: one table for each, or one as an example.
+fn credentials(page: &mut String, table: &toml::Table) -> anyhow::Result<()> {
+    let docs = fields(include_str!("credential.rs"), "Credential").context("Credential in the sources")?;
+    writeln!(
+        page,
+        "\n# Names and passwords for sites, as many [[credentials]] as there are origins that want them."
+    )?;
+    for (field, docs) in &docs {
+        writeln!(page, "# {field}: {}", docs.join("\n#     "))?;
+    }
+    let all = table.get("credentials").and_then(toml::Value::as_array);
+    let Some(all) = all.filter(|all| !all.is_empty()) else {
+        return Ok(writeln!(
+            page,
+            "# [[credentials]]\n# origin = \"https://intranet.example.org\"\n# user = \"me\"\n\
+             # password_file = \"/run/secrets/intranet\"\n# scheme = \"basic\""
+        )?);
+    };
+    for one in all.iter().filter_map(toml::Value::as_table) {
+        writeln!(page, "[[credentials]]")?;
+        for (field, value) in docs.iter().filter_map(|(field, _)| Some((field, one.get(field)?))) {
+            writeln!(page, "{field} = {value}")?;
+        }
+        writeln!(page)?;
+    }
+    Ok(())
 }
 
 /// The fields of a struct in order, each with the lines of its doc comment.

@@ -14,18 +14,22 @@ use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::cluster::word::Why;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::feed;
+use nephila_core::feed::source::{Sighted, SourceKey};
 use nephila_core::frontier::Action;
+use nephila_core::frontier::downloads::{self, Cursor, Wanted};
 use nephila_core::frontier::explain::Explanation;
-use nephila_core::frontier::feeds::FeedView;
+use nephila_core::frontier::feeds::{FeedView, StoryView};
 use nephila_core::frontier::key::{DomainKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::slot::SlotKey;
+use nephila_core::frontier::streams::Foreseen;
 use nephila_core::frontier::ticket::{Report, TicketId};
-use nephila_core::frontier::views::{HostView, SlotView};
+use nephila_core::frontier::views::{HostView, Known, SlotView};
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, Job, JobId};
+use nephila_core::job::{Hops, Job, JobId, Via};
+use nephila_core::reflog;
 use nephila_core::reflog::part::{Named, Part};
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::record::HostRecord;
@@ -62,6 +66,8 @@ pub struct Link {
     pub hits: u32,
     /// The rule that turns it away, if there is one.
     pub refusal: Option<Refusal>,
+    /// Where it was found, if that is known.
+    pub via: Option<Arc<Via>>,
 }
 
 /// What an operator can say.
@@ -77,6 +83,10 @@ pub enum Command {
     JobRemoved(JobId),
     /// A part of a stream, of one partition.
     Stream(Box<Part>),
+    /// A feed showed something to its source, which is of another partition.
+    Sighted(Box<Sighted>),
+    /// Pages that were fetched are wanted once more: what was kept of them is lost.
+    Again(Vec<CrawlUrl>),
 }
 
 /// A link on its way to the worker.
@@ -92,6 +102,7 @@ pub(crate) fn offered(link: &Link, secret: &Secret) -> OfferedUrl {
         priority: link.priority,
         hits: link.hits,
         refusal: link.refusal,
+        via: link.via.clone(),
     }
 }
 
@@ -129,11 +140,18 @@ pub(super) enum Event {
     Settled(Option<Prefixes>, oneshot::Sender<()>),
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
     Outlook(Seconds, oneshot::Sender<Outlook>),
+    Known(Vec<CrawlUrl>, oneshot::Sender<Vec<Known>>),
+    SecondTries(oneshot::Sender<(u64, Option<Seconds>)>),
     Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),
     Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
     Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
     Feed(UrlKey, oneshot::Sender<Box<feed::record::Record>>),
     Feeds(Option<UrlKey>, usize, oneshot::Sender<Vec<FeedView>>),
+    Source(SourceKey, oneshot::Sender<Box<feed::source::Record>>),
+    Stories(Option<UrlKey>, usize, oneshot::Sender<Vec<StoryView>>),
+    Downloads(Cursor, Wanted, usize, oneshot::Sender<downloads::Page>),
+    Streamed(UrlKey, oneshot::Sender<Option<reflog::Record>>),
+    Foresee(Box<Part>, oneshot::Sender<Foreseen>),
     Stats(oneshot::Sender<Box<Stats>>),
     Closed(Prefixes, oneshot::Sender<Vec<(HostKey, Why)>>),
     Tallies(oneshot::Sender<Vec<Tallied>>),
@@ -319,6 +337,31 @@ impl Handle {
         Ok(Taken { answers, handle: self.clone() })
     }
 
+    /// What would be decided about a part of a stream, without deciding it: for each URL that is of a partition here, what is
+    /// remembered of it, and the batch that it would come in, none if that was taken in before.
+    pub(crate) async fn foresee(
+        &self,
+        part: Part,
+    ) -> Result<Vec<(Named, Option<reflog::Batch>, Option<reflog::Record>)>, Stopped> {
+        let shares = {
+            let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
+            part.divided(|url: &Named| prefixes.iter().position(|here| here.holds(url.key.host.domain)))
+        };
+        let mut all = Vec::new();
+        for (_, part) in shares.into_iter().filter(|(place, _)| place.is_some()) {
+            let urls = part.urls.clone();
+            let foreseen = self.ask(|reply| Event::Foresee(Box::new(part), reply)).await?;
+            let batch = foreseen.batch;
+            all.extend(urls.into_iter().zip(foreseen.records).map(|(url, record)| (url, batch, record)));
+        }
+        Ok(all)
+    }
+
+    /// What is remembered of a URL that a stream named.
+    pub async fn streamed(&self, key: UrlKey) -> Result<Option<reflog::Record>, Stopped> {
+        self.ask(|reply| Event::Streamed(key, reply)).await
+    }
+
     /// Why a URL is where it is.
     pub async fn explain(&self, url: &CrawlUrl) -> Result<Explanation, Stopped> {
         self.ask(|reply| Event::Explain(Box::new(url.clone()), reply)).await.map(|explanation| *explanation)
@@ -344,6 +387,17 @@ impl Handle {
         self.ask(|reply| Event::Hosts(from, max, reply)).await
     }
 
+    /// What is remembered of each of these URLs and of its host.
+    pub async fn known(&self, urls: Vec<CrawlUrl>) -> Result<Vec<Known>, Stopped> {
+        self.ask(|reply| Event::Known(urls, reply)).await
+    }
+
+    /// How many URLs failed and are to be tried again, and when the first of them is
+    /// ([`Frontier::second_tries`](nephila_core::frontier::Frontier::second_tries)).
+    pub async fn second_tries(&self) -> Result<(u64, Option<Seconds>), Stopped> {
+        self.ask(Event::SecondTries).await
+    }
+
     /// What is remembered of a feed.
     pub async fn feed(&self, key: UrlKey) -> Result<feed::record::Record, Stopped> {
         self.ask(|reply| Event::Feed(key, reply)).await.map(|record| *record)
@@ -354,8 +408,46 @@ impl Handle {
         self.ask(|reply| Event::Feeds(from, max, reply)).await
     }
 
+    /// What is remembered of a source.
+    pub async fn source(&self, key: SourceKey) -> Result<feed::source::Record, Stopped> {
+        self.ask(|reply| Event::Source(key, reply)).await.map(|record| *record)
+    }
+
+    /// The first stories from a key on, in the order of keys: those of a source together, the oldest first.
+    pub async fn stories(&self, from: Option<UrlKey>, max: usize) -> Result<Vec<StoryView>, Stopped> {
+        self.ask(|reply| Event::Stories(from, max, reply)).await
+    }
+
+    /// Downloads from a cursor on, and where the next page begins
+    /// ([`Frontier::downloads_page`](nephila_core::frontier::Frontier::downloads_page)).
+    pub async fn downloads(
+        &self,
+        from: Cursor,
+        wanted: Wanted,
+        max: usize,
+    ) -> Result<downloads::Page, Stopped> {
+        self.ask(|reply| Event::Downloads(from, wanted, max, reply)).await
+    }
+
+    /// Are the partitions of two keys the same one, and here?
+    pub(crate) fn are_together(&self, one: DomainKey, other: DomainKey) -> bool {
+        let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
+        prefixes.iter().any(|prefixes| prefixes.holds(one) && prefixes.holds(other))
+    }
+
+    /// Returns once everything that was reported before about this domain is durable and can be read.
+    pub(crate) async fn settled_of(&self, domain: DomainKey) -> Result<(), Stopped> {
+        let of = |prefixes: &&Prefixes| prefixes.holds(domain);
+        let prefixes =
+            self.shared.prefixes.read().expect("nobody panics holding it").iter().find(of).copied();
+        match prefixes {
+            Some(prefixes) => self.settled_in(prefixes).await,
+            None => Ok(()),
+        }
+    }
+
     /// What the frontier waits for, and whether there is nothing left before the horizon
-    /// ([`Frontier::is_done`](nephila_core::frontier::Frontier::is_done)). What was offered and is not durable yet may
+    /// ([`Frontier::left`](nephila_core::frontier::Frontier::left)). What was offered and is not durable yet may
     /// still be on its way here: whoever asks in order to end has offered durably.
     pub async fn outlook(&self, horizon: Seconds) -> Result<Outlook, Stopped> {
         self.ask(|reply| Event::Outlook(horizon, reply)).await

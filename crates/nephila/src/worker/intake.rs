@@ -26,7 +26,8 @@ const REPORT_BYTES: usize = 512;
 
 /// The same with it: a sitemap may list 50,000 pages.
 fn report_bytes(report: &Report) -> usize {
-    REPORT_BYTES + size_of_val(&*report.listed)
+    let sighted = report.feed.as_ref().and_then(|feed| feed.sighted.as_ref());
+    REPORT_BYTES + size_of_val(&*report.listed) + sighted.map_or(0, |sighted| sighted.bytes())
 }
 
 /// What became of an offer.
@@ -91,6 +92,15 @@ impl<S: Durable> Worker<S> {
                 self.frontier.handle_granted(slot, rested, wanted, now);
             }
             Event::Turn(TurnEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
+            Event::Command(Command::Again(urls), reply) => {
+                let mut partitions = Vec::new();
+                for url in &urls {
+                    partitions.extend(self.frontier.fetch_again(url)?);
+                }
+                partitions.sort_unstable();
+                partitions.dedup();
+                self.wait_for(partitions, Reply::Done(reply));
+            }
             Event::Command(command, reply) => self.command(command, reply),
             Event::Settled(only, reply) => {
                 let wanted = |at: &usize| only.is_none_or(|prefixes| self.logs[*at].prefixes == prefixes);
@@ -107,9 +117,21 @@ impl<S: Durable> Worker<S> {
             }
             Event::Slot(slot, reply) => _ = reply.send(Box::new(self.frontier.slot_view(slot, now))),
             Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
-            Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)),
+            Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)?),
+            Event::Known(urls, reply) => {
+                let known = urls.iter().map(|url| self.frontier.known_of(url));
+                _ = reply.send(known.collect::<Result<_, _>>()?);
+            }
+            Event::SecondTries(reply) => _ = reply.send(self.frontier.second_tries(now)?),
             Event::Feed(key, reply) => _ = reply.send(Box::new(self.frontier.feed(&key)?)),
             Event::Feeds(from, max, reply) => _ = reply.send(self.frontier.feeds_page(from, max)?),
+            Event::Source(key, reply) => _ = reply.send(Box::new(self.frontier.source(key)?)),
+            Event::Stories(from, max, reply) => _ = reply.send(self.frontier.stories_page(from, max)?),
+            Event::Downloads(from, wanted, max, reply) => {
+                _ = reply.send(self.frontier.downloads_page(from, wanted, max)?);
+            }
+            Event::Streamed(key, reply) => _ = reply.send(self.frontier.streamed(&key)?),
+            Event::Foresee(part, reply) => _ = reply.send(self.frontier.foresee(&part, now)?),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
             Event::Closed(prefixes, reply) => {
                 let at = self.logs.iter().position(|log| log.prefixes == prefixes);
@@ -250,6 +272,11 @@ impl<S: Durable> Worker<S> {
             }
             Command::Job(job) => (None, Entry::Job(job)),
             Command::JobRemoved(job) => (None, Entry::JobRemoved(job)),
+            Command::Sighted(sighted) => (Some(sighted.source.0.domain), Entry::Sighted(sighted)),
+            Command::Again(_) => {
+                _ = reply.send(());
+                return;
+            }
             Command::Stream(part) => {
                 let Some(first) = part.urls.first() else {
                     _ = reply.send(());

@@ -13,6 +13,7 @@ use nephila_core::entry::HostChange;
 use nephila_core::frontier;
 use nephila_core::frontier::explain::Standing;
 use nephila_core::frontier::key::UrlKey;
+use nephila_core::frontier::outlook::Left;
 use nephila_core::state::{MemoryState, Position};
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
@@ -382,13 +383,13 @@ async fn a_crawl_is_done_when_its_last_page_is_and_not_before() {
     let Running { handle, actions, thread } = open(&healthy(), dir.path()).unwrap();
     handle.offer_durably(&[link(0, 0)]).await.unwrap();
     let horizon = Seconds(u32::MAX);
-    assert!(!handle.outlook(horizon).await.unwrap().done, "nobody has taken an action yet");
+    assert_eq!(handle.outlook(horizon).await.unwrap().left, Left::Work, "nobody has taken an action yet");
     let spider = tokio::spawn(web.clone().crawl(handle.clone(), actions));
     let began = Instant::now();
     loop {
         let outlook = handle.outlook(horizon).await.unwrap();
         let all = web.seen.lock().unwrap().fetched.len() == web.hosts * web.pages;
-        if outlook.done {
+        if outlook.left == Left::Nothing {
             assert!(all, "done with {outlook:?}");
             break;
         }

@@ -403,6 +403,15 @@ async fn any_node_answers_for_any_url() {
     let head = world.get(1, &format!("pages?as=headers&url={url}")).unwrap();
     assert!(head.text().starts_with("HTTP/1.1 200"), "{}", head.text());
 
+    // Archives of several nodes can be put into one place (OUT-04).
+    for node in &world.nodes {
+        let files = std::fs::read_dir(node.folder.join("archive")).unwrap();
+        let names: Vec<String> =
+            files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut archives = names.iter().filter(|name| name.contains(".warc"));
+        assert!(archives.all(|name| name.contains(&format!("-{}.warc", node.name))), "{names:?}");
+    }
+
     // What is wanted comes later, what is not never.
     let queued = world.find("queued");
     for node in 0..3 {
@@ -673,8 +682,8 @@ async fn a_stream_given_to_two_nodes_counts_once_and_any_node_knows_the_feeds() 
         world.wait("the feed was asked", |world| {
             let listed = world.tell(node, &["feed", "list", "--json"]);
             let said: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
-            said["url"] == *urls[0] && said["polls"][0]["found"] == "failed"
+            said["url"] == *urls[0] && said["polls"][0]["found"] == "not-a-feed"
         });
-        assert!(text(&world.tell(node, &["feed", "show", &urls[0]])).contains("failing"));
+        assert!(text(&world.tell(node, &["feed", "show", &urls[0]])).contains("not-a-feed"));
     }
 }

@@ -132,6 +132,8 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
         .chain(world.settings())
         .chain(["--set".into(), "budget.domain_urls=120".into()])
         .chain(["--set".into(), "budget.domain_urls_per_day=0".into()])
+        // Some pages of this web answer 503, and a robots.txt may do so for good: nobody waits minutes for them here.
+        .chain(["--set".into(), "retry.host_rest_first=100ms".into(), "--wait-max".into(), "5s".into()])
         .collect();
 
     let first = OnTerminal::start(world.dir.path(), &crawl);
@@ -166,8 +168,8 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
     }
 
     let (code, screen) = OnTerminal::start(world.dir.path(), &crawl).end();
-    assert_eq!(code, 0, "{screen}");
-    assert!(screen.contains("done:") && screen.contains("nephila report summary"), "{screen}");
+    assert!([0, 23, 24].contains(&code), "nothing is left but what failed: {code}: {screen}");
+    assert!(screen.contains("pages in") && screen.contains("nephila report summary"), "{screen}");
 
     for (place, reach) in &places {
         let url = model.url(*place);
@@ -201,7 +203,9 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
     let read = world.ask(&["read", "-o", "crawl", &world.home()]);
     assert!(read.status.success() && read.stdout.starts_with(b"<!"), "the home page");
     let report = world.ask(&["report", "summary", "-o", "crawl"]);
-    assert!(String::from_utf8_lossy(&report.stdout).contains("pages from"), "{report:?}");
+    // Sitemaps and feeds are no pages: they are counted beside them.
+    let said = String::from_utf8_lossy(&report.stdout);
+    assert!(said.contains(" pages, ") && said.contains(" sitemaps and feeds from "), "{report:?}");
     let verify = world.ask(&["verify", "crawl"]);
     assert!(verify.status.success(), "{}", String::from_utf8_lossy(&verify.stdout));
     let polite = world.ask(&["politeness", "report", "-o", "crawl"]);

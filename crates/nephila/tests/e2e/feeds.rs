@@ -242,9 +242,13 @@ fn a_page_given_for_a_feed_leads_to_its_feed_and_an_unchanged_feed_is_redundant(
     let opml =
         format!("<opml><body><outline text='N' xmlUrl='http://127.0.0.1:{port}/front'/></body></opml>");
     std::fs::write(dir.path().join("list.opml"), opml).unwrap();
-    let added = say(dir.path(), &["feed", "import", "list.opml", "-o", "news", "--json"]);
+    // Nobody typed it, so the settings have to open its address and its port.
+    let open =
+        ["--set", "spider.allow_addresses=[\"127.0.0.1/32\"]", "--set", &format!("spider.ports=[{port}]")];
+    let import = [&["feed", "import", "list.opml", "-o", "news", "--json"][..], &open].concat();
+    let added = say(dir.path(), &import);
     assert_eq!(json(&added)["taken"], 1);
-    let crawl = Crawl::start(dir.path(), &[]);
+    let crawl = Crawl::start(dir.path(), &open);
     wait("its stories", || site.pages(3).0 == 3);
     assert_eq!(site.asked("/about"), 0);
     // Other bytes, the same URLs.
@@ -271,4 +275,30 @@ fn a_page_given_for_a_feed_leads_to_its_feed_and_an_unchanged_feed_is_redundant(
     assert!(notes.contains("feed: (redundant feed)"));
     assert!(notes.contains("story: {\"url\":"), "{notes}");
     assert!(notes.contains("\"guid\":\"story-2\"") && notes.contains("\"title\":\"Story 2\""), "{notes}");
+}
+
+#[test]
+fn fin_13_a_feed_whose_host_is_stopped_has_no_next_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = Site::default();
+    let feed = format!("http://127.0.0.1:{}/feed", site.start());
+    assert!(say(dir.path(), &["feed", "add", &feed, "-o", "news"]).status.success());
+    site.publish(2);
+    let crawl = Crawl::start(dir.path(), &[]);
+    wait("the stories", || site.pages(2).0 == 2);
+    let stop = ["stop", "add", "127.0.0.1", "--reason", "asked to", "--author", "me", "-o", "news"];
+    assert!(say(dir.path(), &stop).status.success());
+    let show = || json(&say(dir.path(), &["feed", "show", &feed, "-o", "news", "--json"]));
+    wait("the stop", || show()["why"] == "its host is stopped: stop-list 127.0.0.1 by me: asked to");
+    assert!(show()["next"].is_null(), "{}", show());
+    crawl.kill();
+    // Also long after the time at which it would have been asked, and when nobody crawls.
+    let shown = text(&say(dir.path(), &["feed", "show", &feed, "-o", "news"]).stdout);
+    assert!(
+        shown.contains("next poll never, because: its host is stopped: stop-list 127.0.0.1 by me"),
+        "{shown}"
+    );
+    let explained = json(&say(dir.path(), &["explain", &feed, "-o", "news", "--json"]));
+    assert!(explained["next"].is_null(), "{explained}");
+    assert!(explained["held_by"][0].as_str().unwrap().contains("the host is stopped"), "{explained}");
 }

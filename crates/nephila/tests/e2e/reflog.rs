@@ -133,3 +133,60 @@ fn urls_are_added_to_a_crawl_from_lists_indexes_sitemaps_and_archives() {
     );
     crawl.kill();
 }
+
+#[test]
+fn row_12_a_dry_run_says_what_would_be_sent_and_changes_nothing_and_page_ids_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = Site::default();
+    let port = site.start();
+    let asked = |path: &str| site.asked(path);
+    let home = format!("http://127.0.0.1:{port}/s/0");
+    let crawl = Crawl::start(dir.path(), &[&home, "--scope", "page", "--exclude", "/s/9"]);
+    wait("the seed", || asked("/s/0") == 1);
+    let dry = |name: &str| -> Vec<(String, bool, String)> {
+        let output = say(dir.path(), &["add", "crawl", "--reflog", name, "--dry-run", "-o", "news"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines: Vec<Value> =
+            text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let line = |line: &Value| {
+            let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            (text("url").replace(&format!("http://127.0.0.1:{port}"), ""), line["send"] == true, text("why"))
+        };
+        let mut all: Vec<_> = lines.iter().map(line).collect();
+        all.sort();
+        all
+    };
+    let row = |path: &str, send: bool, why: &str| (path.to_owned(), send, why.to_owned());
+    file(dir.path(), "first", port, &[("/s/1", 0, 3, "x"), ("/s/2?a=1", 0, 1, ""), ("/s/9", 0, 1, "")]);
+    let expected =
+        [row("/s/1", true, "first"), row("/s/2?a=1", true, "first"), row("/s/9", false, "exclude")];
+    assert_eq!(dry("first"), expected);
+    assert_eq!(dry("first"), expected, "nothing is taken in by it");
+    add(dir.path(), "first");
+    wait("both", || asked("/s/1") == 1 && asked("/s/2?a=1") == 1);
+    assert!(dry("first").iter().all(|(_, send, _)| !send), "the same batch again");
+    // Another tag, within the hour, after it, and another query, which is another page.
+    file(
+        dir.path(),
+        "second",
+        port,
+        &[("/s/1", 30, 1, "y"), ("/s/2?a=1", 30, 1, ""), ("/s/2?a=2", 30, 1, ""), ("/s/0", 30, 1, "")],
+    );
+    let expected = [
+        row("/s/0", true, "first"),
+        row("/s/1", true, "tag-changed"),
+        row("/s/2?a=1", false, "within-the-hour"),
+        row("/s/2?a=2", true, "first"),
+    ];
+    assert_eq!(dry("second"), expected);
+    file(dir.path(), "third", port, &[("/s/2?a=1", 90, 1, "")]);
+    assert_eq!(dry("third"), [row("/s/2?a=1", true, "hour-passed")]);
+    wait_until_written(dir.path());
+    crawl.kill();
+    // The same of a folder in which nobody crawls; the page id stands beside what is known of the URL.
+    assert_eq!(dry("second"), expected);
+    let explained =
+        json(&say(dir.path(), &["explain", &format!("http://127.0.0.1:{port}/s/1"), "-o", "news", "--json"]));
+    assert_eq!(explained["stream"]["page_id"], "http://page.test/", "{explained}");
+    assert_eq!([asked("/s/1"), asked("/s/2?a=1"), asked("/s/2?a=2")], [1, 1, 0], "a dry run fetches nothing");
+}

@@ -21,6 +21,7 @@ fn link(url: &str) -> OfferedUrl {
         priority: 5,
         hits: 0,
         refusal: None,
+        via: None,
     }
 }
 
@@ -126,11 +127,30 @@ fn the_golden_message_is_still_read() {
     assert_eq!(Message::decode(GOLDEN, &SECRET), Ok(sorted(sample())));
 }
 
+/// Where the sample lies as version 2 writes it, with where each link was found.
+const GOLDEN_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/message-v2.bin");
+
+fn sample_2() -> Message {
+    let Message::Offers { from, mut offers } = sample() else { unreachable!("it is one") };
+    let page = CrawlUrl::parse("https://a.example/caf\u{e9}").unwrap();
+    let trail = crate::job::Trail::SEED.hop('L').hop('R');
+    let via = Arc::new(Via::of(&page, trail, true));
+    (offers[0].via, offers[1].via) = (Some(via.clone()), Some(via));
+    offers[3].via = Some(Arc::new(Via::of(&page, trail, false)));
+    Message::Offers { from, offers }
+}
+
+#[test]
+fn out_01_where_a_link_was_found_travels_with_it() {
+    let golden = std::fs::read(GOLDEN_2).expect("it is kept with the tests");
+    assert_eq!(Message::decode(&golden, &SECRET), Ok(sorted(sample_2())));
+    assert_eq!(Message::decode(&sample_2().encode(&SECRET), &SECRET), Ok(sorted(sample_2())));
+}
+
 #[test]
 #[ignore = "writes the golden message anew"]
 fn write_golden() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/message-v1.bin");
-    std::fs::write(path, sample().encode(&SECRET)).unwrap();
+    std::fs::write(GOLDEN_2, sample_2().encode(&SECRET)).unwrap();
 }
 
 /// Links as the pages of real sites name them: a few hosts of one partition, sections, slugs, dates and numbers.
@@ -179,7 +199,7 @@ fn a_long_text_that_a_few_bytes_repeat_has_an_end() {
     let unpacked = |times: usize| {
         let body = pack(&vec![&long; times], &SECRET);
         assert!(body.len() < 2 << 20, "the text is written once");
-        unpack(&body, &SECRET).map(|links| links.len())
+        unpack(&body, VERSION, &SECRET).map(|links| links.len())
     };
     assert_eq!(unpacked(3), Ok(3));
     assert_eq!(unpacked(4), Err(Damaged("length of links")));
@@ -233,7 +253,7 @@ proptest! {
         let mut body = pack(&offers.iter().collect::<Vec<_>>(), &SECRET);
         let at = at.index(body.len());
         body[at] = to;
-        let _ = unpack(&body, &SECRET);
-        let _ = unpack(&body[..at], &SECRET);
+        let _ = unpack(&body, VERSION, &SECRET);
+        let _ = unpack(&body[..at], VERSION, &SECRET);
     }
 }

@@ -25,6 +25,7 @@ fn link(n: u64) -> OfferedUrl {
         priority: 5,
         hits: 0,
         refusal: None,
+        via: None,
     }
 }
 

@@ -24,6 +24,7 @@ fn url(text: &str, depth: u8) -> OfferedUrl {
         priority: 5,
         hits: 0,
         refusal: None,
+        via: None,
     }
 }
 

@@ -9,13 +9,16 @@
 use std::collections::BTreeMap;
 
 use super::{Partition, URGENT};
+use crate::frontier::Frontier;
 use crate::frontier::key::UrlKey;
-use crate::frontier::offers::Buffered;
+use crate::frontier::offers::{Buffered, Offer};
 use crate::frontier::workbench::Workbench;
 use crate::handler::ReadAs;
 use crate::planted::{self, Bug};
+use crate::spider::outcome::Outcome;
 use crate::state::record::{UrlRecord, UrlState};
 use crate::state::{State, StateError};
+use crate::url::CrawlUrl;
 
 /// What an offer of a known URL changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +88,28 @@ impl<S: State> Partition<S> {
     }
 }
 
+impl<S: State> Frontier<S> {
+    /// A page that was fetched is wanted once more, as what it was: what was kept of it is lost. Says which partition has
+    /// it; none if it is not known.
+    pub fn fetch_again(&mut self, url: &CrawlUrl) -> Result<Option<usize>, StateError> {
+        let mut key = UrlKey::of(url, self.secret());
+        key.host = self.host_key(url).unwrap_or(key.host);
+        let Some(number) = self.partition_of(&key.host) else { return Ok(None) };
+        let partition = &mut self.partitions[number];
+        let Some(record) = partition.state.url(&key)? else { return Ok(None) };
+        let origin = url.origin();
+        let Some(offer) = Offer::again(key, &origin, &record) else { return Ok(None) };
+        partition.offer_again(offer);
+        Ok(Some(number))
+    }
+}
+
 /// Does somebody want to follow what was no such feed before?
 fn is_added(item: &Buffered, record: &UrlRecord) -> bool {
-    let is_followed = record.depth == 0 && record.read_as == ReadAs::Feed;
+    // A feed that was removed, or that its job did not want, may be wanted again.
+    let is_removed = record.state == UrlState::Ended
+        && record.last.as_ref().is_some_and(|last| last.outcome == Outcome::OutOfScope);
+    let is_followed = record.depth == 0 && record.read_as == ReadAs::Feed && !is_removed;
     item.read_as == ReadAs::Feed && item.depth == 0 && !is_followed
 }
 

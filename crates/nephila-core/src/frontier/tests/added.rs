@@ -44,6 +44,7 @@ fn offer(lab: &mut Lab, text: &str, depth: u8, read_as: ReadAs, priority: u8) {
         priority,
         hits: 0,
         refusal: None,
+        via: None,
     });
     assert_eq!(offered, Offered::Taken, "{text}");
 }

@@ -36,6 +36,7 @@ fn offer_feed(lab: &mut Lab, text: &str) {
         priority: URGENT,
         hits: 0,
         refusal: None,
+        via: None,
     });
     lab.commit();
 }
@@ -108,7 +109,7 @@ fn a_page_that_is_known_becomes_a_feed_when_somebody_adds_it() {
 fn part(batch: &str, text: &str, minute: u64, tag: &str) -> Entry {
     let url = url(text);
     let at = Timestamp(1_794_700_800_000 + minute * MINUTE);
-    let grouped = Grouped { id: url.id(), url, at, hits: 1, tag: tag.into() };
+    let grouped = Grouped { id: url.id(), url, at, hits: 1, tag: tag.into(), page: "2310".into() };
     let urls = vec![Named::of(&grouped, &SECRET)];
     Entry::Stream(Box::new(Part { key: BatchKey::of(batch, 0, 1), job: JobId(1), urls }))
 }

@@ -266,6 +266,7 @@ fn a_target_in_a_partition_that_is_not_here_counts_as_not_reached() {
         priority: 5,
         hits: 0,
         refusal: None,
+        via: None,
     });
     let commit = |frontier: &mut crate::frontier::Frontier<_>| {
         frontier.poll_group(0, now).unwrap().expect("something to write");
@@ -313,4 +314,24 @@ fn a_ticket_says_which_rests_it_was_promised() {
     let rests =
         |start: &super::lab::Start| (start.ticket.host_rest.as_secs(), start.ticket.slot_rest.as_secs());
     assert_eq!((rests(&lab.robots[0]), rests(&lab.pages[0])), ((1, 0), (4, 0)));
+}
+
+#[test]
+fn fin_01_a_name_that_fails_meanwhile_leaves_a_redirected_robots_txt_its_one_answer() {
+    let hops = [("http://a.test/robots.txt", "http://b.test/r"), ("http://b.test/r", "http://c.test/r")];
+    let mut lab = lab(&hops, &["http://a.test/private", "http://a.test/open"]);
+    lab.web.robots.insert("http://c.test".into(), rules("Disallow: /private"));
+    lab.took = 10_000;
+    lab.run(15_000);
+    assert_eq!(lab.robots.len(), 2, "the first hop is under way");
+    let asker = key("http://a.test/").host;
+    lab.frontier.handle_unresolved(asker, Outcome::DnsTimeout, lab.now).unwrap();
+    // Longer than the first rest of a host that cannot be reached.
+    lab.run(3_600_000);
+    let hosts: Vec<&str> = lab.robots.iter().map(|start| &*start.ticket.url).collect();
+    assert_eq!(hosts, ["http://a.test/robots.txt", "http://b.test/r", "http://c.test/r"]);
+    assert_eq!(lab.urls(), ["http://a.test/open"], "its rest over, it is read by what was said");
+    let host = lab.host("http://a.test/");
+    assert_eq!((host.robots.policy, host.failures, host.waiting), (RobotsPolicy::Rules, 0, 0));
+    assert_eq!(lab.frontier.gauges().errands, 0);
 }

@@ -66,6 +66,24 @@ fn a_rule_of_robots_txt_is_named_with_its_line() {
 }
 
 #[test]
+fn fin_13_it_says_why_a_robots_txt_cannot_be_read() {
+    let causes = [
+        (Answer::Status(503), None, "it answered 503"),
+        (Answer::Unreachable, Some(Outcome::TlsUntrusted), "tls-untrusted: "),
+        (Answer::Unreachable, Some(Outcome::ConnectRefused), "connect-refused: "),
+    ];
+    for (answer, cause, words) in causes {
+        let mut lab = Lab::new(config());
+        lab.web.robots.insert("http://a.test".into(), (answer, String::new()));
+        lab.web.cause = cause;
+        lab.offer(&["http://a.test/1"]);
+        lab.run(10_000);
+        let said = explain(&mut lab, "http://a.test/1").held_by[0].to_string();
+        assert!(said.starts_with("robots.txt cannot be read (") && said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn a_robots_txt_out_of_reach_holds_everything() {
     let mut lab = Lab::new(config());
     lab.web.robots.insert("http://a.test".into(), (Answer::Unreachable, String::new()));
@@ -73,7 +91,7 @@ fn a_robots_txt_out_of_reach_holds_everything() {
     lab.run(10_000);
     let explanation = explain(&mut lab, "http://a.test/1");
     assert_eq!(explanation.standing, Standing::Waiting);
-    assert_eq!(explanation.held_by[0], Hold::RobotsUnreachable);
+    assert_eq!(explanation.held_by[0], Hold::RobotsUnreachable(None));
     assert!(
         explanation.held_by.iter().any(|hold| matches!(hold, Hold::Resting(_))),
         "{:?}",
@@ -128,7 +146,7 @@ fn a_busy_address_and_a_missing_one_are_named() {
     for origin in ["http://a.test", "http://b.test"] {
         lab.web.addresses.insert(origin.into(), vec!["192.0.2.1".parse().unwrap()]);
     }
-    lab.web.no_address.insert("http://c.test".into(), Outcome::DnsServfail);
+    lab.web.no_address.insert("http://c.test".into(), Outcome::DnsNxdomain);
     lab.offer(&["http://a.test/1", "http://b.test/1", "http://c.test/1"]);
     lab.run(2_000);
     let waiting =
@@ -169,6 +187,7 @@ fn what_is_beyond_the_budget_or_refused_is_explained() {
         priority: 5,
         hits: 0,
         refusal: Some(Refusal::Depth),
+        via: None,
     };
     lab.frontier.offer(offer);
     lab.run(10_000);

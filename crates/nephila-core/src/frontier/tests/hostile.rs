@@ -48,6 +48,7 @@ fn rob_01_every_kind_of_file_asks_the_rules_of_its_own_origin() {
             priority: 5,
             hits: 0,
             refusal: None,
+            via: None,
         });
     }
     lab.run(30_000);
@@ -185,6 +186,7 @@ fn pol_06_all_kinds_of_requests_share_the_rest_of_their_host() {
             priority: 5,
             hits: 0,
             refusal: None,
+            via: None,
         });
     }
     lab.offer(&["http://b.test/1"]);

@@ -49,12 +49,18 @@ pub(super) struct Web {
     pub(super) redirects: BTreeMap<String, String>,
     /// `Retry-After` of every robots.txt.
     pub(super) retry_after: Option<Duration>,
+    /// How requests end that nobody answers.
+    pub(super) cause: Option<Outcome>,
     /// Are robots.txt files longer than what is read of them?
     pub(super) cut: bool,
     /// Answers by URL.
     pub(super) pages: BTreeMap<String, Report>,
     /// Links on a page, by its URL.
     pub(super) links: BTreeMap<String, Vec<String>>,
+    /// Robots.txt files, by URL, whose server cannot have answered.
+    pub(super) robots_again: BTreeSet<String>,
+    /// Addresses at which nobody is.
+    pub(super) dead: BTreeSet<IpAddr>,
     /// URLs and origins that are asked and never reported.
     pub(super) silent: BTreeSet<String>,
 }
@@ -94,6 +100,7 @@ pub(super) struct Lab {
     log: Vec<Vec<Vec<u8>>>,
     due: BTreeMap<(u64, u64), Due>,
     serial: u64,
+    found_dead: BTreeSet<IpAddr>,
     open: BTreeMap<String, (HostKey, IpAddr)>,
     rested: BTreeMap<String, u64>,
 }
@@ -142,6 +149,7 @@ impl Lab {
             log: vec![Vec::new(); count as usize],
             due: BTreeMap::new(),
             serial: 0,
+            found_dead: BTreeSet::new(),
             open: BTreeMap::new(),
             rested: BTreeMap::new(),
         }
@@ -165,6 +173,7 @@ impl Lab {
             priority,
             hits: 0,
             refusal: None,
+            via: None,
         })
     }
 
@@ -173,6 +182,12 @@ impl Lab {
         for text in texts {
             assert_eq!(self.offer_as(text, 1, 0, 5), Offered::Taken, "{text}");
         }
+    }
+
+    /// Offers URLs of which the first is asked for first. (Those that are offered alike are asked for in any order.)
+    pub(super) fn offer_first(&mut self, first: &str, others: &[&str]) {
+        assert_eq!(self.offer_as(first, 1, 0, 4), Offered::Taken, "{first}");
+        self.offer(others);
     }
 
     /// Says something to the partition, as an operator would.
@@ -324,12 +339,17 @@ impl Lab {
         }
         let own = xxhash_rust::xxh3::xxh3_64(origin.as_bytes()) as u32;
         let own = vec![IpAddr::V4(Ipv4Addr::from_bits((10 << 24) | (own >> 8)))];
-        let addresses = self.web.addresses.get(origin).cloned().unwrap_or(own);
+        let mut addresses = self.web.addresses.get(origin).cloned().unwrap_or(own);
+        // As the resolver does: what was found dead goes behind the others.
+        addresses.sort_by_key(|address| self.found_dead.contains(address));
         self.frontier.handle_resolved(host, &addresses, self.now);
     }
 
     fn fetched(&mut self, ticket: &Ticket) {
         self.close(ticket);
+        if self.web.dead.contains(&ticket.address) {
+            self.found_dead.insert(ticket.address);
+        }
         let took = Duration::from_millis(self.took);
         let origin = url(&ticket.url).origin();
         match ticket.purpose {
@@ -337,15 +357,22 @@ impl Lab {
                 let (answer, body) =
                     self.web.robots.get(&origin).cloned().unwrap_or((Answer::Status(404), "".into()));
                 let mut report = RobotsReport::of(answer, took);
+                if self.web.dead.contains(&ticket.address) {
+                    (report.answer, report.unconnected) = (Answer::Unreachable.into(), true);
+                    self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
+                    return;
+                }
                 report.body = body.into_bytes().into();
                 report.retry_after = self.web.retry_after;
+                report.again = self.web.robots_again.contains(&ticket.url);
                 report.cut = self.web.cut;
+                report.cause = self.web.cause.filter(|_| answer == Answer::Unreachable);
                 if let Some(target) = self.web.redirects.get(&ticket.url) {
                     report.answer = RobotsAnswer::Redirect(Box::new(url(target)));
                 }
                 self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
             }
-            Purpose::Page if self.stores > 0 => {
+            Purpose::Page if self.stores > 0 && !self.web.dead.contains(&ticket.address) => {
                 // Some wait for their report.
                 if self.frontier.handle_released(ticket.id, took, self.now) {
                     assert!(!self.frontier.handle_released(ticket.id, took, self.now), "once");
@@ -359,7 +386,11 @@ impl Lab {
     fn stored(&mut self, ticket: &Ticket) {
         let mut page = Report::of(Outcome::Fetched, 200, Duration::from_millis(self.took));
         page.digest = key(&ticket.url).path;
-        let report = self.web.pages.get(&ticket.url).unwrap_or(&page);
+        let dead = Report::of(Outcome::ConnectRefused, 0, Duration::from_millis(self.took));
+        let report = match self.web.dead.contains(&ticket.address) {
+            true => &dead,
+            false => self.web.pages.get(&ticket.url).unwrap_or(&page),
+        };
         self.frontier.handle_report(ticket.id, report, self.now).unwrap();
         for link in self.web.links.get(&ticket.url).cloned().unwrap_or_default() {
             self.offer_as(&link, ticket.job.0, ticket.depth + 1, 5);

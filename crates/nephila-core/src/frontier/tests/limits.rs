@@ -152,6 +152,7 @@ fn hosts_that_share_32_bits_are_kept_apart() {
             priority: 5,
             hits: 0,
             refusal: None,
+            via: None,
         };
         assert_eq!(lab.frontier.offer(offer), Offered::Taken);
         lab.commit();
@@ -202,6 +203,7 @@ fn hosts_that_share_32_bits_are_told_apart_within_one_batch() {
                 priority: 5,
                 hits: 0,
                 refusal: None,
+                via: None,
             };
             lab.frontier.offer(offer);
         }
@@ -230,6 +232,7 @@ fn a_refusal_is_remembered_with_its_reason_and_its_text() {
         priority: 5,
         hits: 0,
         refusal: Some(trap.into()),
+        via: None,
     };
     lab.frontier.offer(offer);
     lab.offer(&["http://a.test/fine"]);

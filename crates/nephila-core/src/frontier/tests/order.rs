@@ -108,6 +108,7 @@ fn hops_and_reading_come_back_with_every_ticket_also_after_a_failure_and_a_resta
         priority: 5,
         hits: 0,
         refusal: None,
+        via: None,
     };
     lab.frontier.offer(offer);
     lab.offer(&["http://a.test/page"]);
@@ -121,4 +122,35 @@ fn hops_and_reading_come_back_with_every_ticket_also_after_a_failure_and_a_resta
         .map(|Start { ticket, .. }| (ticket.read_as.name(), ticket.hops.code(), ticket.depth, ticket.retries))
         .collect();
     assert_eq!(carried[..3], [("page", 0, 0, 0), ("sitemap", 2, 3, 0), ("sitemap", 2, 3, 1)]);
+}
+
+#[test]
+fn out_01_a_ticket_and_an_explanation_say_where_their_url_was_found() {
+    use std::sync::Arc;
+
+    use crate::job::{Trail, Via};
+    let mut lab = Lab::new(config());
+    let page = url("http://a.test/front");
+    let via = Arc::new(Via::of(&page, Trail::SEED.hop('L').hop('E'), true));
+    let other = Arc::new(Via::of(&page, Trail::SEED.hop('R'), true));
+    for via in [&via, &other] {
+        lab.frontier.offer(Offer {
+            key: key("http://a.test/x"),
+            origin: "http://a.test",
+            text: "/x",
+            job: JobId(1),
+            depth: 2,
+            hops: crate::job::Hops::NONE,
+            read_as: ReadAs::Page,
+            priority: 5,
+            hits: 0,
+            refusal: None,
+            via: Some(via),
+        });
+        lab.commit();
+    }
+    lab.run(60_000);
+    let tickets: Vec<_> = lab.pages.iter().map(|start| start.ticket.via.clone()).collect();
+    assert_eq!(tickets, [Some(via.clone())], "who named it first counts");
+    assert_eq!(lab.record("http://a.test/x").via, Some(via));
 }

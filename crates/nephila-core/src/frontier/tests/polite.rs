@@ -124,7 +124,7 @@ fn a_rate_per_second_holds_even_without_a_delay() {
     let mut config = config();
     config.frontier.host_connections = 10;
     config.frontier.host_delay = Duration::ZERO;
-    config.frontier.host_per_second = 4;
+    config.frontier.host_per_second = 4.0;
     let mut lab = Lab::new(config);
     lab.took = 1;
     let texts: Vec<String> = (0..20).map(|i| format!("http://a.test/{i}")).collect();
@@ -133,6 +133,23 @@ fn a_rate_per_second_holds_even_without_a_delay() {
     assert_eq!(lab.pages.len(), 20);
     for window in lab.pages.windows(5) {
         assert!(window[4].at - window[0].at >= 1_000, "five starts within a second");
+    }
+}
+
+#[test]
+fn row_04_a_rate_below_one_a_second_is_a_rate() {
+    let mut config = config();
+    config.frontier.host_connections = 10;
+    config.frontier.host_delay = Duration::ZERO;
+    config.frontier.host_per_second = 0.5;
+    let mut lab = Lab::new(config);
+    lab.took = 1;
+    let texts: Vec<String> = (0..5).map(|i| format!("http://a.test/{i}")).collect();
+    lab.offer(&texts.iter().map(|text| &**text).collect::<Vec<_>>());
+    lab.run(30_000);
+    assert_eq!(lab.pages.len(), 5);
+    for pair in lab.pages.windows(2) {
+        assert!((2_000..2_100).contains(&(pair[1].at - pair[0].at)), "one in two seconds");
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Errand {
     pub(crate) url: Box<str>,
     /// What was asked for before on the way here, as hashes, this included.
     pub(crate) chain: Vec<u64>,
+    /// Is it the second try?
+    pub(crate) second: bool,
 }
 
 impl ActiveHost {
@@ -79,6 +81,22 @@ impl Workbench {
         debug_assert_eq!(self.host(errand.asker).robots, RobotsPhase::Asked, "an asker waits");
         self.host_mut(index).errands.push(errand);
         self.errands += 1;
+        self.wait(index);
+    }
+
+    /// An errand found nobody at its host's address, and waits for the next one there, before the others.
+    pub(crate) fn send_again(&mut self, index: HostIndex, errand: Errand) {
+        let host = self.host_mut(index);
+        host.errands.insert(0, errand);
+        host.errand_last = false;
+        self.errands += 1;
+        self.wait(index);
+    }
+
+    /// The robots.txt of a host is asked for once more. Is that its second try?
+    pub(crate) fn want_robots(&mut self, index: HostIndex, second: bool) {
+        let host = self.host_mut(index);
+        (host.robots, host.robots_second) = (RobotsPhase::Wanted, second);
         self.wait(index);
     }
 

@@ -45,8 +45,12 @@ pub(crate) struct ActiveHost {
     pub(crate) visited: bool,
     /// How its name failed to resolve, until it does.
     pub(crate) no_address: Option<Outcome>,
+    /// Does everything it has end with that? Otherwise it waits in its queue.
+    pub(crate) given_up: bool,
     /// What its robots.txt is worth; a ticket for it comes first when it has expired.
     pub(crate) robots: RobotsPhase,
+    /// Is the next request for its robots.txt the second try of the last?
+    pub(super) robots_second: bool,
     /// What it is to be asked for on behalf of others, first to last.
     pub(crate) errands: Vec<Errand>,
     /// Is it here for errands alone? Then it takes nobody's place and gets no URLs of its own.
@@ -74,6 +78,10 @@ pub(crate) struct ActiveHost {
     /// The moment under which it waits in its slot.
     pub(super) waits_at: Option<u64>,
     pub(super) address: Option<IpAddr>,
+    /// Could its address not be reached?
+    pub(super) address_dead: bool,
+    /// Where to go next if its address cannot be reached, first to last.
+    pub(super) addresses_left: Box<[IpAddr]>,
     pub(super) slot: Option<SlotIndex>,
     pub(super) resolved_at: u64,
     pub(super) resolving: bool,
@@ -112,7 +120,9 @@ impl ActiveHost {
             hungry: false,
             visited: false,
             no_address: None,
+            given_up: false,
             robots: RobotsPhase::Wanted,
+            robots_second: false,
             errands: Vec::new(),
             guest: false,
             errand_last: false,
@@ -127,6 +137,8 @@ impl ActiveHost {
             out_of_hours: false,
             waits_at: None,
             address: None,
+            address_dead: false,
+            addresses_left: Box::default(),
             slot: None,
             resolved_at: 0,
             resolving: false,

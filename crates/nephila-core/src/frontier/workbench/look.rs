@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::key::UrlKey;
 use super::super::slot::SlotKey;
 use super::super::ticket::{Place, TicketId};
 use super::super::views::{AtHand, SlotView};
@@ -46,6 +47,15 @@ impl Workbench {
     pub(crate) fn is_fetching(&self, index: HostIndex, path: u64) -> bool {
         let mut open = self.host(index).tickets.iter().filter_map(|ticket| self.open.get(ticket));
         open.any(|open| open.head.as_ref().is_some_and(|head| head.path == path))
+    }
+
+    /// The pages that are being fetched: key, origin, path and query. No more than there may be tickets.
+    pub(crate) fn fetching(&self) -> Vec<(UrlKey, Box<str>, Box<str>)> {
+        let open = self.open.values().filter_map(|open| Some((self.host(open.host), open.head.as_ref()?)));
+        open.map(|(host, head)| {
+            (UrlKey { host: host.key, path: head.path }, host.origin.clone(), head.text.clone())
+        })
+        .collect()
     }
 
     /// Has a ticket of this host its host and its address to itself while it is open?
@@ -100,10 +110,7 @@ impl Workbench {
     pub(super) fn rest_of(&self, host: &ActiveHost, took_ms: u64) -> u32 {
         let settings = &self.settings;
         let own = settings.host_delay.as_millis() as u64;
-        let by_rate = match settings.host_per_second {
-            0 => 0,
-            rate => 1_000u64.div_ceil(rate.into()),
-        };
+        let by_rate = settings.rate_rest_ms();
         let by_time = took_ms.saturating_mul(settings.host_delay_factor.into());
         let ours = own.max(by_rate).max(by_time.min(settings.host_delay_max.as_millis() as u64));
         // What the site asks for is never cut.
@@ -120,6 +127,8 @@ impl Workbench {
         let hosts = self.hosts.capacity() * size_of::<Option<ActiveHost>>();
         let heads: usize =
             self.hosts.iter().flatten().map(|host| host.heads.bytes() + host.origin.len()).sum();
+        let addresses = self.hosts.iter().flatten().map(|host| size_of_val(&*host.addresses_left));
+        let heads = heads + addresses.sum::<usize>();
         let slots = self.slots.capacity() * size_of::<Option<Slot>>();
         let waiting: usize = self.slots.iter().flatten().map(|slot| slot.waiting.capacity() * 16).sum();
         let maps = self.by_key.len() * 40

@@ -38,9 +38,8 @@ impl Workbench {
         waits
     }
 
-    /// Has a host nothing left, if plans for later than this do not count, nor what it has at hand if it backs off for
-    /// longer than until `horizon_mono`? A rest that it merely asks for counts, however long.
-    pub(crate) fn is_done(&self, index: HostIndex, horizon: Seconds, horizon_mono: u64) -> bool {
+    /// What a host has left, if plans for later than the horizon do not count.
+    pub(crate) fn left(&self, index: HostIndex, horizon: Seconds, horizon_mono: u64) -> HostLeft {
         let host = self.host(index);
         // What is on its way may bring up anything; what leaves is looked for by the next search.
         let under_way = !host.tickets.is_empty()
@@ -49,14 +48,35 @@ impl Workbench {
             || host.robots == RobotsPhase::Asked
             || host.leaving;
         if under_way {
-            return false;
-        }
-        let backs_off = host.failures > 0 || host.no_address.is_some();
-        if backs_off && host.ready_at > horizon_mono {
-            return true;
+            return HostLeft::Work;
         }
         let work = !host.heads.is_empty() || host.more || host.hungry;
+        let backs_off = host.failures > 0 || host.no_address.is_some();
+        if backs_off && host.ready_at > horizon_mono {
+            return if work { HostLeft::Resting } else { HostLeft::Nothing };
+        }
         let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= horizon);
-        !work && !due
+        if work || due { HostLeft::Work } else { HostLeft::Nothing }
     }
+
+    /// The hosts at hand that rest for long, with what may be in their queues, and the moment when each has rested.
+    pub(crate) fn long_resting(&self, mono: u64) -> impl Iterator<Item = (HostIndex, u64)> + '_ {
+        self.indexes().filter_map(move |index| {
+            let host = self.host(index);
+            let work = !host.heads.is_empty() || host.more;
+            (work && host.tickets.is_empty() && host.ready_at > mono + REST_ON_BENCH)
+                .then_some((index, host.ready_at))
+        })
+    }
+}
+
+/// What a host at hand has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostLeft {
+    /// Nothing before the horizon.
+    Nothing,
+    /// There may be something in its queue, and it backs off beyond the horizon.
+    Resting,
+    /// Something that comes up before the horizon, or is under way.
+    Work,
 }

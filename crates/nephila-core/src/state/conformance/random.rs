@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::queue::{LaterKey, QueueKey};
-use super::super::record::{RobotsPolicy, RobotsRecord, UrlState};
+use super::super::record::{RobotsPolicy, RobotsRecord, Unread, UrlState};
 use super::super::totals::recount;
 use super::super::{Item, MemoryState, Planned, Queued, State};
 use super::{host, url};
@@ -149,7 +149,8 @@ fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
             let hops = if random.one_in(4) { random.below(3) as u8 } else { 0 };
             let hops = crate::job::Hops::by_code(hops);
             let read_as = if random.one_in(4) { ReadAs::Sitemap } else { ReadAs::Page };
-            let url = FoundUrl { path, text, job, depth, hops, read_as, priority, hits, admission };
+            let url =
+                FoundUrl { path, text, job, depth, hops, read_as, priority, hits, via: None, admission };
             urls.insert(path, url);
         }
         let origin = record.is_none().then(|| Box::from(format!("http://{key}.test")));
@@ -223,6 +224,7 @@ fn odd(random: &mut Random, now: Seconds) -> Entry {
                 expires: Seconds(now.0 + 86_400),
                 unreachable_since: Seconds(random.below(2) as u32 * now.0),
                 crawl_delay: random.below(10_000) as u32,
+                unread: (random.below(2) == 0).then(|| Unread::Status(500 + random.below(100) as u16)),
             };
             let body =
                 random.one_in(2).then(|| format!("Disallow: /{}", random.below(9)).into_bytes().into());

@@ -88,7 +88,7 @@ fn a_revisit_answered_with_304() {
 #[test]
 fn a_request_without_its_secrets() {
     let exchange = exchange();
-    let block = redact::request(&exchange.request_head, &[]);
+    let block = redact::request(&exchange.request_head, &[], &[]);
     let head = request(&exchange, BESIDE, ANSWER, &Digest::of(&[&block]), block.len() as u64);
     golden("request.warc", &whole(head, &[&block]));
 }

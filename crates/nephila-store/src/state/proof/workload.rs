@@ -204,6 +204,7 @@ impl Workload {
                 read_as: if (url.hash >> 54).is_multiple_of(9) { ReadAs::Feed } else { ReadAs::Page },
                 priority: PRIORITY,
                 hits: (url.hash >> 40) as u32 % 3,
+                via: None,
                 admission,
             });
         }

@@ -72,6 +72,7 @@ impl<S: State> Crawl<S> {
             priority: 5,
             hits: 1,
             refusal: None,
+            via: None,
         };
         self.frontier.offer(offer);
     }

@@ -24,6 +24,8 @@ const HORIZON_MS: u64 = 15 * 60 * 1_000;
 const SWEEP_LINES: u64 = 100_000;
 /// Exceptions that are listed; all are counted.
 const EXCEPTIONS_MAX: usize = 1_000;
+/// Requests that one line can stand for; no version made more than two.
+const REPEATS_MAX: u32 = 8;
 /// Lines that may stand before others that ended earlier.
 const DISORDER_MAX: usize = 16;
 /// Times are written down in whole milliseconds.
@@ -70,7 +72,7 @@ pub(super) struct Subject {
     pub(super) at_once_max: u32,
     /// How often a promise was not kept.
     pub(super) exceptions: u64,
-    /// Requests that were repeated at once, because the first had no answer that counts.
+    /// Requests that were repeated without a rest, because the first had no answer that counts.
     pub(super) repeated: u64,
     /// Requests for robots.txt among them, its last status, and when that was, in milliseconds since 1970.
     pub(super) robots_requests: u64,
@@ -128,7 +130,8 @@ pub(super) struct Judged {
     pub(super) requests: u64,
     /// Requests for robots.txt among them.
     pub(super) robots: u64,
-    /// Requests that were repeated at once: a connection had died, a server sent us to another, or wanted a signature.
+    /// Requests that were repeated without a rest: a connection had died, a server sent us to another, or wanted a signature.
+    /// Only earlier versions did that.
     pub(super) repeated: u64,
     /// When the first began.
     pub(super) first: Option<u64>,
@@ -263,6 +266,7 @@ impl Judge {
             }
         }
         host.take(line, line.host_rest_ms, host_terms, &mut self.found);
+        host.repeat(line, line.host_rest_ms, host_terms, &mut self.found);
         let slot = SlotKey::of(address);
         if self.slots.len() >= KEYS_MAX && !self.slots.contains_key(&slot) {
             self.unjudged += 1;
@@ -271,6 +275,7 @@ impl Judge {
         let subject = self.slots.entry(slot);
         let subject = subject.or_insert_with(|| Subject { name: slot.to_string(), ..Subject::default() });
         subject.take(line, line.slot_rest_ms, slot_terms, &mut self.found);
+        subject.repeat(line, line.slot_rest_ms, slot_terms, &mut self.found);
     }
 
     fn sweep(&mut self) {
@@ -353,6 +358,32 @@ impl Subject {
         self.window.push_back(new);
         if self.window.len() > WINDOW_MAX {
             self.judge_first(terms, found);
+        }
+    }
+
+    /// A line of an earlier version that stands for more than one request: those after the first had no rest.
+    fn repeat(&mut self, line: &Line, promise: u64, terms: Terms, found: &mut Found) {
+        for _ in 1..line.requests.min(REPEATS_MAX) {
+            if promise <= ROUNDING_MS {
+                return;
+            }
+            self.exceptions += 1;
+            found.total += 1;
+            (self.rest_ms_min, self.promise_ms_there, self.ratio_min) = (Some(0), Some(promise), Some(0));
+            if terms.in_histogram {
+                found.histogram[0] += 1;
+            }
+            if found.listed.len() < EXCEPTIONS_MAX {
+                found.listed.push(Exception {
+                    subject: self.name.clone(),
+                    kind: terms.rest,
+                    at: line.at,
+                    had: 0,
+                    promised: promise,
+                    url: line.url.clone(),
+                    after: Some(line.url.clone()),
+                });
+            }
         }
     }
 

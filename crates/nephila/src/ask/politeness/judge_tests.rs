@@ -99,3 +99,18 @@ fn a_long_log_forgets_and_still_judges() {
     assert_eq!(kinds(&found), [(Kind::HostRest, 900)]);
     assert_eq!(found.requests, SWEEP_LINES + 11);
 }
+
+#[test]
+fn pro_03_a_second_try_without_a_rest_is_a_promise_that_was_not_kept() {
+    // As earlier versions wrote it: one line for two requests.
+    let mut twice = line(0, 100, "a.test", "127.0.0.1");
+    twice.requests = 2;
+    let found = judged(&[twice]);
+    assert_eq!(kinds(&found), [(Kind::HostRest, 0), (Kind::SlotRest, 0)]);
+    assert_eq!((found.requests, found.repeated, found.hosts[0].exceptions), (2, 1, 1));
+    // As it is written now: a line for each.
+    let lines = [line(0, 100, "a.test", "127.0.0.1"), line(105, 10, "a.test", "127.0.0.1")];
+    assert_eq!(kinds(&judged(&lines)), [(Kind::HostRest, 5), (Kind::SlotRest, 5)]);
+    let rested = [line(0, 100, "a.test", "127.0.0.1"), line(2_100, 10, "a.test", "127.0.0.1")];
+    assert!(judged(&rested).is_clean());
+}

@@ -85,7 +85,7 @@ pub(super) fn text(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
     if judged.repeated > 0 {
         writeln!(
             out,
-            "{} requests were repeated at once: the connection had died, or the server asked for it (421, a signature)",
+            "{} requests were repeated without a rest: the connection had died, or the server asked for it (421, a signature)",
             judged.repeated
         )?;
     }
@@ -192,7 +192,7 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
     if judged.repeated > 0 {
         writeln!(
             out,
-            "<p>{} requests were repeated at once, each of them once: the connection had died before an answer came, or \
+            "<p>{} requests were repeated without a rest, each of them once: the connection had died before an answer came, or \
              your server asked for it (421, or a signature).</p>",
             judged.repeated
         )?;

@@ -34,6 +34,8 @@ const PARTS_MAX: usize = 150_000;
 const PART_BYTES: usize = 64;
 /// Of one element so many attributes are kept, out of [`ATTRIBUTES`].
 const ATTRIBUTES_MAX: usize = 12;
+/// A page with a tag of more attributes is not built: the parser compares each with all before it.
+const ATTRIBUTES_OF_TAG_MAX: usize = 4_096;
 /// A longer value is cut.
 const VALUE_BYTES_MAX: usize = 2_000;
 /// The work of the reader: the bytes of all texts, each times its depth squared. The reader counts the letters below
@@ -83,6 +85,9 @@ const ATTRIBUTES: [&str; 25] = [
 
 /// The tree of a page, unless it is too costly to build or to read.
 pub(super) fn build(html: &str) -> Option<Document> {
+    if has_endless_tag(html) {
+        return None;
+    }
     // The parser cannot be told to stop, so our sink unwinds through it. That is no fault and nothing is printed.
     let page = catch_unwind(AssertUnwindSafe(|| parse(html))).ok().flatten()?;
     lighten(&page);
@@ -104,6 +109,65 @@ fn parse(html: &str) -> Option<Document> {
         rest = &rest[piece.len()..];
     }
     Some(parser.finish())
+}
+
+/// Where in a tag a byte stands, as the parser sees it.
+#[derive(Clone, Copy)]
+enum Spot {
+    Outside,
+    TagName,
+    Between,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted(u8),
+}
+
+/// Whether a tag has more than [`ATTRIBUTES_OF_TAG_MAX`] attributes. What only looks like a tag, in a script, counts as one.
+fn has_endless_tag(html: &str) -> bool {
+    let (mut spot, mut last, mut attributes) = (Spot::Outside, b' ', 0);
+    for byte in html.bytes() {
+        let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c);
+        spot = match (spot, byte) {
+            (Spot::Outside, _) if last == b'<' && byte.is_ascii_alphabetic() => {
+                attributes = 0;
+                Spot::TagName
+            }
+            (Spot::Quoted(quote), _) if byte == quote => Spot::Between,
+            (Spot::Outside | Spot::Quoted(_), _) => spot,
+            (_, b'>') => Spot::Outside,
+            (Spot::BeforeValue, b'"' | b'\'') => Spot::Quoted(byte),
+            (Spot::BeforeValue, _) => {
+                if space {
+                    spot
+                } else {
+                    Spot::Value
+                }
+            }
+            (Spot::Value, _) => {
+                if space {
+                    Spot::Between
+                } else {
+                    spot
+                }
+            }
+            (Spot::Name | Spot::AfterName, b'=') => Spot::BeforeValue,
+            (_, b'/') => Spot::Between,
+            (Spot::Name | Spot::AfterName, _) if space => Spot::AfterName,
+            (Spot::TagName | Spot::Between, _) if space => Spot::Between,
+            (Spot::TagName | Spot::Name, _) => spot,
+            (Spot::Between | Spot::AfterName, _) => {
+                attributes += 1;
+                Spot::Name
+            }
+        };
+        if attributes > ATTRIBUTES_OF_TAG_MAX {
+            return true;
+        }
+        last = byte;
+    }
+    false
 }
 
 /// Takes out what costs the reader much and adds nothing to the text.

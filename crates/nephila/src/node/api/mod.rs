@@ -116,8 +116,10 @@ pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
 
 impl Answers for Api {
     async fn answer(&self, asked: Asked) -> Answer {
-        // Who waits for events has a room of its own: it may stay long.
-        let answered = if asked.field(FORWARDED).is_some() || asked.path == events::PATH {
+        // Who waits for events has a room of its own: it may stay long. A node that is busy lives.
+        let has_room =
+            asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
+        let answered = if has_room {
             self.route(&asked).await
         } else {
             match tokio::time::timeout(CLIENT_WAIT, self.clients.acquire()).await {

@@ -201,11 +201,9 @@ impl Api {
             let mut answer = reply(StatusCode::OK, kind, body);
             let fields = answer.headers_mut();
             // An archived page must not run as a page of ours.
-            for (name, value) in [
-                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-                (header::CONTENT_SECURITY_POLICY, "sandbox"),
-                (header::CONTENT_DISPOSITION, "attachment"),
-            ] {
+            for (name, value) in
+                [(header::CONTENT_SECURITY_POLICY, "sandbox"), (header::CONTENT_DISPOSITION, "attachment")]
+            {
                 fields.insert(name, HeaderValue::from_static(value));
             }
             let said = [

@@ -135,6 +135,7 @@ impl Owner {
                 priority: 5,
                 hits: 0,
                 refusal: None,
+                via: None,
             })
             .collect();
         assert!(self.session.shared.handle.offer_durably(&links).await.unwrap().is_empty());

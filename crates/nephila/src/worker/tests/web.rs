@@ -43,7 +43,7 @@ pub(super) struct Web {
 pub(super) fn link(host: usize, page: usize) -> Link {
     let url = CrawlUrl::parse(&format!("http://h{host}.test/{page}")).unwrap();
     let (hops, read_as) = (nephila_core::job::Hops::NONE, ReadAs::Page);
-    Link { url, job: JobId(1), depth: 0, hops, read_as, priority: 5, hits: 0, refusal: None }
+    Link { url, job: JobId(1), depth: 0, hops, read_as, priority: 5, hits: 0, refusal: None, via: None }
 }
 
 impl Web {

@@ -8,6 +8,8 @@ use super::*;
 
 /// Redirects of a kind that are looked at: enough that both nodes have some of either end.
 const DETOURS: usize = 20;
+/// Redirects of a kind from one host to another: whether a node has both is decided once for all of them.
+const DETOURS_OF_PAIR: usize = 1;
 /// How many of the pages redirect.
 const SHARE: f64 = 0.5;
 
@@ -24,6 +26,7 @@ impl World {
     fn detours(&self) -> Vec<Detour> {
         let world = self.web.world();
         let (mut detours, mut named) = (Vec::<Detour>::new(), BTreeSet::new());
+        let mut pairs = BTreeMap::new();
         for host in 0..HOSTS {
             for page in 1..world.host_pages(host) {
                 let PageKind::Redirect { to, .. } = world.page_kind(host, page) else { continue };
@@ -32,7 +35,9 @@ impl World {
                 let (from, to_url) = (self.url(host, page), world.url(to));
                 let alike = detours.iter().filter(|detour| detour.goes_on == goes_on).count();
                 let is_new = !named.contains(&from) && !named.contains(&to_url);
-                if to.host != host && alike < DETOURS && is_new {
+                let of_pair = pairs.entry((host, to.host, goes_on)).or_insert(0);
+                if to.host != host && alike < DETOURS && *of_pair < DETOURS_OF_PAIR && is_new {
+                    *of_pair += 1;
                     named.extend([from.clone(), to_url.clone()]);
                     detours.push(Detour { from, to: to_url, goes_on });
                 }

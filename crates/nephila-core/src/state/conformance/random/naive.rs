@@ -132,6 +132,16 @@ impl State for Naive {
         Ok(())
     }
 
+    fn urls_from(
+        &mut self,
+        from: UrlKey,
+        max: usize,
+        out: &mut Vec<(UrlKey, UrlRecord)>,
+    ) -> Result<(), StateError> {
+        out.extend(latest(&self.urls).into_iter().filter(|(key, _)| *key >= from).take(max));
+        Ok(())
+    }
+
     fn beside(
         &mut self,
         kind: Beside,

@@ -98,3 +98,15 @@ fn a_page_in_pieces_gives_the_tree_of_the_whole() {
     let page = build(&html).unwrap();
     assert_eq!(page.html(), Document::from(html.as_str()).html());
 }
+
+#[test]
+fn sec_02_a_tag_with_attributes_without_end_is_not_built() {
+    let page = |unit: &str, times| format!("<p>words</p><a {}>{}", unit.repeat(times), "word ".repeat(100));
+    for unit in ["b ", "b/", "b=c ", "b='c>'", "b = \"c d\" ", "b<c "] {
+        assert!(build(&page(unit, ATTRIBUTES_OF_TAG_MAX - 10)).is_some(), "{unit}");
+        assert!(has_endless_tag(&page(unit, ATTRIBUTES_OF_TAG_MAX + 10)), "{unit}");
+        check_refused(&page(unit, 1_000_000 / unit.len()));
+    }
+    assert!(!has_endless_tag(&format!("<a title=\"{}\">", "b ".repeat(100_000))), "a value is no attribute");
+    assert!(!has_endless_tag(&"a < b and <b>c</b> ".repeat(10_000)), "nor is text");
+}

@@ -1,0 +1,377 @@
+//! Downloads, listed: every URL that was let in, as pending, fetching, success or error (SEEDS D1).
+//!
+//! A list is read in three parts, page by page: what is being fetched, from the workbench; what has ended or is planned,
+//! from the records of URLs; what waits, from the queues, which hold its text. A [`Cursor`] says where the next page begins.
+//!
+//! What always holds: a page looks at [`LOOKED_AT_MAX`] records at most, whatever it finds, so nobody waits long for it;
+//! a URL that stays as it is while the list is read is in it. One that was brought forward in its queue may come twice.
+
+use std::collections::BTreeSet;
+
+use super::Frontier;
+use super::key::{HostKey, UrlKey};
+use crate::entry::NO_FETCH;
+use crate::handler::ReadAs;
+use crate::job::JobId;
+use crate::spider::outcome::{Class, Outcome};
+use crate::state::queue::QueueKey;
+use crate::state::record::{UrlRecord, UrlState};
+use crate::state::{State, StateError};
+use crate::time::Seconds;
+use crate::url::CrawlUrl;
+
+/// Records that one page looks at.
+pub const LOOKED_AT_MAX: usize = 2_000;
+
+/// Where a download stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DownloadState {
+    /// It waits for its turn, or for a second try.
+    Pending,
+    /// It is being asked for.
+    Fetching,
+    /// The last answer was one to keep.
+    Success,
+    /// It failed, and is not tried again; or it was turned away.
+    Error,
+}
+
+impl DownloadState {
+    /// All of them.
+    pub const ALL: [DownloadState; 4] =
+        [DownloadState::Pending, DownloadState::Fetching, DownloadState::Success, DownloadState::Error];
+
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DownloadState::Pending => "pending",
+            DownloadState::Fetching => "fetching",
+            DownloadState::Success => "success",
+            DownloadState::Error => "error",
+        }
+    }
+
+    /// Of a URL that is not being fetched; none if it is no download: a rule keeps it out, or only its key is kept.
+    fn of(record: &UrlRecord) -> Option<DownloadState> {
+        let is_good = record.last.as_ref().is_some_and(|last| last.outcome.class() == Class::Ok);
+        match record.state {
+            UrlState::Waiting | UrlState::Parked => Some(DownloadState::Pending),
+            UrlState::Later(_) if is_good => Some(DownloadState::Success),
+            UrlState::Later(_) => Some(DownloadState::Pending),
+            UrlState::Ended if is_good => Some(DownloadState::Success),
+            UrlState::Ended => Some(DownloadState::Error),
+            UrlState::ParkedBare | UrlState::Refused(_) => None,
+        }
+    }
+}
+
+/// What a download is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DownloadType {
+    /// A page, the page of a story, or what a page needs.
+    Content,
+    /// A feed.
+    Feed,
+    /// A sitemap.
+    Sitemap,
+}
+
+impl DownloadType {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DownloadType::Content => "content",
+            DownloadType::Feed => "feed",
+            DownloadType::Sitemap => "sitemap",
+        }
+    }
+
+    /// Of what is read like this.
+    pub const fn of(read_as: ReadAs) -> DownloadType {
+        match read_as {
+            ReadAs::Page | ReadAs::Style | ReadAs::Story => DownloadType::Content,
+            ReadAs::Feed => DownloadType::Feed,
+            ReadAs::Sitemap => DownloadType::Sitemap,
+        }
+    }
+}
+
+/// Which downloads are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// In this state alone.
+    pub state: Option<DownloadState>,
+    /// Of this type alone.
+    pub of: Option<DownloadType>,
+}
+
+impl Wanted {
+    fn takes(self, state: DownloadState, of: DownloadType) -> bool {
+        self.state.is_none_or(|wanted| wanted == state) && self.of.is_none_or(|wanted| wanted == of)
+    }
+
+    fn wants(self, states: &[DownloadState]) -> bool {
+        self.state.is_none_or(|wanted| states.contains(&wanted))
+    }
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// Its URL.
+    pub url: String,
+    /// Where it stands.
+    pub state: DownloadState,
+    /// What it is.
+    pub of: DownloadType,
+    /// The job that wanted it first.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// How often it was tried again since the last success.
+    pub retries: u8,
+    /// When it was first heard of.
+    pub found: Seconds,
+    /// The last outcome, its status and its time; none if it was never asked for nor turned away.
+    pub last: Option<(Outcome, u16, Seconds)>,
+    /// When it is asked for again, if that is planned.
+    pub next: Option<Seconds>,
+}
+
+/// Where the next page begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cursor {
+    /// What is being fetched, from this URL on.
+    Fetching(UrlKey),
+    /// Records, from this URL on.
+    Records(UrlKey),
+    /// Queues, from this host on, behind this place.
+    Queues(HostKey, QueueKey),
+}
+
+impl Cursor {
+    /// Where a list begins.
+    pub const START: Cursor = Cursor::Fetching(UrlKey { host: HostKey::MIN, path: 0 });
+
+    /// As text, to be given back.
+    pub fn text(&self) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        match self {
+            Cursor::Fetching(key) => format!("f{}", hex(&key.to_bytes())),
+            Cursor::Records(key) => format!("r{}", hex(&key.to_bytes())),
+            Cursor::Queues(host, place) => format!("q{}{}", hex(&host.to_bytes()), hex(&place.to_bytes())),
+        }
+    }
+
+    /// From its text.
+    pub fn parse(text: &str) -> Option<Cursor> {
+        let (kind, hex) = text.split_at_checked(1)?;
+        let digits = hex.as_bytes();
+        if !digits.len().is_multiple_of(2) || digits.len() > 2 * (HostKey::BYTES + QueueKey::BYTES) {
+            return None;
+        }
+        let digit = |digit: u8| (digit as char).to_digit(16);
+        let bytes: Option<Vec<u8>> =
+            digits.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect();
+        let bytes = bytes?;
+        match kind {
+            "f" => Some(Cursor::Fetching(UrlKey::from_bytes(bytes.as_slice().try_into().ok()?))),
+            "r" => Some(Cursor::Records(UrlKey::from_bytes(bytes.as_slice().try_into().ok()?))),
+            "q" if bytes.len() == HostKey::BYTES + QueueKey::BYTES => {
+                let (host, place) = bytes.split_at(HostKey::BYTES);
+                Some(Cursor::Queues(HostKey::from_bytes(host.try_into().ok()?), QueueKey::from_bytes(place)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A page of a list, and where the next begins; none if this was the last.
+pub type Page = (Vec<Download>, Option<Cursor>);
+
+impl<S: State> Frontier<S> {
+    /// The downloads from a cursor on, `max` at most. There may be none on a page that is not the last.
+    pub fn downloads_page(&mut self, from: Cursor, wanted: Wanted, max: usize) -> Result<Page, StateError> {
+        let max = max.clamp(1, LOOKED_AT_MAX);
+        match from {
+            Cursor::Fetching(from) => self.being_fetched(from, wanted, max),
+            Cursor::Records(from) => self.recorded(from, wanted, max),
+            Cursor::Queues(host, behind) => self.queued_downloads(host, behind, wanted, max),
+        }
+    }
+
+    fn being_fetched(&mut self, from: UrlKey, wanted: Wanted, max: usize) -> Result<Page, StateError> {
+        let mut page = Vec::new();
+        if wanted.wants(&[DownloadState::Fetching]) {
+            let mut open = self.bench.fetching();
+            open.sort_unstable_by_key(|(key, ..)| *key);
+            for (key, origin, text) in open.into_iter().filter(|(key, ..)| *key >= from) {
+                if page.len() >= max {
+                    return Ok((page, Some(Cursor::Fetching(key))));
+                }
+                let Some(partition) = self.partition_of(&key.host) else { continue };
+                let Some(record) = self.partitions[partition].state.url(&key)? else { continue };
+                let (state, of) = (DownloadState::Fetching, DownloadType::of(record.read_as));
+                if wanted.takes(state, of) {
+                    page.push(download([&*origin, &*text].concat(), state, &record));
+                }
+            }
+        }
+        Ok((page, Some(Cursor::Records(UrlKey { host: HostKey::MIN, path: 0 }))))
+    }
+
+    fn recorded(&mut self, mut from: UrlKey, wanted: Wanted, max: usize) -> Result<Page, StateError> {
+        let mut page = Vec::new();
+        let queues = Some(Cursor::Queues(HostKey::MIN, QueueKey::MIN));
+        // A second try is pending, and stands among the plans.
+        let (mut looked, mut origin): (usize, Option<(HostKey, Box<str>)>) = (0, None);
+        for partition in 0..self.partitions.len() {
+            let prefixes = self.partitions[partition].prefixes;
+            let first = UrlKey { host: HostKey { domain: prefixes.first_domain(), host: 0 }, path: 0 };
+            from = from.max(first);
+            if from.host.domain > prefixes.last_domain() {
+                continue;
+            }
+            loop {
+                let room = (max - page.len()).min(LOOKED_AT_MAX - looked);
+                if room == 0 {
+                    return Ok((page, Some(Cursor::Records(from))));
+                }
+                let mut found = Vec::new();
+                self.partitions[partition].state.urls_from(from, room, &mut found)?;
+                let is_end = found.len() < room;
+                looked += found.len();
+                for (key, record) in found {
+                    if key.host.domain > prefixes.last_domain() {
+                        break;
+                    }
+                    let Some(next) = after(key) else { return Ok((page, queues)) };
+                    from = next;
+                    let Some(state) = DownloadState::of(&record) else { continue };
+                    let Some(text) = &record.text else { continue };
+                    // What waits comes with the queues, and what is fetched came before.
+                    if matches!(record.state, UrlState::Waiting | UrlState::Parked)
+                        || !wanted.takes(state, DownloadType::of(record.read_as))
+                        || self.is_being_fetched(&key)
+                    {
+                        continue;
+                    }
+                    if origin.as_ref().is_none_or(|(host, _)| *host != key.host) {
+                        let host = self.partitions[partition].state.host(&key.host)?.unwrap_or_default();
+                        origin = Some((key.host, host.origin));
+                    }
+                    let origin = origin.as_ref().map_or("", |(_, origin)| origin);
+                    page.push(download([origin, text].concat(), state, &record));
+                }
+                if is_end {
+                    break;
+                }
+            }
+        }
+        Ok((page, queues))
+    }
+
+    fn queued_downloads(
+        &mut self,
+        mut host: HostKey,
+        mut behind: QueueKey,
+        wanted: Wanted,
+        max: usize,
+    ) -> Result<Page, StateError> {
+        let mut page = Vec::new();
+        if !wanted.wants(&[DownloadState::Pending]) {
+            return Ok((page, None));
+        }
+        let (mut looked, mut listed) = (0, BTreeSet::new());
+        while let Some((key, record)) = self.hosts_page(Some(host), 1)?.pop() {
+            if key != host {
+                behind = QueueKey::MIN;
+            }
+            host = key;
+            let partition = self.partition_of(&host).expect("its record is of a partition here");
+            // What has ended lies behind the floor, as one that reads the queue knows it.
+            behind = behind.max(record.floor);
+            loop {
+                if record.waiting + record.parked == 0 {
+                    break;
+                }
+                let room = (max - page.len()).min(LOOKED_AT_MAX.saturating_sub(looked));
+                if room == 0 {
+                    return Ok((page, Some(Cursor::Queues(host, behind))));
+                }
+                let mut queued = Vec::new();
+                self.partitions[partition].state.queued(&host, behind, room, &mut queued)?;
+                // Two URLs may share a place: the last place is read whole the next time, unless it is the only one.
+                let is_end = queued.len() < room;
+                if !is_end {
+                    let last = queued.last().map(|queued| queued.place);
+                    let whole = queued.partition_point(|queued| Some(queued.place) < last);
+                    queued.truncate(if whole == 0 { queued.len() } else { whole });
+                }
+                looked += queued.len().max(1);
+                let Some(last) = queued.last().map(|queued| queued.place) else { break };
+                behind = last;
+                for queued in &queued {
+                    let text = [&*record.origin, &*queued.text].concat();
+                    let Ok(url) = CrawlUrl::parse(&text) else { continue };
+                    let path = UrlKey::path_of(url.key(), &self.secret);
+                    let key = UrlKey { host, path };
+                    let Some(known) = self.partitions[partition].state.url(&key)? else { continue };
+                    let state = DownloadState::Pending;
+                    if matches!(known.state, UrlState::Waiting | UrlState::Parked)
+                        && wanted.takes(state, DownloadType::of(known.read_as))
+                        && !self.is_being_fetched(&key)
+                        // One that was brought forward stands in the queue twice.
+                        && listed.insert(key)
+                    {
+                        page.push(download(text, state, &known));
+                    }
+                }
+                if is_end {
+                    break;
+                }
+            }
+            looked += 1;
+            let Some(next) = host.next() else { return Ok((page, None)) };
+            (host, behind) = (next, QueueKey::MIN);
+            if looked >= LOOKED_AT_MAX || page.len() >= max {
+                return Ok((page, Some(Cursor::Queues(host, behind))));
+            }
+        }
+        Ok((page, None))
+    }
+
+    fn is_being_fetched(&self, key: &UrlKey) -> bool {
+        self.bench.ordinary(&key.host).is_some_and(|index| self.bench.is_fetching(index, key.path))
+    }
+}
+
+fn download(url: String, state: DownloadState, record: &UrlRecord) -> Download {
+    let next = match record.state {
+        UrlState::Later(due) => Some(due),
+        _ => None,
+    };
+    let last = record.last.as_ref();
+    Download {
+        url,
+        state,
+        of: DownloadType::of(record.read_as),
+        job: record.job,
+        depth: record.depth,
+        retries: record.retries,
+        found: record.found,
+        last: last.map(|last| {
+            let asked = last.fetch & NO_FETCH == 0;
+            (last.outcome, if asked { last.status } else { 0 }, last.at)
+        }),
+        next,
+    }
+}
+
+/// The key behind another.
+fn after(key: UrlKey) -> Option<UrlKey> {
+    match key.path.checked_add(1) {
+        Some(path) => Some(UrlKey { path, ..key }),
+        None => Some(UrlKey { host: key.host.next()?, path: 0 }),
+    }
+}

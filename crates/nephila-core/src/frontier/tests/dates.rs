@@ -1,0 +1,55 @@
+//! A clock that is wrong for a while, and what it leaves behind.
+
+use super::lab::{Lab, config, failed};
+use crate::spider::outcome::Outcome;
+use crate::state::record::UrlState;
+use crate::time::{Seconds, Timestamp};
+
+const YEAR: u64 = 365 * 24 * 3_600 * 1_000;
+
+/// A page that fails and one that waits behind it, asked for by a clock that shows next year.
+fn next_year() -> Lab {
+    let mut lab = Lab::new(config());
+    lab.web.pages.insert("http://a.test/1".into(), failed(Outcome::Unavailable, 503, Some(600)));
+    lab.offer_first("http://a.test/1", &["http://a.test/2"]);
+    lab.now.wall = Timestamp(lab.now.wall.0 + YEAR);
+    lab.run(5_000);
+    assert_eq!((lab.pages.len(), lab.robots.len()), (1, 1));
+    lab.now.wall = Timestamp(lab.now.wall.0 - YEAR);
+    lab.web.pages.clear();
+    let today = Seconds::from(lab.now.wall).0;
+    let is_far = |date: Seconds| date.0 > today + 300 * 24 * 3_600;
+    let UrlState::Later(due) = lab.record("http://a.test/1").state else { panic!("it is planned") };
+    let host = lab.host("http://a.test/");
+    assert!(is_far(due) && is_far(host.robots.expires) && is_far(host.rest_until.into()));
+    lab
+}
+
+#[test]
+fn pro_05_a_clock_that_was_wrong_for_seconds_holds_nothing_up() {
+    let mut lab = next_year();
+    lab.run(700_000);
+    let mut asked = lab.urls();
+    asked.sort_unstable();
+    assert_eq!(
+        asked,
+        ["http://a.test/1", "http://a.test/1", "http://a.test/2"],
+        "after the rest that the host asked for"
+    );
+    assert!(matches!(lab.record("http://a.test/1").state, UrlState::Ended));
+    let horizon = Seconds::from(lab.now.wall).plus(std::time::Duration::from_secs(60));
+    lab.run(5_000);
+    assert!(lab.frontier.is_done(horizon, lab.now).unwrap());
+}
+
+#[test]
+fn pro_05_what_a_wrong_clock_left_behind_is_not_believed_after_a_restart() {
+    let mut lab = next_year();
+    lab.restart(1_000);
+    lab.run(10_000);
+    assert_eq!(lab.robots.len(), 2, "its robots.txt is asked for again");
+    lab.run(70_000);
+    let mut asked = lab.urls();
+    asked.sort_unstable();
+    assert_eq!(asked, ["http://a.test/1", "http://a.test/1", "http://a.test/2"], "at the next full minute");
+}

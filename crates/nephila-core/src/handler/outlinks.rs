@@ -1,0 +1,119 @@
+//! What a page names, as lines for the metadata record of its capture, in the words of Heritrix: `URL L a/@href`, the
+//! hop that it makes and the place where it stands.
+//!
+//! Redirects come first, then links in the order of the page, then what it needs to be shown, then the entries of a
+//! sitemap. What always holds: there are no more than [`OUTLINKS_MAX`] lines and no more than [`OUTLINKS_BYTES_MAX`] bytes
+//! in them, and what was left out is counted.
+
+use super::link::LinkKind;
+use super::page::Findings;
+use crate::url::CrawlUrl;
+
+/// Lines of one page.
+pub const OUTLINKS_MAX: usize = 6_000;
+/// Bytes in them: some 1,800 links of a usual length. Pages that wait for the disk hold them in memory.
+pub const OUTLINKS_BYTES_MAX: usize = 128 * 1024;
+
+/// What a page names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlinks {
+    /// One line for each URL.
+    pub lines: Vec<String>,
+    /// So many more there are, at least.
+    pub omitted: u64,
+    bytes: usize,
+}
+
+impl Outlinks {
+    /// Of what was read from a page, and of where its answer redirects to.
+    pub fn of(findings: Option<&Findings>, redirect: Option<&CrawlUrl>) -> Outlinks {
+        let mut outlinks = Outlinks::default();
+        if let Some(target) = redirect {
+            outlinks.push(target, LinkKind::Redirect, "Location:");
+        }
+        let Some(findings) = findings else { return outlinks };
+        findings.links.iter().for_each(|found| outlinks.push(&found.url, found.kind, found.place));
+        if let Some(sitemap) = &findings.sitemap {
+            sitemap.sitemaps.iter().for_each(|url| outlinks.push(url, LinkKind::Sitemap, "sitemap/loc"));
+            for entry in &sitemap.urls {
+                outlinks.push(&entry.url, LinkKind::Listed, "url/loc");
+                let alternates = entry.alternates.iter();
+                alternates.for_each(|url| outlinks.push(url, LinkKind::Alternate, "url/link/@href"));
+            }
+        }
+        outlinks.omitted += findings.counts.over_limit;
+        // Cut, and nobody knows how much is missing.
+        outlinks.omitted += u64::from(findings.cut && outlinks.omitted == 0);
+        outlinks
+    }
+
+    fn push(&mut self, url: &CrawlUrl, kind: LinkKind, place: &str) {
+        let bytes = url.as_str().len() + place.len() + 3;
+        if self.lines.len() >= OUTLINKS_MAX || self.bytes + bytes > OUTLINKS_BYTES_MAX {
+            self.omitted += 1;
+            return;
+        }
+        self.bytes += bytes;
+        self.lines.push(format!("{} {} {place}", url.as_str(), kind.letter()));
+    }
+}
+
+/// The URL of a line.
+pub fn url_of(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::handler::{Limits, Page, ReadAs, read_page};
+    use crate::url::KeyRules;
+
+    fn read(body: &str, limits: &Limits) -> Outlinks {
+        let url = CrawlUrl::parse("http://a.test/x/").unwrap();
+        let mut fields = HeaderMap::new();
+        fields.insert("content-type", "text/html".parse().unwrap());
+        fields.insert("link", "<next>; rel=next".parse().unwrap());
+        let keys = KeyRules::default();
+        let (read_as, body) = (ReadAs::Page, body.as_bytes());
+        let page = Page { url: &url, fields: &fields, body, read_as, agent: "", keys: &keys };
+        let target = CrawlUrl::parse("http://b.test/").unwrap();
+        Outlinks::of(Some(&read_page(&page, limits)), Some(&target))
+    }
+
+    #[test]
+    fn out_01_every_link_says_its_hop_and_its_place() {
+        let body = "<a href=/a>a</a><img src=i.png><script src=s.js></script><iframe src=f></iframe>\
+                    <link rel=stylesheet href=c.css><a href=/a>again</a>";
+        let found = read(body, &Limits::default());
+        assert_eq!(
+            found.lines,
+            [
+                "http://b.test/ R Location:",
+                "http://a.test/x/next L Link:",
+                "http://a.test/a L a/@href",
+                "http://a.test/x/f E iframe/@src",
+                "http://a.test/x/i.png E img/@src",
+                "http://a.test/x/s.js E script/@src",
+                "http://a.test/x/c.css E link/@href",
+            ]
+        );
+        assert_eq!((found.omitted, url_of(&found.lines[2])), (0, "http://a.test/a"));
+    }
+
+    #[test]
+    fn out_01_lines_and_bytes_have_a_limit_and_the_rest_is_counted() {
+        let many: String = (0..7_000).map(|n| format!("<a href=/{n}>")).collect();
+        let limits = Limits { links_max: 10_000, ..Limits::default() };
+        let found = read(&many, &limits);
+        assert_eq!(found.lines.len() as u64 + found.omitted, 7_002);
+        assert!(found.lines.iter().map(String::len).sum::<usize>() <= OUTLINKS_BYTES_MAX);
+        let long: String = (0..200).map(|n| format!("<a href=/{n}{}>", "x".repeat(1_500))).collect();
+        let found = read(&long, &limits);
+        assert!(found.lines.len() < 100 && found.omitted > 100, "{}", found.lines.len());
+        let few = read(&many, &Limits { links_max: 10, ..Limits::default() });
+        assert!(few.omitted >= 6_990, "what the reader left out counts: {}", few.omitted);
+    }
+}

@@ -1,0 +1,130 @@
+//! What is written beside a capture: its metadata, its text.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+
+use nephila_core::store::cdxj::Line;
+use nephila_core::store::roll;
+
+use super::search::Source;
+use super::{Captures, Error};
+use crate::archive::ENDINGS;
+use crate::derive;
+use crate::warc::{self, Header, Limits, Reader, Visitor};
+
+/// Records that are written with a capture.
+const BESIDE_MAX: usize = 8;
+/// Bytes of one of them that are taken.
+const BESIDE_BYTES_MAX: usize = 16 << 20;
+
+impl Captures {
+    /// The block of a record that was written with a capture: its `metadata`, or the `conversion` to text. None if there
+    /// is none behind it, before the next capture.
+    pub fn beside(&self, line: &Line, kind: &str) -> Result<Option<Vec<u8>>, Error> {
+        let (path, mut file) = self.open(&line.filename)?;
+        let failed = |source| Error::Io { path: path.clone(), source };
+        file.seek(SeekFrom::Start(line.offset)).map_err(failed)?;
+        let mut reader = Reader::with_limits(file, line.offset, Limits::default());
+        let mut answer = None;
+        for _ in 0..=BESIDE_MAX {
+            let mut block = Beside { kind, block: Vec::new(), wanted: false };
+            let record = match reader.read(&mut block) {
+                Ok(Some(record)) => record,
+                // A file that is still written may end anywhere.
+                Ok(None) | Err(_) if answer.is_some() => return Ok(None),
+                Ok(None) => {
+                    return Err(Error::Record { path, source: warc::Error::NotWarc { offset: line.offset } });
+                }
+                Err(source) => return Err(Error::Record { path, source }),
+            };
+            let get = |name| record.header.get(name);
+            let Some(id) = &answer else {
+                let id = get("WARC-Record-ID").unwrap_or_default().to_owned();
+                // What was made of it later is better.
+                if let Some(later) = self.derived(id.trim_matches(['<', '>']), kind)? {
+                    return Ok(Some(later));
+                }
+                answer = Some(id);
+                continue;
+            };
+            if matches!(get("WARC-Type"), Some("response" | "revisit" | "warcinfo")) {
+                return Ok(None);
+            }
+            let refers = get("WARC-Refers-To").or(get("WARC-Concurrent-To"));
+            if block.wanted && refers == Some(id.as_str()) {
+                return Ok(Some(block.block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The block of the latest record of a kind that was made of a capture afterwards.
+    fn derived(&self, id: &str, kind: &str) -> Result<Option<Vec<u8>>, Error> {
+        let list = self.merged.with_file_name(derive::LIST);
+        let failed = |source| Error::Io { path: list.clone(), source };
+        let Some(mut lines) = Source::index(&list, &format!("{id} {kind} ")).map_err(failed)? else {
+            return Ok(None);
+        };
+        let mut last = None;
+        while let Some(line) = lines.take().map_err(|(path, source)| Error::Io { path, source })? {
+            last = Some(line);
+        }
+        let Some(line) = last else { return Ok(None) };
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let mut parts = line.split(' ').skip(3);
+        let offset = parts.next().and_then(|text| text.parse().ok());
+        let (Some(offset), Some(name)) = (offset, parts.nth(1)) else { return Ok(None) };
+        let (path, mut file) = self.open(name)?;
+        file.seek(SeekFrom::Start(offset)).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let mut block = Beside { kind, block: Vec::new(), wanted: false };
+        match Reader::with_limits(file, offset, Limits::default()).read(&mut block) {
+            Ok(Some(_)) if block.wanted => Ok(Some(block.block)),
+            Ok(_) => Err(Error::Record { path, source: warc::Error::NotWarc { offset } }),
+            Err(source) => Err(Error::Record { path, source }),
+        }
+    }
+
+    /// Gives the URL and the block of every metadata record, file by file. A file that is damaged is read as far as it goes.
+    pub fn each_metadata(&self, give: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {
+        let is_warc = |name: &str| {
+            let name = name.strip_suffix(roll::OPEN).unwrap_or(name);
+            ENDINGS.iter().any(|ending| name.ends_with(ending))
+        };
+        for path in self.list(is_warc)? {
+            let file = match File::open(&path) {
+                // Closed, and so renamed, since it was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(|source| Error::Io { path: path.clone(), source })?,
+            };
+            let mut reader = Reader::new(file);
+            loop {
+                let mut block = Beside { kind: "metadata", block: Vec::new(), wanted: false };
+                let Ok(Some(record)) = reader.read(&mut block) else { break };
+                if let Some(url) = record.header.get("WARC-Target-URI").filter(|_| block.wanted) {
+                    give(url, &block.block);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the block of a record of one kind.
+struct Beside<'a> {
+    kind: &'a str,
+    block: Vec<u8>,
+    wanted: bool,
+}
+
+impl Visitor for Beside<'_> {
+    fn header(&mut self, header: &Header) {
+        self.wanted = header.get("WARC-Type") == Some(self.kind);
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        if self.wanted {
+            let room = BESIDE_BYTES_MAX.saturating_sub(self.block.len());
+            self.block.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+}

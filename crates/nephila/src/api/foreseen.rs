@@ -1,0 +1,75 @@
+//! A stream that is only looked at: what would be sent on, and what not, and why (`nephila add --reflog --dry-run`).
+//!
+//! What always holds: nothing is taken in, and nothing is remembered.
+
+use nephila_core::frontier::trap;
+use nephila_core::reflog::Record;
+use nephila_core::reflog::part::Named;
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+use serde::{Deserialize, Serialize};
+
+use super::Questions;
+use crate::crawl::stream::{Judge, StreamSaid};
+
+/// What a text would come to.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct ForeseenSaid {
+    pub(crate) said: StreamSaid,
+    pub(crate) urls: Vec<NamedSaid>,
+    /// URLs that are kept out, and by what.
+    pub(crate) kept_out: Vec<(String, String)>,
+}
+
+/// A URL of a stream, beside what is remembered of it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct NamedSaid {
+    pub(crate) url: String,
+    pub(crate) at: u64,
+    pub(crate) hits: u64,
+    pub(crate) tag: String,
+    pub(crate) page: String,
+    /// The batch that it would come in: number, time, time of the one before. None if that was taken in before.
+    pub(crate) batch: Option<(u64, u64, u64)>,
+    /// What is remembered, as it is stored.
+    pub(crate) before: Option<Vec<u8>>,
+}
+
+impl NamedSaid {
+    fn of(url: &Named, batch: Option<nephila_core::reflog::Batch>, before: Option<&Record>) -> NamedSaid {
+        NamedSaid {
+            url: [&*url.origin, &*url.text].concat(),
+            at: url.at.0,
+            hits: url.hits,
+            tag: url.tag.to_string(),
+            page: url.page.to_string(),
+            batch: batch.map(|batch| (batch.number, batch.at.0, batch.previous.0)),
+            before: before.map(Record::to_bytes),
+        }
+    }
+}
+
+impl Questions {
+    /// Looks at parts of a stream, numbered from this on.
+    pub(crate) async fn foresee(
+        &self,
+        batch: Option<&str>,
+        first: u32,
+        text: &[u8],
+    ) -> anyhow::Result<ForeseenSaid> {
+        let job = self.scopes.in_force()?;
+        let (now, secret): (Timestamp, _) = (self.clock.now().wall, self.handle.secret());
+        let traps: &trap::Settings = &self.settings.trap;
+        let judge = Judge { job: &job, traps, now, secret, reaches: |_: &CrawlUrl| true };
+        let mut all = ForeseenSaid::default();
+        for (part, kept_out, said) in judge.look(text, batch, first) {
+            all.said.plus(said);
+            all.kept_out.extend(kept_out.into_iter().map(|(url, why)| (url, why.to_owned())));
+            let foreseen = self.handle.foresee(part).await?;
+            all.urls.extend(
+                foreseen.iter().map(|(url, batch, before)| NamedSaid::of(url, *batch, before.as_ref())),
+            );
+        }
+        Ok(all)
+    }
+}

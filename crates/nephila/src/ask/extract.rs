@@ -1,0 +1,166 @@
+//! `nephila extract`: the stored pages, read again by the reader of today.
+//!
+//! Of every page and style sheet in the archive the text and what it names are found anew, and written as records that
+//! refer to the capture, unless the archive knows them already: a second run writes nothing. Nothing is fetched, and
+//! nothing that is stored changes.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use nephila_core::handler::outlinks::Outlinks;
+use nephila_core::handler::sniff::{self, Kind};
+use nephila_core::handler::{Page, ReadAs, charset, read_page_until};
+use nephila_core::store::record::WarcInfo;
+use nephila_core::store::redact;
+use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_store::captures::{Capture, Captures};
+use nephila_store::derive::{Deriver, Kind as Derived};
+
+use super::captures::decoded;
+use crate::cli::ExtractArgs;
+use crate::clock::Clock;
+use crate::crawl::meant::handler_before;
+use crate::crawl::reread::fields;
+use crate::crawl::text;
+use crate::exit::Exit;
+use crate::folder::Folder;
+use crate::human::count;
+
+/// A page is read this long; what was found by then counts.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often it says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(2);
+/// The lines of a metadata record that are found by reading the page.
+const NAMES: &[&str] = &["title", "published", "author", "language", "outlink", "outlinksOmitted"];
+
+/// Runs the command.
+pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.output.as_deref());
+    if !folder.archive().is_dir() {
+        anyhow::bail!("{} holds no archive: name the folder of a crawl with -o DIR", folder.dir().display());
+    }
+    let handler = handler_before(&folder);
+    let settings = crate::crawl::meant::store_before(&folder);
+    let info = WarcInfo { software: format!("nephila/{}", env!("CARGO_PKG_VERSION")), ..WarcInfo::default() };
+    let captures = Captures::new(folder.dir());
+    let mut deriver = Deriver::begin(folder.dir(), &settings, info)?;
+    let (clock, keys) = (Clock::new(), KeyRules::default());
+    let (mut read, mut unread, mut said) = (0u64, 0u64, Instant::now());
+    let mut seen: (String, HashSet<Option<String>>) = Default::default();
+    for line in captures.all()? {
+        let line = line?;
+        let is_page =
+            line.capture.mime.as_deref().is_some_and(|mime| mime.contains("html") || mime == "text/css");
+        if !is_page || line.capture.status.as_deref() != Some("200") {
+            continue;
+        }
+        if line.capture.url != seen.0 {
+            seen = (line.capture.url.clone(), HashSet::new());
+        }
+        if !seen.1.insert(line.capture.digest.clone()) {
+            continue;
+        }
+        let capture = captures.read(&line, handler.page_bytes_max as u64);
+        let Ok((capture, url)) = capture
+            .map_err(drop)
+            .and_then(|capture| Ok((capture, CrawlUrl::parse(&line.capture.url).map_err(drop)?)))
+        else {
+            unread += 1;
+            continue;
+        };
+        let Some(found) = of_capture(&capture, &url, &handler, &keys) else {
+            unread += 1;
+            continue;
+        };
+        read += 1;
+        let Some(id) = capture.header.get("WARC-Record-ID") else { continue };
+        let now = clock.now().wall;
+        if !args.links && !found.text.is_empty() {
+            let known = captures.beside(&line, Derived::Text.name())?;
+            if known.as_deref() != Some(found.text.as_bytes()) {
+                deriver.append(Derived::Text, url.as_str(), id, found.text.as_bytes(), now)?;
+            }
+        }
+        if !args.text {
+            let known = captures.beside(&line, Derived::Metadata.name())?.unwrap_or_default();
+            if !found.is_in(&known) {
+                deriver.append(Derived::Metadata, url.as_str(), id, found.block().as_bytes(), now)?;
+            }
+        }
+        if !args.quiet && said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            eprintln!("nephila: {} captures read so far", count(read));
+        }
+    }
+    let written = deriver.finish()?;
+    if !args.quiet {
+        eprintln!("nephila: {} captures read, {} records written", count(read), count(written));
+        if unread > 0 {
+            eprintln!("nephila: {} captures could not be read: `nephila verify` says more", count(unread));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What was found in a page.
+struct Found {
+    text: String,
+    /// Lines of the metadata record.
+    lines: Vec<String>,
+}
+
+impl Found {
+    fn block(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\r\n")).collect()
+    }
+
+    /// Does a metadata record say all this already?
+    fn is_in(&self, block: &[u8]) -> bool {
+        let block = String::from_utf8_lossy(block);
+        let of_reading = |line: &&str| line.split_once(": ").is_some_and(|(name, _)| NAMES.contains(&name));
+        let mut known: Vec<&str> = block.lines().filter(of_reading).collect();
+        let mut found: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        known.sort_unstable();
+        found.sort_unstable();
+        known == found
+    }
+}
+
+fn of_capture(
+    capture: &Capture,
+    url: &CrawlUrl,
+    handler: &crate::settings::Handler,
+    keys: &KeyRules,
+) -> Option<Found> {
+    let (body, _) = decoded(&capture.http, &capture.body, handler.page_bytes_max as u64).ok()?;
+    let fields = fields(&capture.http);
+    let page = Page { url, fields: &fields, body: &body, read_as: ReadAs::Page, agent: "", keys };
+    let began = Instant::now();
+    let limits = handler.limits(true);
+    let findings = read_page_until(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX);
+    let label = fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes());
+    let article = match sniff::sniff(label, &body).kind {
+        Kind::Html => {
+            let encoding = charset::decide(label, &body).encoding;
+            text::of_html(&charset::decode(encoding, &body, handler.page_bytes_max).text)
+        }
+        _ => None,
+    };
+    let article = article.unwrap_or_default();
+    let mut lines: Vec<String> =
+        article.notes().into_iter().map(|(name, value)| note(name, &value)).collect();
+    let outlinks = Outlinks::of(Some(&findings), None);
+    lines.extend(outlinks.lines.iter().map(|line| note("outlink", line)));
+    if outlinks.omitted > 0 {
+        lines.push(note("outlinksOmitted", &outlinks.omitted.to_string()));
+    }
+    Some(Found { text: article.text, lines })
+}
+
+/// A line as it is written: nothing in it can end it.
+fn note(name: &str, value: &str) -> String {
+    let value = redact::without_userinfo(value.as_bytes());
+    let clean: String =
+        String::from_utf8_lossy(&value).chars().map(|c| if c.is_ascii_control() { ' ' } else { c }).collect();
+    format!("{name}: {clean}")
+}

@@ -1,0 +1,260 @@
+//! Reads the archive again when a crawl wants more than before: links that were out of scope, too deep or not followed when
+//! their page was fetched, and are wanted now.
+//!
+//! Every version of a page that is stored goes once more through the same reading and the same rules as when it was
+//! fetched, with the depth and the way that the frontier remembers of it; what is wanted goes to the frontier, which
+//! drops what it knows. The plan says by which rules the archive was judged. It says the new ones only when all links are
+//! durable: whoever is stopped in between begins again, and loses nothing.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use nephila_core::job::{Kind, Scope};
+use nephila_core::store::cdxj::Line;
+use nephila_core::url::CrawlUrl;
+use nephila_store::captures::{Capture, Captures};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::intake::{self, Known};
+use super::page::{complain, read_body};
+use super::shared::{LINKS_MAX, Shared};
+use crate::ask::captures::decoded;
+use crate::human::count;
+use crate::settings::Handler;
+
+/// Captures that were read from the disk and wait to be looked through.
+const CAPTURES_WAITING_MAX: usize = 4;
+/// Payloads of one URL that are told apart; more are read again.
+const PAYLOADS_MAX: usize = 10_000;
+/// How often it says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(2);
+
+/// The rules by which links are judged, as far as they can become wider.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub struct Judged {
+    kind: Kind,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    extra_hops: u8,
+    depth_max: u8,
+    page_requisites: bool,
+    forms: bool,
+    nofollow: bool,
+}
+
+impl Judged {
+    /// These rules.
+    pub(crate) fn of(scope: &Scope, handler: &Handler) -> Judged {
+        Judged {
+            kind: scope.kind,
+            include: scope.include.clone(),
+            exclude: scope.exclude.clone(),
+            extra_hops: scope.extra_hops,
+            depth_max: scope.depth_max,
+            page_requisites: handler.page_requisites,
+            forms: handler.forms,
+            nofollow: handler.nofollow,
+        }
+    }
+
+    /// May these rules want what the others did not?
+    fn is_wider_than(&self, old: &Judged) -> bool {
+        let lacks = |a: &[String], b: &[String]| b.iter().any(|pattern| !a.contains(pattern));
+        self.kind > old.kind
+            || lacks(&old.include, &self.include)
+            || lacks(&self.exclude, &old.exclude)
+            || self.extra_hops > old.extra_hops
+            || self.depth_max > old.depth_max
+            || self.page_requisites && !old.page_requisites
+            || self.forms && !old.forms
+            || !self.nofollow && old.nofollow
+    }
+}
+
+/// Reads the archive again if the rules are wider than those by which it was judged.
+pub(crate) async fn run(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
+    let now = Judged::of(&shared.plan().job.scope, &shared.settings.handler);
+    let old = shared.plan().judged.clone();
+    if old.as_ref() == Some(&now) {
+        return Ok(());
+    }
+    if old.is_some_and(|old| now.is_wider_than(&old)) {
+        pass(shared, quiet).await?;
+    }
+    let mut plan = shared.plan();
+    plan.judged = Some(now);
+    shared.folder.set_plan(&plan)
+}
+
+async fn pass(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
+    let say = |text: String| {
+        if !quiet {
+            eprintln!("nephila: {text}");
+        }
+    };
+    say("more is wanted than before: the archive is read again for links".into());
+    let found_before = shared.handle.stats().await?.totals.all_jobs().found;
+    let (sender, mut stored) = mpsc::channel(CAPTURES_WAITING_MAX);
+    let captures = Captures::new(shared.folder.dir());
+    let bytes_max = shared.settings.handler.page_bytes_max as u64;
+    let reading = tokio::task::spawn_blocking(move || read_all(&captures, bytes_max, &sender));
+    let (mut pages, mut said) = (0u64, Instant::now());
+    while let Some((line, capture)) = stored.recv().await {
+        if offer(shared, &line, &capture, bytes_max).await? {
+            pages += 1;
+            shared.counts.reread.fetch_add(1, Ordering::Relaxed);
+        }
+        if said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            say(format!("{} captures read again so far", count(pages)));
+        }
+    }
+    let unread = reading.await??;
+    let found = shared.handle.stats().await?.totals.all_jobs().found.saturating_sub(found_before);
+    shared.counts.reread_found.fetch_add(found, Ordering::Relaxed);
+    say(format!("{} captures read again, {} URLs are new", count(pages), count(found)));
+    if unread > 0 {
+        say(format!("{} captures could not be read: `nephila verify` says more", count(unread)));
+    }
+    Ok(())
+}
+
+/// Gives every payload that may name something, of each URL once. Returns how many could not be read.
+fn read_all(
+    captures: &Captures,
+    bytes_max: u64,
+    sender: &mpsc::Sender<(Line, Capture)>,
+) -> anyhow::Result<u64> {
+    let mut unread = 0;
+    let mut url = String::new();
+    let mut payloads: HashSet<Option<String>> = HashSet::new();
+    for line in captures.all()? {
+        let line = line?;
+        if line.capture.url != url || payloads.len() >= PAYLOADS_MAX {
+            url.clone_from(&line.capture.url);
+            payloads.clear();
+        }
+        if !may_name(&line) || !payloads.insert(line.capture.digest.clone()) {
+            continue;
+        }
+        match captures.read(&line, bytes_max) {
+            Ok(capture) => {
+                if sender.blocking_send((line, capture)).is_err() {
+                    break;
+                }
+            }
+            // One that is longer than what is read of a page, or damaged: the others count.
+            Err(_) => unread += 1,
+        }
+    }
+    Ok(unread)
+}
+
+/// Is it of a kind that may name something? The type of a revisit is not in the index.
+fn may_name(line: &Line) -> bool {
+    let redirect = line.capture.status.as_deref().is_some_and(|status| status.starts_with('3'));
+    redirect
+        || line.capture.mime.as_deref().is_none_or(|mime| {
+            mime.starts_with("text/") || mime == "warc/revisit" || mime.contains("xml") || mime == "unk"
+        })
+}
+
+/// Offers what a capture names. False if there was nothing to read.
+async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) -> anyhow::Result<bool> {
+    let Ok(url) = CrawlUrl::parse(&line.capture.url) else { return Ok(false) };
+    let Some(record) = shared.handle.explain(&url).await?.record else { return Ok(false) };
+    let known = Known {
+        job: record.job,
+        depth: record.depth,
+        hops: record.hops,
+        read_as: record.read_as,
+        via: record.via,
+    };
+    // A feed that is followed says by itself what is new in it.
+    if shared.settings.feed.follows(known.read_as, known.depth) {
+        return Ok(false);
+    }
+    let fields = fields(&capture.http);
+    let is_redirect = line.capture.status.as_deref().is_some_and(|status| status.starts_with('3'));
+    let location = fields.get(LOCATION).filter(|_| is_redirect).and_then(|value| value.to_str().ok());
+    let target = location.and_then(|text| url.join(text).ok()).filter(|target| target.key() != url.key());
+    let findings = match line.capture.status.as_deref() {
+        Some("200") | None => match decoded(&capture.http, &capture.body, bytes_max) {
+            Ok((body, _)) => match read_body(shared, &url, &fields, body.into(), known.read_as).await {
+                Ok(findings) => Some(findings),
+                Err(why) => {
+                    complain(&url, why)?;
+                    None
+                }
+            },
+            Err(_) => None,
+        },
+        _ => None,
+    };
+    let links = intake::links(shared, &known, &url, target.as_ref(), findings.as_ref());
+    for target in &links.moved {
+        shared.widen(known.job, target).await?;
+    }
+    let room = links.wanted.len().min(LINKS_MAX) as u32;
+    let _offering = shared.offering.acquire_many(room).await.expect("never closed");
+    shared.offer(&links.wanted).await?;
+    Ok(findings.is_some() || target.is_some())
+}
+
+/// The fields that a reading depends on, and no others.
+pub(crate) fn fields(http: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    let wanted = [CONTENT_TYPE, LOCATION, http::header::LINK, http::header::REFRESH];
+    for line in http.split(|byte| *byte == b'\n').skip(1) {
+        let Some(at) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (line[..at].trim_ascii(), line[at + 1..].trim_ascii());
+        let name = HeaderName::from_bytes(name).ok();
+        let wanted = name.filter(|name| wanted.contains(name) || name.as_str() == "x-robots-tag");
+        if let (Some(name), Ok(value)) = (wanted, HeaderValue::from_bytes(value)) {
+            fields.append(name, value);
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fin_04_only_rules_that_want_more_make_the_archive_be_read_again() {
+        let old = Judged {
+            kind: Kind::Prefix,
+            exclude: vec!["/x".into()],
+            depth_max: 3,
+            nofollow: true,
+            ..Judged::default()
+        };
+        let wider = [
+            Judged { kind: Kind::Domain, ..old.clone() },
+            Judged { depth_max: 4, ..old.clone() },
+            Judged { page_requisites: true, ..old.clone() },
+            Judged { include: vec!["/y".into()], ..old.clone() },
+            Judged { exclude: Vec::new(), ..old.clone() },
+            Judged { extra_hops: 1, ..old.clone() },
+            Judged { nofollow: false, ..old.clone() },
+            Judged { forms: true, ..old.clone() },
+        ];
+        for wider in wider {
+            assert!(wider.is_wider_than(&old) && !old.is_wider_than(&wider), "{wider:?}");
+        }
+        assert!(!old.is_wider_than(&old));
+    }
+
+    #[test]
+    fn a_stored_head_gives_the_fields_that_are_read() {
+        let fields = fields(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nX-Robots-Tag: nofollow\r\n\r\n");
+        assert_eq!((fields.len(), &fields[CONTENT_TYPE]), (2, &http::HeaderValue::from_static("text/html")));
+        assert_eq!(fields["x-robots-tag"], "nofollow");
+    }
+}

@@ -1,0 +1,146 @@
+//! Which source a feed is of, and one poll of a source at a time.
+//!
+//! Two feeds of one source may be asked at the same time, by two tickets, and show the same story. So whoever has fetched
+//! a feed holds its source from before the entries are judged until what came of it can be read from the state.
+//!
+//! On one machine a feed is of the source that `feeds.opml` names for it, or else of its domain's. In a cluster there
+//! are no named sources: a domain is of one partition, and whoever has that asks all its feeds.
+//!
+//! What always holds: no two polls of one source are judged at once in a process.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, RwLock};
+
+use nephila_core::feed::opml::Outline;
+use nephila_core::feed::source::{Sighted, SourceKey};
+use nephila_core::frontier::key::{DomainKey, UrlKey};
+use nephila_core::url::CrawlUrl;
+use tokio::sync::OwnedMutexGuard;
+
+use super::shared::Shared;
+use crate::worker::{Command, Stopped};
+
+/// The sources of a crawl.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// Those that have a name, by their feeds: as many as `feeds.opml` has.
+    names: RwLock<HashMap<UrlKey, Arc<str>>>,
+    /// Feeds that are not followed any more, by the same list.
+    removed: RwLock<HashSet<UrlKey>>,
+    /// Those that are held or waited for: no more than pages that are stored.
+    busy: Arc<Mutex<HashMap<SourceKey, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+/// A source, held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) key: SourceKey,
+    pub(crate) name: Box<str>,
+    /// None when it is let go.
+    guard: Option<OwnedMutexGuard<()>>,
+    busy: Arc<Mutex<HashMap<SourceKey, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let mut busy = self.busy.lock().expect("nobody panics holding it");
+        // Whoever waits for it has it, too.
+        if busy.get(&self.key).is_some_and(|source| Arc::strong_count(source) == 1) {
+            busy.remove(&self.key);
+        }
+    }
+}
+
+impl Sources {
+    /// These feeds are listed, and no others have a source with a name.
+    pub(crate) fn set(&self, feeds: &[Outline], key: impl Fn(&CrawlUrl) -> UrlKey) {
+        let named = |feed: &Outline| Some((key(&feed.url), feed.source.as_deref()?.into()));
+        *self.names.write().expect("nobody panics holding it") = feeds.iter().filter_map(named).collect();
+        let removed = feeds.iter().filter(|feed| feed.removed).map(|feed| key(&feed.url)).collect();
+        *self.removed.write().expect("nobody panics holding it") = removed;
+    }
+
+    /// Is this feed not followed any more?
+    pub(crate) fn is_removed(&self, feed: &UrlKey) -> bool {
+        self.removed.read().expect("nobody panics holding it").contains(feed)
+    }
+
+    /// The name of a feed's source, if it has one.
+    pub(crate) fn name(&self, feed: &UrlKey) -> Option<Arc<str>> {
+        self.names.read().expect("nobody panics holding it").get(feed).cloned()
+    }
+
+    async fn hold(&self, key: SourceKey, name: Box<str>) -> Held {
+        let source = {
+            let mut busy = self.busy.lock().expect("nobody panics holding it");
+            busy.entry(key).or_default().clone()
+        };
+        let guard = Some(source.lock_owned().await);
+        Held { key, name, guard, busy: self.busy.clone() }
+    }
+}
+
+impl Shared {
+    /// Waits until nobody else judges a feed of this one's source.
+    pub(crate) async fn hold_source(&self, url: &CrawlUrl, key: &UrlKey) -> Held {
+        let (source, name) = match self.sources.name(key) {
+            Some(name) => (SourceKey::of_name(&name, self.handle.secret()), (*name).into()),
+            None => {
+                let domain = url.registrable_domain().unwrap_or(url.host_str());
+                (SourceKey::of_domain(key.host.domain), domain.into())
+            }
+        };
+        self.sources.hold(source, name).await
+    }
+
+    /// A poll was reported. Lets its source go once what came of it is durable; what its source has to be told in
+    /// another partition follows then, so that a crash in between leaves nothing untold that counts as told: the feed
+    /// shows it again when it has changed.
+    pub(crate) async fn settle_source(
+        &self,
+        held: Held,
+        feed: DomainKey,
+        sighted: Option<Box<Sighted>>,
+    ) -> Result<(), Stopped> {
+        self.handle.settled_of(feed).await?;
+        if let Some(sighted) = sighted {
+            self.handle.command(Command::Sighted(sighted)).await?;
+        }
+        drop(held);
+        Ok(())
+    }
+
+    /// A feed leads to another one: it has moved, or is a page that names feeds. That is of the same source, also after
+    /// a restart.
+    pub(crate) fn inherit_source(&self, feed: &UrlKey, target: &CrawlUrl) -> anyhow::Result<()> {
+        let Some(name) = self.sources.name(feed) else { return Ok(()) };
+        let key = self.handle.key(target);
+        if self.sources.name(&key).is_some() {
+            return Ok(());
+        }
+        self.folder.add_feeds(&[Outline { source: Some((*name).into()), ..Outline::new(target.clone()) }])?;
+        self.sources.names.write().expect("nobody panics holding it").insert(key, name);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_is_held_by_one_and_forgotten_when_nobody_wants_it() {
+        let sources = Sources::default();
+        let [a, b] = [1, 2].map(|domain| SourceKey::of_domain(DomainKey(domain)));
+        let first = sources.hold(a, "a".into()).await;
+        let other = sources.hold(b, "b".into()).await;
+        let wait = std::time::Duration::from_millis(20);
+        let waiting = tokio::time::timeout(wait, sources.hold(a, "a".into())).await;
+        assert!(waiting.is_err(), "the same source waits");
+        drop(first);
+        drop(sources.hold(a, "a".into()).await);
+        drop(other);
+        assert!(sources.busy.lock().unwrap().is_empty());
+    }
+}

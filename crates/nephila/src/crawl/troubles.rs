@@ -1,0 +1,159 @@
+//! Why hosts could not be asked: the last cause for each of them, for whoever says how a crawl goes and how it ended.
+//!
+//! The frontier knows that a robots.txt is out of reach and for how long; what happened on the way there (a closed port, a
+//! certificate, a status) is known here. Kept in memory alone: whoever goes on with a crawl asks again.
+//!
+//! What always holds: no more than [`ORIGINS_MAX`] hosts and [`NOTICES_MAX`] notices are kept.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+use nephila_core::spider::Outcome;
+use nephila_core::text::shown;
+
+/// Hosts whose cause is remembered. Of further ones it is only known that they rest.
+const ORIGINS_MAX: usize = 10_000;
+/// Seeds that are named as soon as they fail; further ones are named at the end.
+const NOTICES_MAX: usize = 10;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    causes: HashMap<String, String>,
+    /// Origins of the seeds.
+    seeds: HashSet<String>,
+    /// Who was named already, and what is still to be said.
+    named: HashSet<String>,
+    notices: Vec<String>,
+    /// Has a seed failed?
+    seed_failed: bool,
+}
+
+/// A cause in words: the outcome, the status if there is one, and what else is known.
+pub(crate) fn words(outcome: Outcome, status: Option<u16>, detail: &str) -> String {
+    let what = outcome.in_short();
+    let mut words = match status {
+        Some(status) if outcome == Outcome::of_status(status) => {
+            format!("{outcome}: it answered {status}")
+        }
+        Some(status) => format!("{outcome}: {} (status {status})", lower(what)),
+        None => format!("{outcome}: {}", lower(what)),
+    };
+    if !detail.is_empty() && status.is_none() {
+        words += &format!(" ({})", shown(detail));
+    }
+    words
+}
+
+fn lower(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    // Abbreviations and numbers stay as they are.
+    match chars.clone().next() {
+        Some(second) if second.is_uppercase() => text.to_owned(),
+        _ => first + chars.as_str(),
+    }
+}
+
+impl Troubles {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().expect("nobody panics holding it")
+    }
+
+    /// The hosts that the seeds are on.
+    pub(crate) fn set_seeds(&self, origins: impl Iterator<Item = String>) {
+        self.known().seeds = origins.collect();
+    }
+
+    /// A host could not be asked for its pages.
+    pub(crate) fn host_failed(&self, origin: &str, cause: String) {
+        let mut known = self.known();
+        if known.seeds.contains(origin) {
+            known.say(origin, &cause);
+        }
+        known.remember(origin, cause);
+    }
+
+    /// A page of a host failed. Its seeds may have been answered.
+    pub(crate) fn page_failed(&self, origin: &str, cause: String) {
+        self.known().remember(origin, cause);
+    }
+
+    /// A host was asked and answered.
+    pub(crate) fn host_answered(&self, origin: &str) {
+        let mut known = self.known();
+        if !known.causes.is_empty() {
+            known.causes.remove(origin);
+        }
+    }
+
+    /// A seed, or the page that it leads to, was asked for and failed.
+    pub(crate) fn seed_failed(&self, url: &str, cause: &str) {
+        self.known().say(url, cause);
+    }
+
+    /// The last cause for which a host could not be asked.
+    pub(crate) fn of(&self, origin: &str) -> Option<String> {
+        self.known().causes.get(origin).cloned()
+    }
+
+    /// What is to be said now, and whether a seed has failed so far.
+    pub(crate) fn news(&self) -> (Vec<String>, bool) {
+        let mut known = self.known();
+        (std::mem::take(&mut known.notices), known.seed_failed)
+    }
+}
+
+impl Known {
+    fn remember(&mut self, origin: &str, cause: String) {
+        if self.causes.len() < ORIGINS_MAX || self.causes.contains_key(origin) {
+            self.causes.insert(origin.to_owned(), cause);
+        }
+    }
+
+    fn say(&mut self, who: &str, cause: &str) {
+        self.seed_failed = true;
+        if self.named.len() < NOTICES_MAX && self.named.insert(who.to_owned()) {
+            self.notices.push(format!("seed {} could not be fetched: {cause}", shown(who)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fin_02_a_cause_is_told_in_words() {
+        assert_eq!(words(Outcome::ConnectRefused, None, ""), "connect-refused: the connection was refused");
+        assert_eq!(words(Outcome::ServerError, Some(500), ""), "server-error: it answered 500");
+        assert_eq!(words(Outcome::DnsNxdomain, None, ""), "dns-nxdomain: the name does not exist");
+    }
+
+    #[test]
+    fn fin_02_a_page_that_fails_is_not_its_seed() {
+        let troubles = Troubles::default();
+        troubles.set_seeds(["http://a.test".to_owned()].into_iter());
+        troubles.page_failed("http://a.test", "server-error: it answered 503".into());
+        assert_eq!(troubles.news(), (vec![], false));
+        assert!(troubles.of("http://a.test").is_some());
+    }
+
+    #[test]
+    fn fin_02_a_seed_is_named_once_and_others_are_remembered() {
+        let troubles = Troubles::default();
+        troubles.set_seeds(["http://a.test".to_owned()].into_iter());
+        for _ in 0..3 {
+            troubles.host_failed("http://a.test", "robots.txt answered 500".into());
+            troubles.host_failed("http://b.test", "connect-refused".into());
+        }
+        let (notices, failed) = troubles.news();
+        assert_eq!((notices.len(), failed), (1, true), "{notices:?}");
+        assert_eq!(troubles.of("http://b.test").as_deref(), Some("connect-refused"));
+        troubles.host_answered("http://b.test");
+        assert_eq!((troubles.of("http://b.test"), troubles.news().0), (None, vec![]));
+    }
+}

@@ -1,0 +1,43 @@
+//! One URL, asked for once and read here: for commands that want to know what is there and keep nothing.
+//!
+//! What always holds: robots.txt is obeyed, every hop of a redirect is asked politely, and nothing is written.
+
+use anyhow::Context;
+use nephila_core::spider::door::Doors;
+use nephila_spider::Fetched;
+
+use super::{meant, run};
+use crate::cli::FetchArgs;
+use crate::crawl::meant::typed;
+
+/// One hop: where, and what came back.
+pub(crate) struct Hop {
+    pub(crate) url: String,
+    pub(crate) fetched: Fetched,
+}
+
+/// Asks for a URL and for where it leads. The last hop is the answer; there is at least one.
+pub(crate) fn once(args: &FetchArgs) -> anyhow::Result<Vec<Hop>> {
+    let settings = meant(args)?;
+    // What somebody types may be asked, wherever it is; where it leads to may not.
+    let mut doors = Doors::default();
+    for url in typed(&args.urls) {
+        doors.open(&url);
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let hops = runtime.block_on(async {
+        let runner = run::Runner::new(args, &settings, None)?.for_reading(doors);
+        let mut hops = Vec::new();
+        for url in &args.urls {
+            let mut chain = runner.start(url);
+            while let Some(done) = runner.next(&mut chain).await? {
+                hops.push(Hop { url: done.url, fetched: done.fetched });
+            }
+        }
+        Ok(hops)
+    });
+    // A name lookup or a closing socket must not hold up the end.
+    runtime.shutdown_background();
+    hops
+}

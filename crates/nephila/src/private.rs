@@ -1,0 +1,124 @@
+//! Who may read what we write: its owner and nobody else.
+//!
+//! A folder of ours holds what a crawl knows, pages behind passwords among it, and the key of its URLs. New files and
+//! folders are private because the process says so once, whatever the umask of whoever started it; what an older version
+//! or somebody else left open is closed when a folder is worked in.
+//!
+//! What always holds: only what bears a name of ours is changed, and no link is followed.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// What of ours lies in a folder; see `folder`.
+const OURS: &[&str] = &[
+    "archive",
+    "indexes",
+    "logs",
+    "state",
+    "contents",
+    "doors.txt",
+    "fetched",
+    "feeds.opml",
+    "job.json",
+    "node.json",
+    "settings.toml",
+    "stops.json",
+];
+/// Rights of group and others.
+const OF_OTHERS: u32 = 0o077;
+
+/// Everything that this process makes is its owner's alone: folders 0700, files 0600.
+pub fn keep_private() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(OF_OTHERS));
+}
+
+/// Closes what is ours in a folder and open to others, and says so. A folder in which others have files too stays as it
+/// is; what we may not change is only told.
+pub(crate) fn tighten(dir: &Path) {
+    let mut closed = 0;
+    match close_folder(dir, &mut closed) {
+        Ok(()) if closed > 0 => eprintln!(
+            "nephila: {closed} files and folders in {} could be read by other users, and now cannot: a crawl is its owner's",
+            dir.display()
+        ),
+        Ok(()) => {}
+        Err(error) => eprintln!(
+            "nephila: {}: other users may be able to read it, and that cannot be changed: {error}",
+            dir.display()
+        ),
+    }
+}
+
+fn close_folder(dir: &Path, closed: &mut u64) -> io::Result<()> {
+    let mut all_ours = true;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match OURS.iter().any(|name| entry.file_name() == **name) {
+            true => close(&entry.path(), closed)?,
+            false => all_ours = false,
+        }
+    }
+    if all_ours { close_one(dir, closed) } else { Ok(()) }
+}
+
+/// Closes a file, or a folder and what is in it.
+fn close(path: &Path, closed: &mut u64) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_dir() {
+        for entry in fs::read_dir(path)? {
+            close(&entry?.path(), closed)?;
+        }
+    }
+    if kind.is_dir() || kind.is_file() { close_one(path, closed) } else { Ok(()) }
+}
+
+fn close_one(path: &Path, closed: &mut u64) -> io::Result<()> {
+    let mode = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.mode(),
+        // A file that was merged away meanwhile is read by nobody.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if mode & OF_OTHERS != 0 {
+        fs::set_permissions(path, Permissions::from_mode(mode & 0o7777 & !OF_OTHERS))?;
+        *closed += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_06_what_is_ours_is_closed_and_what_is_not_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o777;
+        fs::create_dir_all(at("state/partition-0000")).unwrap();
+        for name in ["state/secret", "state/partition-0000/x", "job.json"] {
+            fs::write(at(name), "x").unwrap();
+            fs::set_permissions(at(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        for name in [".", "state", "state/partition-0000"] {
+            fs::set_permissions(at(name), Permissions::from_mode(0o755)).unwrap();
+        }
+        tighten(dir.path());
+        for (name, want) in [("state/secret", 0o600), ("state/partition-0000/x", 0o600), ("job.json", 0o600)]
+        {
+            assert_eq!(mode(name), want, "{name}");
+        }
+        for name in [".", "state", "state/partition-0000"] {
+            assert_eq!(mode(name), 0o700, "{name}");
+        }
+        // Somebody else's file, and the folder that it lies in.
+        fs::write(at("thesis.tex"), "x").unwrap();
+        for (name, mode) in [("thesis.tex", 0o644), (".", 0o755), ("job.json", 0o664)] {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        tighten(dir.path());
+        assert_eq!((mode("thesis.tex"), mode("."), mode("job.json")), (0o644, 0o755, 0o600));
+    }
+}

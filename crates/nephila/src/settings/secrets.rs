@@ -1,0 +1,127 @@
+//! Secrets among the settings: never written down with a crawl, and found again where the person keeps them.
+//!
+//! A folder keeps the settings of its last run, so that the same command goes on. Of passwords and tokens it keeps that
+//! there was one, not what it was: [`kept`] takes them out, and [`fill`] takes them from the settings file that would be
+//! read if there were no folder. Files with passwords are only named, and named they stay.
+//!
+//! What always holds: no value that [`kept`] gives holds a password or a token.
+
+use toml::{Table, Value};
+
+use super::Settings;
+
+/// What stands in a URL in place of its password.
+const LEFT_OUT: &str = ":***@";
+/// What is said above settings without their secrets.
+pub(super) const NOTE: &str = "# The settings of the last run. Passwords and tokens are left out: keep them in nephila.toml, in files that it names, or in\n\
+     # the environment, where they are looked for when the crawl goes on.\n";
+
+/// Settings as they may be written down.
+pub(crate) fn kept(settings: &Settings) -> Settings {
+    let mut kept = settings.clone();
+    kept.cluster.password.clear();
+    kept.api.token.clear();
+    kept.spider.proxy = without_password(&kept.spider.proxy);
+    kept.cluster.objects_endpoint = without_password(&kept.cluster.objects_endpoint);
+    for server in kept.cluster.servers.iter_mut().chain(&mut kept.cluster.monitors) {
+        *server = without_password(server);
+    }
+    for credential in &mut kept.credentials {
+        credential.password = None;
+    }
+    kept
+}
+
+/// Puts the secrets of another file in the places from which they were left out.
+pub(super) fn fill(table: &mut Table, other: &Table) {
+    for (section, key) in [
+        ("api", "token"),
+        ("cluster", "password"),
+        ("cluster", "servers"),
+        ("cluster", "monitors"),
+        ("cluster", "objects_endpoint"),
+        ("spider", "proxy"),
+    ] {
+        let value = |table: &Table| table.get(section)?.get(key).cloned();
+        let Some(secret) = value(other) else { continue };
+        let is_left_out = match value(table) {
+            None => true,
+            Some(Value::String(text)) => text.is_empty() || text.contains(LEFT_OUT),
+            Some(list) => list.to_string().contains(LEFT_OUT),
+        };
+        if is_left_out && let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) {
+            section.insert(key.to_owned(), secret);
+        }
+    }
+    let Some(Value::Array(others)) = other.get("credentials") else { return };
+    let credentials = table.entry("credentials").or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(credentials) = credentials {
+        credentials.retain(|kept| !others.iter().any(|other| other.get("origin") == kept.get("origin")));
+        credentials.extend(others.iter().cloned());
+    }
+}
+
+/// What is needed for requests and was left out.
+pub(crate) fn missing(settings: &Settings) -> Option<String> {
+    settings.spider.proxy.contains(LEFT_OUT).then(|| {
+        format!(
+            "spider.proxy: the password of {} is not kept with the crawl: put the proxy into nephila.toml, or say it again with \
+             NEPHILA_SPIDER__PROXY or --set",
+            settings.spider.proxy
+        )
+    })
+}
+
+/// A URL without its password.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
+        Some((Some((user, _)), host)) => format!("{scheme}://{user}{LEFT_OUT}{host}{}", &rest[end..]),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Credential;
+
+    #[test]
+    fn sec_06_no_secret_is_kept_and_each_is_found_again() {
+        let mut settings = Settings::default();
+        settings.api.token = "SECRET".into();
+        settings.cluster.password = "SECRET".into();
+        settings.cluster.servers = vec!["nats://me:SECRET@n.test:4222".into(), "nats://n.test".into()];
+        settings.spider.proxy = "http://me:SECRET@p.test:3128".into();
+        settings.credentials = vec![Credential {
+            origin: "http://a.test".into(),
+            user: "me".into(),
+            password: Some("SECRET".into()),
+            ..Credential::default()
+        }];
+        let page = super::super::print::page(&kept(&settings)).unwrap();
+        assert!(!page.contains("SECRET"), "{page}");
+        assert!(page.contains("http://me:***@p.test:3128"), "{page}");
+        let mut table: Table = page.parse().unwrap();
+        let without: Settings = table.clone().try_into().unwrap();
+        assert_eq!(without, kept(&settings));
+        assert!(missing(&without).is_some() && missing(&settings).is_none());
+        fill(&mut table, &Table::try_from(&settings).unwrap());
+        let filled: Settings = table.try_into().unwrap();
+        assert_eq!(filled, settings);
+    }
+
+    #[test]
+    fn urls_lose_their_passwords_alone() {
+        for (url, want) in [
+            ("http://u:p@h:1", "http://u:***@h:1"),
+            ("http://u:p@q@h/x@y:z", "http://u:***@h/x@y:z"),
+            ("http://u@h", "http://u@h"),
+            ("http://h:1/a:b@c", "http://h:1/a:b@c"),
+            ("", ""),
+        ] {
+            assert_eq!(without_password(url), want);
+        }
+    }
+}
