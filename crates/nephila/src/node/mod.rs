@@ -1,7 +1,7 @@
 //! `nephila serve`: one node of a cluster.
 //!
-//! `shell` carries out what [`Member`](nephila_core::cluster::member::Member) decides: the lease, the view, claims, and
-//! which partitions are opened and given up. A node works in **sessions**: from the moment its lease is acquired to the
+//! `shell` carries out what [`Member`](nephila_core::cluster::member::Member) decides: the lease (`lease`), the view,
+//! claims, and which partitions are opened and given up. A node works in **sessions**: from the moment its lease is acquired to the
 //! moment it is lost ([`session`]). A session has a worker, a loop that fetches, and a fence; when the lease may run out
 //! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
 //! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
@@ -23,6 +23,7 @@ mod events;
 mod heal;
 mod jobs;
 pub(crate) mod known;
+mod lease;
 mod limits;
 mod orders;
 mod parts;

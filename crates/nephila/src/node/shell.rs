@@ -14,19 +14,18 @@ use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, OwnerRec
 use nephila_core::cluster::{Epoch, Incarnation, NodeId};
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::url::CrawlUrl;
-use nephila_log::{Error, Leases};
+use nephila_log::Leases;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Node;
+use super::lease::{CALL_MAX, Lease, answer, bounded};
 use super::parts::{self, Opening, States};
 use super::session::{Notice, Session, Task};
 use crate::clock::awake_or_not as now;
 use crate::exit::Exit;
 use crate::fetch::Signals;
 
-/// A call that has not come back by then counts as not answered.
-const CALL_MAX: Duration = Duration::from_secs(5);
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How often a line says how it goes.
@@ -59,9 +58,7 @@ struct Shell {
     node: Arc<Node>,
     states: States,
     member: Member,
-    key: String,
-    /// The revision of our lease.
-    revision: u64,
+    lease: Lease,
     session: Option<Session>,
     tasks: JoinSet<Done>,
     /// Partitions that are being opened, and the epoch of those that are to be given up again as soon as they are.
@@ -93,8 +90,7 @@ pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         node: node.clone(),
         states: States::new()?,
         member,
-        key: format!("{NODE}{}", node.name),
-        revision: 0,
+        lease: Lease::new(node.cluster.leases.clone(), format!("{NODE}{}", node.name)),
         session: None,
         tasks: JoinSet::new(),
         opening: BTreeMap::new(),
@@ -181,7 +177,7 @@ impl Shell {
         }
         let leases = &*self.node.cluster.leases;
         _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
-        _ = bounded(leases.release(&self.key, self.revision)).await;
+        self.lease.release().await;
     }
 
     /// The session cannot go on: as if the lease had been lost. It is given back, so that others need not wait.
@@ -193,7 +189,7 @@ impl Shell {
         // If a log has lost its end we are the only ones who know.
         let leases = &*self.node.cluster.leases;
         _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
-        _ = bounded(self.node.cluster.leases.release(&self.key, self.revision)).await;
+        self.lease.release().await;
         self.member.handle_renewed(now(), self.member.incarnation(), Answer::Refused);
     }
 
@@ -235,14 +231,14 @@ impl Shell {
     async fn start(&mut self, action: Action) {
         let node = self.node.clone();
         let leases = node.cluster.leases.clone();
-        let (key, revision) = (self.key.clone(), self.revision);
+        let lease = self.lease.clone();
         let incarnation = self.member.incarnation();
         match action {
             Action::Acquire { incarnation, record } => {
                 let notices = self.notices.0.clone();
                 self.tasks.spawn(async move {
-                    let answer = answer(bounded(leases.acquire(&key, record.encode().into())).await);
-                    let Answer::Done(revision) = answer else {
+                    let answer = lease.acquire(incarnation, record.encode().into()).await;
+                    let Answer::Done(_) = answer else {
                         return Done::Acquired(incarnation, answer, None);
                     };
                     match tokio::time::timeout(CALL_MAX, Session::begin(&node, incarnation, notices)).await {
@@ -251,7 +247,7 @@ impl Shell {
                             if let Ok(Err(error)) = failed {
                                 eprintln!("nephila: node {}: {error:#}", node.name);
                             }
-                            _ = bounded(leases.release(&key, revision)).await;
+                            lease.release().await;
                             Done::Acquired(incarnation, Answer::Refused, None)
                         }
                     }
@@ -259,8 +255,7 @@ impl Shell {
             }
             Action::Renew { incarnation, record } => {
                 self.tasks.spawn(async move {
-                    let renewed = bounded(leases.renew(&key, revision, record.encode().into())).await;
-                    Done::Renewed(incarnation, answer(renewed))
+                    Done::Renewed(incarnation, lease.renew(incarnation, record.encode().into()).await)
                 });
             }
             Action::Read { incarnation } => {
@@ -335,7 +330,7 @@ impl Shell {
                     {
                         eprintln!("nephila: node {}: {error:#}", node.name);
                     }
-                    _ = bounded(leases.release(&key, revision)).await;
+                    lease.release().await;
                     eprintln!("nephila: node {}: everything is handed over", node.name);
                     Done::Left
                 });
@@ -348,9 +343,6 @@ impl Shell {
         match done {
             Done::Acquired(incarnation, answer, session) => {
                 self.member.handle_acquired(at, incarnation, answer);
-                if let Answer::Done(revision) = answer {
-                    self.revision = revision;
-                }
                 match session {
                     Some(session) if self.member.is_held(now()) && incarnation == current => {
                         self.node.known.begun(&session.shared);
@@ -361,9 +353,6 @@ impl Shell {
                 }
             }
             Done::Renewed(incarnation, answer) => {
-                if let (Answer::Done(revision), true) = (answer, incarnation == current) {
-                    self.revision = revision;
-                }
                 self.member.handle_renewed(at, incarnation, answer);
             }
             Done::Read(incarnation, view) => {
@@ -415,25 +404,6 @@ impl Shell {
 
 fn owner_key(partition: u32) -> String {
     format!("{OWNER}{partition:05}")
-}
-
-/// A call that comes back in time, or does not.
-async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(CALL_MAX, call).await {
-        Ok(result) => result,
-        Err(_) => {
-            let why = "no answer".to_owned();
-            Err(Error::Unavailable { what: "a call to the servers", waited: CALL_MAX, why })
-        }
-    }
-}
-
-fn answer(result: Result<Option<u64>, Error>) -> Answer {
-    match result {
-        Ok(Some(revision)) => Answer::Done(revision),
-        Ok(None) => Answer::Refused,
-        Err(_) => Answer::Unknown,
-    }
 }
 
 /// Owner records first, then the leases: see [`Action::Read`].

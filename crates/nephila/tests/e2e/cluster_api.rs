@@ -163,7 +163,8 @@ impl World {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in text.lines() {
             let said: Value = serde_json::from_str(line).expect("JSON");
-            let node = self.nodes.iter_mut().find(|node| said["name"] == *node.name).expect("one of ours");
+            let node = self.nodes.iter_mut().find(|node| said["name"] == *node.name);
+            let node = node.unwrap_or_else(|| panic!("a node that has left holds a lease: {text}"));
             node.address = said["address"].as_str().expect("an address").to_owned();
         }
         assert!(self.nodes.iter().all(|node| !node.address.is_empty()), "{text}");
