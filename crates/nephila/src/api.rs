@@ -3,7 +3,7 @@
 //! [`Questions`] holds what is needed to answer; `http` offers it as HTTP/1.1 on `state/control`:
 //! `GET /api/v1/explain?url=`, `GET /api/v1/host?url=`, `GET /api/v1/stats`, all as JSON. A command that finds no such
 //! socket opens the folder itself and asks the same [`Questions`]. A node of a cluster answers more, on the same socket and
-//! over TCP (`node::api`); `client` is how it and its commands ask.
+//! over TCP (`node::api`); `client` is how it and its commands ask, `proof` how nodes know each other.
 //!
 //! `GET /api/v1/events` gives pages of events.
 //!
@@ -19,6 +19,7 @@ mod feeds;
 mod foreseen;
 mod http;
 mod lists;
+mod proof;
 mod room;
 mod scope;
 

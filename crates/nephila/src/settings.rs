@@ -100,6 +100,8 @@ pub struct Api {
     pub token_file: PathBuf,
     /// The token itself. Better in a file: settings are printed.
     pub token: String,
+    /// A file with a token that only asks, for dashboards and programs: whoever has it changes nothing.
+    pub read_token_file: PathBuf,
 }
 
 impl Default for Api {
@@ -109,6 +111,7 @@ impl Default for Api {
             advertise: String::new(),
             token_file: PathBuf::new(),
             token: String::new(),
+            read_token_file: PathBuf::new(),
         }
     }
 }
@@ -431,10 +434,7 @@ fn check(settings: &Settings) -> Result<(), String> {
     if settings.frontier.ticket_timeout <= settings.spider.total_timeout {
         return Err("frontier.ticket_timeout must be longer than spider.total_timeout".into());
     }
-    if settings.cluster.archive_upload != ArchiveUpload::No && settings.cluster.objects.is_empty() {
-        return Err("cluster.archive_upload needs cluster.objects, which says where to".into());
-    }
-    Ok(())
+    settings.cluster.check()
 }
 
 /// `nephila settings`.

@@ -1,5 +1,7 @@
 //! What `nephila doctor` says about the engine: is it as we tell operators to run it?
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,10 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Engine, SERVER_VERSION_MIN};
+use super::link::options;
+use super::{Credentials, Engine, SERVER_VERSION_MIN, Settings};
 
 /// How long one monitoring address may take.
 const MONITOR_WAIT: Duration = Duration::from_secs(5);
+/// How long a server may take to let a stranger in, or not.
+const KNOCK_WAIT: Duration = Duration::from_secs(5);
 /// The longest answer of a monitoring address.
 const MONITOR_BYTES_MAX: u64 = 4 << 20;
 /// A copy that is this many operations behind is said to lag.
@@ -47,7 +52,16 @@ impl Engine {
     pub async fn check(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         match self.0.link.client.try_server_info() {
-            Some(info) => found.push(of_version(&info.server_name, &info.version)),
+            Some(info) => {
+                found.push(of_version(&info.server_name, &info.version));
+                let access = Access {
+                    is_open: self.lets_everybody_in().await,
+                    is_encrypted: self.0.settings.tls.is_some() || info.tls_required,
+                    is_local: self.0.settings.servers.iter().all(|server| is_local(host_of(server)))
+                        && is_local(&info.host),
+                };
+                found.extend(of_access(&info.server_name, access));
+            }
             None => found.push(Finding::new(Level::Bad, "no server is connected")),
         }
         found.push(of_replicas(self.0.settings.replicas));
@@ -66,6 +80,20 @@ impl Engine {
             found.extend(of_monitor(monitor).await);
         }
         found
+    }
+
+    /// Do the servers take a client that says nothing of itself?
+    async fn lets_everybody_in(&self) -> bool {
+        let settings = &self.0.settings;
+        if settings.credentials == Credentials::None {
+            return true;
+        }
+        let nobody = Settings { credentials: Credentials::None, ..settings.clone() };
+        let knock = async {
+            let losses = Arc::default();
+            options(&nobody, &losses).await.ok()?.connect(&nobody.servers).await.ok()
+        };
+        timeout(KNOCK_WAIT, knock).await.ok().flatten().is_some()
     }
 
     async fn of_stream(&self, name: &str) -> Vec<Finding> {
@@ -102,6 +130,57 @@ impl Engine {
         found.extend(of_copies(name, wanted, &copies));
         found
     }
+}
+
+/// Who can speak to the servers.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    is_open: bool,
+    is_encrypted: bool,
+    is_local: bool,
+}
+
+/// The host of `nats://USER:PASSWORD@HOST:PORT`, or of `HOST:PORT`.
+fn host_of(server: &str) -> &str {
+    let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    match rest.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => rest.split(':').next().unwrap_or(rest),
+    }
+}
+
+/// Is this an address that only this machine reaches?
+fn is_local(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn of_access(server: &str, access: Access) -> Vec<Finding> {
+    let mut found = Vec::new();
+    match access {
+        Access { is_open: true, is_local: false, .. } => found.push(Finding::new(
+            Level::Bad,
+            format!(
+                "server {server} lets in whoever reaches it, and other machines do: they can read, change and stop the \
+                 crawl. `nephila cluster keys` makes accounts; see \"Who may speak to the servers\" in docs/operating.md"
+            ),
+        )),
+        Access { is_open: true, is_local: true, .. } => found.push(Finding::new(
+            Level::Good,
+            format!("server {server} has no accounts; only this machine reaches it"),
+        )),
+        Access { is_open: false, .. } => {
+            found.push(Finding::new(Level::Good, format!("server {server} lets in only those it knows")));
+        }
+    }
+    if !access.is_local && !access.is_encrypted {
+        let text = format!(
+            "server {server} is spoken to without encryption: whoever is on the way can read the crawl. Give the servers \
+             certificates (`nephila cluster keys`), and set cluster.tls_ca_file"
+        );
+        found.push(Finding::new(Level::Warning, text));
+    }
+    found
 }
 
 /// A copy of a stream beside that of its leader.
@@ -233,6 +312,30 @@ mod tests {
             ("", Level::Bad),
         ] {
             assert_eq!(of_version("n", version).level, level, "{version}");
+        }
+    }
+
+    #[test]
+    fn sec_04_servers_that_let_everybody_in_are_a_fault_unless_they_are_this_machines_own() {
+        let says = |is_open, is_encrypted, is_local| {
+            let found = of_access("n", Access { is_open, is_encrypted, is_local });
+            found.into_iter().map(|finding| finding.level).max().unwrap()
+        };
+        assert_eq!(says(true, true, false), Level::Bad);
+        assert_eq!(says(true, false, true), Level::Good);
+        assert_eq!(says(false, false, false), Level::Warning);
+        assert_eq!(says(false, true, false), Level::Good);
+        for (server, local) in [
+            ("nats://127.0.0.1:4222", true),
+            ("tls://ali:baba@localhost:4222", true),
+            ("nats://[::1]:4222", true),
+            ("127.8.0.1", true),
+            ("nats://0.0.0.0:4222", false),
+            ("nats://one:4222", false),
+            ("nats://127.0.0.1@one:4222", false),
+            ("nats://[2001:db8::1]:4222", false),
+        ] {
+            assert_eq!(is_local(host_of(server)), local, "{server}");
         }
     }
 

@@ -3,6 +3,8 @@
 //! What always holds: nothing is handed to the client while no server is connected, so nothing piles up there; a question
 //! ends when its connection does, and not only when its time is up.
 
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 const SUBSCRIPTION_MESSAGES_MAX: usize = 4_096;
 /// Commands that wait for the connection in the client.
 const CLIENT_COMMANDS_MAX: usize = 1_024;
+/// Files with secrets are read so far.
+const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// The connection. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -94,7 +98,10 @@ impl Link {
     }
 }
 
-async fn options(settings: &Settings, losses: &Arc<watch::Sender<u64>>) -> Result<ConnectOptions, Error> {
+pub(super) async fn options(
+    settings: &Settings,
+    losses: &Arc<watch::Sender<u64>>,
+) -> Result<ConnectOptions, Error> {
     let losses = losses.clone();
     let mut options = ConnectOptions::new()
         .name(format!("nephila {}", settings.cluster))
@@ -120,6 +127,8 @@ async fn options(settings: &Settings, losses: &Arc<watch::Sender<u64>>) -> Resul
         Credentials::None => options,
         Credentials::Token(token) => options.token(token.clone()),
         Credentials::User(user, password) => options.user_and_password(user.clone(), password.clone()),
+        Credentials::UserFile(user, path) => options.user_and_password(user.clone(), secret(path)?),
+        Credentials::NkeyFile(path) => options.nkey(nkey_seed(path)?),
         Credentials::File(path) => options
             .credentials_file(path)
             .await
@@ -138,4 +147,29 @@ async fn options(settings: &Settings, losses: &Arc<watch::Sender<u64>>) -> Resul
         }
     }
     Ok(options)
+}
+
+/// The one line of a file that holds a secret.
+fn secret(path: &Path) -> Result<String, Error> {
+    let fault = |why: String| Error::Refused(format!("{}: {why}", path.display()));
+    let file = std::fs::File::open(path).map_err(|error| fault(error.to_string()))?;
+    let mut text = String::new();
+    file.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(|error| fault(error.to_string()))?;
+    match text.trim() {
+        "" => Err(fault("it holds nothing".to_owned())),
+        line if line.contains('\n') => Err(fault("it holds more than one line".to_owned())),
+        line => Ok(line.to_owned()),
+    }
+}
+
+/// The seed of a user in a file. Looked at here: of a wrong one the client says that the server refused us.
+fn nkey_seed(path: &Path) -> Result<String, Error> {
+    let seed = secret(path)?;
+    match nkeys::KeyPair::from_seed(&seed).map(|pair| pair.key_pair_type()) {
+        Ok(nkeys::KeyPairType::User) => Ok(seed),
+        _ => {
+            let why = "it holds no seed of a user (SU…): `nephila cluster key` makes one";
+            Err(Error::Refused(format!("{}: {why}", path.display())))
+        }
+    }
 }

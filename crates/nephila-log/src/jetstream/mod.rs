@@ -75,8 +75,12 @@ pub enum Credentials {
     Token(String),
     /// A name and a password.
     User(String, String),
+    /// A name, and a file with the password.
+    UserFile(String, PathBuf),
     /// A file with a signed token and its key.
     File(PathBuf),
+    /// A file with the seed of an nkey: the server knows the public half, and the seed never leaves this machine.
+    NkeyFile(PathBuf),
 }
 
 impl fmt::Debug for Credentials {
@@ -85,7 +89,9 @@ impl fmt::Debug for Credentials {
             Credentials::None => "None",
             Credentials::Token(_) => "Token(…)",
             Credentials::User(..) => "User(…)",
+            Credentials::UserFile(..) => "UserFile(…)",
             Credentials::File(_) => "File(…)",
+            Credentials::NkeyFile(_) => "NkeyFile(…)",
         })
     }
 }

@@ -13,6 +13,9 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
+use super::http::seconds;
+use super::proof::{self, Nonce};
+
 /// A connection is made within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The port of a node that is named without one.
@@ -24,6 +27,8 @@ pub(crate) struct Peer {
     /// `HOST:PORT`.
     address: String,
     token: Option<Arc<str>>,
+    /// Which node it must be; none if a person named the address.
+    node: Option<String>,
 }
 
 /// A question.
@@ -116,9 +121,10 @@ pub(crate) enum NoAnswer {
 }
 
 impl Peer {
-    /// The node at `HOST:PORT`.
-    pub(crate) fn at(address: impl Into<String>, token: Option<Arc<str>>) -> Peer {
-        Peer { address: address.into(), token }
+    /// The node of this name, at `HOST:PORT` as its lease says. Leases may be forged: the token is not sent there, both
+    /// sides prove that they know it.
+    pub(crate) fn node(name: &str, address: &str, token: Option<Arc<str>>) -> Peer {
+        Peer { address: address.to_owned(), token, node: Some(name.to_owned()) }
     }
 
     /// The node that a person names: `http://HOST:PORT`, `HOST:PORT` or `HOST`.
@@ -135,7 +141,7 @@ impl Peer {
             None => rest.contains(':'),
         };
         let address = if has_port { rest.to_owned() } else { format!("{rest}:{PORT}") };
-        Ok(Peer { address, token })
+        Ok(Peer { address, token, node: None })
     }
 
     /// Where it is.
@@ -170,8 +176,13 @@ impl Peer {
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         let mut request = Request::builder().method(question.method).uri(&*question.target);
         request = request.header(header::HOST, &*self.address).header(header::CONNECTION, "close");
+        let nonce = Nonce::new();
         if let Some(token) = &self.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|e| e.to_string())?;
+            let credentials = match &self.node {
+                Some(node) => proof::of_request(token, node, &question.target, seconds(), &nonce),
+                None => format!("Bearer {token}"),
+            };
+            let mut value = HeaderValue::from_str(&credentials).map_err(|e| e.to_string())?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
@@ -183,7 +194,19 @@ impl Peer {
             let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, question.bytes_max).collect().await.map_err(|e| e.to_string())?;
-            Ok(Reply { status: head.status, headers: head.headers, body: body.to_bytes() })
+            let reply = Reply { status: head.status, headers: head.headers, body: body.to_bytes() };
+            match (&self.token, &self.node) {
+                // Whoever refuses us says nothing that is believed.
+                (Some(token), Some(node))
+                    if reply.status != StatusCode::UNAUTHORIZED
+                        && !proof::check_answer(token, &nonce, reply.status, &reply.headers, &reply.body) =>
+                {
+                    Err(format!(
+                        "whoever is there does not prove to be node {node}; api.token_file is the same on all nodes"
+                    ))
+                }
+                _ => Ok(reply),
+            }
         };
         tokio::pin!(connection, exchange);
         // The connection is driven by whoever waits for its answer, and ends with it.

@@ -9,11 +9,11 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -22,6 +22,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
+use super::proof::{self, Nonce};
 use super::room::{Place, Room};
 
 /// A request's head has this long to come.
@@ -106,15 +107,66 @@ pub(crate) enum Guard {
     Owner,
     /// Whoever is on this machine, but no page in a browser there.
     Local,
-    /// Whoever has the token.
-    Token(Arc<str>),
+    /// Whoever has the token, and other nodes that prove that they know it.
+    Token {
+        /// The token.
+        token: Arc<str>,
+        /// A token that only asks, if there is one.
+        reads: Option<Arc<str>>,
+        /// The name of this node.
+        node: Arc<str>,
+    },
+}
+
+/// Who asks, as far as its answer has to know.
+#[derive(Debug, PartialEq, Eq)]
+enum Asker {
+    /// Somebody who may.
+    Any,
+    /// Another node, to whom the answer is proved.
+    Node(Nonce),
 }
 
 impl Guard {
+    fn lets_in(&self, head: &request::Parts) -> Result<Asker, Box<Answer>> {
+        if let Guard::Token { token, reads, node } = self
+            && let Some(credentials) =
+                head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok())
+        {
+            let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+            let asker = proof::check_request(token, node, (&head.method, target), credentials, seconds());
+            if let Some(nonce) = asker {
+                return Ok(Asker::Node(nonce));
+            }
+            if reads.as_ref().is_some_and(|reads| is_bearer(&head.headers, reads)) {
+                return match head.method {
+                    Method::GET | Method::HEAD => Ok(Asker::Any),
+                    _ => {
+                        let detail =
+                            "this token only asks; what changes something needs that of api.token_file";
+                        Err(Box::new(problem(StatusCode::FORBIDDEN, "not with this token", detail)))
+                    }
+                };
+            }
+        }
+        self.refuses(head.uri.path(), &head.headers).map_or(Ok(Asker::Any), |refused| Err(Box::new(refused)))
+    }
+
+    /// Adds to an answer what its asker has to see.
+    async fn prove(&self, asker: &Asker, answer: Answer) -> Answer {
+        let (Guard::Token { token, .. }, Asker::Node(nonce)) = (self, asker) else { return answer };
+        let (mut head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let mac = proof::of_answer(token, nonce, head.status, &head.headers, &body);
+        let mac = HeaderValue::from_str(&mac).expect("it is base64");
+        head.headers.insert(proof::PROOF, mac);
+        Response::from_parts(head, Full::new(body))
+    }
+
     fn refuses(&self, path: &str, headers: &HeaderMap) -> Option<Answer> {
         match self {
             Guard::Owner => None,
-            Guard::Token(_) if PROBES.contains(&path) => None,
+            Guard::Token { .. } if PROBES.contains(&path) => None,
             // A page of a stranger can make a browser ask us. It says so in `Origin` or `Sec-Fetch-Site`, or believes that
             // we are its own server, under a name that we do not have.
             Guard::Local => {
@@ -127,10 +179,8 @@ impl Guard {
                     problem(StatusCode::FORBIDDEN, "not for pages of a browser", detail)
                 })
             }
-            Guard::Token(token) => {
-                let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-                let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
-                if is_same(given, token.as_bytes()) {
+            Guard::Token { token, .. } => {
+                if is_bearer(headers, token) {
                     return None;
                 }
                 let detail = "send `Authorization: Bearer TOKEN`; commands do with --token-file FILE";
@@ -141,6 +191,12 @@ impl Guard {
             }
         }
     }
+}
+
+/// Does a request carry this token?
+fn is_bearer(headers: &HeaderMap, token: &str) -> bool {
+    let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    is_same(given.strip_prefix(b"Bearer ").unwrap_or_default(), token.as_bytes())
 }
 
 /// Does a browser say that a page of another site asks? Typed addresses and our own pages are `none` and `same-origin`.
@@ -215,10 +271,11 @@ where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
     let (head, body) = request.into_parts();
-    if let Some(refused) = guard.refuses(head.uri.path(), &head.headers) {
-        return refused;
-    }
-    if matches!(guard, Guard::Token(_)) && !PROBES.contains(&head.uri.path()) {
+    let asker = match guard.lets_in(&head) {
+        Ok(asker) => asker,
+        Err(refused) => return *refused,
+    };
+    if matches!(guard, Guard::Token { .. }) && !PROBES.contains(&head.uri.path()) {
         place.waits();
     }
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
@@ -241,9 +298,14 @@ where
         body,
     };
     place.is_answered();
-    let answer = answers.answer(asked).await;
+    let answer = guard.prove(&asker, answers.answer(asked).await).await;
     place.waits();
     answer
+}
+
+/// The time of day, in seconds.
+pub(super) fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What went wrong, as RFC 9457 has it.
@@ -326,6 +388,25 @@ mod tests {
     }
 
     #[test]
+    fn sec_04_a_token_that_reads_changes_nothing() {
+        let guard = Guard::Token { token: "all".into(), reads: Some("read".into()), node: "one".into() };
+        let status = |method: Method, token: &str| {
+            let request = Request::builder().method(method).uri("/api/v1/jobs");
+            let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
+            guard.lets_in(&request.into_parts().0).err().map(|refused| refused.status().as_u16())
+        };
+        for method in [Method::GET, Method::HEAD] {
+            assert_eq!(status(method, "read"), None);
+        }
+        for method in [Method::POST, Method::PATCH, Method::DELETE, Method::PUT] {
+            assert_eq!(status(method.clone(), "read"), Some(403), "{method}");
+            assert_eq!(status(method, "all"), None);
+        }
+        assert_eq!(status(Method::GET, ""), Some(401));
+        assert_eq!(status(Method::GET, "rea"), Some(401));
+    }
+
+    #[test]
     fn sec_09_a_page_of_another_site_is_kept_out_though_it_hides_its_origin() {
         let refuses = |site: &'static str| {
             let mut headers = HeaderMap::new();
@@ -358,7 +439,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_is_the_token() {
-        let guard = Guard::Token("secret".into());
+        let guard = Guard::Token { token: "secret".into(), reads: None, node: "one".into() };
         let status = |value: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             if let Some(value) = value {

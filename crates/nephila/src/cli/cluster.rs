@@ -97,6 +97,23 @@ pub struct JobCreateArgs {
     pub common: Common,
 }
 
+/// Flags of `nephila cluster keys`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KeysArgs {
+    /// The folder for them
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A NATS server: the name or the address by which nodes reach it
+    #[arg(long = "server", value_name = "HOST", value_delimiter = ',')]
+    pub servers: Vec<String>,
+    /// A node, by its name
+    #[arg(long = "node", value_name = "NAME", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+    /// Settings
+    #[command(flatten)]
+    pub common: Common,
+}
+
 /// When the pages of a job are asked for again.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct AgainArgs {
@@ -349,6 +366,12 @@ pub enum ClusterCommand {
     },
     /// Which domains are pinned, and where they are.
     Pins(LookArgs),
+    /// Make the keys of a cluster: who may speak to its NATS servers, and what each of them may say.
+    ///
+    /// The folder gets `ca.pem` and a certificate for each server, an nkey for each node, for the operator and for programs
+    /// that read events, and `accounts.conf`, which the servers include. Asked again it keeps what is there and makes what is
+    /// missing. It speaks to nobody. Exit code: 0, 1 failed, 2 wrong flags or settings.
+    Keys(KeysArgs),
     /// Let a partition go on whose log has lost something: with the best that a node, a snapshot and the log still have.
     ///
     /// `nephila cluster status` says which partitions stay closed, and why. First see whether what is gone can be restored:

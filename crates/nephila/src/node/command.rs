@@ -79,6 +79,7 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         ClusterCommand::Pins(LookArgs { json, remote, common }) => {
             with(&common, &remote, async |who| pins::list(&who, json).await)
         }
+        ClusterCommand::Keys(args) => super::keys::run(&args),
         ClusterCommand::Heal { partition, common, .. } => {
             with(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
         }

@@ -10,7 +10,7 @@
 //! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
 //! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
 //! node, `admin` is what can be done to a cluster, `command` how a person says it,
-//! `api` how a node answers over HTTP.
+//! `keys` makes the keys of a cluster, `api` is how a node answers over HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
 //! clock that goes on while the machine sleeps.
@@ -22,6 +22,7 @@ pub(crate) mod command;
 mod events;
 mod heal;
 mod jobs;
+mod keys;
 pub(crate) mod known;
 mod lease;
 mod limits;
@@ -273,7 +274,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = crate::crawl::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
-        let bound = api::bind(&settings.api).await?;
+        let bound = api::bind(&settings.api, &name).await?;
         let address = bound.as_ref().map(|bound| bound.address.clone()).unwrap_or_default();
         folder.set_node(&name, &settings)?;
         let cluster = Cluster::connect(&settings.cluster).await?;

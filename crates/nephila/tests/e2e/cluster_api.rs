@@ -13,6 +13,8 @@ mod redirects;
 mod stops;
 // What is owed together.
 mod together;
+// Who is let in.
+mod trust;
 mod whole;
 
 use std::collections::BTreeMap;

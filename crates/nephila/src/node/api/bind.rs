@@ -25,7 +25,7 @@ pub(in super::super) struct Bound {
 }
 
 /// Listens, if the settings say where.
-pub(in super::super) async fn bind(api: &settings::Api) -> anyhow::Result<Option<Bound>> {
+pub(in super::super) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Option<Bound>> {
     if api.listen.is_empty() {
         return Ok(None);
     }
@@ -67,7 +67,15 @@ pub(in super::super) async fn bind(api: &settings::Api) -> anyhow::Result<Option
         "" => bound.to_string(),
         advertise => advertise.to_owned(),
     };
-    let guard = token.map_or(Guard::Local, Guard::Token);
+    let reads = self::token(&api.read_token_file)?;
+    let guard = match token {
+        None if reads.is_some() => {
+            let text = "api.read_token_file needs api.token_file: without it everybody on this machine may change things";
+            return Err(usage(anyhow::anyhow!(text)));
+        }
+        None => Guard::Local,
+        Some(token) => Guard::Token { token, reads, node: node.into() },
+    };
     Ok(Some(Bound { listener, guard, address }))
 }
 
@@ -99,14 +107,14 @@ mod tests {
     #[tokio::test]
     async fn whoever_is_reached_from_elsewhere_needs_a_token() {
         for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let error = bind(&api(listen)).await.unwrap_err();
+            let error = bind(&api(listen), "one").await.unwrap_err();
             assert_eq!(error.downcast_ref(), Some(&Exit::Usage), "{listen}");
             assert!(format!("{error:#}").contains("api.token_file"), "{error:#}");
         }
-        let bound = bind(&api("127.0.0.1:0")).await.unwrap().unwrap();
+        let bound = bind(&api("127.0.0.1:0"), "one").await.unwrap().unwrap();
         assert!(matches!(bound.guard, Guard::Local));
         assert_eq!(bound.address, bound.listener.local_addr().unwrap().to_string());
-        assert!(bind(&api("")).await.unwrap().is_none(), "empty is nowhere");
+        assert!(bind(&api(""), "one").await.unwrap().is_none(), "empty is nowhere");
     }
 
     #[tokio::test]
@@ -119,8 +127,8 @@ mod tests {
             advertise: "one.test:7000".into(),
             ..api("127.0.0.1:0")
         };
-        let bound = bind(&settings).await.unwrap().unwrap();
-        assert!(matches!(&bound.guard, Guard::Token(token) if **token == *"geheim"));
+        let bound = bind(&settings, "one").await.unwrap().unwrap();
+        assert!(matches!(&bound.guard, Guard::Token { token, .. } if **token == *"geheim"));
         assert_eq!(bound.address, "one.test:7000");
         for wrong in ["", "two words", "line\nline", "umläut"] {
             std::fs::write(&file, wrong).unwrap();
@@ -131,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_that_was_asked_for_must_be_had() {
-        let first = bind(&api("127.0.0.1:0")).await.unwrap().unwrap();
-        assert!(bind(&api(&first.address)).await.is_err());
+        let first = bind(&api("127.0.0.1:0"), "one").await.unwrap().unwrap();
+        assert!(bind(&api(&first.address), "one").await.is_err());
     }
 }

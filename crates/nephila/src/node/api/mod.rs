@@ -102,7 +102,7 @@ impl Drop for Serving {
 /// Begins to answer.
 pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
-        Some(Guard::Token(token)) => Some(token.clone()),
+        Some(Guard::Token { token, .. }) => Some(token.clone()),
         _ => None,
     };
     let (clients, reads) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(READS_MAX));

@@ -1,6 +1,7 @@
 //! Who owns a URL, and how another node is asked.
 //!
-//! What always holds: what another node answers counts only if it is the node that was meant.
+//! What always holds: what another node answers counts only if it is the node that was meant, and, where there is a token,
+//! only if it proves that it knows it; the token itself is sent to nobody.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,12 +102,15 @@ async fn ask_of(token: Option<Arc<str>>, other: &NodeRecord, question: Question)
     if other.address.is_empty() {
         return Err(format!("node {name} has no API: set api.listen there"));
     }
-    let peer = Peer::at(&*other.address, token);
+    let peer = Peer::node(name, &other.address, token);
     let reply = peer.ask(question).await.map_err(|error| format!("node {name}: {error}"))?;
     match reply.field(NODE) {
         Some(who) if who == name => {}
         _ if reply.status == StatusCode::UNAUTHORIZED => {
-            return Err(format!("node {name} has another token: api.token_file is the same on all nodes"));
+            return Err(format!(
+                "node {name} does not know us: api.token_file is the same on all nodes, and their clocks differ by less \
+                 than two minutes"
+            ));
         }
         who => {
             let who = who.unwrap_or("somebody else");

@@ -1,0 +1,246 @@
+//! `nephila cluster keys`: who may speak to the NATS servers of a cluster, and what each of them may say.
+//!
+//! A folder gets a certificate authority, a certificate for each server, an nkey for each node, one for the operator and one
+//! for programs that read events, and `accounts.conf`, which the servers include. That file has public halves alone. Asked
+//! again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
+//!
+//! What always holds: nothing secret is printed, a secret file can be read by its owner alone, an existing one is never
+//! changed; a node may write its own lease and no other.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+use nkeys::{KeyPair as Nkey, KeyPairType};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+
+use crate::cli::cluster::KeysArgs;
+use crate::exit::Exit;
+use crate::settings::{self, usage};
+
+/// Keys of nodes have names that begin like this.
+const NODE: &str = "node-";
+/// What a file with an nkey ends with.
+const NKEY: &str = ".nk";
+/// Who runs `nephila job` and `nephila cluster`.
+const OPERATOR: &str = "operator";
+/// A program that is told what happens.
+const READER: &str = "reader";
+/// What an operator asks JetStream: about streams, for records, and to be given what lies in a stream. The first command may
+/// come before the first node, and make the streams.
+const OPERATOR_API: &[&str] = &[
+    "INFO",
+    "STREAM.CREATE.*",
+    "STREAM.INFO.*",
+    "STREAM.NAMES",
+    "STREAM.MSG.GET.*",
+    "DIRECT.GET.>",
+    "CONSUMER.CREATE.>",
+    "CONSUMER.INFO.>",
+    "CONSUMER.MSG.NEXT.>",
+    "CONSUMER.DELETE.>",
+];
+/// The file that servers include.
+const ACCOUNTS: &str = "accounts.conf";
+/// Longest name of a node or a server.
+const NAME_MAX: usize = 100;
+
+/// Runs the command.
+pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<Exit> {
+    let cluster = settings::load(&args.common)?.cluster.name;
+    for name in args.nodes.iter().chain([&cluster]) {
+        if !is_plain(name, "-_") {
+            return Err(usage(anyhow::anyhow!("{name:?} is no name: letters, digits, `-` and `_`")));
+        }
+    }
+    if let Some(name) = args.servers.iter().find(|name| !is_plain(name, "-.:")) {
+        return Err(usage(anyhow::anyhow!("{name:?} is neither the name nor the address of a machine")));
+    }
+    let dir = &args.dir;
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let issuer = authority(dir, &cluster)?;
+    for server in &args.servers {
+        certificate(dir, server, &issuer)?;
+    }
+    for name in args.nodes.iter().map(|node| format!("{NODE}{node}")).chain([OPERATOR.into(), READER.into()])
+    {
+        let file = dir.join(format!("{name}{NKEY}"));
+        if !file.exists() {
+            let seed = Nkey::new_user().seed().map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
+            new_file(&file, &format!("{seed}\n"))?;
+        }
+    }
+    let accounts = accounts(&cluster, &users(dir)?);
+    // Made from the keys each time; it replaces the old one in one step.
+    let fresh = dir.join("accounts.conf.new");
+    fs::write(&fresh, accounts)
+        .and_then(|()| fs::rename(&fresh, dir.join(ACCOUNTS)))
+        .with_context(|| format!("writing {ACCOUNTS} in {}", dir.display()))?;
+    print!("{}", told(dir, args, &cluster));
+    Ok(Exit::Done)
+}
+
+fn is_plain(name: &str, more: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+    !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(plain)
+}
+
+/// What to do with what was made.
+fn told(dir: &Path, args: &KeysArgs, cluster: &str) -> String {
+    let dir = dir.display();
+    let server = args.servers.first().map_or("SERVER", |name| name);
+    let node = args.nodes.first().map_or("NAME", |name| name);
+    format!(
+        "Keys of the cluster {cluster} are in {dir}. ca.key signs new servers: keep it away from all of them.\n\
+         \n\
+         On each server, beside its own certificate and key, in its configuration:\n\
+         \n    include {ACCOUNTS}\n    tls {{ cert_file: server-{server}.pem, key_file: server-{server}.key, ca_file: ca.pem }}\n\
+         \n\
+         On each node, beside ca.pem and its own key, in its settings:\n\
+         \n    [cluster]\n    tls_ca_file = \"{dir}/ca.pem\"\n    nkey_file = \"{dir}/{NODE}{node}{NKEY}\"\n\
+         \n\
+         Whoever runs `nephila job` and `nephila cluster` has {OPERATOR}{NKEY} instead; a program that reads events has {READER}{NKEY}.\n"
+    )
+}
+
+/// The certificate authority of the cluster: made, or the one that is there.
+fn authority(dir: &Path, cluster: &str) -> anyhow::Result<Issuer<'static, KeyPair>> {
+    let (pem, key) = (dir.join("ca.pem"), dir.join("ca.key"));
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, format!("nephila {cluster}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    valid(&mut params);
+    let pair = match fs::read_to_string(&key) {
+        Ok(text) => KeyPair::from_pem(&text).with_context(|| key.display().to_string())?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let pair = KeyPair::generate().context("making a key")?;
+            new_file(&key, &pair.serialize_pem())?;
+            pair
+        }
+        Err(error) => return Err(error).with_context(|| key.display().to_string()),
+    };
+    // Told again after a crash between the two files: the same name and the same key make the same authority.
+    if !pem.exists() {
+        let made = params.self_signed(&pair).context("making the certificate authority")?;
+        new_file(&pem, &made.pem())?;
+    }
+    Ok(Issuer::new(params, pair))
+}
+
+/// Ten years: a cluster must not stop by itself one morning. Keys are changed by making new ones.
+fn valid(params: &mut CertificateParams) {
+    let year = i32::from(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year());
+    params.not_before = date_time_ymd(year - 1, 1, 1);
+    params.not_after = date_time_ymd(year + 10, 1, 1);
+}
+
+fn certificate(dir: &Path, server: &str, issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<()> {
+    let (pem, key) = (dir.join(format!("server-{server}.pem")), dir.join(format!("server-{server}.key")));
+    if pem.exists() {
+        return Ok(());
+    }
+    let mut params = CertificateParams::new(vec![server.to_owned()])
+        .with_context(|| format!("{server:?} is neither the name nor the address of a machine"))?;
+    params.distinguished_name.push(DnType::CommonName, server);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // Servers of a cluster are clients of each other.
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    valid(&mut params);
+    let pair = KeyPair::generate().context("making a key")?;
+    let made = params.signed_by(&pair, issuer).with_context(|| format!("signing {server}"))?;
+    // A key without a certificate is of a run that was killed: nobody has used it.
+    match fs::remove_file(&key) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).context(key.display().to_string());
+        }
+        _ => {}
+    }
+    new_file(&key, &pair.serialize_pem())?;
+    new_file(&pem, &made.pem())
+}
+
+/// Writes a file that its owner alone can read, whole or not at all.
+fn new_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .with_context(|| format!("making {}", fresh.display()))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&fresh, path))
+        .with_context(|| path.display().to_string())
+}
+
+/// The public keys of all users whose keys lie in the folder, by their names.
+fn users(dir: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut users = BTreeMap::new();
+    for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(NKEY));
+        let Some(name) = name.filter(|name| is_plain(name, "-_")) else { continue };
+        let seed = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let key = Nkey::from_seed(seed.trim()).ok().filter(|key| key.key_pair_type() == KeyPairType::User);
+        let key = key.with_context(|| format!("{} holds no seed of a user", path.display()))?;
+        users.insert(name.to_owned(), key.public_key());
+    }
+    Ok(users)
+}
+
+/// What the servers include. The cluster has an account of its own, so that it touches nobody else's streams. Programs that
+/// read events are in another: who may ask JetStream anything can have its answer sent to any subject of the same account.
+fn accounts(cluster: &str, users: &BTreeMap<String, String>) -> String {
+    let own = format!("neph.{cluster}");
+    let partitions = [format!("{own}.*.log.*"), format!("{own}.*.in.*"), format!("{own}.record.>")];
+    let mut inside = String::new();
+    for (name, key) in users {
+        let (publish, subscribe) = if let Some(node) = name.strip_prefix(NODE) {
+            // Of the leases its own.
+            let more =
+                [format!("{own}.lease.node.{node}"), format!("{own}.talk.*"), format!("{own}.events.>")];
+            let api = ["$JS.API.>".to_owned(), "$JS.ACK.>".to_owned()];
+            let publish: Vec<String> = partitions.iter().cloned().chain(more).chain(api).collect();
+            (publish, vec!["_INBOX.>".to_owned(), format!("{own}.talk.*")])
+        } else if name == OPERATOR {
+            // It looks, and says what it wants; it never removes what is stored.
+            let api = OPERATOR_API.iter().map(|subject| format!("$JS.API.{subject}"));
+            let publish =
+                partitions[1..].iter().cloned().chain(api).chain(["$JS.ACK.>".to_owned()]).collect();
+            (publish, vec!["_INBOX.>".to_owned()])
+        } else {
+            continue;
+        };
+        _ = writeln!(
+            inside,
+            "      # {name}\n      {{ nkey: {key}, permissions: {{ publish: {publish:?}, subscribe: {subscribe:?} }} }}"
+        );
+    }
+    let mut reading = String::new();
+    if let Some(key) = users.get(READER) {
+        _ = writeln!(
+            reading,
+            "      # {READER}\n      {{ nkey: {key}, permissions: {{ publish: {{ deny: \">\" }}, subscribe: \"{own}.events.>\" }} }}"
+        );
+    }
+    format!(
+        "# Made by `nephila cluster keys`, again each time it is run. It has public keys alone.\n\
+         accounts {{\n\
+         \x20 nephila_{cluster} {{\n    jetstream: enabled\n    exports: [{{ stream: \"{own}.events.>\" }}]\n    users: [\n{inside}    ]\n  }}\n\
+         \x20 nephila_{cluster}_events {{\n    imports: [{{ stream: {{ account: nephila_{cluster}, subject: \"{own}.events.>\" }} }}]\n    users: [\n{reading}    ]\n  }}\n\
+         }}\n"
+    )
+}
