@@ -2,7 +2,7 @@
 //!
 //! What always holds: whoever asks for a job's rules gets them as they are at that moment, and keeps them for one page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use anyhow::Context;
@@ -53,27 +53,41 @@ impl InForce {
 
 /// All jobs in force, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs(RwLock<BTreeMap<u32, Arc<InForce>>>);
+pub(crate) struct Jobs {
+    known: RwLock<BTreeMap<u32, Arc<InForce>>>,
+    /// Jobs whose rules cannot be read.
+    unreadable: RwLock<BTreeSet<u32>>,
+}
 
 impl Jobs {
     /// A job is new or has changed.
     pub(crate) fn set(&self, job: InForce) {
-        self.0.write().expect("nobody panics holding it").insert(job.id.0, Arc::new(job));
+        self.known.write().expect("nobody panics holding it").insert(job.id.0, Arc::new(job));
     }
 
     /// One of them.
     pub(crate) fn get(&self, id: JobId) -> Option<Arc<InForce>> {
-        self.0.read().expect("nobody panics holding it").get(&id.0).cloned()
+        self.known.read().expect("nobody panics holding it").get(&id.0).cloned()
+    }
+
+    /// The rules of these jobs cannot be read, and those of no others.
+    pub(crate) fn set_unreadable(&self, jobs: impl Iterator<Item = JobId>) {
+        *self.unreadable.write().expect("nobody panics holding it") = jobs.map(|id| id.0).collect();
+    }
+
+    /// Is nothing known of a job because its rules cannot be read? What a page of it leads to would be lost.
+    pub(crate) fn is_unreadable(&self, id: JobId) -> bool {
+        self.get(id).is_none() && self.unreadable.read().expect("nobody panics holding it").contains(&id.0)
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<InForce>> {
-        self.0.read().expect("nobody panics holding it").values().cloned().collect()
+        self.known.read().expect("nobody panics holding it").values().cloned().collect()
     }
 
     /// A seed of a job has moved: its new place is in scope from now on.
     pub(crate) fn widen(&self, id: JobId, target: &CrawlUrl) {
-        let mut jobs = self.0.write().expect("nobody panics holding it");
+        let mut jobs = self.known.write().expect("nobody panics holding it");
         if let Some(job) = jobs.get_mut(&id.0) {
             let mut rules = job.rules.clone();
             rules.widen(target, 0);

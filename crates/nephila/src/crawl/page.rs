@@ -186,6 +186,11 @@ pub(crate) async fn page(
         let report = Report::of(Outcome::OutOfScope, 0, Duration::ZERO);
         return Ok(shared.handle.report(ticket.id, report).await?);
     }
+    if shared.jobs.is_unreadable(ticket.job) {
+        // It comes up again soon: nobody knows which of its links are wanted.
+        let report = Report::of(Outcome::Cancelled, 0, Duration::ZERO);
+        return Ok(shared.handle.report(ticket.id, report).await?);
+    }
     // Its job may have learned since it was found that it does not want it.
     let is_removed = ticket.read_as == ReadAs::Feed && shared.sources.is_removed(&ticket.key);
     if is_removed || shared.jobs.get(ticket.job).is_some_and(|job| job.excludes(&url)) {

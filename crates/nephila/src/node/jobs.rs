@@ -3,9 +3,14 @@
 //! A job is written down first, then told to every partition's inbox, and only then its seeds are sent. A partition learns
 //! of it at one position of its log; a node judges links by the record, which it reads again every few seconds.
 //!
-//! What always holds: a record changes by compare-and-swap alone; a number is given once.
+//! A record that this program cannot read holds up its own job and nothing else: URLs of it that come up on a node which does
+//! not know the job yet are put back, and an alarm names the record.
+//!
+//! What always holds: a record changes by compare-and-swap alone; a number is given once; one that cannot be read is never
+//! written.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,11 +21,14 @@ use nephila_log::Leases;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::alarm;
 use super::record::{Unknown, put_unknown, take_unknown};
 use crate::crawl::jobs::{InForce, Jobs};
 
 /// Records of jobs begin like this.
 const PREFIX: &str = "job.";
+/// Alarms about records begin like this.
+const ABOUT: &str = "record-";
 /// How often a change is tried while others change the same record.
 const TRIES_MAX: usize = 20;
 /// Nodes look at the jobs this often.
@@ -78,22 +86,36 @@ impl JobStore {
         JobStore { leases }
     }
 
-    /// All jobs.
-    pub(crate) async fn all(&self) -> anyhow::Result<Vec<JobRecord>> {
+    /// All jobs, and what is written in the place of a job and cannot be read.
+    pub(crate) async fn read(&self) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
         let items = self.leases.records(PREFIX).await.context("reading the jobs")?;
-        items.iter().map(|item| decode(&item.key, &item.value)).collect()
+        let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
+        for item in items {
+            match decode(&item.value) {
+                Ok(record) => jobs.push(record),
+                Err(error) => unreadable.push(Unreadable { key: item.key, why: error.to_string() }),
+            }
+        }
+        Ok((jobs, unreadable))
+    }
+
+    /// All jobs that can be read.
+    pub(crate) async fn all(&self) -> anyhow::Result<Vec<JobRecord>> {
+        Ok(self.read().await?.0)
     }
 
     /// Writes a new job down, under the next free number.
     pub(crate) async fn create(&self, mut job: Job) -> anyhow::Result<Job> {
         for _ in 0..TRIES_MAX {
-            let all = self.all().await?;
+            let (all, unreadable) = self.read().await?;
             anyhow::ensure!(
                 all.iter().all(|record| record.job.name != job.name),
                 "there is a job {} already",
                 job.name
             );
-            job.id = JobId(all.iter().map(|record| record.job.id.0).max().unwrap_or(0) + 1);
+            let numbers = all.iter().map(|record| record.job.id.0);
+            let taken = unreadable.iter().filter_map(|record| record.job()).map(|id| id.0);
+            job.id = JobId(numbers.chain(taken).max().unwrap_or(0) + 1);
             let record = JobRecord::new(job.clone());
             let value = encode(&record)?;
             if self.leases.put(&key(job.id), None, value).await.context("writing the job")?.is_some() {
@@ -114,7 +136,7 @@ impl JobStore {
             let Some(item) = self.leases.record(&key).await.context("reading the job")? else {
                 return Ok(None);
             };
-            let old = decode(&key, &item.value)?;
+            let old = decode(&item.value).with_context(|| format!("the record {key}"))?;
             let mut new = old.clone();
             change(&mut new);
             if new == old {
@@ -140,16 +162,94 @@ impl JobStore {
         Ok(())
     }
 
-    /// Brings the rules that links are judged by up to date. Gives all jobs.
-    pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<Vec<JobRecord>> {
-        let all = self.all().await?;
+    /// Brings the rules that links are judged by up to date. Gives all jobs, and what cannot be read.
+    pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
+        let (all, mut unreadable) = self.read().await?;
         for record in &all {
             // A job that is stopped judges the last of its pages all the same.
-            if record.job.state != State::Stopped || jobs.get(record.job.id).is_some() {
-                jobs.set(InForce::new(&record.job, &record.moved)?);
+            if record.job.state == State::Stopped && jobs.get(record.job.id).is_none() {
+                continue;
+            }
+            match InForce::new(&record.job, &record.moved) {
+                Ok(rules) => jobs.set(rules),
+                Err(error) => {
+                    unreadable.push(Unreadable { key: key(record.job.id), why: format!("{error:#}") });
+                }
             }
         }
-        Ok(all)
+        jobs.set_unreadable(unreadable.iter().filter_map(Unreadable::job));
+        Ok((all, unreadable))
+    }
+}
+
+/// A record that this program cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) key: String,
+    why: String,
+}
+
+impl Unreadable {
+    /// The job whose record it is.
+    fn job(&self) -> Option<JobId> {
+        self.key.strip_prefix(PREFIX)?.parse().ok().map(JobId)
+    }
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unreadable { key, why } = self;
+        write!(
+            f,
+            "the record {key} cannot be read: {why}. Its URLs wait, and everything else goes on. If a newer nephila wrote it, \
+             install that version here; else bring back what it was, from a copy of the stream of records"
+        )
+    }
+}
+
+/// Raises an alarm for what cannot be read, and ends those of what can be again.
+#[derive(Debug)]
+pub(super) struct Watch {
+    leases: Arc<dyn Leases>,
+    node: String,
+    /// What is raised, by its words; none until it is known what an earlier process of this node has raised.
+    raised: Option<BTreeMap<String, String>>,
+}
+
+impl Watch {
+    pub(super) fn new(leases: Arc<dyn Leases>, node: &str) -> Watch {
+        Watch { leases, node: node.to_owned(), raised: None }
+    }
+
+    /// Hears what cannot be read now. What cannot be said is said at the next look.
+    pub(super) async fn note(&mut self, unreadable: &[Unreadable]) -> anyhow::Result<()> {
+        let ending = format!("-{}", self.node);
+        let raised = match &mut self.raised {
+            Some(raised) => raised,
+            None => {
+                let all = alarm::all(&*self.leases).await?.into_iter();
+                let own =
+                    all.filter(|alarm| alarm.about.starts_with(ABOUT) && alarm.about.ends_with(&ending));
+                self.raised.insert(own.map(|alarm| (alarm.about, alarm.text)).collect())
+            }
+        };
+        let now: BTreeMap<String, String> = unreadable
+            .iter()
+            .map(|record| (format!("{ABOUT}{}{ending}", record.key), record.to_string()))
+            .collect();
+        for (about, text) in &now {
+            if raised.get(about) != Some(text) {
+                eprintln!("nephila: node {}: {text}", self.node);
+                alarm::raise(&*self.leases, about, &self.node, text).await?;
+                raised.insert(about.clone(), text.clone());
+            }
+        }
+        let over: Vec<String> = raised.keys().filter(|about| !now.contains_key(*about)).cloned().collect();
+        for about in over {
+            alarm::clear(&*self.leases, &about).await?;
+            raised.remove(&about);
+        }
+        Ok(())
     }
 }
 
@@ -170,13 +270,16 @@ fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
     Ok(bytes.into())
 }
 
-fn decode(key: &str, bytes: &[u8]) -> anyhow::Result<JobRecord> {
-    let context = || format!("the record {key}");
-    let mut value: Value = serde_json::from_slice(bytes).with_context(context)?;
+/// A record with every field that this program knows.
+static TEMPLATE: LazyLock<Value> = LazyLock::new(|| {
     let every_field = JobRecord { ended: Some(Ended::default()), ..JobRecord::new(Job::new(JobId(0), "")) };
-    let template = serde_json::to_value(every_field).with_context(context)?;
-    let unknown = take_unknown(&mut value, &template);
-    let record: JobRecord = serde_json::from_value(value).with_context(context)?;
+    serde_json::to_value(every_field).expect("a job can be written as JSON")
+});
+
+fn decode(bytes: &[u8]) -> Result<JobRecord, serde_json::Error> {
+    let mut value: Value = serde_json::from_slice(bytes)?;
+    let unknown = take_unknown(&mut value, &TEMPLATE);
+    let record: JobRecord = serde_json::from_value(value)?;
     Ok(JobRecord { unknown, ..record })
 }
 
@@ -211,5 +314,38 @@ mod tests {
         newer["job"]["limits"]["pages_max"] = json!(9);
         newer["ended"] = serde_json::to_value(Ended::default()).unwrap();
         assert_eq!(written, newer);
+    }
+    #[tokio::test]
+    async fn sec_05_a_record_that_cannot_be_read_holds_up_its_own_job_and_is_named() {
+        let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
+        let store = JobStore::new(leases.clone());
+        let press = store.create(Job::new(JobId(0), "press")).await.unwrap();
+        let broken = store.create(Job::new(JobId(0), "broken")).await.unwrap();
+        let whole = leases.record(&key(broken.id)).await.unwrap().unwrap();
+        let torn = whole.value.slice(..whole.value.len() / 2);
+        let revision = leases.put(&key(broken.id), Some(whole.revision), torn).await.unwrap().unwrap();
+        let jobs = Jobs::default();
+        let (all, unreadable) = store.refresh(&jobs).await.unwrap();
+        assert_eq!(all.iter().map(|record| &*record.job.name).collect::<Vec<_>>(), ["press"]);
+        assert!(jobs.get(press.id).is_some() && !jobs.is_unreadable(press.id));
+        assert!(jobs.get(broken.id).is_none() && jobs.is_unreadable(broken.id), "its URLs wait");
+        // The alarm names it, once; it is over when the record can be read again, also after a restart.
+        let mut watch = Watch::new(leases.clone(), "one");
+        watch.note(&unreadable).await.unwrap();
+        let alarms = alarm::all(&*leases).await.unwrap();
+        assert!(
+            alarms.len() == 1 && alarms[0].text.contains("the record job.2 cannot be read"),
+            "{alarms:?}"
+        );
+        let next = store.create(Job::new(JobId(0), "next")).await.unwrap();
+        assert_eq!(next.id, JobId(3), "no number is given twice");
+        assert!(store.change(broken.id, |record| record.moved.clear()).await.is_err(), "it is not written");
+        leases.put(&key(broken.id), Some(revision), whole.value.clone()).await.unwrap().unwrap();
+        let (_, unreadable) = store.refresh(&jobs).await.unwrap();
+        assert!(jobs.get(broken.id).is_some() && !jobs.is_unreadable(broken.id));
+        Watch::new(leases.clone(), "two").note(&unreadable).await.unwrap();
+        assert_eq!(alarm::all(&*leases).await.unwrap().len(), 1, "another node does not end it");
+        Watch::new(leases.clone(), "one").note(&unreadable).await.unwrap();
+        assert!(alarm::all(&*leases).await.unwrap().is_empty());
     }
 }

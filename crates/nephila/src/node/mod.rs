@@ -9,7 +9,7 @@
 //! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
 //! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
 //! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
-//! node, `admin` is what can be done to a cluster, `command` how a person says it,
+//! node, `equal` that settings agree, `admin` is what can be done to a cluster, `command` how a person says it,
 //! `keys` makes the keys of a cluster, `api` is how a node answers over HTTP.
 //!
 //! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
@@ -19,6 +19,7 @@ pub(crate) mod admin;
 mod alarm;
 pub(crate) mod api;
 pub(crate) mod command;
+mod equal;
 mod events;
 mod heal;
 mod jobs;

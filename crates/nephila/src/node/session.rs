@@ -18,7 +18,8 @@ use nephila_store::state::DiskState;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use super::jobs::{JobStore, READ_EVERY};
+use super::equal::Equal;
+use super::jobs::{self, JobStore, READ_EVERY};
 use super::limits::Counter;
 use super::route::{Router, partition_of};
 use super::{Node, orders, turns, wire, words};
@@ -246,15 +247,22 @@ async fn look(
     let mut looks = tokio::time::interval(READ_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let key = format!("{DRAIN}{}", node.name);
+    let mut records = jobs::Watch::new(node.cluster.leases.clone(), &node.name);
+    let mut equal = Equal::new(node.cluster.leases.clone(), &node.name, &node.settings);
     loop {
         looks.tick().await;
         // While the servers are away everything stays as it was.
-        if let Ok(jobs) = store.refresh(&node.jobs).await {
+        if let Ok((jobs, unreadable)) = store.refresh(&node.jobs).await {
             counter.look(&jobs).await;
+            _ = records.note(&unreadable).await;
         }
         // What cannot be said now is said at the next look.
         _ = shared.suspects.share(&*node.cluster.leases).await;
         _ = orders::refresh(&node.cluster.leases, &node.orders).await;
+        if let Some((view, _)) = node.known.view() {
+            let living: Vec<&str> = view.nodes.iter().map(|node| &*node.name).collect();
+            _ = equal.look(&living).await;
+        }
         if let Ok(words) = words::read(&*node.cluster.leases).await {
             router.set_words(words);
         }

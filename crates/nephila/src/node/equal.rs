@@ -1,0 +1,138 @@
+//! Settings that must be the same on all nodes: each node writes its own down, and all compare.
+//!
+//! What they agree on together are limits of the cluster: an address that one node may ask every second and another every
+//! five is asked every second. Nobody's word counts more than another's, so an alarm names both, and ends by itself when
+//! they agree again: settings may be changed node by node.
+//!
+//! What always holds: only nodes that live are compared; a record that cannot be read is as if it were not there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_log::Leases;
+
+use super::alarm;
+use crate::settings::Settings;
+
+/// Records of settings begin like this.
+const PREFIX: &str = "settings.";
+
+/// The settings in question, by name, as they are written.
+type Values = BTreeMap<String, serde_json::Value>;
+
+/// What must be the same everywhere.
+fn values(settings: &Settings) -> Values {
+    let frontier = serde_json::to_value(&settings.frontier).unwrap_or_default();
+    let names = ["slot_connections", "slot_delay", "fleets"];
+    names.iter().map(|name| (format!("frontier.{name}"), frontier[*name].clone())).collect()
+}
+
+/// Compares this node's settings with those of the others.
+#[derive(Debug)]
+pub(super) struct Equal {
+    leases: Arc<dyn Leases>,
+    node: String,
+    own: Values,
+    is_written: bool,
+    /// What was said last; none until it is known that nothing of an earlier process is left.
+    said: Option<String>,
+}
+
+impl Equal {
+    pub(super) fn new(leases: Arc<dyn Leases>, node: &str, settings: &Settings) -> Equal {
+        Equal { leases, node: node.to_owned(), own: values(settings), is_written: false, said: None }
+    }
+
+    /// Looks at those of the nodes that live.
+    pub(super) async fn look(&mut self, living: &[&str]) -> anyhow::Result<()> {
+        let items = self.leases.records(PREFIX).await.context("reading the settings of others")?;
+        if !self.is_written {
+            let key = format!("{PREFIX}{}", self.node);
+            let old = items.iter().find(|item| item.key == key);
+            let value = serde_json::to_vec(&self.own).context("settings as JSON")?;
+            if old.is_none_or(|old| old.value != value) {
+                let put = self.leases.put(&key, old.map(|old| old.revision), value.into()).await;
+                // Somebody of the same name was quicker: it is looked at again.
+                self.is_written = put.context("writing the settings")?.is_some();
+            } else {
+                self.is_written = true;
+            }
+        }
+        let others = items.iter().filter_map(|item| {
+            let name =
+                item.key.strip_prefix(PREFIX).filter(|name| living.contains(name) && *name != self.node)?;
+            Some((name, serde_json::from_slice::<Values>(&item.value).ok()?))
+        });
+        let others: Vec<(&str, Values)> = others.collect();
+        let text = difference(&self.own, &others).unwrap_or_default();
+        if self.said.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        let about = format!("settings-{}", self.node);
+        if text.is_empty() {
+            alarm::clear(&*self.leases, &about).await?;
+        } else {
+            eprintln!("nephila: node {}: {text}", self.node);
+            alarm::raise(&*self.leases, &about, &self.node, &text).await?;
+        }
+        self.said = Some(text);
+        Ok(())
+    }
+}
+
+/// What is not the same, in a sentence.
+fn difference(own: &Values, others: &[(&str, Values)]) -> Option<String> {
+    let differs = own.iter().filter_map(|(name, value)| {
+        // What another version does not write is not compared.
+        let (node, other) = others.iter().find_map(|(node, other)| {
+            let other = other.get(name).filter(|other| *other != value)?;
+            Some((node, other))
+        })?;
+        Some(format!("{name} is {value} here and {other} on node {node}"))
+    });
+    let differs: Vec<String> = differs.collect();
+    (!differs.is_empty()).then(|| {
+        format!(
+            "{}. These are limits of the whole cluster: sites are asked by the laxer of them. Set them equally on all nodes",
+            differs.join("; ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nephila_log::memory::Engine;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ops_05_settings_that_differ_where_they_must_not_are_an_alarm_until_they_agree() {
+        let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
+        let usual = Settings::default();
+        let mut lax = Settings::default();
+        lax.frontier.slot_delay = Duration::from_millis(1);
+        let both = ["one", "two"];
+        let (mut one, mut two) =
+            (Equal::new(leases.clone(), "one", &usual), Equal::new(leases.clone(), "two", &lax));
+        one.look(&both).await.unwrap();
+        two.look(&both).await.unwrap();
+        one.look(&both).await.unwrap();
+        let alarms = alarm::all(&*leases).await.unwrap();
+        assert_eq!(alarms.len(), 2, "{alarms:?}");
+        assert!(alarms.iter().all(|alarm| alarm.text.contains("frontier.slot_delay is ")), "{alarms:?}");
+        // The second is started again with the settings of the first.
+        let mut two = Equal::new(leases.clone(), "two", &usual);
+        two.look(&both).await.unwrap();
+        one.look(&both).await.unwrap();
+        assert!(alarm::all(&*leases).await.unwrap().is_empty());
+        // Whoever has left is not compared with.
+        Equal::new(leases.clone(), "three", &lax).look(&["three"]).await.unwrap();
+        one.look(&both).await.unwrap();
+        assert!(alarm::all(&*leases).await.unwrap().is_empty());
+        one.look(&["one", "three"]).await.unwrap();
+        assert_eq!(alarm::all(&*leases).await.unwrap().len(), 1);
+    }
+}
