@@ -43,7 +43,7 @@ impl Args {
 /// keeps.
 const REQUIRED: [&str; 23] = [
     "DNS", "TCP", "TLS", "H1", "H2", "RED", "ENC", "CMP", "URL", "SSR", "HTM", "ROB", "SMP", "TRP", "POL",
-    "STO", "CLU", "FEE", "FIN", "OUT", "SEC", "ROW", "PRO",
+    "STO", "CLU", "FEE", "FIN", "OUT", "SEC", "ROW", "PRO", "OPS",
 ];
 
 /// More cases than this may not be declared out of reach.

@@ -21,13 +21,13 @@ use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 
-use super::Cluster;
 use super::alarm;
 use super::jobs::{Ended, JobRecord, JobStore};
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
 use super::views::{Added, ClusterView, Created, JobChange, NodeView, PartitionView};
+use super::{Cluster, away};
 use crate::crawl::adding::{AddLine, seed};
 use crate::crawl::jobs::InForce;
 use crate::crawl::stream::{Judge, StreamSaid};
@@ -132,7 +132,8 @@ impl Cluster {
 
     /// Who lives and who owns what, asked now.
     pub(crate) async fn view(&self) -> Result<View, Error> {
-        view(&*self.leases).await.context("the NATS servers do not answer").map_err(Error::Away)
+        let silent = || Error::Away(away("the NATS servers do not answer".to_owned()));
+        view(&*self.leases).await.ok_or_else(silent)
     }
 
     /// All jobs.

@@ -20,7 +20,7 @@ use super::remote::Remote;
 use super::views::{
     Added, ClusterView, Created, JobChange, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
 };
-use super::{alarm, heal};
+use super::{alarm, away, heal};
 use crate::cli::cluster::{
     AddArgs, ClusterCommand, JobCommand, JobCreateArgs, JobNameArgs, JobSetArgs, LimitArgs, LookArgs,
 };
@@ -35,6 +35,9 @@ pub(crate) use sites::{host_set, stop};
 
 /// Whoever asks how a cluster is has an answer after this time: servers that are away are the answer.
 const STATUS_MAX: Duration = Duration::from_secs(10);
+
+/// A command has a connection to the servers by then: longer than they need to elect a leader.
+const CONNECT_MAX: Duration = Duration::from_secs(20);
 
 /// Runs `nephila job`.
 pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
@@ -148,17 +151,19 @@ fn within(
     let settings = settings::load(common)?;
     let servers = settings.cluster.servers.join(", ");
     runtime.block_on(async {
-        let all = async {
-            let cluster = Cluster::connect(&settings.cluster).await?;
-            work(Who::Servers(Box::new((cluster, settings)))).await
-        };
-        tokio::time::timeout(patience, all).await.unwrap_or_else(|_| {
-            anyhow::bail!(
+        let silent = |waited: Duration| {
+            away(format!(
                 "the NATS servers ({servers}) do not answer within {} s. Without them nodes stop fetching before their \
                  leases end; they go on by themselves when a majority of the servers is back",
-                patience.as_secs()
-            )
-        })
+                waited.as_secs()
+            ))
+        };
+        let all = async {
+            let connect = tokio::time::timeout(CONNECT_MAX, Cluster::connect(&settings.cluster));
+            let cluster = connect.await.map_err(|_| silent(CONNECT_MAX))??;
+            work(Who::Servers(Box::new((cluster, settings)))).await
+        };
+        tokio::time::timeout(patience, all).await.unwrap_or_else(|_| Err(silent(patience)))
     })
 }
 
@@ -249,7 +254,12 @@ impl Who {
 
 fn said(error: Error) -> anyhow::Error {
     match error {
-        Error::Away(error) => error,
+        Error::Away(error) => {
+            let is_away = |cause: &(dyn std::error::Error + 'static)| {
+                cause.downcast_ref::<nephila_log::Error>().is_some_and(nephila_log::Error::is_unavailable)
+            };
+            if error.chain().any(is_away) { away(format!("{error:#}")) } else { error }
+        }
         error => usage(error.into()),
     }
 }

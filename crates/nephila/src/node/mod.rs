@@ -90,6 +90,8 @@ const SESSIONS: &str = "session";
 const TRIES_MAX: usize = 20;
 /// A new cluster's first node may still be writing.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// Whoever waits for the servers is told so after this time.
+const SAY_AFTER: Duration = Duration::from_secs(2);
 
 /// Small groups of a busy node wait for so many times `cluster.group_delay`.
 const GROUP_PATIENCE: u32 = 4;
@@ -119,7 +121,7 @@ impl Cluster {
         if !(1..=PREFIXES).contains(&settings.partitions) {
             return Err(usage(anyhow::anyhow!("cluster.partitions is a number from 1 to {PREFIXES}")));
         }
-        let engine = Engine::connect(settings.engine()).await.context("connecting to NATS")?;
+        let engine = connected(settings).await?;
         let leases: Arc<dyn Leases> = Arc::new(engine.leases());
         let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
         let Foundation { partitions, secret, .. } = found(&*leases, settings.partitions).await?;
@@ -157,6 +159,29 @@ impl Cluster {
         }
         anyhow::bail!("others begin sessions all the time")
     }
+}
+
+/// Connects; whoever waits is told for whom.
+async fn connected(settings: &settings::Cluster) -> anyhow::Result<Engine> {
+    let servers = settings.servers.join(", ");
+    let connecting = Engine::connect(settings.engine());
+    tokio::pin!(connecting);
+    let connected = tokio::select! {
+        connected = &mut connecting => connected,
+        () = tokio::time::sleep(SAY_AFTER) => {
+            eprintln!("nephila: waiting for the NATS servers ({servers}), which do not answer yet: nothing is done without them");
+            connecting.await
+        }
+    };
+    connected.map_err(|error| match error.is_unavailable() {
+        true => away(format!("the NATS servers ({servers}) do not answer: {error}")),
+        false => anyhow::Error::new(error).context("connecting to NATS"),
+    })
+}
+
+/// The servers are away: exit code 8, and trying again may help.
+pub(crate) fn away(text: String) -> anyhow::Error {
+    anyhow::Error::new(Exit::Unreachable).context(text)
 }
 
 impl Foundation {

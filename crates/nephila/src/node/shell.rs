@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, OwnerRecord, Phase, View};
 use nephila_core::cluster::{Epoch, Incarnation, NodeId};
@@ -45,6 +45,8 @@ pub(super) const NODE: &str = "node.";
 /// What a task brings back.
 enum Done {
     Acquired(Incarnation, Answer, Option<Session>),
+    /// Somebody else has the lease.
+    Held(Incarnation),
     Renewed(Incarnation, Answer),
     Read(Incarnation, Option<View>),
     Claimed(u32, Incarnation, Answer),
@@ -64,6 +66,8 @@ struct Shell {
     /// Partitions that are being opened, and the epoch of those that are to be given up again as soon as they are.
     opening: BTreeMap<u32, Option<Epoch>>,
     notices: (mpsc::Sender<Notice>, mpsc::Receiver<Notice>),
+    /// When it was said last that somebody else has this node's name.
+    said_held: Option<Instant>,
 }
 
 /// That moment; never, if there is none.
@@ -95,6 +99,7 @@ pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         tasks: JoinSet::new(),
         opening: BTreeMap::new(),
         notices: mpsc::channel(NOTICES_MAX),
+        said_held: None,
     };
     eprintln!("nephila: node {} joins cluster {}", node.name, node.settings.cluster.name);
     shell.run().await
@@ -238,9 +243,11 @@ impl Shell {
                 let notices = self.notices.0.clone();
                 self.tasks.spawn(async move {
                     let answer = lease.acquire(incarnation, record.encode().into()).await;
-                    let Answer::Done(_) = answer else {
-                        return Done::Acquired(incarnation, answer, None);
-                    };
+                    match answer {
+                        Answer::Done(_) => {}
+                        Answer::Refused => return Done::Held(incarnation),
+                        Answer::Unknown => return Done::Acquired(incarnation, answer, None),
+                    }
                     match tokio::time::timeout(CALL_MAX, Session::begin(&node, incarnation, notices)).await {
                         Ok(Ok(session)) => Done::Acquired(incarnation, answer, Some(session)),
                         failed => {
@@ -338,6 +345,19 @@ impl Shell {
         }
     }
 
+    /// Somebody holds the lease of this name. That is usual for a moment after a process was killed.
+    fn say_held(&mut self) {
+        if self.said_held.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+            self.said_held = Some(Instant::now());
+            eprintln!(
+                "nephila: node {}: waiting: this name is held, by a node that was killed less than {} s ago or by another that \
+                 lives. Nodes need names unlike all others: --node NAME",
+                self.node.name,
+                self.node.settings.cluster.lease_ttl.as_secs()
+            );
+        }
+    }
+
     async fn done(&mut self, done: Done) {
         let (at, current) = (now(), self.member.incarnation());
         match done {
@@ -351,6 +371,10 @@ impl Shell {
                     Some(session) => session.end_now().await,
                     None => {}
                 }
+            }
+            Done::Held(incarnation) => {
+                self.member.handle_acquired(at, incarnation, Answer::Refused);
+                self.say_held();
             }
             Done::Renewed(incarnation, answer) => {
                 self.member.handle_renewed(at, incarnation, answer);

@@ -28,6 +28,7 @@ mod crawl;
 mod addresses;
 // Requests that are made once more, and rest before that.
 mod second_tries;
+mod servers_away;
 // How it ends: what is waited for, what is left, with which words and exit code.
 mod ending;
 // What a whole crawl asks a hostile site for, and what not.

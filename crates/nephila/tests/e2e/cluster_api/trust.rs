@@ -298,3 +298,21 @@ async fn sec_04_a_forged_lease_brings_nobody_the_token_and_no_belief() {
     let two = nodes.as_array().unwrap().iter().find(|node| node["name"] == "two").unwrap();
     assert!(two["stats"].is_object(), "{two}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ops_04_a_second_node_of_one_name_says_that_the_name_is_held() {
+    let world = World::start(&["one"]).await;
+    let said = world.dir.path().join("twin.txt");
+    let twin = world
+        .command()
+        .args(["serve", "-o", &world.dir.path().join("twin").display().to_string(), "--node", "one"])
+        .args(world.settings())
+        .stdout(Stdio::null())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let _ended = Node { name: "one".into(), folder: PathBuf::new(), child: twin, address: String::new() };
+    world.wait("it says so", |_| {
+        std::fs::read_to_string(&said).unwrap_or_default().contains("this name is held")
+    });
+}
