@@ -92,6 +92,20 @@ pub(super) async fn all(leases: &dyn Leases) -> anyhow::Result<Vec<Alarm>> {
     Ok(items.iter().filter_map(|item| serde_json::from_slice(&item.value).ok()).collect())
 }
 
+/// Ends the alarms of this kind that were raised by nodes which do not live any more: nobody else would.
+pub(super) async fn clear_of_the_gone(
+    leases: &dyn Leases,
+    kind: &str,
+    living: &[&str],
+) -> anyhow::Result<()> {
+    for alarm in all(leases).await? {
+        if alarm.about.starts_with(kind) && !living.contains(&&*alarm.node) {
+            clear(leases, &alarm.about).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Says once that something is away, and once that it is back.
 #[derive(Debug)]
 pub(super) struct Trouble {

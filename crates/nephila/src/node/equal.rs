@@ -17,6 +17,8 @@ use crate::settings::Settings;
 
 /// Records of settings begin like this.
 const PREFIX: &str = "settings.";
+/// Alarms about them begin like this.
+const ABOUT: &str = "settings-";
 
 /// The settings in question, by name, as they are written.
 type Values = BTreeMap<String, serde_json::Value>;
@@ -46,6 +48,7 @@ impl Equal {
 
     /// Looks at those of the nodes that live.
     pub(super) async fn look(&mut self, living: &[&str]) -> anyhow::Result<()> {
+        alarm::clear_of_the_gone(&*self.leases, ABOUT, living).await?;
         let items = self.leases.records(PREFIX).await.context("reading the settings of others")?;
         if !self.is_written {
             let key = format!("{PREFIX}{}", self.node);
@@ -66,14 +69,17 @@ impl Equal {
         });
         let others: Vec<(&str, Values)> = others.collect();
         let text = difference(&self.own, &others).unwrap_or_default();
-        if self.said.as_ref() == Some(&text) {
-            return Ok(());
-        }
-        let about = format!("settings-{}", self.node);
+        let about = format!("{ABOUT}{}", self.node);
+        let is_new = self.said.as_ref() != Some(&text);
         if text.is_empty() {
-            alarm::clear(&*self.leases, &about).await?;
+            if is_new {
+                alarm::clear(&*self.leases, &about).await?;
+            }
         } else {
-            eprintln!("nephila: node {}: {text}", self.node);
+            if is_new {
+                eprintln!("nephila: node {}: {text}", self.node);
+            }
+            // Each time: one who did not know yet that we live may have ended it.
             alarm::raise(&*self.leases, &about, &self.node, &text).await?;
         }
         self.said = Some(text);
@@ -134,5 +140,11 @@ mod tests {
         assert!(alarm::all(&*leases).await.unwrap().is_empty());
         one.look(&["one", "three"]).await.unwrap();
         assert_eq!(alarm::all(&*leases).await.unwrap().len(), 1);
+        // The alarm of a node that does not come back ends with the next look of another.
+        let mut four = Equal::new(leases.clone(), "four", &lax);
+        four.look(&["one", "four"]).await.unwrap();
+        assert!(alarm::all(&*leases).await.unwrap().iter().any(|alarm| alarm.node == "four"));
+        one.look(&both).await.unwrap();
+        assert!(alarm::all(&*leases).await.unwrap().is_empty());
     }
 }

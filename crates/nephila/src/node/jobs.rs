@@ -28,7 +28,7 @@ use crate::crawl::jobs::{InForce, Jobs};
 /// Records of jobs begin like this.
 const PREFIX: &str = "job.";
 /// Alarms about records begin like this.
-const ABOUT: &str = "record-";
+pub(super) const ABOUT: &str = "record-";
 /// How often a change is tried while others change the same record.
 const TRIES_MAX: usize = 20;
 /// Nodes look at the jobs this often.
@@ -240,9 +240,10 @@ impl Watch {
         for (about, text) in &now {
             if raised.get(about) != Some(text) {
                 eprintln!("nephila: node {}: {text}", self.node);
-                alarm::raise(&*self.leases, about, &self.node, text).await?;
-                raised.insert(about.clone(), text.clone());
             }
+            // Each time: one who did not know yet that we live may have ended it.
+            alarm::raise(&*self.leases, about, &self.node, text).await?;
+            raised.insert(about.clone(), text.clone());
         }
         let over: Vec<String> = raised.keys().filter(|about| !now.contains_key(*about)).cloned().collect();
         for about in over {

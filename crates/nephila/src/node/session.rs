@@ -22,7 +22,7 @@ use super::equal::Equal;
 use super::jobs::{self, JobStore, READ_EVERY};
 use super::limits::Counter;
 use super::route::{Router, partition_of};
-use super::{Node, orders, turns, wire, words};
+use super::{Node, alarm, orders, turns, wire, words};
 use crate::clock::Clock;
 use crate::crawl::shared::{Shared, Tools};
 use crate::crawl::work::{Space, start, take};
@@ -261,7 +261,10 @@ async fn look(
         _ = orders::refresh(&node.cluster.leases, &node.orders).await;
         if let Some((view, _)) = node.known.view() {
             let living: Vec<&str> = view.nodes.iter().map(|node| &*node.name).collect();
-            _ = equal.look(&living).await;
+            if living.contains(&&*node.name) {
+                _ = equal.look(&living).await;
+                _ = alarm::clear_of_the_gone(&*node.cluster.leases, jobs::ABOUT, &living).await;
+            }
         }
         if let Ok(words) = words::read(&*node.cluster.leases).await {
             router.set_words(words);
