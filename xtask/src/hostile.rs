@@ -41,7 +41,7 @@ impl Args {
 
 /// The id prefixes that must be whole: everything between a URL and a decoded body, and everything a crawl decides and
 /// keeps.
-const REQUIRED: [&str; 23] = [
+const REQUIRED: [&str; 24] = [
     "DNS", "TCP", "TLS", "H1", "H2", "RED", "ENC", "CMP", "URL", "SSR", "HTM", "ROB", "SMP", "TRP", "POL",
     "STO", "CLU", "FEE", "FIN", "OUT", "SEC", "ROW", "PRO", "OPS",
 ];
