@@ -1,8 +1,9 @@
-//! What travels between nodes through inboxes and records: any bytes are a message or an error, links never unpack to more
-//! than they may, and a message that is read is written again as the same message.
+//! What travels between nodes, through inboxes, in records and as errands: any bytes are a message or an error, links never
+//! unpack to more than they may, and a message that is read is written again as the same message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::{Message, OfferedUrl, UNPACKED_MAX};
 use nephila_core::cluster::word::Word;
 use nephila_core::codec::put_u64;
@@ -25,6 +26,10 @@ fuzz_target!(|data: &[u8]| {
         put_u64(&mut bytes, data.len() as u64);
         bytes.extend(packed);
         check(&sealed(&bytes));
+    }
+
+    if let Ok(said) = Said::decode(&[b"NE\x01", data].concat()) {
+        assert_eq!(Said::decode(&said.encode()), Ok(said), "an errand changes when it is written again");
     }
 
     if let Ok(word) = Word::decode(&sealed(data)) {

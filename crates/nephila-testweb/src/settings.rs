@@ -60,6 +60,9 @@ pub struct Settings {
     pub feed_period: Duration,
     /// How many hosts have which kind of robots.txt.
     pub robots: RobotsShares,
+    /// A robots.txt that redirects leads to that of the next host, and not to another path of its own. (The judge of robots
+    /// does not follow that far.)
+    pub robots_elsewhere: bool,
     /// Virtual time after which a changing robots.txt changes.
     #[serde(with = "humantime_serde")]
     pub robots_period: Duration,
@@ -148,6 +151,7 @@ impl Default for Settings {
             feed_share: 0.0,
             feed_period: Duration::from_secs(1800),
             robots: RobotsShares::default(),
+            robots_elsewhere: false,
             robots_period: Duration::from_secs(86_400),
             crawl_delay: Duration::from_secs(2),
             robots_max_age: Duration::ZERO,

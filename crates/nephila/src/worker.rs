@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nephila_core::entry::ChainError;
+use nephila_core::frontier::away::ErrandAction;
 use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
 use nephila_core::frontier::{Action, Config, Frontier, TurnAction};
 use nephila_core::state::{Durable, StateError};
@@ -210,6 +211,8 @@ pub struct Worker<S> {
     sated: bool,
     /// Hears what is to be said about turns, if addresses are shared with other nodes.
     turns: Option<mpsc::Sender<TurnAction>>,
+    /// Hears what is to be sent to other nodes about errands, if there are any.
+    errands: Option<mpsc::Sender<ErrandAction>>,
 }
 
 /// The worker's ends of the channels.
@@ -290,10 +293,16 @@ impl<S: Durable> Worker<S> {
         self
     }
 
-    /// Asks no address without its turn, for which it asks here. What is answered comes by [`Handle`].
-    pub(crate) fn sharing(mut self, turns: mpsc::Sender<TurnAction>) -> Worker<S> {
+    /// One of several nodes: asks no address without its turn, and no host of another node at all. What it wants from the
+    /// others it says here; what they answer comes by [`Handle`].
+    pub(crate) fn sharing(
+        mut self,
+        turns: mpsc::Sender<TurnAction>,
+        errands: mpsc::Sender<ErrandAction>,
+    ) -> Worker<S> {
         self.frontier.share_slots();
-        self.turns = Some(turns);
+        self.frontier.share_errands();
+        (self.turns, self.errands) = (Some(turns), Some(errands));
         self
     }
 
@@ -323,6 +332,7 @@ impl<S: Durable> Worker<S> {
             gate: None,
             sated: false,
             turns: None,
+            errands: None,
         }
     }
 }
@@ -390,6 +400,7 @@ impl<S: Durable> Worker<S> {
             let handed_out = self.hand_out(channels)?;
             self.sated = handed_out == HandedOut::HeldBack;
             self.say_turns();
+            self.say_errands();
             // Handing out may turn URLs away, which has to be written as well.
             self.note_dirty();
 
@@ -480,6 +491,15 @@ impl<S: Durable> Worker<S> {
         let Some(turns) = &self.turns else { return };
         while let Ok(place) = turns.try_reserve() {
             let Some(action) = self.frontier.poll_turn(self.clock.now()) else { return };
+            place.send(action);
+        }
+    }
+
+    /// Says what is to be sent to other nodes, as far as somebody takes it. The rest is tried again soon.
+    fn say_errands(&mut self) {
+        let Some(errands) = &self.errands else { return };
+        while let Ok(place) = errands.try_reserve() {
+            let Some(action) = self.frontier.poll_errand() else { return };
             place.send(action);
         }
     }

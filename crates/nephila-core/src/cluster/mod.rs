@@ -16,6 +16,7 @@
 //! nodes is said and added up as well ([`count`]).
 //!
 //! Hosts of several nodes may be one machine. Which node may ask an address is decided by a second ring ([`slots`]).
+//! A robots.txt that redirects to a host of another node is asked for by that node, which sends back what came ([`errand`]).
 //!
 //! Nothing here touches a socket, a file or a clock. A shell carries out what is decided here and says what came of it.
 //!
@@ -23,6 +24,7 @@
 //! it named stands in an inbox; every buffer has a limit.
 
 pub mod count;
+pub mod errand;
 pub mod load;
 pub mod member;
 pub mod message;

@@ -3,8 +3,8 @@
 //! A hop to the same host follows after its rest. A hop to another host is an **errand** of that host: it is asked when it
 //! and its address have rested, whatever its own robots.txt says (a robots.txt may always be asked for), and the answer
 //! belongs to the host that sent us. Where nobody can go soon (a host that is stopped, has no address, backs off, has too
-//! many errands, or belongs to a partition that is not here) the robots.txt counts as not reached, and is asked for again
-//! when its own host has backed off.
+//! many errands) the robots.txt counts as not reached, and is asked for again when its own host has backed off. A host of a
+//! partition that is not here is asked by the node that owns it: see [`super::away`].
 //!
 //! Errands live in memory alone: after a restart a robots.txt is asked for again from its beginning. `Retry-After` at the
 //! end of a chain is durable for the asker, and holds for the host that said it as long as the process lives.
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::key::UrlKey;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
-use super::workbench::{ActiveHost, Errand, HostIndex, Open};
+use super::workbench::{ActiveHost, Asker, Errand, HostIndex, Open};
 use super::{Frontier, REST_MAX, REST_ON_BENCH, dates};
 use crate::robots::policy::{Answer, REDIRECTS_MAX};
 use crate::state::record::HostRecord;
@@ -61,7 +61,13 @@ impl<S: State> Frontier<S> {
             }
         }
         let (asker, chain) = match open.errand {
-            Some(errand) => (errand.asker, errand.chain),
+            Some(errand) => match errand.asker {
+                Asker::Here(asker) => (asker, errand.chain),
+                Asker::Away(to) => {
+                    self.answer_away(asked, to, report, now);
+                    return Ok(());
+                }
+            },
             None => {
                 let first = [&*self.bench.host(asked).origin, "/robots.txt"].concat();
                 (asked, vec![xxh3_64(first.as_bytes())])
@@ -86,7 +92,7 @@ impl<S: State> Frontier<S> {
     }
 
     /// Sends somebody to where a robots.txt redirects. Gives the answer if nobody can be sent.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         asker: HostIndex,
         mut chain: Vec<u64>,
@@ -100,26 +106,35 @@ impl<S: State> Frontier<S> {
             return Ok(Some(Answer::RedirectLimit));
         }
         chain.push(hash);
-        if self.bench.errands() >= ERRANDS_MAX {
+        if self.bench.errands() + self.away.len() >= ERRANDS_MAX {
             return Ok(Some(Answer::Unreachable));
         }
         let index = match *self.bench.host(asker).origin == *origin {
             true => Some(asker),
+            false if !self.is_asked_here(target) => {
+                let sent = self.send_away(asker, chain, target, now);
+                return Ok((!sent).then_some(Answer::Unreachable));
+            }
             false => self.host_to_ask(target, &origin, now)?,
         };
-        let free = |index: &HostIndex| {
-            let host = self.bench.host(*index);
-            let soon = self.bench.host_ready_at(*index) <= now.mono + REST_ON_BENCH;
-            let able = !host.leaving && host.no_address.is_none();
-            able && soon && host.errands.len() < HOST_ERRANDS_MAX
+        let Some(index) = index.filter(|index| self.is_free(*index, now)) else {
+            return Ok(Some(Answer::Unreachable));
         };
-        let Some(index) = index.filter(free) else { return Ok(Some(Answer::Unreachable)) };
+        let asker = Asker::Here(asker);
         self.bench.send(index, Errand { asker, url: url.into(), chain, second: false });
         Ok(None)
     }
 
+    /// Can a host be asked on behalf of another, soon?
+    pub(super) fn is_free(&self, index: HostIndex, now: Now) -> bool {
+        let host = self.bench.host(index);
+        let soon = self.bench.host_ready_at(index) <= now.mono + REST_ON_BENCH;
+        let able = !host.leaving && host.no_address.is_none();
+        able && soon && host.errands.len() < HOST_ERRANDS_MAX
+    }
+
     /// The host of a URL, brought to the bench if it is not there. None if it is not ours to ask, or not now.
-    fn host_to_ask(
+    pub(super) fn host_to_ask(
         &mut self,
         target: &CrawlUrl,
         origin: &str,
@@ -191,8 +206,12 @@ impl<S: State> Frontier<S> {
 
     /// The errands that wait with a host are over: it cannot be asked soon.
     pub(super) fn strand(&mut self, index: HostIndex) {
-        let askers = self.bench.take_back_errands(index);
-        self.stranded.extend(askers);
+        for errand in self.bench.take_back_errands(index) {
+            match errand.asker {
+                Asker::Here(asker) => self.stranded.push(asker),
+                Asker::Away(to) => self.away.answer(to, unreachable()),
+            }
+        }
     }
 
     /// The same, if the host rests longer than anybody waits for.

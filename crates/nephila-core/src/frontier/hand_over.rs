@@ -41,6 +41,10 @@ impl<S: State> Frontier<S> {
         for index in Vec::from_iter(self.bench.indexes()) {
             if self.partition_of(&self.bench.host(index).key) == Some(partition) {
                 self.bench.host_mut(index).leaving = true;
+                self.wait_no_more(index);
+                for errand in self.bench.take_back_errands(index) {
+                    self.hand_on(errand, now);
+                }
                 self.give_up_place(index, now);
             }
         }

@@ -15,6 +15,7 @@
 //! no ticket for what the robots.txt in force forbids; a URL that was let in is always in exactly one state.
 
 mod asides;
+pub mod away;
 pub mod budget;
 mod dates;
 pub mod downloads;
@@ -187,6 +188,8 @@ pub struct Frontier<S> {
     idle: BTreeSet<(u64, HostIndex)>,
     /// Hosts whose robots.txt redirects to where nobody can go now: it counts as not reached.
     stranded: Vec<HostIndex>,
+    /// Errands that travel between nodes.
+    away: away::Away,
     /// Is there a host with work that found no room?
     starved: bool,
     scan_partition: usize,
@@ -225,6 +228,7 @@ impl<S: State> Frontier<S> {
             hungry: VecDeque::new(),
             idle: BTreeSet::new(),
             stranded: Vec::new(),
+            away: away::Away::new(ticket_epoch),
             starved: false,
             scan_partition: 0,
             swept_at: 0,
@@ -269,7 +273,7 @@ impl<S: State> Frontier<S> {
             offers_waiting: self.partitions.iter().map(|partition| partition.offers.len()).sum(),
             bench_bytes: self.bench.bytes(),
             guests: self.bench.guests(),
-            errands: self.bench.errands(),
+            errands: self.bench.errands() + self.away.len(),
         }
     }
 
@@ -584,6 +588,7 @@ impl<S: State> Frontier<S> {
             self.idle.pop_first();
             self.look_at_idle(index, now);
         }
+        self.end_waiting(now)?;
         if now.mono >= self.swept_at + SLOT_SWEEP {
             self.swept_at = now.mono;
             self.bench.forget_rested(now.mono);
@@ -595,6 +600,7 @@ impl<S: State> Frontier<S> {
     pub fn poll_timeout(&self, now: Now) -> Option<u64> {
         let bench = self.bench.poll_timeout();
         let idle = self.idle.first().map(|(at, _)| *at);
+        let away = self.away.poll_timeout(now.mono);
         let scan = self.partitions.iter().filter(|partition| !partition.closing).filter_map(|partition| {
             // No time: a search is under way. It goes on at once, or when the group on its way is folded.
             let Some(after) = partition.scan_after.map(Timestamp::from) else {
@@ -607,7 +613,7 @@ impl<S: State> Frontier<S> {
         });
         // More wanted URLs than are filled in one call: the others have their turn in the next.
         let hungry = self.hungry.iter().any(|index| self.is_hungry(*index)).then_some(now.mono);
-        bench.into_iter().chain(idle).chain(scan).chain(hungry).min()
+        bench.into_iter().chain(idle).chain(away).chain(scan).chain(hungry).min()
     }
 
     /// Does a host that stands among the hungry still want URLs?

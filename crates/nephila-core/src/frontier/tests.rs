@@ -3,6 +3,7 @@
 mod added;
 mod addresses;
 mod again;
+mod away;
 mod bench;
 mod dates;
 mod errands;

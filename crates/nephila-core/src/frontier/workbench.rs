@@ -37,7 +37,7 @@ use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
 use crate::time::{Now, Seconds};
 
-pub(crate) use errands::Errand;
+pub(crate) use errands::{Asker, Errand};
 pub(crate) use host::{ActiveHost, RobotsPhase};
 use rests::Rest;
 pub use turns::TurnAction;

@@ -67,7 +67,8 @@ fn answers(page: &mut String) {
     );
     page.push_str(
         "\n\"The rules in it\" of something that is no robots.txt, such as an HTML page, are none: everything is allowed. A \
-         redirect without a usable target is its own status. 429 and 503 also say when to ask again (`Retry-After`); until \
+         redirect without a usable target is its own status. In a cluster a redirect to a host of another node is followed \
+         by that node, which sends back what came. 429 and 503 also say when to ask again (`Retry-After`); until \
          then nothing is fetched from the host.\n\n",
     );
 }

@@ -223,7 +223,8 @@ impl World {
             What::Sitemaps => self.has_sitemap(host),
             What::Sitemap(file) => self.has_sitemap(host) && file < self.sitemap_count(host),
             What::RobotsReal => {
-                matches!(self.robots_kind(host), RobotsKind::Redirecting | RobotsKind::Shifting)
+                self.settings.robots_elsewhere
+                    || matches!(self.robots_kind(host), RobotsKind::Redirecting | RobotsKind::Shifting)
             }
         };
         exists.then_some(what)

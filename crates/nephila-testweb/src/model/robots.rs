@@ -108,11 +108,17 @@ impl World {
             RobotsKind::Missing => error(404),
             RobotsKind::Broken => error(503),
             RobotsKind::Redirecting => {
-                let location = self.path(Place { host, what: What::RobotsReal });
+                let real = Place { host: self.robots_at(host), what: What::RobotsReal };
+                let location = if real.host == host { self.path(real) } else { self.url(real) };
                 RobotsAnswer { status: 301, body: String::new(), location: Some(location) }
             }
             _ => RobotsAnswer { status: 200, body: self.robots_text(host, now), location: None },
         }
+    }
+
+    /// The host to which a redirecting robots.txt of this one leads.
+    fn robots_at(&self, host: u32) -> u32 {
+        if self.settings.robots_elsewhere { (host + 1) % self.settings.hosts } else { host }
     }
 
     /// The text of the robots.txt of a host, wherever it lies; empty when it has none.
@@ -160,6 +166,7 @@ impl World {
         match self.robots_shape(host, now) {
             RobotsKind::Missing => Rules::allow_all(),
             RobotsKind::Broken => Rules::deny_all(),
+            RobotsKind::Redirecting => Rules::parse(&self.robots_text(self.robots_at(host), now), agent),
             _ => Rules::parse(&self.robots_text(host, now), agent),
         }
     }

@@ -7,7 +7,7 @@
 //! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
 //! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `events` tells programs what happens, `heal` what a person has
 //! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
-//! who may ask an address, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
+//! who may ask an address, `errands` asks other nodes for robots.txt files that are on hosts of theirs, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
 //! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
 //! node, `equal` that settings agree, `admin` is what can be done to a cluster, `command` how a person says it,
 //! `keys` makes the keys of a cluster, `api` is how a node answers over HTTP.
@@ -20,6 +20,7 @@ mod alarm;
 pub(crate) mod api;
 pub(crate) mod command;
 mod equal;
+mod errands;
 mod events;
 mod heal;
 mod jobs;

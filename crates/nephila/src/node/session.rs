@@ -22,7 +22,7 @@ use super::equal::Equal;
 use super::jobs::{self, JobStore, READ_EVERY};
 use super::limits::Counter;
 use super::route::{Router, partition_of};
-use super::{Node, alarm, orders, turns, wire, words};
+use super::{Node, alarm, errands, orders, turns, wire, words};
 use crate::clock::Clock;
 use crate::crawl::shared::{Shared, Tools};
 use crate::crawl::work::{Space, start, take};
@@ -99,8 +99,9 @@ impl Session {
         )
         .behind(node.gate.clone());
         let (wishes_in, wishes) = mpsc::channel(turns::WISHES_MAX);
-        let worker = worker.sharing(wishes_in);
-        let heard = turns::hear(node).await?;
+        let (errands_in, errands) = mpsc::channel(errands::WISHES_MAX);
+        let worker = worker.sharing(wishes_in, errands_in);
+        let (heard, asked) = (turns::hear(node).await?, errands::hear(node).await?);
         let (running, door) = worker.spawn_open().context("starting the worker")?;
         let store = JobStore::new(node.cluster.leases.clone());
         store.refresh(&node.jobs).await?;
@@ -140,6 +141,7 @@ impl Session {
             Task::spawn(look(node.clone(), store, router.clone(), shared.clone(), counter, notices.clone())),
             Task::spawn(write_tails(node.clone())),
             Task::spawn(turns::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
+            Task::spawn(errands::run(node.clone(), asked, errands, shared.handle.clone())),
             Task::spawn(crate::crawl::stops::undo(Arc::downgrade(&shared))),
         ];
         let inboxes = BTreeMap::new();

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use nephila_core::cluster::count::Count;
+use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::cluster::word::Why;
@@ -135,6 +136,7 @@ pub(super) enum Event {
     Resolved(HostKey, Box<[IpAddr]>),
     Unresolved(HostKey, Outcome),
     Turn(TurnEvent),
+    Errand(Said),
     Command(Command, oneshot::Sender<()>),
     /// Of one partition, or of all.
     Settled(Option<Prefixes>, oneshot::Sender<()>),
@@ -478,6 +480,11 @@ impl Handle {
     /// Waits until the worker has room for a word about a turn. Whoever waits may give up and wait again.
     pub(crate) async fn room_for_turn(&self) -> Result<TurnPlace<'_>, Stopped> {
         self.events.reserve().await.map(TurnPlace).map_err(|_| self.stopped())
+    }
+
+    /// Another node asks for an errand, or answers one.
+    pub(crate) async fn errand(&self, said: Said) -> Result<(), Stopped> {
+        self.send(Event::Errand(said)).await
     }
 
     async fn send(&self, event: Event) -> Result<(), Stopped> {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use nephila_core::cluster::count::Count;
+use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
@@ -92,6 +93,12 @@ impl<S: Durable> Worker<S> {
                 self.frontier.handle_granted(slot, rested, wanted, now);
             }
             Event::Turn(TurnEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
+            Event::Errand(Said::Ask { asker, url }) => self.frontier.handle_errand(asker, &url, now)?,
+            // Whoever carries it sends it again.
+            Event::Errand(Said::NotHere { .. }) => {}
+            Event::Errand(Said::Answer { number, report }) => {
+                self.frontier.handle_errand_answered(number, *report, now)?;
+            }
             Event::Command(Command::Again(urls), reply) => {
                 let mut partitions = Vec::new();
                 for url in &urls {

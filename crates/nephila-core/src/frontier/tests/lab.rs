@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::entry::{Entry, open};
 use crate::fold::fold;
+use crate::frontier::away::ErrandAction;
 use crate::frontier::hours;
 use crate::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use crate::frontier::offers::Offer;
@@ -94,6 +95,8 @@ pub(super) struct Lab {
     pub(super) resolves: usize,
     /// What was said about turns, and when.
     pub(super) turns: Vec<(u64, TurnAction)>,
+    /// What is to be sent to other nodes.
+    pub(super) errands: Vec<ErrandAction>,
     /// Turns that are asked for are granted at once, and the slot has rested so long.
     pub(super) grants: Option<u64>,
     /// What was written, by partition.
@@ -132,7 +135,19 @@ impl Lab {
     }
 
     pub(super) fn with_partitions(config: Config, count: u32) -> Lab {
-        let states = (0..count).map(|i| (Prefixes::share(i, count), MemoryState::new())).collect();
+        Lab::with_shares(config, (0..count).map(|i| Prefixes::share(i, count)).collect())
+    }
+
+    /// One of so many nodes, with a partition each, that do errands for each other.
+    pub(super) fn one_of(config: Config, number: u32, count: u32) -> Lab {
+        let mut lab = Lab::with_shares(config, vec![Prefixes::share(number, count)]);
+        lab.frontier.share_errands();
+        lab
+    }
+
+    fn with_shares(config: Config, shares: Vec<Prefixes>) -> Lab {
+        let log = vec![Vec::new(); shares.len()];
+        let states = shares.into_iter().map(|share| (share, MemoryState::new())).collect();
         let frontier = Frontier::new(config.clone(), SECRET, states, None);
         Lab {
             frontier,
@@ -145,8 +160,9 @@ impl Lab {
             stores: 0,
             resolves: 0,
             turns: Vec::new(),
+            errands: Vec::new(),
             grants: None,
-            log: vec![Vec::new(); count as usize],
+            log,
             due: BTreeMap::new(),
             serial: 0,
             found_dead: BTreeSet::new(),
@@ -224,6 +240,10 @@ impl Lab {
             while let Some(action) = self.frontier.poll_action(self.now).unwrap() {
                 self.act(action);
                 busy = true;
+            }
+            while let Some(errand) = self.frontier.poll_errand() {
+                busy = true;
+                self.errands.push(errand);
             }
             while let Some(turn) = self.frontier.poll_turn(self.now) {
                 busy = true;

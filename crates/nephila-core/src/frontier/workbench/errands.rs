@@ -10,14 +10,24 @@
 
 use std::time::Duration;
 
+use super::super::away::AwayAsker;
 use super::super::key::HostKey;
 use super::{ActiveHost, HostIndex, RobotsPhase, Workbench};
+
+/// Whose robots.txt it is that is asked for elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// That of a host here.
+    Here(HostIndex),
+    /// That of a host of another node.
+    Away(AwayAsker),
+}
 
 /// A request on behalf of another host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Errand {
     /// Whose robots.txt it is.
-    pub(crate) asker: HostIndex,
+    pub(crate) asker: Asker,
     /// What is to be asked for.
     pub(crate) url: Box<str>,
     /// What was asked for before on the way here, as hashes, this included.
@@ -78,7 +88,9 @@ impl Workbench {
 
     /// A host gets an errand.
     pub(crate) fn send(&mut self, index: HostIndex, errand: Errand) {
-        debug_assert_eq!(self.host(errand.asker).robots, RobotsPhase::Asked, "an asker waits");
+        if let Asker::Here(asker) = errand.asker {
+            debug_assert_eq!(self.host(asker).robots, RobotsPhase::Asked, "an asker waits");
+        }
         self.host_mut(index).errands.push(errand);
         self.errands += 1;
         self.wait(index);
@@ -100,14 +112,14 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// Takes back the errands that wait with a host; gives the askers.
-    pub(crate) fn take_back_errands(&mut self, index: HostIndex) -> Vec<HostIndex> {
+    /// Takes back the errands that wait with a host.
+    pub(crate) fn take_back_errands(&mut self, index: HostIndex) -> Vec<Errand> {
         let errands = std::mem::take(&mut self.host_mut(index).errands);
         self.errands -= errands.len();
         if !errands.is_empty() {
             self.wait(index);
         }
-        errands.into_iter().map(|errand| errand.asker).collect()
+        errands
     }
 
     /// No start of a host before this moment, its address aside.

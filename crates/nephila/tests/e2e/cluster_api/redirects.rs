@@ -1,8 +1,10 @@
 //! Redirects that lead to hosts of another node: they are handed over with their count of hops, and only their owner asks.
+//! That of a robots.txt is answered by that node.
 
 use std::collections::BTreeSet;
 
 use nephila_testweb::model::PageKind;
+use nephila_testweb::settings::RobotsShares;
 
 use super::*;
 
@@ -98,4 +100,46 @@ async fn red_15_a_redirect_to_a_host_of_another_node_is_handed_over_with_its_hop
         let robots = format!("{}/robots.txt", &to[..end]);
         assert_eq!((seen.get(to), seen.get(&robots)), (Some(&1), Some(&1)), "{to}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pro_01_a_robots_txt_that_redirects_to_a_host_of_another_node_is_read_and_obeyed() {
+    let robots = RobotsShares { redirecting: 1.0, ..RobotsShares::default() };
+    let web = Settings { robots, robots_elsewhere: true, private_share: 0.3, ..World::web() };
+    let mut world = World::of(web).await;
+    world.more = vec!["frontier.host_delay=100ms".into()];
+    world.start_nodes(&["one", "two", "three"], 3);
+    let seeds: Vec<String> = (0..HOSTS).map(|host| world.url(host, 0)).collect();
+    let mut args = vec!["job", "create", "press", "--scope", "host"];
+    args.extend(seeds.iter().map(String::as_str));
+    let created = world.tell(0, &args);
+    assert!(created.status.success(), "{}", text(&created));
+
+    // Every host but the first is read by rules that lie on the next one; most of those are on another node.
+    let model = world.web.world();
+    let closed = |place: &Place| !model.robots_rules(place.host, "nephila", 0).allows(&model.path(*place));
+    let (closed, open): (Vec<Place>, Vec<Place>) = model.pages().partition(closed);
+    assert!(closed.len() > 20, "{} pages are closed", closed.len());
+    let mut asked = BTreeMap::new();
+    world.wait("every host is crawled", |world| {
+        asked = world.asked_by();
+        seeds.iter().all(|url| asked.contains_key(url))
+    });
+    let owner = |url: &String| asked[url][0].0;
+    let across = (1..HOSTS).filter(|host| {
+        let real = model.url(Place { host: (host + 1) % HOSTS, what: What::RobotsReal });
+        owner(&seeds[*host as usize]) != owner(&real)
+    });
+    let across = across.count();
+    println!("{across} of {} robots.txt files are of another node", HOSTS - 1);
+    assert!(across > 0, "no robots.txt lies on another node");
+
+    let requests = world.web.journal().log().requests;
+    let seen: BTreeSet<String> =
+        requests.iter().map(|request| format!("http://{}{}", request.host, request.path)).collect();
+    for place in closed {
+        let url = model.url(place);
+        assert!(!seen.contains(&url), "{url} is closed by a robots.txt on another host");
+    }
+    assert!(open.iter().filter(|place| seen.contains(&model.url(**place))).count() >= HOSTS as usize);
 }
