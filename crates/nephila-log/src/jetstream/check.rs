@@ -65,8 +65,20 @@ impl Engine {
             None => found.push(Finding::new(Level::Bad, "no server is connected")),
         }
         found.push(of_replicas(self.0.settings.replicas));
-        for config in self.0.configs() {
-            found.extend(self.of_stream(&config.name).await);
+        match self.has_streams().await {
+            Ok(false) => {
+                let text = format!(
+                    "there is no cluster {} on these servers yet, or a part of its streams is gone: the first `nephila \
+                     serve` makes them",
+                    self.0.settings.cluster
+                );
+                found.push(Finding::new(Level::Warning, text));
+            }
+            _ => {
+                for config in self.0.configs() {
+                    found.extend(self.of_stream(&config.name).await);
+                }
+            }
         }
         if self.0.settings.monitors.is_empty() {
             found.push(Finding::new(

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{Context, ContextBuilder, ErrorCode};
 use tokio::runtime::Handle;
@@ -191,6 +191,15 @@ impl Engine {
     /// Connects, and makes or checks the streams. Has to be called on the runtime that will carry the connection; logs
     /// hand their work to it, so it must go on while a worker's thread waits.
     pub async fn connect(settings: Settings) -> Result<Engine, Error> {
+        let engine = Engine::look(settings).await?;
+        for config in engine.0.configs() {
+            engine.0.ensure(&config).await?;
+        }
+        Ok(engine)
+    }
+
+    /// Connects and makes nothing: for those who only look. Are there streams at all? [`Engine::has_streams`] says so.
+    pub async fn look(settings: Settings) -> Result<Engine, Error> {
         settings.check()?;
         let link = Link::dial(&settings).await?;
         let context = ContextBuilder::new()
@@ -199,11 +208,25 @@ impl Engine {
             .max_ack_inflight(ACKS_MAX)
             .backpressure_on_inflight(true)
             .build(link.client.clone());
-        let engine = Engine(Arc::new(Inner { link, context, settings, handle: Handle::current() }));
-        for config in engine.0.configs() {
-            engine.0.ensure(&config).await?;
+        Ok(Engine(Arc::new(Inner { link, context, settings, handle: Handle::current() })))
+    }
+
+    /// Has somebody made the streams of this cluster?
+    pub async fn has_streams(&self) -> Result<bool, Error> {
+        for config in self.0.configs() {
+            let is_there =
+                self.0.patiently("looking for the streams", CONNECT_PATIENCE, async || {
+                    match self.0.link.answer(self.0.context.get_stream(&config.name)).await? {
+                        Ok(_) => Ok(true),
+                        Err(error) if is_missing(&error) => Ok(false),
+                        Err(error) => Err(error.to_string()),
+                    }
+                });
+            if !is_there.await? {
+                return Ok(false);
+            }
         }
-        Ok(engine)
+        Ok(true)
     }
 
     /// The settings it was made with.
@@ -316,12 +339,8 @@ impl Inner {
         self.patiently("making the streams", CONNECT_PATIENCE, async || {
             let found = match self.link.answer(self.context.get_stream(&config.name)).await? {
                 Ok(stream) => stream.cached_info().config.clone(),
-                Err(error) => {
-                    let is_missing = matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
-                        if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND);
-                    if !is_missing {
-                        return Err(error.to_string());
-                    }
+                Err(error) if !is_missing(&error) => return Err(error.to_string()),
+                Err(_) => {
                     return match self.link.answer(self.context.create_stream(config.clone())).await? {
                         Ok(_) => Ok(Ok(())),
                         // Another node made it at the same moment: look again.
@@ -359,6 +378,12 @@ impl Inner {
 
 /// Not enough servers for a stream's copies.
 const NO_PEERS: ErrorCode = ErrorCode(10_005);
+
+/// Is there no such stream?
+fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
+        if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
 
 /// What cannot be changed and is not as it should be.
 fn mismatch(found: &Config, wanted: &Config) -> Option<String> {

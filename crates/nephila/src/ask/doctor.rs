@@ -120,7 +120,7 @@ fn cluster(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(async {
-        let work = async { Ok(Engine::connect(settings.cluster.engine()).await?.check().await) };
+        let work = async { Ok(Engine::look(settings.cluster.engine()).await?.check().await) };
         match tokio::time::timeout(CLUSTER_TIMEOUT, work).await {
             Ok(found) => found,
             Err(_) => Err(anyhow::anyhow!("no answer within {} s", CLUSTER_TIMEOUT.as_secs())),

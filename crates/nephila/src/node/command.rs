@@ -44,10 +44,10 @@ pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
     match command {
         JobCommand::Create(args) => create(&args),
         JobCommand::List(LookArgs { json, remote, common }) => {
-            with(&common, &remote, async |who| list(&who.jobs().await?, json))
+            with_existing(&common, &remote, async |who| list(&who.jobs().await?, json))
         }
         JobCommand::Show { json, job } => {
-            with(&job.common, &job.remote, async |who| show(&who.job(&job.name).await?, json))
+            with_existing(&job.common, &job.remote, async |who| show(&who.job(&job.name).await?, json))
         }
         JobCommand::Set(args) => set(&args),
         JobCommand::Pause(args) => set_state(&args, State::Paused),
@@ -60,15 +60,15 @@ pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
 pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
     match command {
         ClusterCommand::Status(LookArgs { json, remote, common }) => {
-            within(STATUS_MAX, &common, &remote, async |who| status(&who.status().await?, json))
+            within(STATUS_MAX, true, &common, &remote, async |who| status(&who.status().await?, json))
         }
         ClusterCommand::Nodes(LookArgs { json, remote, common }) => {
-            with(&common, &remote, async |who| nodes(&who.nodes().await?, json))
+            with_existing(&common, &remote, async |who| nodes(&who.nodes().await?, json))
         }
         ClusterCommand::Partitions(LookArgs { json, remote, common }) => {
-            with(&common, &remote, async |who| partitions(&who.partitions().await?, json))
+            with_existing(&common, &remote, async |who| partitions(&who.partitions().await?, json))
         }
-        ClusterCommand::Drain { name, remote, common } => with(&common, &remote, async |who| {
+        ClusterCommand::Drain { name, remote, common } => with_existing(&common, &remote, async |who| {
             who.drain(&name).await?;
             say(&format!("node {name} is asked to hand everything over; see `nephila cluster status`"));
             Ok(Exit::Done)
@@ -77,14 +77,14 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
             with(&common, &remote, async |who| pins::pin(&who, &domain, Some(&to)).await)
         }
         ClusterCommand::Unpin { domain, remote, common } => {
-            with(&common, &remote, async |who| pins::pin(&who, &domain, None).await)
+            with_existing(&common, &remote, async |who| pins::pin(&who, &domain, None).await)
         }
         ClusterCommand::Pins(LookArgs { json, remote, common }) => {
-            with(&common, &remote, async |who| pins::list(&who, json).await)
+            with_existing(&common, &remote, async |who| pins::list(&who, json).await)
         }
         ClusterCommand::Keys(args) => super::keys::run(&args),
         ClusterCommand::Heal { partition, common, .. } => {
-            with(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
+            with_existing(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
         }
     }
 }
@@ -133,12 +133,22 @@ fn with(
     remote: &RemoteArgs,
     work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    within(Duration::MAX, common, remote, work)
+    within(Duration::MAX, false, common, remote, work)
+}
+
+/// The same where a cluster has to be there: those who only look, and those who change what it has. None is made.
+fn with_existing(
+    common: &Common,
+    remote: &RemoteArgs,
+    work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    within(Duration::MAX, true, common, remote, work)
 }
 
 /// The same, with so much patience.
 fn within(
     patience: Duration,
+    looks: bool,
     common: &Common,
     remote: &RemoteArgs,
     work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
@@ -159,8 +169,14 @@ fn within(
             ))
         };
         let all = async {
-            let connect = tokio::time::timeout(CONNECT_MAX, Cluster::connect(&settings.cluster));
-            let cluster = connect.await.map_err(|_| silent(CONNECT_MAX))??;
+            let connect = async {
+                match looks {
+                    true => Cluster::look(&settings.cluster).await,
+                    false => Cluster::connect(&settings.cluster).await,
+                }
+            };
+            let cluster =
+                tokio::time::timeout(CONNECT_MAX, connect).await.map_err(|_| silent(CONNECT_MAX))??;
             work(Who::Servers(Box::new((cluster, settings)))).await
         };
         tokio::time::timeout(patience, all).await.unwrap_or_else(|_| Err(silent(patience)))

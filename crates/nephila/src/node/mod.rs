@@ -114,26 +114,39 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Connects, and founds the cluster if nobody has.
     pub(crate) async fn connect(settings: &settings::Cluster) -> anyhow::Result<Cluster> {
-        if settings.servers.is_empty() {
-            let text = "no NATS servers: name them in [cluster] servers, or with \
-                        --set 'cluster.servers=[\"nats://HOST:4222\"]'";
-            return Err(usage(anyhow::anyhow!(text)));
-        }
-        if !(1..=PREFIXES).contains(&settings.partitions) {
-            return Err(usage(anyhow::anyhow!("cluster.partitions is a number from 1 to {PREFIXES}")));
-        }
-        let engine = connected(settings).await?;
-        let leases: Arc<dyn Leases> = Arc::new(engine.leases());
-        let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
-        let Foundation { partitions, secret, .. } = found(&*leases, settings.partitions).await?;
-        if partitions != settings.partitions {
+        check(settings)?;
+        let engine = connected(settings, Engine::connect(settings.engine())).await?;
+        let founded = found(&engine.leases(), settings.partitions).await?;
+        if founded.partitions != settings.partitions {
             eprintln!(
-                "nephila: the cluster {} has {partitions} partitions, whatever the settings say",
-                settings.name
+                "nephila: the cluster {} has {} partitions, whatever the settings say",
+                settings.name, founded.partitions
             );
         }
-        let secret = parse_secret(&secret).context("the secret of the cluster")?;
-        Ok(Cluster { engine, inbox, leases, secret, partitions })
+        Cluster::of(engine, &founded)
+    }
+
+    /// Connects to a cluster that is there, and makes nothing.
+    pub(crate) async fn look(settings: &settings::Cluster) -> anyhow::Result<Cluster> {
+        check(settings)?;
+        let engine = connected(settings, Engine::look(settings.engine())).await?;
+        let nobody = || {
+            let (name, servers) = (&settings.name, settings.servers.join(", "));
+            anyhow::anyhow!(
+                "there is no cluster {name} on the NATS servers ({servers}) yet: `nephila serve` on the first node makes it"
+            )
+        };
+        let is_there = engine.has_streams().await.context("looking for the streams of the cluster")?;
+        anyhow::ensure!(is_there, nobody());
+        let founded = founded(&engine.leases()).await?.ok_or_else(nobody)?;
+        Cluster::of(engine, &founded)
+    }
+
+    fn of(engine: Engine, founded: &Foundation) -> anyhow::Result<Cluster> {
+        let leases: Arc<dyn Leases> = Arc::new(engine.leases());
+        let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
+        let secret = parse_secret(&founded.secret).context("the secret of the cluster")?;
+        Ok(Cluster { engine, inbox, leases, secret, partitions: founded.partitions })
     }
 
     /// Where this cluster's objects are, if the settings name an object store. Another cluster of the same name has another
@@ -162,10 +175,25 @@ impl Cluster {
     }
 }
 
+/// Can there be a cluster of these settings?
+fn check(settings: &settings::Cluster) -> anyhow::Result<()> {
+    if settings.servers.is_empty() {
+        let text = "no NATS servers: name them in [cluster] servers, or with \
+                    --set 'cluster.servers=[\"nats://HOST:4222\"]'";
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    if !(1..=PREFIXES).contains(&settings.partitions) {
+        return Err(usage(anyhow::anyhow!("cluster.partitions is a number from 1 to {PREFIXES}")));
+    }
+    Ok(())
+}
+
 /// Connects; whoever waits is told for whom.
-async fn connected(settings: &settings::Cluster) -> anyhow::Result<Engine> {
+async fn connected(
+    settings: &settings::Cluster,
+    connecting: impl Future<Output = Result<Engine, nephila_log::Error>>,
+) -> anyhow::Result<Engine> {
     let servers = settings.servers.join(", ");
-    let connecting = Engine::connect(settings.engine());
     tokio::pin!(connecting);
     let connected = tokio::select! {
         connected = &mut connecting => connected,
@@ -197,11 +225,19 @@ impl Foundation {
     }
 }
 
+/// What is fixed, if somebody has founded the cluster.
+async fn founded(leases: &dyn Leases) -> anyhow::Result<Option<Foundation>> {
+    let Some(item) = leases.record(FOUNDATION).await.context("reading the cluster's record")? else {
+        return Ok(None);
+    };
+    let founded: Foundation = serde_json::from_slice(&item.value).context("the cluster's record")?;
+    founded.check()?;
+    Ok(Some(founded))
+}
+
 async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundation> {
     for _ in 0..TRIES_MAX {
-        if let Some(item) = leases.record(FOUNDATION).await.context("reading the cluster's record")? {
-            let founded: Foundation = serde_json::from_slice(&item.value).context("the cluster's record")?;
-            founded.check()?;
+        if let Some(founded) = founded(leases).await? {
             return Ok(founded);
         }
         let secret = new_secret()?.0.iter().map(|byte| format!("{byte:02x}")).collect();

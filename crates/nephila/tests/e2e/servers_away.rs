@@ -1,8 +1,12 @@
-//! The servers of a cluster do not answer: that is said at once, with their addresses, and has an exit code of its own.
+//! The servers of a cluster do not answer: that is said at once, with their addresses, and has an exit code of its own. Or they
+//! answer, and there is no cluster yet: those who only look make none.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use nephila_testnats::Nats;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
 
@@ -43,4 +47,47 @@ fn ops_02_a_node_that_waits_for_its_servers_says_so() {
     node.wait().unwrap();
     assert!(said.is_some_and(|line| line.contains(&server)));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// How many streams a server has, asked in its own protocol.
+fn streams(server: &str) -> u64 {
+    let stream = TcpStream::connect(server.trim_start_matches("nats://")).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let asked = "CONNECT {\"verbose\":false}\r\nSUB answer 1\r\nPUB $JS.API.INFO answer 0\r\n\r\n";
+    (&stream).write_all(asked.as_bytes()).unwrap();
+    let said =
+        BufReader::new(stream).lines().map_while(Result::ok).find(|line| line.contains("\"streams\":"));
+    let said: serde_json::Value = serde_json::from_str(&said.expect("an answer")).expect("JSON");
+    said["streams"].as_u64().expect("a number")
+}
+
+#[test]
+fn ops_04_who_only_looks_makes_no_cluster() {
+    let (home, nats) = (tempfile::tempdir().unwrap(), Nats::one().expect("a NATS server"));
+    let server = nats.urls()[0].clone();
+    let look = |args: &[&str]| {
+        let ran = command(args, &server, home.path()).args(["--set", "cluster.replicas=1"]).output().unwrap();
+        let said = [&*ran.stdout, &*ran.stderr].concat();
+        (ran.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    for args in
+        [&["cluster", "status"][..], &["cluster", "nodes"], &["job", "list"], &["job", "show", "press"]]
+    {
+        let (code, said) = look(args);
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+        assert!(said.contains("there is no cluster nephila on the NATS servers"), "{args:?}: {said}");
+        assert!(said.contains("`nephila serve` on the first node makes it"), "{args:?}: {said}");
+    }
+    let folder = home.path().join("node").display().to_string();
+    let (_, said) = look(&["doctor", "-o", &folder]);
+    assert!(said.contains("there is no cluster nephila on these servers yet"), "{said}");
+    assert_eq!(streams(&server), 0, "looking made streams");
+
+    // Who begins a job wants one.
+    let (code, said) = look(&["job", "create", "press", "http://example.test/"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(streams(&server) > 0);
+    let (code, said) = look(&["job", "list"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("press"), "{said}");
 }
