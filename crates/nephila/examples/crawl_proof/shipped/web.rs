@@ -51,8 +51,6 @@ impl Time {
 pub struct Ask {
     /// Path and query.
     pub path: String,
-    /// How often this path was asked for, this time included.
-    pub number: u32,
     /// How often this site was asked for anything, this time included.
     pub total: usize,
     /// When, since the situation began.
@@ -238,11 +236,8 @@ impl Shared {
                 }
             }
             let at = self.time.elapsed();
-            let ask = {
-                let asked = self.asked.lock().expect("nobody panics holding it");
-                let number = 1 + asked.iter().filter(|(_, asked, _)| *asked == path).count() as u32;
-                Ask { path, number, total: asked.len() + 1, at }
-            };
+            let total = self.asked.lock().expect("nobody panics holding it").len() + 1;
+            let ask = Ask { path, total, at };
             let reply = (self.answers)(&ask);
             let said = !matches!(reply.how, How::Silent | How::Closed);
             let status = if said { reply.status } else { 0 };
