@@ -23,7 +23,7 @@ use crate::recrawl::visited::Visited;
 use crate::spider::outcome::{Class, Outcome};
 use crate::state::queue::LaterKey;
 use crate::state::record::{DomainRecord, HostRecord, LastFetch, UrlRecord, UrlState};
-use crate::state::totals::{Counted, Left, recount};
+use crate::state::totals::{Counted, Left, recount, recount_open};
 use crate::state::{Beside, Changes, Meta, Planned, Position, Queued, State, StateError};
 use crate::time::Seconds;
 
@@ -42,12 +42,15 @@ pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -
     }
     // What went elsewhere is not counted here any more.
     let elsewhere = match folding.split {
-        Some(prefixes) => Some(recount(
-            state,
-            prefixes,
-            |host| folding.hosts.contains_key(host),
-            |domain| folding.domains.contains_key(domain),
-        )?),
+        Some(prefixes) => {
+            folding.counted.open_anew = Some(recount_open(state, prefixes)?);
+            Some(recount(
+                state,
+                prefixes,
+                |host| folding.hosts.contains_key(host),
+                |domain| folding.domains.contains_key(domain),
+            )?)
+        }
         None => None,
     };
     let changes = folding.finish(elsewhere);
@@ -72,6 +75,8 @@ struct Folding {
     /// The last split in the group.
     split: Option<Prefixes>,
     counted: Counted,
+    /// URLs of a job that will be asked for from here on, or will not any more.
+    opened: Vec<(DomainKey, JobId, i64)>,
 }
 
 impl Folding {
@@ -155,6 +160,7 @@ impl Folding {
             prefixes,
             split: None,
             counted: Counted::default(),
+            opened: Vec::new(),
         };
         folding.counted.left.0 = folding.left();
         Ok(folding)
@@ -171,6 +177,9 @@ impl Folding {
     fn finish(mut self, elsewhere: Option<Left>) -> Changes {
         self.counted.left.1 = self.left();
         self.counted.left_anew = elsewhere.map(|elsewhere| elsewhere.plus(self.counted.left.1));
+        for (_, job, more) in self.opened.iter().filter(|(domain, ..)| self.prefixes.holds(*domain)) {
+            *self.counted.open.entry(job.0).or_default() += more;
+        }
         let mut changes = self.changes;
         changes.counted = self.counted;
         changes.hosts = self.hosts;
@@ -311,7 +320,9 @@ impl Folding {
                     Admission::Refuse(refusal) => UrlState::Refused(refusal),
                 };
                 let url_key = UrlKey { host: key, path: url.path };
-                let mut record = match (url.admission, self.urls.get(&url_key)) {
+                let known = self.urls.get(&url_key);
+                let was_open = known.is_some_and(|known| known.state.is_open());
+                let mut record = match (url.admission, known) {
                     (Admission::Raise(_) | Admission::Again(_), Some(known)) => {
                         let mut known = known.clone();
                         // What is raised may have ended meanwhile: then it stays so.
@@ -351,6 +362,9 @@ impl Folding {
                     Admission::Refuse(_) => record.text = Some(url.text.clone()),
                     Admission::ParkBare => {}
                 }
+                if record.state.is_open() && !was_open {
+                    self.opened.push((key.domain, record.job, 1));
+                }
                 if self.urls.contains_key(&url_key) {
                     self.urls.insert(url_key, record.clone());
                 }
@@ -361,7 +375,9 @@ impl Folding {
 
     fn ended(&mut self, ended: &Ended) {
         let at = ended.at;
-        let mut record = match self.urls.remove(&ended.key) {
+        let known = self.urls.remove(&ended.key);
+        let was_open = known.as_ref().is_some_and(|known| known.state.is_open());
+        let mut record = match known {
             Some(record) => record,
             None => UrlRecord::new(UrlState::Waiting, JobId(0), 0, 0, at),
         };
@@ -393,6 +409,10 @@ impl Folding {
         }
         record.retries = ended.retries;
         record.state = ended.next.map_or(UrlState::Ended, UrlState::Later);
+        let more = i64::from(record.state.is_open()) - i64::from(was_open);
+        if more != 0 {
+            self.opened.push((ended.key.host.domain, record.job, more));
+        }
         if let Some(due) = ended.next {
             host.later_next = if host.later == 0 { due } else { host.later_next.min(due) };
             host.later += 1;

@@ -9,9 +9,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nephila_core::store::cdxj::Line;
 use nephila_core::store::{cdxj, head, roll};
@@ -147,11 +149,18 @@ pub enum Error {
     },
 }
 
+/// Where files of an archive are that its folder does not have any more.
+pub trait Elsewhere: Send + Sync + fmt::Debug {
+    /// So many bytes of a file from an offset on, or fewer if it ends. Waits for them.
+    fn read(&self, name: &str, offset: u64, length: u64) -> io::Result<Vec<u8>>;
+}
+
 /// The captures of one archive.
 #[derive(Clone, Debug)]
 pub struct Captures {
     archive: PathBuf,
     merged: PathBuf,
+    elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 /// A capture that was read.
@@ -170,7 +179,14 @@ pub struct Capture {
 impl Captures {
     /// Of the archive in this folder: the one with `archive` and `indexes` in it.
     pub fn new(dir: &Path) -> Captures {
-        Captures { archive: dir.join("archive"), merged: dir.join("indexes").join("index.cdxj") }
+        let merged = dir.join("indexes").join("index.cdxj");
+        Captures { archive: dir.join("archive"), merged, elsewhere: None }
+    }
+
+    /// Records of files that are not in the folder are read from there.
+    pub fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Captures {
+        self.elsewhere = elsewhere;
+        self
     }
 
     /// Is the record there that a line names? An index may outlive its file. What a node gave to an object store is there.
@@ -330,13 +346,26 @@ impl Captures {
         block_bytes_max: u64,
         visitor: &mut dyn Visitor,
     ) -> Result<(PathBuf, Record), Error> {
-        let (path, mut file) = self.open(&line.filename)?;
-        let failed = |source| Error::Io { path: path.clone(), source };
-        file.seek(SeekFrom::Start(line.offset)).map_err(failed)?;
-        let limits =
-            Limits { record_bytes_max: block_bytes_max.saturating_add(64 * 1024), ..Limits::default() };
+        let record_bytes_max = block_bytes_max.saturating_add(64 * 1024);
         // Indexes of plain files leave out the two line ends behind a record.
-        let bytes = file.take(line.length.saturating_add(4));
+        let length = line.length.saturating_add(4);
+        let (path, bytes): (PathBuf, Box<dyn Read>) = match (self.open(&line.filename), &self.elsewhere) {
+            (Ok((path, mut file)), _) => {
+                let sought = file.seek(SeekFrom::Start(line.offset));
+                sought.map_err(|source| Error::Io { path: path.clone(), source })?;
+                (path, Box::new(file.take(length)))
+            }
+            (Err(Error::Io { path, source }), Some(elsewhere))
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let read = elsewhere.read(&name, line.offset, length.min(record_bytes_max));
+                let bytes = read.map_err(|source| Error::Io { path: path.clone(), source })?;
+                (path, Box::new(io::Cursor::new(bytes)))
+            }
+            (Err(error), _) => return Err(error),
+        };
+        let limits = Limits { record_bytes_max, ..Limits::default() };
         let mut reader = Reader::with_limits(bytes, line.offset, limits);
         match reader.read(visitor) {
             Ok(Some(record)) => Ok((path, record)),

@@ -29,13 +29,13 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use nephila_core::frontier::key::Prefixes;
 use nephila_core::state::memory::Tables;
-use nephila_core::state::totals::recount;
+use nephila_core::state::totals::{recount, recount_open};
 use nephila_core::state::{Changes, Meta, Position, StateError};
 
 use crate::disk::{self, Disk};
 use crate::runs::{self, Cache, Io, Run};
 use flush::Flushing;
-use manifest::{Manifest, run_name};
+use manifest::{Lacks, Manifest, run_name};
 use merge::{Floors, Merged, Plan};
 use table::{Table, later_key, queue_key};
 
@@ -180,10 +180,17 @@ impl DiskState {
             bytes_flushed: 0,
             bytes_merged: 0,
         };
-        if manifest.uncounted {
-            let prefixes = state.meta.prefixes.unwrap_or(Prefixes::ALL);
+        let prefixes = state.meta.prefixes.unwrap_or(Prefixes::ALL);
+        if manifest.lacks.left {
             let left = recount(&mut state, prefixes, |_| false, |_| false)?;
             state.meta.totals.set_left(left);
+        }
+        if manifest.lacks.open {
+            state.meta.totals.open = recount_open(&mut state, prefixes)?;
+        }
+        if manifest.lacks != Lacks::default() {
+            // Copies are made of what is on disk.
+            state.write_manifest()?;
         }
         Ok(state)
     }
@@ -265,7 +272,7 @@ impl DiskState {
             position: self.position,
             next_file: self.next_file,
             meta: self.meta.clone(),
-            uncounted: false,
+            lacks: Lacks::default(),
             runs: runs.collect(),
         }
     }

@@ -26,7 +26,7 @@ use cli::{CheckArgs, Command, ServeArgs, TruthArgs};
 const STDIN_BYTES_MAX: u64 = 1 << 30;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> anyhow::Result<()> {
     match cli::Cli::parse().command {

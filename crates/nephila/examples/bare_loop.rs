@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What waits in memory for the file.
 const FILE_BUFFER: usize = 1024 * 1024;

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What a fetch may take beyond its total deadline.
 const GRACE: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    nephila::memory::return_freed_soon();
+    nephila::memory::keep_pages_small();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime starts");
     match runtime.block_on(soak(Args::parse())) {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,7 +36,7 @@ use nephila_store::runs::Cache;
 use nephila_store::state::{DiskState, Merger, Merging};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Partitions of the frontier, as in a crawl.
 const PARTITIONS: u32 = 16;

@@ -2,16 +2,17 @@
 //!
 //! [`Questions`] holds what is needed to answer; `http` offers it as HTTP/1.1 on `state/control`:
 //! `GET /api/v1/explain?url=`, `GET /api/v1/host?url=`, `GET /api/v1/stats`, all as JSON. A command that finds no such
-//! socket opens the folder itself and asks the same [`Questions`]. A node of a cluster answers more, on the same socket and
-//! over TCP (`node::api`); `client` is how it and its commands ask, `proof` how nodes know each other.
+//! socket opens the folder itself and asks the same [`Questions`]. `nephila serve` without a cluster answers them over TCP
+//! as well. A node of a cluster answers more, on the same socket and over TCP (`node::api`); `client` is how it and its commands ask, `proof` how nodes know each other.
 //!
-//! `GET /api/v1/events` gives pages of events.
+//! `GET /api/v1/events` gives pages of events, `GET /api/v1/pages?url=` what the archive has of a URL.
 //!
 //! `POST /api/v1/urls` adds lines of URLs or of JSON to it, `POST /api/v1/reflog?batch=&part=` gives it lines of a stream;
 //! both parameters may be missing.
 //!
 //! What always holds: nothing is changed by a question of a crawl; connections, requests and their time are bounded.
 
+pub(crate) mod captures;
 mod client;
 mod events;
 mod explain;
@@ -19,6 +20,7 @@ mod feeds;
 mod foreseen;
 mod http;
 mod lists;
+pub(crate) mod metrics;
 mod proof;
 mod room;
 mod scope;
@@ -143,7 +145,13 @@ impl Answers for Questions {
             return problem(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered", "");
         }
         let answered = match (&*asked.path, asked.parameter("url")) {
+            ("/livez", _) => return ok(&"alive"),
+            ("/metrics", _) => {
+                self.stats().await.map(|stats| metrics::answer("single", Some(&stats), Vec::new()))
+            }
+            ("/readyz", _) => self.state().await.map(|state| ok(&state)),
             ("/api/v1/events", _) => return self.events(&asked).await,
+            ("/api/v1/pages", _) => return self.pages(&asked).await.unwrap_or_else(|instead| *instead),
             ("/api/v1/stats", _) => self.stats().await.map(|stats| ok(&stats)),
             ("/api/v1/explain", Some(url)) => self.explain(&url).await.map(|explained| ok(&explained)),
             ("/api/v1/host", Some(url)) => self.host(&url).await.map(|host| ok(&host)),

@@ -67,8 +67,13 @@ pub(crate) enum Command {
     /// Hosts, domains and addresses that are not asked any more.
     #[command(subcommand)]
     Stop(stop::StopCommand),
-    /// Run a node of a cluster, until it is told to leave.
+    /// Run all the time, and answer over HTTP: a crawl on one machine, or a node of a cluster.
     ///
+    /// Without `cluster.servers` the crawl in the folder goes on and does not end by itself: it waits for feeds, for pages
+    /// that are fetched again, and for what `nephila add` brings. At `api.listen` (127.0.0.1:6374) it answers for its pages
+    /// and its URLs. Nothing else has to run.
+    ///
+    /// With `cluster.servers` it is a node of a cluster, until it is told to leave.
     /// Nodes are equal: start as many as there are machines, all with the same `[cluster]` settings. A node takes its share
     /// of the partitions, and the others take them over when it is gone. Ctrl-C hands everything over and ends; once more
     /// ends at once. Both are safe, and so is a crash.

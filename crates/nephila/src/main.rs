@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-// A crawler makes and drops many small buffers on several threads; this allocator returns memory and stays small.
+// Its settings, and why it is this one: `nephila::memory`.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     nephila::private::keep_private();
-    nephila::memory::return_freed_soon();
+    nephila::memory::keep_pages_small();
     nephila::run(nephila::cli::Cli::parse())
 }

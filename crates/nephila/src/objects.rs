@@ -367,6 +367,13 @@ impl Objects {
         })
     }
 
+    /// So many bytes of an object from an offset on, or fewer if it ends.
+    pub async fn get_range(&self, name: &str, offset: u64, length: u64) -> Result<Bytes, Error> {
+        let path = self.path(name);
+        let range = offset..offset.saturating_add(length);
+        self.tried("reading", name, || self.api().get_range(&path, range.clone())).await
+    }
+
     /// Brings an object into a file, and looks whether it is what was stored.
     pub async fn get_file(&self, name: &str, to: &FilePath, wanted: &Content) -> Result<(), Error> {
         let mut file = std::fs::File::create(to).map_err(|error| Error::file(to, error))?;

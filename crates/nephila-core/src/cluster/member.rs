@@ -423,7 +423,10 @@ impl Member {
                 self.holdings.remove(&partition);
             }
             Answer::Refused => {
-                self.holdings.remove(&partition);
+                // An earlier try was written: whoever still says that it is ours read that before.
+                if let Some(Holding { epoch, .. }) = self.holdings.remove(&partition) {
+                    self.revision(partition, epoch + 1);
+                }
             }
             Answer::Unknown => {
                 self.holdings.get_mut(&partition).expect("it is being released").asked = false;

@@ -13,7 +13,7 @@
 //! [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of its links is
 //! acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that turn everything away do not
 //! travel at all, and partitions that cannot keep up are sent less: their owners say so ([`word`]). How far a job is over all
-//! nodes is said and added up as well ([`count`]).
+//! nodes is said and added up as well ([`count`]), and so is what is left of it ([`completion`]).
 //!
 //! Hosts of several nodes may be one machine. Which node may ask an address is decided by a second ring ([`slots`]).
 //! A robots.txt that redirects to a host of another node is asked for by that node, which sends back what came ([`errand`]).
@@ -23,6 +23,7 @@
 //! Invariants: at no time two nodes that are not fenced hold one partition; a page is called safe only when everything
 //! it named stands in an inbox; every buffer has a limit.
 
+pub mod completion;
 pub mod count;
 pub mod errand;
 pub mod load;

@@ -95,7 +95,7 @@ pub struct Event {
     /// The name of a job.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub job: String,
-    /// What a job does now: `running`, `paused`, `stopped`.
+    /// What a job does now: `running`, `paused`, `stopped`, `complete`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state: String,
     /// The partition and the first and last group that are gone.

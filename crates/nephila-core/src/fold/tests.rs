@@ -186,6 +186,7 @@ fn what_became_of_urls_is_counted_by_job_and_what_is_left_in_all() {
     commit(&mut state, 0, vec![Entry::Ended(Box::new(ended(3, 92)))]);
     let totals = &state.meta().totals;
     assert_eq!((totals.waiting, totals.parked, totals.later), (2, 1, 1));
+    assert_eq!(totals.open, [(3, 4)].into());
     let tally = Tally {
         ended: [(Outcome::Fetched.code(), 1), (Outcome::Reset.code(), 1)].into(),
         bytes: 1_000,
@@ -218,11 +219,19 @@ fn a_split_counts_what_each_side_holds_and_no_fetch_twice() {
     assert_eq!(halves[0].tally[&3].found, 5);
     assert_eq!(halves[0].tally[&3].ended, [(Outcome::Fetched.code(), 2)].into());
     assert!(halves[1].tally.is_empty());
+    assert_eq!(halves.map(|half| half.open), [[(3, 1)].into(), [(3, 1)].into()]);
 }
 
 #[test]
 fn small_things_without_totals_are_read_and_begin_at_zero() {
     let mut bytes = Meta { epoch: 4, ..Meta::default() }.encode();
+    assert!(!Meta::lacks_open(&bytes));
+    // Version 2 ended behind the totals, or behind the batches: four bytes are no batches, one is no job with something left.
+    for cut in [1, 4] {
+        bytes.truncate(bytes.len() - cut);
+        assert_eq!(Meta::decode(&bytes).unwrap(), Meta { epoch: 4, ..Meta::default() });
+        assert!(Meta::lacks_open(&bytes));
+    }
     // Version 1 ended behind the prefixes; four zeros are all that nothing counted takes.
     bytes.truncate(bytes.len() - 4);
     assert!(Meta::decode(&bytes).is_err(), "cut");

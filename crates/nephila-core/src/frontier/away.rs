@@ -8,8 +8,8 @@
 //! A partition that is on its way from one node to another has nobody who could ask: whoever is asked says so
 //! ([`ErrandAction::NotHere`]), and the errand is sent again to the next owner.
 //!
-//! Messages may be lost. An asker waits for the longest rest and the longest request ([`answer_wait`]) and then counts its robots.txt as not reached, as it does when the
-//! owner says that the host cannot be asked soon.
+//! Messages may be lost. An asker waits for the longest rest and the longest request ([`answer_wait`]) and then counts its
+//! robots.txt as not reached, as it does when the owner says that the host cannot be asked soon.
 //!
 //! What always holds: a number is used once; an asker that waits stands on the bench; what waits to be sent is bounded.
 
@@ -172,12 +172,7 @@ impl<S: State> Frontier<S> {
 
     /// An errand of another node is over.
     pub(super) fn answer_away(&mut self, asked: HostIndex, to: AwayAsker, report: RobotsReport, now: Now) {
-        if let (RobotsAnswer::Ended(Answer::Status(429 | 503)), Some(after)) =
-            (&report.answer, report.retry_after)
-        {
-            self.rest(asked, after.min(self.config.retry.retry_after_max), now);
-        }
-        self.look_again(asked, now);
+        self.asked_for_another(asked, &report, now);
         self.away.answer(to, report);
     }
 
@@ -232,12 +227,14 @@ impl<S: State> Frontier<S> {
         self.settle_stranded(now)
     }
 
-    /// A host leaves with its partition, and waits for nobody: whoever owns it next asks for its robots.txt anew.
-    pub(super) fn wait_no_more(&mut self, index: HostIndex) {
-        let of_it = self.away.sent.iter().find(|(_, sent)| sent.asker == index).map(|(number, _)| *number);
-        if let Some(number) = of_it {
-            self.away.sent.remove(&number);
-            self.bench.want_robots(index, false);
+    /// Hosts that leave with their partition wait for nobody: whoever owns them next asks for their robots.txt anew.
+    pub(super) fn wait_no_more(&mut self) {
+        let leaves = |sent: &Sent| self.bench.host(sent.asker).leaving;
+        let theirs = self.away.sent.iter().filter(|(_, sent)| leaves(sent)).map(|(number, _)| *number);
+        for number in Vec::from_iter(theirs) {
+            if let Some(sent) = self.away.sent.remove(&number) {
+                self.bench.want_robots(sent.asker, false);
+            }
         }
     }
 }

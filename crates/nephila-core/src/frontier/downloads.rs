@@ -245,7 +245,7 @@ impl<S: State> Frontier<S> {
                     if key.host.domain > prefixes.last_domain() {
                         break;
                     }
-                    let Some(next) = after(key) else { return Ok((page, queues)) };
+                    let Some(next) = key.next() else { return Ok((page, queues)) };
                     from = next;
                     let Some(state) = DownloadState::of(&record) else { continue };
                     let Some(text) = &record.text else { continue };
@@ -365,13 +365,5 @@ fn download(url: String, state: DownloadState, record: &UrlRecord) -> Download {
             (last.outcome, if asked { last.status } else { 0 }, last.at)
         }),
         next,
-    }
-}
-
-/// The key behind another.
-fn after(key: UrlKey) -> Option<UrlKey> {
-    match key.path.checked_add(1) {
-        Some(path) => Some(UrlKey { path, ..key }),
-        None => Some(UrlKey { host: key.host.next()?, path: 0 }),
     }
 }

@@ -78,10 +78,7 @@ impl<S: State> Frontier<S> {
             RobotsAnswer::Redirect(target) => self.follow(asker, chain, target, now)?,
         };
         if asked != asker {
-            if let (Some(Answer::Status(429 | 503)), Some(after)) = (answer, report.retry_after) {
-                self.rest(asked, after.min(self.config.retry.retry_after_max), now);
-            }
-            self.look_again(asked, now);
+            self.asked_for_another(asked, &report, now);
             // What happened there says nothing about whether the asker can be reached.
             report.cause = None;
         }
@@ -89,6 +86,16 @@ impl<S: State> Frontier<S> {
             Some(answer) => self.robots_answered(asker, answer, report, now),
             None => Ok(()),
         }
+    }
+
+    /// A host was asked for another one: if it wants to be left alone, that holds for itself too.
+    pub(super) fn asked_for_another(&mut self, asked: HostIndex, report: &RobotsReport, now: Now) {
+        if let (RobotsAnswer::Ended(Answer::Status(429 | 503)), Some(after)) =
+            (&report.answer, report.retry_after)
+        {
+            self.rest(asked, after.min(self.config.retry.retry_after_max), now);
+        }
+        self.look_again(asked, now);
     }
 
     /// Sends somebody to where a robots.txt redirects. Gives the answer if nobody can be sent.
@@ -142,9 +149,6 @@ impl<S: State> Frontier<S> {
     ) -> Result<Option<HostIndex>, StateError> {
         let mut key = UrlKey::of(target, &self.secret).host;
         let Some(partition) = self.partition_of(&key) else { return Ok(None) };
-        if self.partitions[partition].closing {
-            return Ok(None);
-        }
         let state = &mut self.partitions[partition].state;
         if let Some(&host) = state.meta().displaced.get(&(key.domain, origin.into())) {
             key.host = host;

@@ -11,6 +11,7 @@
 use super::Frontier;
 use super::key::Prefixes;
 use super::partition::Partition;
+use super::workbench::HostIndex;
 use crate::planted::{self, Bug};
 use crate::state::State;
 use crate::time::Now;
@@ -38,15 +39,17 @@ impl<S: State> Frontier<S> {
         if std::mem::replace(&mut self.partitions[partition].closing, true) {
             return;
         }
-        for index in Vec::from_iter(self.bench.indexes()) {
-            if self.partition_of(&self.bench.host(index).key) == Some(partition) {
-                self.bench.host_mut(index).leaving = true;
-                self.wait_no_more(index);
-                for errand in self.bench.take_back_errands(index) {
-                    self.hand_on(errand, now);
-                }
-                self.give_up_place(index, now);
+        let of_it = |index: &HostIndex| self.partition_of(&self.bench.host(*index).key) == Some(partition);
+        let leaving = Vec::from_iter(self.bench.indexes().filter(of_it));
+        for index in &leaving {
+            self.bench.host_mut(*index).leaving = true;
+        }
+        self.wait_no_more();
+        for index in leaving {
+            for errand in self.bench.take_back_errands(index) {
+                self.hand_on(errand, now);
             }
+            self.give_up_place(index, now);
         }
     }
 

@@ -139,6 +139,14 @@ impl UrlKey {
         if planted::is(Bug::UrlHash32) { hash >> 32 } else { hash }
     }
 
+    /// The one behind it, if there is one.
+    pub fn next(self) -> Option<UrlKey> {
+        match self.path.checked_add(1) {
+            Some(path) => Some(UrlKey { path, ..self }),
+            None => Some(UrlKey { host: self.host.next()?, path: 0 }),
+        }
+    }
+
     /// As it is stored.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -10,6 +10,7 @@ use super::retry::mix;
 use super::slot::SlotKey;
 use super::ticket::{HeadFirst, TicketId, Validators};
 use super::{Frontier, dates};
+use crate::cluster::completion::Work;
 use crate::cluster::word::Why;
 use crate::job::Via;
 use crate::spider::outcome::{Action, Outcome};
@@ -111,9 +112,20 @@ impl<S: State> Frontier<S> {
         totals
     }
 
-    /// What one partition has counted, by job.
-    pub fn tallies(&self, partition: usize) -> &BTreeMap<u32, Tally> {
-        &self.partitions[partition].state.meta().totals.tally
+    /// What one partition has counted and has left, by job.
+    pub fn work(&self, partition: usize) -> BTreeMap<u32, Work> {
+        let totals = &self.partitions[partition].state.meta().totals;
+        let (nothing, jobs) = (Tally::default(), totals.tally.keys().chain(totals.open.keys()));
+        let of = |job: &u32| {
+            let left = totals.open.get(job).copied().unwrap_or(0);
+            (*job, Work::of(totals.tally.get(job).unwrap_or(&nothing), left))
+        };
+        jobs.map(of).collect()
+    }
+
+    /// Up to which position one partition has read an inbox, as far as that is folded.
+    pub fn inbox_read(&self, partition: usize, name: &str) -> u64 {
+        self.partitions[partition].state.meta().inboxes.get(name).copied().unwrap_or(0)
     }
 
     /// The partition of the host that an open ticket is for.

@@ -370,15 +370,24 @@ impl Meta {
             }
         }
         self.totals.encode(&mut out);
-        // Were added later: absent in what was written before, and where there are none.
-        if *self.batches != Batches::default() {
-            put_bytes(&mut out, &self.batches.to_bytes());
-        }
+        // These were added later, one after the other: absent in what was written before, and not read by who wrote that.
+        put_bytes(&mut out, &self.batches.to_bytes());
+        self.totals.encode_open(&mut out);
         out
     }
 
     /// Reads what was stored.
     pub fn decode(bytes: &[u8]) -> Result<Meta, Damaged> {
+        Ok(Meta::decode_all(bytes)?.0)
+    }
+
+    /// Was it written before what is left was counted by job? It can be counted ([`totals::recount_open`]).
+    pub fn lacks_open(bytes: &[u8]) -> bool {
+        Meta::decode_all(bytes).is_ok_and(|(_, counts_open)| !counts_open)
+    }
+
+    /// And does it say what is left of each job?
+    fn decode_all(bytes: &[u8]) -> Result<(Meta, bool), Damaged> {
         let mut reader = crate::codec::Reader::new(bytes);
         let version = reader.u8("version of the small things")?;
         if !(META_VERSION_OLDEST..=META_VERSION).contains(&version) {
@@ -409,7 +418,11 @@ impl Meta {
         if !reader.is_empty() {
             meta.batches = Arc::new(Batches::from_bytes(reader.bytes("batches")?)?);
         }
-        Ok(meta)
+        let counts_open = !reader.is_empty();
+        if counts_open {
+            meta.totals.decode_open(&mut reader)?;
+        }
+        Ok((meta, counts_open))
     }
 
     /// These parts of streams were taken in.
@@ -427,14 +440,15 @@ impl Meta {
         bytes.first() == Some(&1)
     }
 
-    /// From here on only these prefixes are held, of which so much is left. The tallies go to the side that holds the
-    /// first prefix, so that both sides together have counted what the whole had.
-    pub fn split(&mut self, prefixes: Prefixes, left: totals::Left) {
+    /// From here on only these prefixes are held, of which so much is left, in all and of each job. The tallies go to the
+    /// side that holds the first prefix, so that both sides together have counted what the whole had.
+    pub fn split(&mut self, prefixes: Prefixes, left: totals::Left, open: BTreeMap<u32, u64>) {
         let whole = self.prefixes.unwrap_or(Prefixes::ALL);
         if prefixes.first != whole.first {
             self.totals.tally.clear();
         }
         self.totals.set_left(left);
+        self.totals.open = open;
         self.prefixes = Some(prefixes);
     }
 }

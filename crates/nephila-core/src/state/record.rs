@@ -37,6 +37,13 @@ pub enum UrlState {
     Refused(Refusal),
 }
 
+impl UrlState {
+    /// Will it be asked for by itself, now or later?
+    pub fn is_open(self) -> bool {
+        matches!(self, UrlState::Waiting | UrlState::Parked | UrlState::Later(_))
+    }
+}
+
 /// How the last fetch of a URL ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastFetch {

@@ -5,18 +5,20 @@
 //! there is.
 //!
 //! What always holds: `waiting`, `parked` and `later` are the sums over the hosts and domains that the partition holds
-//! (see [`recount`]).
+//! (see [`recount`]); `open` has of each job the URLs whose state [is open](super::record::UrlState::is_open) (see [`recount_open`]).
 
 use std::collections::BTreeMap;
 
 use super::record::{DomainRecord, HostRecord};
 use super::{State, StateError};
 use crate::codec::{Damaged, Reader, put_u64};
-use crate::frontier::key::{DomainKey, HostKey, Prefixes};
+use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::spider::outcome::Outcome;
 
 /// Hosts looked at at once when everything is counted anew.
 const RECOUNT_HOSTS: usize = 1_024;
+/// URLs looked at at once.
+const RECOUNT_URLS: usize = 4_096;
 
 /// What became of a job's URLs, in numbers that only grow. A job that is gone keeps its tally.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +119,8 @@ pub struct Totals {
     pub parked: u64,
     /// URLs planned for a time of their own.
     pub later: u64,
+    /// URLs of each job that will still be asked for. A job of which none is left is not named.
+    pub open: BTreeMap<u32, u64>,
 }
 
 /// What a group of entries counted.
@@ -130,6 +134,10 @@ pub struct Counted {
     pub left: (Left, Left),
     /// What is left in all, after a split: the rest went elsewhere.
     pub left_anew: Option<Left>,
+    /// By how many URLs each job has more left, or fewer.
+    pub open: BTreeMap<u32, i64>,
+    /// What was left of each job before, after a split.
+    pub open_anew: Option<BTreeMap<u32, u64>>,
 }
 
 impl Totals {
@@ -143,6 +151,14 @@ impl Totals {
         }
         let (before, now) = counted.left;
         self.set_left(counted.left_anew.unwrap_or_else(|| self.left().plus(now).minus(before)));
+        if let Some(open) = &counted.open_anew {
+            self.open.clone_from(open);
+        }
+        for (job, more) in &counted.open {
+            let open = self.open.entry(*job).or_default();
+            *open = open.saturating_add_signed(*more);
+        }
+        self.open.retain(|_, open| *open > 0);
     }
 
     /// Adds those of another partition.
@@ -151,6 +167,9 @@ impl Totals {
             self.tally.entry(*job).or_default().add(tally);
         }
         self.set_left(self.left().plus(other.left()));
+        for (job, open) in &other.open {
+            *self.open.entry(*job).or_default() += open;
+        }
     }
 
     /// What is still to be asked for.
@@ -186,6 +205,23 @@ impl Totals {
                 }
             }
         }
+    }
+
+    /// What came later, and stands at the end.
+    pub(super) fn encode_open(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.open.len() as u64);
+        for (job, open) in &self.open {
+            put_u64(out, (*job).into());
+            put_u64(out, *open);
+        }
+    }
+
+    pub(super) fn decode_open(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        for _ in 0..reader.u64("number of jobs with something left")? {
+            let job = reader.u32("job with something left")?;
+            self.open.insert(job, reader.u64("what is left of a job")?);
+        }
+        Ok(())
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Totals, Damaged> {
@@ -238,4 +274,24 @@ pub fn recount<S: State + ?Sized>(
         records.iter().flatten().for_each(|domain| left.add_domain(domain));
     }
     Ok(left)
+}
+
+/// Counts what is left of each job within these prefixes. Looks at every URL.
+pub fn recount_open<S: State + ?Sized>(
+    state: &mut S,
+    prefixes: Prefixes,
+) -> Result<BTreeMap<u32, u64>, StateError> {
+    let mut open = BTreeMap::new();
+    let mut from = Some(UrlKey { host: HostKey { domain: prefixes.first_domain(), host: 0 }, path: 0 });
+    while let Some(first) = from {
+        let mut urls = Vec::with_capacity(RECOUNT_URLS);
+        state.urls_from(first, RECOUNT_URLS, &mut urls)?;
+        let full = urls.len() >= RECOUNT_URLS;
+        urls.retain(|(key, _)| key.host.domain <= prefixes.last_domain());
+        from = urls.last().filter(|_| full).and_then(|(key, _)| key.next());
+        for (_, url) in urls.iter().filter(|(_, url)| url.state.is_open()) {
+            *open.entry(url.job.0).or_default() += 1;
+        }
+    }
+    Ok(open)
 }

@@ -65,11 +65,10 @@ impl Engine {
             None => found.push(Finding::new(Level::Bad, "no server is connected")),
         }
         found.push(of_replicas(self.0.settings.replicas));
-        match self.has_streams().await {
+        match self.is_there().await {
             Ok(false) => {
                 let text = format!(
-                    "there is no cluster {} on these servers yet, or a part of its streams is gone: the first `nephila \
-                     serve` makes them",
+                    "there is no cluster {} on these servers yet: the first `nephila serve` makes it",
                     self.0.settings.cluster
                 );
                 found.push(Finding::new(Level::Warning, text));

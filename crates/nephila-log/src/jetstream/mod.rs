@@ -198,7 +198,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Connects and makes nothing: for those who only look. Are there streams at all? [`Engine::has_streams`] says so.
+    /// Connects and makes nothing: for those who only look. Is there a cluster at all? [`Engine::is_there`] says so.
     pub async fn look(settings: Settings) -> Result<Engine, Error> {
         settings.check()?;
         let link = Link::dial(&settings).await?;
@@ -211,22 +211,18 @@ impl Engine {
         Ok(Engine(Arc::new(Inner { link, context, settings, handle: Handle::current() })))
     }
 
-    /// Has somebody made the streams of this cluster?
-    pub async fn has_streams(&self) -> Result<bool, Error> {
-        for config in self.0.configs() {
-            let is_there =
-                self.0.patiently("looking for the streams", CONNECT_PATIENCE, async || {
-                    match self.0.link.answer(self.0.context.get_stream(&config.name)).await? {
-                        Ok(_) => Ok(true),
-                        Err(error) if is_missing(&error) => Ok(false),
-                        Err(error) => Err(error.to_string()),
-                    }
-                });
-            if !is_there.await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    /// Has somebody made this cluster? Its records are there then; what else of it is gone is named by whoever needs it.
+    pub async fn is_there(&self) -> Result<bool, Error> {
+        let name = format!("NEPH_{}_{}", self.0.settings.cluster, KeyKind::Record.stream());
+        self.0
+            .patiently("looking for the cluster", CONNECT_PATIENCE, async || {
+                match self.0.link.answer(self.0.context.get_stream(&name)).await? {
+                    Ok(_) => Ok(true),
+                    Err(error) if is_missing(&error) => Ok(false),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
+            .await
     }
 
     /// The settings it was made with.

@@ -37,7 +37,7 @@ use nephila_store::state::DiskState;
 
 // As the node itself.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// With `--short` the goals that depend on the machine are lowered to this share of themselves.
 const SHORT_FACTOR: f64 = 0.4;

@@ -30,7 +30,7 @@ use nephila_store::state::{CACHE_BYTES, DiskState, Merger, Merging};
 
 // As the node itself.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Anything that goes wrong ends the proof.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

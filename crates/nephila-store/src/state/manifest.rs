@@ -31,10 +31,19 @@ pub(super) struct Manifest {
     /// The number of the next file.
     pub(super) next_file: u64,
     pub(super) meta: Meta,
-    /// The small things are of a time when nothing was counted.
-    pub(super) uncounted: bool,
+    /// What has to be counted, since the small things are of a time when it was not.
+    pub(super) lacks: Lacks,
     /// Numbers of the runs of each table, oldest first.
     pub(super) runs: Vec<(Table, u64)>,
+}
+
+/// What an earlier program did not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lacks {
+    /// What is left in all.
+    pub(super) left: bool,
+    /// What is left of each job.
+    pub(super) open: bool,
 }
 
 /// The name of a run.
@@ -77,13 +86,14 @@ impl Manifest {
         let chain = reader.fixed_u64("position")?;
         let next_file = reader.u64("next file")?;
         let meta = reader.bytes("small things")?;
-        let (meta, uncounted) = (Meta::decode(meta)?, Meta::lacks_totals(meta));
+        let lacks = Lacks { left: Meta::lacks_totals(meta), open: Meta::lacks_open(meta) };
+        let meta = Meta::decode(meta)?;
         let mut runs = Vec::new();
         for _ in 0..reader.u64("number of runs")? {
             let table = Table::by_code(reader.u8("table")?).ok_or(Damaged("table"))?;
             runs.push((table, reader.u64("number of a run")?));
         }
-        Ok(Manifest { position: Position { sequence, chain }, next_file, meta, uncounted, runs })
+        Ok(Manifest { position: Position { sequence, chain }, next_file, meta, lacks, runs })
     }
 
     /// Reads the manifest of a folder; none if there is none.

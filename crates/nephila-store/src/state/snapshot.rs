@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nephila_core::frontier::key::Prefixes;
-use nephila_core::state::totals::recount;
+use nephila_core::state::totals::{recount, recount_open};
 use nephila_core::state::{Position, StateError};
 
 use super::manifest::{self, Manifest, run_name};
@@ -53,8 +53,9 @@ impl DiskState {
     pub fn fork(&mut self, prefixes: Prefixes, to: &Path) -> Result<Copied, StateError> {
         self.checkpoint()?;
         let left = recount(self, prefixes, |_| false, |_| false)?;
+        let open = recount_open(self, prefixes)?;
         let mut manifest = self.manifest();
-        manifest.meta.split(prefixes, left);
+        manifest.meta.split(prefixes, left, open);
         manifest.meta.displaced.retain(|(domain, _), _| prefixes.holds(*domain));
         self.copy(manifest, to)
     }

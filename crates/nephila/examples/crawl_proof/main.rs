@@ -9,6 +9,7 @@
 //!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave while it crawls
 //!     crawl_proof --nephila PROGRAM slots    [--nodes N] [--faults N]    one address, several nodes: one at a time
 //!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     who is stopped is asked no more
+//!     crawl_proof --nephila PROGRAM completion [--crawls N]              jobs say when nothing of them is left
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
@@ -31,6 +32,7 @@ mod archive;
 mod bombs;
 mod cluster;
 mod complete;
+mod completion;
 mod crawler;
 mod elastic;
 mod engine;
@@ -64,7 +66,7 @@ use clap::{Parser, Subcommand};
 
 // As the node itself.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Files this process may have open: a web of many hosts has a connection for each.
 const FILES_MAX: u64 = 65_536;
@@ -102,6 +104,8 @@ enum Proof {
     Slots(slots::Args),
     /// Hosts, domains and addresses are stopped while several nodes crawl: obeyed at once, and after all began again.
     Stops(stops::Args),
+    /// Many jobs, while nodes and servers fail: each is said to be complete, soon, and never too early.
+    Completion(completion::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
     /// The object store is away for a while.
@@ -160,6 +164,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Elastic(args) => elastic::run(&args, &place),
         Proof::Slots(args) => slots::run(&args, &place),
         Proof::Stops(args) => stops::run(&args, &place),
+        Proof::Completion(args) => completion::run(&args, &place),
         Proof::Engine(args) => engine::run(&args, &place),
         Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),

@@ -14,6 +14,7 @@ use nephila_core::url::CrawlUrl;
 use nephila_spider::Spider;
 use serde::{Deserialize, Serialize};
 
+use super::captures::Archive;
 use super::events::Followers;
 use super::scope::Scopes;
 use crate::clock::Clock;
@@ -36,6 +37,8 @@ pub struct Questions {
     pub(super) followers: Followers,
     /// Who fetches, if somebody does.
     spider: Option<Spider>,
+    /// The archive of its folder; that of a node answers by itself.
+    pub(super) archive: Option<Archive>,
 }
 
 /// Where a URL stands, in one word.
@@ -302,8 +305,10 @@ impl Questions {
     /// About the crawl in this folder, whose worker this is.
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
         let followers = Followers::of(Some(folder.clone()));
+        let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let archive = Some(Archive::new(folder.dir(), &name));
         let scopes = Scopes::of_folder(folder);
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None }
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None, archive }
     }
 
     /// With the spider that fetches for it, which has to know what is opened.
@@ -316,7 +321,8 @@ impl Questions {
     pub(crate) fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
         let followers = Followers::of(None);
         let scopes = Scopes::Jobs(jobs);
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None }
+        let (spider, archive) = (None, None);
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive }
     }
 
     /// Explains a URL.

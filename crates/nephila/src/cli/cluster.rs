@@ -14,7 +14,7 @@ use crate::settings::usage;
 /// Flags of `nephila serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArgs {
-    /// The folder of this node: its archive, its logs, what it knows of its partitions
+    /// The folder of the crawl, or of this node: its archive, its logs, what it knows
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// The name of this node, unlike all others [default: cluster.node, or the name of the machine]
@@ -37,6 +37,19 @@ pub enum JobCommand {
         /// Print JSON, with all seeds
         #[arg(long)]
         json: bool,
+        /// Which
+        #[command(flatten)]
+        job: JobNameArgs,
+    },
+    /// Wait until a job is complete: nothing of it is left on any node.
+    ///
+    /// Says every few seconds how many URLs are left. A job with a schedule, or one that follows feeds, is never complete.
+    /// Exit code: 0 complete, 1 stopped, 2 wrong flags or settings, 8 the node or the servers cannot be reached, 14, 15 or 20
+    /// ended at its limit of bytes, time or pages, 24 not complete within --timeout.
+    Wait {
+        /// Wait so long at most, such as `2h`
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
         /// Which
         #[command(flatten)]
         job: JobNameArgs,

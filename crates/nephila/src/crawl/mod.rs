@@ -44,12 +44,14 @@ use nephila_store::archive::damage::{forget_lost, give_up, lost};
 use nephila_store::disk::RealDisk;
 
 use crate::api::{Questions, Server};
-use crate::cli::crawl::CrawlArgs;
+use crate::cli::cluster::ServeArgs;
+use crate::cli::crawl::{CrawlArgs, HowArgs};
 use crate::exit::Exit;
 use crate::folder::{Folder, Lock, Plan};
 use crate::log;
+use crate::node::api::{Bound, CONNECTIONS_MAX, bind};
 use crate::orders;
-use crate::settings::{Settings, StateKind};
+use crate::settings::{Settings, StateKind, usage};
 use crate::wire;
 use crate::worker::{Command, Running};
 use ending::End;
@@ -60,20 +62,56 @@ const SEEDS_AT_ONCE: usize = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
+    run_in(args, None)
+}
+
+/// Runs `nephila serve` without a cluster: the crawl of a folder goes on for ever, and is asked about over HTTP, by this
+/// name.
+pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.output.as_deref());
+    let dir = folder.dir().display();
+    if folder.is_node() {
+        let text = format!(
+            "{dir} is the folder of a node: name the NATS servers of its cluster in [cluster] servers, or with \
+             --set 'cluster.servers=[\"nats://HOST:4222\"]'"
+        );
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    if !folder.is_crawl() && !folder.has_feeds() {
+        let text = format!(
+            "{dir} holds no crawl: begin one with `nephila crawl URL -o {dir}` or `nephila feed add URL -o {dir}`, and serve \
+             it then. For a node of a cluster name its NATS servers in [cluster] servers"
+        );
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    let how = HowArgs { common: args.common.clone(), ..HowArgs::default() };
+    run_in(CrawlArgs { output: args.output.clone(), how, ..CrawlArgs::default() }, Some(name))
+}
+
+/// A crawl, which others ask about over HTTP if it has a name.
+fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
     // Nobody else may be at work in what is about to be mended.
     let _mending = args.mend.then(|| folder.lock()).transpose()?;
     folder.check_papers(args.mend)?;
-    let meant::Meant { settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
+    let meant::Meant { mut settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
     let _lock = if args.mend { None } else { Some(folder.lock()?) };
     crate::private::tighten(folder.dir());
     let doors = folder.open_doors(&typed)?;
     folder.set_plan(&plan)?;
     folder.set_settings(&settings)?;
+    if serves.is_some() {
+        // Only this process: whoever crawls the folder next may end.
+        settings.crawl.retry_wait_max = meant::FOREVER;
+    }
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
         let progress = progress::Progress::new(args.progress, args.quiet);
+        let bound = match serves {
+            Some(name) => bind(&settings.api, name).await?,
+            None => None,
+        };
         let (running, _anew) = frontier(&folder, &settings, &mut plan, args.mend)?;
         if args.mend {
             give_up(&RealDisk, folder.dir()).context("mending the archive")?;
@@ -92,14 +130,26 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
         let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
             .with_spider(shared.spider.clone());
-        let _server = Server::start(&shared.folder, Arc::new(questions));
+        let questions = Arc::new(questions);
+        let _server = Server::start(&shared.folder, questions.clone());
+        let answering = bound.map(|Bound { listener, guard, address }| {
+            eprintln!("nephila: {} is answered for at http://{address}", shared.folder.dir().display());
+            tokio::spawn(crate::api::serve(listener, questions, guard, CONNECTIONS_MAX))
+        });
         begin(&shared).await?;
         reread::run(&shared, args.quiet).await?;
         fetch_lost(&shared).await?;
-        let until = work::Until { errors_max: args.errors_max, fail_on_seed_error: args.fail_on_seed_error };
+        let until = work::Until {
+            errors_max: args.errors_max,
+            fail_on_seed_error: args.fail_on_seed_error,
+            serves: serves.is_some(),
+        };
         let end = work::work(&shared, running.actions, until, progress).await?;
         following.abort();
         undoing.abort();
+        if let Some(answering) = answering {
+            answering.abort();
+        }
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;

@@ -80,6 +80,8 @@ pub(crate) struct Until {
     pub(crate) errors_max: Option<u64>,
     /// The first seed that cannot be fetched.
     pub(crate) fail_on_seed_error: bool,
+    /// Not even the limits: what was fetched is still asked for.
+    pub(crate) serves: bool,
 }
 
 /// How long a crawl has only waited for hosts that rest.
@@ -128,11 +130,12 @@ pub(crate) async fn work(
     let mut done_looks = 0;
     let mut waited = Waited { since: shared.clock.now().mono, fetched: 0 };
     let mut space = Space::new();
+    let mut is_enough = false;
     let mut feeds = (shared.folder.feeds_changed(), Instant::now());
     let end = loop {
         let room = limits.pages_max == 0 || before.pages + pages(shared) + pages_open < limits.pages_max;
         // Nothing new is begun while the disk is nearly full; what is open still has the last of the space.
-        let room = room && !space.is_low;
+        let room = room && !space.is_low && !is_enough;
         tokio::select! {
             biased;
             () = signals.next() => break End::Stopped,
@@ -150,7 +153,9 @@ pub(crate) async fn work(
             _ = looks.tick() => {
                 space.look(shared);
                 let counts = counts(shared, before);
-                if let Some(limit) = limits.reached(&counts).filter(|limit| limit.ends_job()) {
+                let limit = limits.reached(&counts).filter(|limit| limit.ends_job());
+                is_enough = until.serves && limit.is_some();
+                if let Some(limit) = limit.filter(|_| !until.serves) {
                     break End::Limit(limit);
                 }
                 if until.errors_max.is_some_and(|max| shared.counts.failed.load(Ordering::Relaxed) >= max) {

@@ -6,7 +6,7 @@
 //! What always holds: a job is checked before it is written; URLs are answered for one by one; none is sent that names an
 //! address which the settings do not open.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -26,7 +26,9 @@ use super::jobs::{Ended, JobRecord, JobStore};
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
-use super::views::{Added, ClusterView, Created, JobChange, NodeView, PartitionView};
+use super::views::{
+    Added, ClusterView, Created, JobChange, JobSaid, JobView, NodeState, NodeView, PartitionView,
+};
 use super::{Cluster, away};
 use crate::crawl::adding::{AddLine, seed};
 use crate::crawl::jobs::InForce;
@@ -93,6 +95,7 @@ pub(crate) fn count(view: &View, partitions: u32) -> ClusterView {
         address: node.address.clone(),
         draining: node.draining,
         partitions: owned.get(&node.node).copied().unwrap_or(0),
+        state: NodeState::default(),
     });
     let mut nodes: Vec<NodeView> = nodes.collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -123,6 +126,10 @@ impl Cluster {
         let mut counted = count(&self.view().await?, self.partitions);
         let raised = alarm::all(&*self.leases).await.map_err(Error::Away)?;
         counted.alarms.extend(raised.iter().map(ToString::to_string));
+        let states = self.states().await?;
+        for node in &mut counted.nodes {
+            node.state = states.get(&node.name).copied().unwrap_or_default();
+        }
         Ok(counted)
     }
 
@@ -148,6 +155,22 @@ impl Cluster {
         found.ok_or_else(|| Error::NotFound(format!("there is no job {name}: see `nephila job list`")))
     }
 
+    /// A job, by name, and how far it is.
+    pub(crate) async fn said_of(&self, name: &str) -> Result<JobSaid, Error> {
+        let record = self.job(name).await?;
+        let progress = self.progress().await?.remove(&record.job.id).unwrap_or_default();
+        Ok(JobSaid { record, progress })
+    }
+
+    /// All jobs, and how far each is.
+    pub(crate) async fn said_of_all(&self) -> Result<Vec<JobView>, Error> {
+        let mut progress = self.progress().await?;
+        let jobs = self.jobs().await?.into_iter();
+        let of =
+            |record: JobRecord| JobView::of(&record.job, progress.remove(&record.job.id).unwrap_or_default());
+        Ok(jobs.map(of).collect())
+    }
+
     /// Begins a job. Seeds that name an address which may not be asked are left out; one without any other is no job.
     pub(crate) async fn create(&self, job: Job, settings: &Settings) -> Result<Created, Error> {
         let others = self.jobs().await?;
@@ -160,6 +183,7 @@ impl Cluster {
         self.tell(&job).await?;
         let links: Vec<Link> = seeds.into_iter().map(|url| seed(url, &job)).collect();
         self.send_links(&links).await?;
+        self.store().change(job.id, |record| record.seeded = true).await?;
         Ok(Created { id: job.id, name: job.name, seeds: links.len() })
     }
 
@@ -280,6 +304,12 @@ impl Cluster {
             }
         }
         self.send_links(&links).await?;
+        if adding.as_seeds {
+            for (record, _) in jobs.values().filter(|(record, _)| !record.seeded) {
+                self.store().change(record.job.id, |record| record.seeded = true).await?;
+            }
+        }
+        self.reopen(links.iter().map(|link| link.job).collect::<BTreeSet<_>>()).await?;
         added.taken = links.len() as u64;
         Ok(added)
     }
@@ -310,6 +340,7 @@ impl Cluster {
             self.send(messages).await?;
             all.plus(said);
         }
+        self.reopen([record.job.id]).await?;
         Ok(all)
     }
 
@@ -330,7 +361,8 @@ impl Cluster {
     /// Every partition learns of a job, without its seeds: those are for who judges links.
     async fn tell(&self, job: &Job) -> anyhow::Result<()> {
         let message = told(job).encode(&self.secret);
-        self.send((0..self.partitions).map(|partition| (partition, new_id(), message.clone()))).await
+        self.send((0..self.partitions).map(|partition| (partition, new_id(), message.clone()))).await?;
+        Ok(())
     }
 
     async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
@@ -348,29 +380,35 @@ impl Cluster {
                 messages.push((partition, id_of(partition, &message), message));
             }
         }
-        self.send(messages).await
+        self.send(messages).await?;
+        Ok(())
     }
 
-    /// Sends messages, some at once; returns when all of them have arrived.
+    /// Sends messages, some at once; returns when all of them have arrived, with the position of the last in each inbox.
     pub(super) async fn send(
         &self,
         messages: impl IntoIterator<Item = (u32, u128, Vec<u8>)>,
-    ) -> anyhow::Result<()> {
-        let mut sends = JoinSet::new();
+    ) -> anyhow::Result<BTreeMap<u32, u64>> {
+        let (mut sends, mut last) = (JoinSet::new(), BTreeMap::new());
+        let mut note = |(partition, position): (u32, u64)| {
+            let known = last.entry(partition).or_insert(position);
+            *known = position.max(*known);
+        };
         for (partition, id, message) in messages {
             if sends.len() >= SENDS_MAX {
-                sends.join_next().await.expect("there are some")??;
+                note(sends.join_next().await.expect("there are some")??);
             }
             let inbox = self.inbox.clone();
             sends.spawn(async move {
                 let sent = inbox.publish(partition, id, message.into()).await;
-                sent.map(|_| ()).with_context(|| format!("telling partition {partition}"))
+                let position = sent.with_context(|| format!("telling partition {partition}"))?;
+                anyhow::Ok((partition, position))
             });
         }
         while let Some(sent) = sends.join_next().await {
-            sent??;
+            note(sent??);
         }
-        Ok(())
+        Ok(last)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod pins;
 mod sites;
+mod wait;
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use super::admin::{self, Adding, Error};
 use super::jobs::JobRecord;
 use super::remote::Remote;
 use super::views::{
-    Added, ClusterView, Created, JobChange, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
+    Added, ClusterView, Created, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView,
+    ScopeChange,
 };
 use super::{alarm, away, heal};
 use crate::cli::cluster::{
@@ -48,6 +50,10 @@ pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
         }
         JobCommand::Show { json, job } => {
             with_existing(&job.common, &job.remote, async |who| show(&who.job(&job.name).await?, json))
+        }
+        JobCommand::Wait { timeout, job } => {
+            let patience = timeout.unwrap_or(Duration::MAX);
+            with_existing(&job.common, &job.remote, async |who| wait::wait(&who, &job.name, patience).await)
         }
         JobCommand::Set(args) => set(&args),
         JobCommand::Pause(args) => set_state(&args, State::Paused),
@@ -193,17 +199,14 @@ impl Who {
     async fn jobs(&self) -> anyhow::Result<Vec<JobView>> {
         match self {
             Who::Node(node) => node.jobs().await,
-            Who::Servers(to) => {
-                let jobs = to.0.jobs().await.map_err(said)?;
-                Ok(jobs.iter().map(|record| JobView::of(&record.job)).collect())
-            }
+            Who::Servers(to) => to.0.said_of_all().await.map_err(said),
         }
     }
 
-    async fn job(&self, name: &str) -> anyhow::Result<JobRecord> {
+    async fn job(&self, name: &str) -> anyhow::Result<JobSaid> {
         match self {
             Who::Node(node) => node.job(name).await,
-            Who::Servers(to) => to.0.job(name).await.map_err(said),
+            Who::Servers(to) => to.0.said_of(name).await.map_err(said),
         }
     }
 
@@ -346,25 +349,30 @@ fn list(jobs: &[JobView], json: bool) -> anyhow::Result<Exit> {
         match json {
             true => say(&serde_json::to_string(job)?),
             false => say(&format!(
-                "{:>4}  {:<24} {:<8} {} seeds, scope {:?}",
+                "{:>4}  {:<24} {:<8} {} seeds, scope {:?}, {} pages, {} URLs left",
                 job.id.to_string(),
                 shown(&job.name),
-                job.state.name(),
+                wait::state(job.state, &job.progress),
                 job.seeds,
-                job.kind
+                job.kind,
+                job.progress.pages,
+                job.progress.left
             )),
         }
     }
     Ok(Exit::Done)
 }
 
-fn show(record: &JobRecord, json: bool) -> anyhow::Result<Exit> {
+fn show(said: &JobSaid, json: bool) -> anyhow::Result<Exit> {
     if json {
-        say(&serde_json::to_string(record)?);
+        say(&serde_json::to_string(said)?);
         return Ok(Exit::Done);
     }
+    let JobSaid { record, progress } = said;
     let JobRecord { job, moved, ended, .. } = record;
-    say(&format!("job {} ({}): {}, priority {}", shown(&job.name), job.id, job.state.name(), job.priority));
+    let state = wait::state(job.state, progress);
+    say(&format!("job {} ({}): {state}, priority {}", shown(&job.name), job.id, job.priority));
+    wait::describe(record, progress).iter().for_each(|line| say(line));
     if let Some(ended) = ended {
         say(&format!(
             "  ended      at its {}: {} pages, {} bytes, {} s",
@@ -440,9 +448,10 @@ fn nodes(nodes: &[NodeSaid], json: bool) -> anyhow::Result<Exit> {
         let leaving = if node.draining { ", leaving" } else { "" };
         let address = if node.address.is_empty() { "no API" } else { &*node.address };
         say(&format!(
-            "{:<24} {:<22} {} partitions{leaving}",
+            "{:<24} {:<22} {:<8} {} partitions{leaving}",
             shown(&node.name),
             shown(address),
+            node.state.name(),
             node.partitions
         ));
         if let Some(stats) = stats {

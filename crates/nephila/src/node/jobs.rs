@@ -47,6 +47,9 @@ pub(crate) struct JobRecord {
     /// It has had enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Ended>,
+    /// Its seeds were all sent. Whoever made the job may have ended before.
+    #[serde(default = "yes")]
+    pub(crate) seeded: bool,
     /// Fields of a newer program, which are written back as they are.
     #[serde(skip)]
     unknown: Unknown,
@@ -55,8 +58,13 @@ pub(crate) struct JobRecord {
 impl JobRecord {
     /// Of a job that begins.
     pub(crate) fn new(job: Job) -> JobRecord {
-        JobRecord { job, moved: Vec::new(), ended: None, unknown: Unknown::new() }
+        JobRecord { job, moved: Vec::new(), ended: None, seeded: false, unknown: Unknown::new() }
     }
+}
+
+/// Jobs from before it was written down.
+fn yes() -> bool {
+    true
 }
 
 /// The end of a job that reached a limit.

@@ -11,6 +11,7 @@ use nephila_core::cluster::slots;
 use nephila_core::cluster::{Incarnation, NodeId};
 use tokio::sync::watch;
 
+use super::views::NodeState;
 use crate::crawl::shared::Shared;
 
 /// See the module.
@@ -20,6 +21,8 @@ pub(crate) struct Known {
     /// The nodes that lived when they were last looked at.
     live: watch::Sender<Live>,
     turns: Mutex<slots::Stats>,
+    /// What it does.
+    state: Mutex<NodeState>,
 }
 
 /// Nodes that live.
@@ -64,6 +67,16 @@ impl Known {
     /// What this session, or the last one, did about turns.
     pub(crate) fn turns(&self) -> slots::Stats {
         *self.turns.lock().expect("nobody panics holding it")
+    }
+
+    /// This is what the node does now.
+    pub(super) fn set_state(&self, state: NodeState) {
+        *self.state.lock().expect("nobody panics holding it") = state;
+    }
+
+    /// What the node does.
+    pub(crate) fn state(&self) -> NodeState {
+        *self.state.lock().expect("nobody panics holding it")
     }
 
     /// A partition was opened, or could not be.

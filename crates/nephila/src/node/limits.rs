@@ -105,12 +105,14 @@ impl Counter {
 
     /// What this node's partitions have counted.
     async fn count(&self, said: &mut Said, jobs: &[JobId]) -> anyhow::Result<()> {
-        let mut tallies: BTreeMap<Prefixes, BTreeMap<u32, Count>> =
-            self.handle.tallies().await?.into_iter().collect();
+        let tallies = self.handle.tallies().await?.into_iter();
+        let mut tallies: BTreeMap<Prefixes, _> = tallies.map(|of| (of.prefixes, of.jobs)).collect();
         for (partition, epoch) in self.node.tails.epochs() {
             let prefixes = Prefixes::share(partition, self.node.cluster.partitions);
-            let Some(mut counted) = tallies.remove(&prefixes) else { continue };
-            counted.retain(|job, _| jobs.contains(&JobId(*job)));
+            let Some(work) = tallies.remove(&prefixes) else { continue };
+            let counted = work.into_iter().filter(|(job, _)| jobs.contains(&JobId(*job)));
+            let counted: BTreeMap<u32, Count> =
+                counted.map(|(job, work)| (job, Count { pages: work.pages, bytes: work.bytes })).collect();
             if !counted.is_empty() {
                 said.partitions.insert(partition, Share { epoch, jobs: counted });
             }

@@ -6,9 +6,9 @@
 //! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
 //! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
 //! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `events` tells programs what happens, `heal` what a person has
-//! accepted, `upload` sends the archive, `words` what owners say of their partitions, `turns` agrees with other nodes on
-//! who may ask an address, `errands` asks other nodes for robots.txt files that are on hosts of theirs, `route` sends links to the partitions of others, `jobs` knows what is crawled for, `limits` ends
-//! a job that has had enough, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
+//! accepted, `upload` sends the archive, `stored` reads what was sent, `words` what owners say of their partitions, `turns` agrees with other nodes on
+//! who may ask an address, `errands` asks other nodes for robots.txt files that are on hosts of theirs, `route` sends links
+//! to the partitions of others, `jobs` knows what is crawled for, `limits` ends a job that has had enough, `completion` says when nothing of one is left, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
 //! node, `equal` that settings agree, `admin` is what can be done to a cluster, `command` how a person says it,
 //! `keys` makes the keys of a cluster, `api` is how a node answers over HTTP.
 //!
@@ -19,6 +19,7 @@ pub(crate) mod admin;
 mod alarm;
 pub(crate) mod api;
 pub(crate) mod command;
+mod completion;
 mod equal;
 mod errands;
 mod events;
@@ -37,6 +38,7 @@ mod route;
 mod session;
 mod shell;
 mod snapshot;
+mod stored;
 mod tails;
 mod turns;
 mod upload;
@@ -136,7 +138,7 @@ impl Cluster {
                 "there is no cluster {name} on the NATS servers ({servers}) yet: `nephila serve` on the first node makes it"
             )
         };
-        let is_there = engine.has_streams().await.context("looking for the streams of the cluster")?;
+        let is_there = engine.is_there().await.context("looking for the cluster")?;
         anyhow::ensure!(is_there, nobody());
         let founded = founded(&engine.leases()).await?.ok_or_else(nobody)?;
         Cluster::of(engine, &founded)
@@ -331,6 +333,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let name: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+    if settings.cluster.servers.is_empty() {
+        return crate::crawl::serve(args, &name);
+    }
     name_files(&mut settings.store, &name);
     let _lock = folder.lock()?;
     crate::private::tighten(folder.dir());
@@ -373,7 +378,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
             tails,
             events,
         });
-        let _serving = api::start(&node, bound);
+        let _serving = api::start(&node, bound)?;
         let uploads = node.uploads()?;
         let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
         let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));

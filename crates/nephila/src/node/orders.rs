@@ -51,7 +51,8 @@ impl Cluster {
         let host = UrlKey::of(url, &self.secret).host;
         let entry = Entry::Host(HostChange::Delay(host, delay_ms.min(DELAY_MS_MAX)));
         let message = Message::Command(Box::new(entry)).encode(&self.secret);
-        Ok(self.send([(partition_of(host.domain, self.partitions), new_id(), message)]).await?)
+        self.send([(partition_of(host.domain, self.partitions), new_id(), message)]).await?;
+        Ok(())
     }
 
     /// Changes them; gives how many are new or gone.

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::api::token;
 use super::jobs::JobRecord;
 use super::views::{
-    Added, Changed, ClusterView, Created, JobChange, JobView, NodeSaid, PartitionView, PinView,
+    Added, Changed, ClusterView, Created, JobChange, JobSaid, JobView, NodeSaid, PartitionView, PinView,
 };
 use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use crate::cli::Remote as Args;
@@ -137,7 +137,7 @@ impl Remote {
         self.get("jobs").await
     }
 
-    pub(crate) async fn job(&self, name: &str) -> anyhow::Result<JobRecord> {
+    pub(crate) async fn job(&self, name: &str) -> anyhow::Result<JobSaid> {
         self.get(&format!("jobs/{}", escaped(name))).await
     }
 

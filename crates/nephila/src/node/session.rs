@@ -18,6 +18,7 @@ use nephila_store::state::DiskState;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use super::completion::Completion;
 use super::equal::Equal;
 use super::jobs::{self, JobStore, READ_EVERY};
 use super::limits::Counter;
@@ -134,11 +135,15 @@ impl Session {
         let shared = Arc::new(shared.with_route(router.clone(), node.gate.clone()));
         let meter = Arc::new(Mutex::new(Meter::default()));
         let counted = Counted { meter: meter.clone(), partitions: node.cluster.partitions };
-        let counter = Counter::new(node.clone(), shared.handle.clone());
+        let jobs_look = JobsLook {
+            store,
+            counter: Counter::new(node.clone(), shared.handle.clone()),
+            completion: Completion::new(node.clone(), shared.handle.clone()),
+        };
         let tasks = vec![
             Task::spawn(router.clone().run(node.cluster.inbox.clone())),
             Task::spawn(work(shared.clone(), running.actions, counted, notices.clone())),
-            Task::spawn(look(node.clone(), store, router.clone(), shared.clone(), counter, notices.clone())),
+            Task::spawn(look(node.clone(), jobs_look, router.clone(), shared.clone(), notices.clone())),
             Task::spawn(write_tails(node.clone())),
             Task::spawn(turns::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
             Task::spawn(errands::run(node.clone(), asked, errands, shared.handle.clone())),
@@ -178,6 +183,13 @@ impl Session {
         self.end_now().await;
         Ok(())
     }
+}
+
+/// Who looks at the jobs.
+struct JobsLook {
+    store: JobStore,
+    counter: Counter,
+    completion: Completion,
 }
 
 /// Counts fetches by partition.
@@ -240,10 +252,9 @@ async fn write_tails(node: Arc<Node>) {
 /// node to leave, until it is dropped.
 async fn look(
     node: Arc<Node>,
-    store: JobStore,
+    mut jobs_look: JobsLook,
     router: Arc<Router>,
     shared: Arc<Shared>,
-    mut counter: Counter,
     notices: mpsc::Sender<Notice>,
 ) {
     let mut looks = tokio::time::interval(READ_EVERY);
@@ -254,8 +265,9 @@ async fn look(
     loop {
         looks.tick().await;
         // While the servers are away everything stays as it was.
-        if let Ok((jobs, unreadable)) = store.refresh(&node.jobs).await {
-            counter.look(&jobs).await;
+        if let Ok((jobs, unreadable)) = jobs_look.store.refresh(&node.jobs).await {
+            jobs_look.counter.look(&jobs).await;
+            jobs_look.completion.look(&jobs).await;
             _ = records.note(&unreadable).await;
         }
         // What cannot be said now is said at the next look.

@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use nephila_core::cluster::completion::Work;
 use nephila_core::job::{Job, JobId, Kind, Schedule, State};
 use serde::{Deserialize, Serialize};
 
+use super::jobs::JobRecord;
 use crate::api::StatsView;
 
 /// Refused URLs that are named in an answer; the others are counted.
@@ -23,10 +25,67 @@ pub(crate) struct JobView {
     pub(crate) kind: Kind,
     /// How many.
     pub(crate) seeds: usize,
+    /// How far it is.
+    #[serde(default)]
+    pub(crate) progress: Progress,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub(crate) struct Progress {
+    /// URLs that will still be asked for.
+    pub(crate) left: u64,
+    /// Pages fetched.
+    pub(crate) pages: u64,
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// Nothing of it was left on any node at this time, and nothing was added since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) complete: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn of(work: Work) -> Progress {
+        let Work { left, pages, bytes, .. } = work;
+        Progress { left, pages, bytes, complete: None }
+    }
+}
+
+/// A job, and how far it is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct JobSaid {
+    #[serde(flatten)]
+    pub(crate) record: JobRecord,
+    #[serde(default)]
+    pub(crate) progress: Progress,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NodeState {
+    /// It has not said so.
+    #[default]
+    Unknown,
+    /// Something is left of a job.
+    Crawling,
+    /// Nothing is left: it waits for work, and answers.
+    Ready,
+}
+
+impl NodeState {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            NodeState::Unknown => "unknown",
+            NodeState::Crawling => "crawling",
+            NodeState::Ready => "ready",
+        }
+    }
 }
 
 impl JobView {
-    pub(crate) fn of(job: &Job) -> JobView {
+    pub(crate) fn of(job: &Job, progress: Progress) -> JobView {
         JobView {
             id: job.id,
             name: job.name.clone(),
@@ -34,6 +93,7 @@ impl JobView {
             priority: job.priority,
             kind: job.scope.kind,
             seeds: job.scope.seeds.len(),
+            progress,
         }
     }
 }
@@ -199,6 +259,9 @@ pub(crate) struct NodeView {
     pub(crate) address: String,
     pub(crate) draining: bool,
     pub(crate) partitions: u32,
+    /// What it does.
+    #[serde(default)]
+    pub(crate) state: NodeState,
 }
 
 /// A node that lives, and what it says of itself.

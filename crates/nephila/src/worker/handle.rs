@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
-use nephila_core::cluster::count::Count;
+use nephila_core::cluster::completion::Work;
 use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
@@ -161,8 +161,16 @@ pub(super) enum Event {
     Stop(oneshot::Sender<Box<Stats>>),
 }
 
-/// A partition, and what it has counted, by job.
-pub type Tallied = (Prefixes, BTreeMap<u32, Count>);
+/// What a partition has counted, as far as its log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tallied {
+    /// Which.
+    pub prefixes: Prefixes,
+    /// Its inbox is read up to here.
+    pub inbox: u64,
+    /// What was done and is left of each job.
+    pub jobs: BTreeMap<u32, Work>,
+}
 
 /// Speaks to a worker.
 #[derive(Clone, Debug)]
@@ -460,7 +468,7 @@ impl Handle {
         self.ask(|reply| Event::Closed(prefixes, reply)).await
     }
 
-    /// What each partition has counted of each job.
+    /// What each partition has done and has left of each job.
     pub async fn tallies(&self) -> Result<Vec<Tallied>, Stopped> {
         self.ask(Event::Tallies).await
     }

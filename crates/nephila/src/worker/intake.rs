@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use nephila_core::cluster::count::Count;
 use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
@@ -17,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::handle::{Batch, Event, FromInbox};
 use super::log::Reply;
-use super::{Command, Error, Worker};
+use super::{Command, Error, Tallied, Worker};
 
 /// The name by which a partition knows its inbox.
 pub(crate) const INBOX: &str = "in";
@@ -145,10 +144,12 @@ impl<S: Durable> Worker<S> {
                 _ = reply.send(at.map(|at| self.frontier.closed_hosts(at, now)).unwrap_or_default());
             }
             Event::Tallies(reply) => {
-                let of = |at: usize| {
-                    self.frontier.tallies(at).iter().map(|(job, tally)| (*job, Count::of(tally))).collect()
+                let of = |at: usize| Tallied {
+                    prefixes: self.logs[at].prefixes,
+                    inbox: self.frontier.inbox_read(at, INBOX),
+                    jobs: self.frontier.work(at),
                 };
-                _ = reply.send((0..self.logs.len()).map(|at| (self.logs[at].prefixes, of(at))).collect());
+                _ = reply.send((0..self.logs.len()).map(of).collect());
             }
             Event::Close(prefixes, reply) => self.close_part(prefixes, reply),
             Event::Stop(_) => {}

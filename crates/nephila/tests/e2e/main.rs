@@ -56,5 +56,7 @@ mod threads;
 mod unwritable;
 // Streams of URLs.
 mod reflog;
+// A crawl on one machine that runs all the time and answers over HTTP.
+mod alone;
 // A cluster, asked over HTTP.
 mod cluster_api;

@@ -56,3 +56,14 @@ fn row_10_a_crawl_takes_all_cores_at_the_priority_it_was_started_with_and_fewer_
     shows(&["--set", "crawl.threads=1"], &[], 1, own);
     shows(&["--set", "crawl.threads=1"], &["nice", "-n", "3"], 1, (own + 3).min(19));
 }
+
+#[test]
+fn pro_07_the_allocator_gives_freed_memory_back_soon() {
+    // It prints how it is set up when it is asked to, and whatever is set here besides.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nephila"));
+    let said = command.arg("--version").env("_RJEM_MALLOC_CONF", "stats_print:true").output().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let has = |line: &str| said.lines().any(|said| said.trim_start().starts_with(line));
+    assert!(has("opt.dirty_decay_ms: 500 ") && has("opt.muzzy_decay_ms: 0 "), "{said}");
+    assert!(has("opt.background_thread: true"), "{said}");
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::queue::{LaterKey, QueueKey};
 use super::super::record::{RobotsPolicy, RobotsRecord, Unread, UrlState};
-use super::super::totals::recount;
+use super::super::totals::{recount, recount_open};
 use super::super::{Item, MemoryState, Planned, Queued, State};
 use super::{host, url};
 use crate::entry::{
@@ -251,6 +251,8 @@ fn compare<S: State>(random: &mut Random, state: &mut S, model: &mut MemoryState
     assert_eq!((totals.waiting, totals.parked, totals.later), (waiting, parked, later), "totals: {at}");
     let left = totals.left();
     assert_eq!(recount(state, prefixes, |_| false, |_| false).unwrap(), left, "recount: {at}");
+    let open = state.meta().totals.open.clone();
+    assert_eq!(recount_open(state, prefixes).unwrap(), open, "what is left of each job: {at}");
     let mut keys: Vec<UrlKey> = (0..1 + random.below(200)).map(|_| random.url()).collect();
     // Some that cannot be there.
     keys.extend((0..10).map(|_| url(random.host(), random.next() | 1)));

@@ -17,15 +17,15 @@ const TOKEN_BYTES_MAX: usize = 4_096;
 
 /// A socket that nobody reads from yet.
 #[derive(Debug)]
-pub(in super::super) struct Bound {
-    pub(super) listener: TcpListener,
-    pub(super) guard: Guard,
+pub(crate) struct Bound {
+    pub(crate) listener: TcpListener,
+    pub(crate) guard: Guard,
     /// How others reach it.
-    pub(in super::super) address: String,
+    pub(crate) address: String,
 }
 
 /// Listens, if the settings say where.
-pub(in super::super) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Option<Bound>> {
+pub(crate) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Option<Bound>> {
     if api.listen.is_empty() {
         return Ok(None);
     }

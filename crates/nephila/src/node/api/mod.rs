@@ -23,7 +23,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::Node;
-use super::admin::Error;
+use super::admin::{Error, count};
+use super::stored::Stored;
+use super::views::NodeState;
+use crate::api::captures::Archive;
+use crate::api::metrics::{self, gauge};
 use crate::api::{
     Answer, Answers, Asked, Explained, FeedsSaid, Guard, Question, Questions, Server, StatsView, ok, problem,
     retry_after, serve, unescaped,
@@ -31,17 +35,15 @@ use crate::api::{
 use crate::crawl::shared::Shared;
 
 pub(crate) use bind::token;
-pub(super) use bind::{Bound, bind};
+pub(crate) use bind::{Bound, bind};
 
 /// Connections over TCP answered at once, those of other nodes among them; more wait.
-const CONNECTIONS_MAX: usize = 128;
+pub(crate) const CONNECTIONS_MAX: usize = 128;
 /// Requests answered at once that no other node has forwarded. Fewer than connections: those of other nodes find room,
 /// so that two nodes never wait for each other.
 const CLIENTS_MAX: usize = 32;
 /// Who finds no room within this time is told to come back.
 const CLIENT_WAIT: Duration = Duration::from_secs(5);
-/// Pages read from the archive at once.
-const READS_MAX: usize = 4;
 /// The worker answers within this time, or is taken for held up.
 const WORKER_MAX: Duration = Duration::from_secs(10);
 /// Who finds something on the move asks again after so many seconds.
@@ -64,7 +66,9 @@ pub(super) struct Api {
     node: Arc<Node>,
     token: Option<Arc<str>>,
     clients: Semaphore,
-    reads: Semaphore,
+    archive: Archive,
+    /// Archives in the object store.
+    stored: Option<Stored>,
     /// Who waits for events.
     followers: events::Followers,
 }
@@ -100,18 +104,22 @@ impl Drop for Serving {
 }
 
 /// Begins to answer.
-pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> Serving {
+pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
         Some(Guard::Token { token, .. }) => Some(token.clone()),
         _ => None,
     };
-    let (clients, reads) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(READS_MAX));
-    let api = Arc::new(Api { node: node.clone(), token, clients, reads, followers: Default::default() });
+    let clients = Semaphore::new(CLIENTS_MAX);
+    let stored = Stored::of(node)?;
+    let archive = Archive::new(node.folder.dir(), &node.name)
+        .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)));
+    let followers = Default::default();
+    let api = Arc::new(Api { node: node.clone(), token, clients, archive, stored, followers });
     let tcp = bound.map(|Bound { listener, guard, address }| {
         eprintln!("nephila: node {} answers at http://{address}", node.name);
         tokio::spawn(serve(listener, api.clone(), guard, CONNECTIONS_MAX))
     });
-    Serving { _folder: Server::start(&node.folder, api), tcp }
+    Ok(Serving { _folder: Server::start(&node.folder, api), tcp })
 }
 
 impl Answers for Api {
@@ -150,7 +158,8 @@ impl Api {
         let post = asked.method == Method::POST;
         match &*parts {
             ["", "livez"] if get => Ok(ok(&"alive")),
-            ["", "readyz"] if get => self.session().map(|_| ok(&"ready")),
+            ["", "readyz"] if get => self.session().map(|_| ok(&self.node.known.state())),
+            ["", "metrics"] if get => Ok(self.metrics().await),
             ["explain"] if get => self.explain(asked).await,
             ["host"] if get => self.host(asked).await,
             ["host"] if post => self.set_host(asked).await,
@@ -192,6 +201,39 @@ impl Api {
             .into()),
             _ => Err(problem(StatusCode::NOT_FOUND, "no such question", &*asked.path).into()),
         }
+    }
+
+    /// `GET /metrics`: of this node alone. Without a lease it says so, and has no numbers of a frontier.
+    async fn metrics(&self) -> Answer {
+        let stats = match self.session() {
+            Ok(shared) => self.bounded(self.questions(&shared).stats()).await.ok(),
+            Err(_) => None,
+        };
+        let view = self.node.known.view().map(|(view, _)| count(&view, self.node.cluster.partitions));
+        let own = view.as_ref().and_then(|view| view.nodes.iter().find(|node| node.name == self.node.name));
+        let number = |yes: bool| u64::from(yes);
+        let more = vec![
+            gauge("nephila_node_holds_lease", "Does it hold its lease?", number(stats.is_some())),
+            gauge(
+                "nephila_node_crawling",
+                "Is something left of a job on its partitions?",
+                number(self.node.known.state() == NodeState::Crawling),
+            ),
+            gauge(
+                "nephila_partition_owned",
+                "Partitions it owns.",
+                own.map_or(0, |own| own.partitions.into()),
+            ),
+            gauge(
+                "nephila_partition_without_owner",
+                "Partitions of the cluster that no live node owns, as this one sees it.",
+                view.as_ref().map_or(0, |view| view.without_owner.into()),
+            ),
+            gauge("nephila_cluster_nodes", "Nodes that live, as this one sees it.", {
+                view.as_ref().map_or(0, |view| view.nodes.len() as u64)
+            }),
+        ];
+        metrics::answer("cluster", stats.as_ref(), more)
     }
 
     async fn explain(&self, asked: &Asked) -> Result<Answer, Instead> {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::super::Node;
 use super::super::admin::{self, Adding, Error};
-use super::super::views::{Changed, ClusterView, JobChange, JobView, NodeSaid};
+use super::super::views::{Changed, ClusterView, JobChange, NodeSaid};
 use super::{Api, Asked, FORWARDED, Instead, SelfView};
 use crate::api::{Answer, Question, ok, problem};
 use crate::clock::Clock;
@@ -120,12 +120,11 @@ impl Api {
     }
 
     pub(super) async fn jobs(&self) -> Result<Answer, Instead> {
-        let jobs = self.node.cluster.jobs().await?;
-        Ok(ok(&jobs.iter().map(|record| JobView::of(&record.job)).collect::<Vec<_>>()))
+        Ok(ok(&self.node.cluster.said_of_all().await?))
     }
 
     pub(super) async fn job(&self, name: &str) -> Result<Answer, Instead> {
-        Ok(ok(&self.node.cluster.job(name).await?))
+        Ok(ok(&self.node.cluster.said_of(name).await?))
     }
 
     /// `POST jobs`: a job as JSON, without a number.

@@ -1,0 +1,321 @@
+//! `GET pages`: what an archive has of a URL, as whoever asks wants it.
+//!
+//! What always holds: bytes of strangers are never given as something that a browser would run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{self, HeaderName, HeaderValue};
+use nephila_core::url::CrawlUrl;
+use nephila_store::captures::{Captures, Elsewhere};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use super::http::{Answer, Asked, ok, problem, reply, retry_after};
+use super::{Explained, Questions, Summary};
+use crate::ask::captures::about;
+use crate::node::views::NodeState;
+
+/// A capture is given up to this many bytes of its body.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Pages read from the archive at once.
+const READS_MAX: usize = 4;
+/// When to ask again for a URL of which nobody knows when its turn comes, in seconds.
+const SOME_TIME: u64 = 3_600;
+/// Who finds a node away asks again after so many seconds.
+const AWAY_RETRY: u64 = 5;
+
+/// An answer given instead of what was asked for: it says what is wrong.
+type Instead = Box<Answer>;
+
+/// What is wanted of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Head and body, as a server would send them.
+    Http,
+    Headers,
+    Body,
+    /// The WARC record.
+    Record,
+    /// About it, as JSON.
+    Json,
+    /// Whether there is one, for another node.
+    Found,
+}
+
+impl Part {
+    fn named(name: &str) -> Option<Part> {
+        Some(match name {
+            "http" => Part::Http,
+            "headers" => Part::Headers,
+            "body" => Part::Body,
+            "record" => Part::Record,
+            "json" => Part::Json,
+            "found" => Part::Found,
+            _ => return None,
+        })
+    }
+}
+
+/// What a node has of a URL.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Found {
+    pub(crate) url: String,
+    /// Fourteen digits.
+    pub(crate) timestamp: String,
+}
+
+impl Found {
+    /// How good it is: the very URL first, then the nearest to a time, or the newest. Less is better.
+    pub(crate) fn rank(&self, url: &str, at: Option<&str>) -> (bool, u64) {
+        let time = seconds(&self.timestamp);
+        (self.url != url, at.map_or(u64::MAX - time, |at| seconds(at).abs_diff(time)))
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) url: String,
+    pub(crate) at: Option<String>,
+    pub(crate) part: Part,
+}
+
+impl Wanted {
+    /// What a request asks for: the URL as it was written, as it is understood, and what is wanted of it.
+    pub(crate) fn of(asked: &Asked) -> Result<(String, CrawlUrl, Wanted), Instead> {
+        let wrong = |title, detail: String| problem(StatusCode::BAD_REQUEST, title, detail);
+        let text =
+            asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing", String::new()))?;
+        let url = CrawlUrl::parse(&text).map_err(|error| wrong("this is no URL", error.to_string()))?;
+        let part = asked.parameter("as").unwrap_or_else(|| "http".into());
+        let part = Part::named(&part)
+            .ok_or_else(|| wrong("as= is http, headers, body, record or json", part.clone()))?;
+        let at = asked.parameter("at");
+        let is_time =
+            |at: &String| (4..=14).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
+        if at.as_ref().is_some_and(|at| !is_time(at)) {
+            return Err(wrong("at= has 4 to 14 digits, such as 20261115", String::new()).into());
+        }
+        let wanted = Wanted { url: url.as_str().to_owned(), at, part };
+        Ok((text, url, wanted))
+    }
+}
+
+/// The archive of a folder.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    dir: PathBuf,
+    /// Whose it is.
+    name: String,
+    /// Where files are that it does not have any more.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
+    reads: Semaphore,
+}
+
+impl Archive {
+    /// That of this folder.
+    pub(crate) fn new(dir: &Path, name: &str) -> Archive {
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX) }
+    }
+
+    /// Files that the folder does not have are read from there.
+    pub(crate) fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Archive {
+        self.elsewhere = elsewhere;
+        self
+    }
+
+    /// What the archive has of it.
+    pub(crate) async fn found(&self, wanted: &Wanted) -> Result<Option<Found>, Instead> {
+        let wanted = wanted.clone();
+        self.read(move |captures| {
+            let line = captures.nearest(&wanted.url, wanted.at.as_deref())?;
+            Ok(line.map(|line| Found { url: line.capture.url, timestamp: line.capture.digits14 }))
+        })
+        .await
+    }
+
+    /// The same, as it was asked for.
+    pub(crate) async fn given(&self, wanted: &Wanted) -> Result<Option<Answer>, Instead> {
+        let (wanted, name) = (wanted.clone(), self.name.clone());
+        self.read(move |captures| {
+            let Some(line) = captures.nearest(&wanted.url, wanted.at.as_deref())? else { return Ok(None) };
+            let (kind, body) = match wanted.part {
+                Part::Found => {
+                    let found = Found { url: line.capture.url, timestamp: line.capture.digits14 };
+                    return Ok(Some(ok(&found)));
+                }
+                Part::Json => {
+                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+                    return Ok(Some(ok(&about(&line, &capture))));
+                }
+                Part::Record => {
+                    let mut record = Capped(Vec::new());
+                    captures.copy_record(&line, &mut record)?;
+                    ("application/warc", record.0)
+                }
+                Part::Http => {
+                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+                    let mut bytes = capture.http;
+                    bytes.extend_from_slice(&capture.body);
+                    ("application/http", bytes)
+                }
+                Part::Headers => ("text/plain", captures.read(&line, BODY_BYTES_MAX)?.http),
+                Part::Body => ("application/octet-stream", captures.read(&line, BODY_BYTES_MAX)?.body),
+            };
+            let mut answer = reply(StatusCode::OK, kind, body);
+            let fields = answer.headers_mut();
+            // An archived page must not run as a page of ours.
+            for (name, value) in
+                [(header::CONTENT_SECURITY_POLICY, "sandbox"), (header::CONTENT_DISPOSITION, "attachment")]
+            {
+                fields.insert(name, HeaderValue::from_static(value));
+            }
+            let said = [
+                ("nephila-url", Some(line.capture.url)),
+                ("nephila-captured", Some(line.capture.digits14)),
+                ("nephila-status", line.capture.status),
+                ("nephila-mime", line.capture.mime),
+                ("nephila-archive", Some(name)),
+            ];
+            for (name, value) in said {
+                // What is no text for a field is left out.
+                if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
+                    fields.insert(HeaderName::from_static(name), value);
+                }
+            }
+            Ok(Some(answer))
+        })
+        .await
+    }
+
+    /// Reads from the archive, some at once.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, Instead> {
+        let _room = self.reads.acquire().await.expect("it is never closed");
+        let captures = Captures::new(&self.dir).with_elsewhere(self.elsewhere.clone());
+        let done = tokio::task::spawn_blocking(move || read(&captures)).await;
+        let done = done.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")));
+        Ok(done.map_err(|error| {
+            let detail = format!("{error:#}; `nephila read -o` at {} may say more", self.name);
+            problem(StatusCode::INTERNAL_SERVER_ERROR, "the capture cannot be read", detail)
+        })?)
+    }
+}
+
+impl Questions {
+    /// `GET pages`: from the archive of the folder.
+    pub(super) async fn pages(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let (text, _, wanted) = Wanted::of(asked)?;
+        let archive = self.archive.as_ref();
+        let none = || problem(StatusCode::NOT_FOUND, "there is no archive here", &*wanted.url);
+        if let Some(answer) = archive.ok_or_else(none)?.given(&wanted).await? {
+            return Ok(answer);
+        }
+        let held_up = |error: anyhow::Error| {
+            problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot answer", format!("{error:#}"))
+        };
+        Err(missing(&self.explain(&text).await.map_err(held_up)?, &[]).into())
+    }
+
+    /// Is anything left to do?
+    pub(super) async fn state(&self) -> anyhow::Result<NodeState> {
+        let stats = self.stats().await?;
+        let left = stats.urls_waiting + stats.urls_later + stats.offers_waiting as u64;
+        Ok(if left > 0 || stats.tickets_open > 0 { NodeState::Crawling } else { NodeState::Ready })
+    }
+}
+
+/// What is said of a URL without capture.
+pub(crate) fn missing(explained: &Explained, silent: &[String]) -> Answer {
+    let because = format!("{}: {}", explained.summary.name(), explained.because);
+    let later = |seconds: u64, title: &str, detail: String| {
+        retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, title, detail), seconds)
+    };
+    match explained.summary {
+        Summary::Queued | Summary::Fetching | Summary::Parked => {
+            let seconds = explained.expected_s.unwrap_or(SOME_TIME);
+            later(seconds, "it is wanted and not there yet", because)
+        }
+        _ if !silent.is_empty() => {
+            later(AWAY_RETRY, "its capture may lie at a node that does not answer", silent.join("; "))
+        }
+        Summary::Fetched | Summary::Redirected => {
+            let detail = format!("{because}; no live node has it: it lies at one that is away, or was lost");
+            later(SOME_TIME, "its capture is not here", detail)
+        }
+        _ => problem(StatusCode::NOT_FOUND, "there is no capture", because),
+    }
+}
+
+/// Seconds from up to fourteen digits.
+pub(crate) fn seconds(digits: &str) -> u64 {
+    let filled = format!("{digits}{}", "00000101000000".get(digits.len()..).unwrap_or_default());
+    let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", filled).ok();
+    let time = time.and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok());
+    time.and_then(|time| u64::try_from(time.timestamp().as_second()).ok()).unwrap_or(0)
+}
+
+/// As much of a record as is given.
+struct Capped(Vec<u8>);
+
+impl std::io::Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > BODY_BYTES_MAX {
+            return Err(std::io::Error::other(format!("a record is given up to {BODY_BYTES_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(summary: Summary, expected_s: Option<u64>) -> Explained {
+        let mut explained = Explained::bad("http://a.test/", "because".into());
+        (explained.summary, explained.expected_s) = (summary, expected_s);
+        explained
+    }
+
+    #[test]
+    fn what_is_wanted_comes_later_and_what_is_not_never() {
+        let status = |answer: &Answer| answer.status().as_u16();
+        let queued = missing(&explained(Summary::Queued, Some(42)), &[]);
+        assert_eq!((status(&queued), &queued.headers()["retry-after"]), (503, &HeaderValue::from(42)));
+        let parked = missing(&explained(Summary::Parked, None), &[]);
+        assert_eq!((status(&parked), &parked.headers()["retry-after"]), (503, &HeaderValue::from(SOME_TIME)));
+        for unwanted in
+            [Summary::OutOfScope, Summary::Robots, Summary::Trap, Summary::Unknown, Summary::Failed]
+        {
+            assert_eq!(status(&missing(&explained(unwanted, None), &[])), 404, "{unwanted:?}");
+        }
+        let lost = missing(&explained(Summary::Fetched, None), &[]);
+        assert_eq!(status(&lost), 503, "it was there once");
+        let silent = missing(&explained(Summary::Failed, None), &["node b: no answer".into()]);
+        assert_eq!(status(&silent), 503, "who does not answer may have it");
+    }
+
+    #[test]
+    fn the_very_url_and_the_newest_capture_win() {
+        let found = |url: &str, timestamp: &str| Found { url: url.into(), timestamp: timestamp.into() };
+        let url = "http://a.test/";
+        let (old, new, other) = (
+            found(url, "20260101000000"),
+            found(url, "20260102000000"),
+            found("https://a.test/", "20270101000000"),
+        );
+        assert!(new.rank(url, None) < old.rank(url, None));
+        assert!(old.rank(url, None) < other.rank(url, None));
+        assert!(old.rank(url, Some("2026")) < new.rank(url, Some("2026")));
+    }
+}

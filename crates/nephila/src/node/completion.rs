@@ -1,0 +1,351 @@
+//! Says what is left of each job on this node, and finds out whether a job is complete: see
+//! [`nephila_core::cluster::completion`], which decides.
+//!
+//! At every look a node reads the rounds first and then what its partitions have, so that what it says of a round was true
+//! behind the round's beginning. One node evaluates a job: the one that owns the partition of the job's number.
+//!
+//! What always holds: a round changes by compare-and-swap alone; one that cannot be read is never written; a job whose seeds
+//! are not all sent is not complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nephila_core::cluster::NodeId;
+use nephila_core::cluster::completion::{self, JOBS_MAX, NodeWork, Phase, Round, Step, Work};
+use nephila_core::cluster::member::View;
+use nephila_core::cluster::message::Message;
+use nephila_core::event::{Event, Kind};
+use nephila_core::frontier::key::Prefixes;
+use nephila_core::job::{JobId, State};
+use nephila_log::Leases;
+
+use super::admin::{Error, new_id, owner};
+use super::jobs::JobRecord;
+use super::views::{NodeState, Progress};
+use super::{Cluster, Node};
+use crate::clock::Clock;
+use crate::human;
+use crate::worker::Handle;
+
+/// What nodes say of their work is in records that begin like this, one for each node.
+const WORK: &str = "work.";
+/// Rounds are in records that begin like this, one for each job.
+const ROUND: &str = "round.";
+/// Figures that are no news are written this often.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Of one job a round is begun this often at most.
+const BEGIN_EVERY: Duration = Duration::from_secs(4);
+/// Jobs are evaluated this often at most for each node that lives: whoever does reads what all of them say.
+const EVALUATE_EVERY: Duration = Duration::from_millis(10);
+/// The servers are asked and told within this time, or at the next look.
+const LOOK_MAX: Duration = Duration::from_secs(20);
+/// How often a round is ended while others write it.
+const TRIES_MAX: usize = 20;
+/// An event is published within this time, or at the next look.
+const TELL_MAX: Duration = Duration::from_secs(5);
+
+/// A round as it was read.
+#[derive(Clone, Debug)]
+struct Read {
+    job: JobId,
+    revision: u64,
+    round: Round,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Completion {
+    node: Arc<Node>,
+    handle: Handle,
+    /// What this node's record says, its revision, and when it was written. None until it was read.
+    said: Option<(NodeWork, Option<u64>, Instant)>,
+    /// When a round of a job was begun here.
+    begun: BTreeMap<JobId, Instant>,
+    /// When jobs were last evaluated.
+    evaluated: Option<Instant>,
+}
+
+impl Completion {
+    pub(super) fn new(node: Arc<Node>, handle: Handle) -> Completion {
+        Completion { node, handle, said: None, begun: BTreeMap::new(), evaluated: None }
+    }
+
+    /// Looks once. What fails now is done at the next look.
+    pub(super) async fn look(&mut self, jobs: &[JobRecord]) {
+        match tokio::time::timeout(LOOK_MAX, self.look_at(jobs)).await {
+            Ok(Ok(())) => {}
+            // It is not known what was written.
+            Ok(Err(_)) | Err(_) => self.said = None,
+        }
+    }
+
+    async fn look_at(&mut self, jobs: &[JobRecord]) -> anyhow::Result<()> {
+        let leases = self.node.cluster.leases.clone();
+        // Before the partitions: what is said of a round holds behind its beginning.
+        let rounds = rounds(&*leases).await?;
+        let work = self.measure(jobs, &rounds).await?;
+        self.node.known.set_state(state(&work));
+        self.say(&*leases, &work).await?;
+        for read in rounds.iter().filter(|read| read.round.phase == Phase::Complete) {
+            if work.jobs.get(&read.job.0).is_some_and(|work| work.left > 0) {
+                write(&*leases, read, Round { phase: Phase::Void, ..read.round.clone() }).await?;
+            }
+        }
+        let nodes = self.node.known.view().map_or(0, |(view, _)| view.nodes.len());
+        let pause = EVALUATE_EVERY * u32::try_from(nodes).unwrap_or(u32::MAX);
+        if self.evaluated.is_some_and(|at| at.elapsed() < pause) {
+            return Ok(());
+        }
+        self.evaluated = Some(Instant::now());
+        let partitions = self.node.cluster.partitions;
+        // Read once, and only if there is a job that it may tell about.
+        let mut seen = None;
+        let is_ours = |job: JobId| work.partitions.contains_key(&(job.0 % partitions));
+        for record in jobs.iter().filter(|record| is_ours(record.job.id)) {
+            let id = record.job.id;
+            if record.job.state != State::Running || !record.seeded || !work.is_idle(id) {
+                continue;
+            }
+            let nothing = Read { job: id, revision: 0, round: Round::default() };
+            let read = rounds.iter().find(|read| read.job == id).unwrap_or(&nothing);
+            if read.round.phase == Phase::Complete {
+                self.tell(record, read).await?;
+                continue;
+            }
+            if seen.is_none() {
+                let cluster = &self.node.cluster;
+                seen = Some((cluster.view().await?, said(&*leases).await?));
+            }
+            if let Some((view, said)) = &seen {
+                self.evaluate(record, read, view, said).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the partitions of this node have of each job, and which rounds that is an answer to.
+    async fn measure(&self, jobs: &[JobRecord], rounds: &[Read]) -> anyhow::Result<NodeWork> {
+        let epochs: BTreeMap<u32, u64> = self.node.tails.epochs().into_iter().collect();
+        let mut tallied: BTreeMap<Prefixes, _> =
+            self.handle.tallies().await?.into_iter().map(|tallied| (tallied.prefixes, tallied)).collect();
+        let mut work = NodeWork::default();
+        let mut inboxes = BTreeMap::new();
+        for (partition, epoch) in epochs {
+            let prefixes = Prefixes::share(partition, self.node.cluster.partitions);
+            let Some(of) = tallied.remove(&prefixes) else { continue };
+            work.partitions.insert(partition, epoch);
+            inboxes.insert(partition, of.inbox);
+            for (job, more) in of.jobs {
+                let sum = work.jobs.entry(job).or_default();
+                *sum = sum.plus(more);
+            }
+        }
+        let wanted = jobs.iter().filter(|record| record.job.state != State::Stopped);
+        let wanted: BTreeSet<u32> = wanted.map(|record| record.job.id.0).collect();
+        work.jobs.retain(|id, _| wanted.contains(id));
+        while work.jobs.len() > JOBS_MAX {
+            work.jobs.pop_last();
+            work.cut = true;
+        }
+        let before = self.said.as_ref().map(|(said, ..)| &said.rounds);
+        for Read { job, round, .. } in rounds {
+            let answered = round.phase == Phase::Asked && round.is_behind(&inboxes);
+            let last = before.and_then(|before| before.get(&job.0).copied());
+            if let Some(number) = answered.then_some(round.number).or(last) {
+                work.rounds.insert(job.0, number);
+            }
+        }
+        Ok(work)
+    }
+
+    /// Writes what this node has to say: news at once, other figures now and then.
+    async fn say(&mut self, leases: &dyn Leases, work: &NodeWork) -> anyhow::Result<()> {
+        let key = format!("{WORK}{}", self.node.name);
+        let (before, revision, at) = match self.said.take() {
+            Some(said) => said,
+            None => {
+                let item = leases.record(&key).await.context("reading what this node said of its work")?;
+                let said = item.as_ref().and_then(|item| serde_json::from_slice(&item.value).ok());
+                let long_ago = Instant::now().checked_sub(SAY_EVERY).unwrap_or_else(Instant::now);
+                (said.unwrap_or_default(), item.map(|item| item.revision), long_ago)
+            }
+        };
+        if *work == before || (!work.differs(&before) && at.elapsed() < SAY_EVERY) {
+            self.said = Some((before, revision, at));
+            return Ok(());
+        }
+        let value = serde_json::to_vec(work).context("work as JSON")?;
+        let put =
+            leases.put(&key, revision, value.into()).await.context("writing what this node has to do")?;
+        // Somebody else under our name, or a write of ours whose answer was lost.
+        anyhow::ensure!(put.is_some(), "the record of work was changed by another");
+        self.said = Some((work.clone(), put, Instant::now()));
+        Ok(())
+    }
+
+    /// Is a job complete of which nothing is left here?
+    async fn evaluate(
+        &mut self,
+        record: &JobRecord,
+        read: &Read,
+        view: &View,
+        said: &BTreeMap<String, NodeWork>,
+    ) -> anyhow::Result<()> {
+        let (cluster, id) = (&self.node.cluster, record.job.id);
+        let owned = (0..cluster.partitions).filter_map(|partition| {
+            let epoch = view.owners.get(&partition)?.0;
+            Some((partition, (&*owner(view, partition)?.name, epoch)))
+        });
+        let owners: BTreeMap<u32, (&str, u64)> = owned.collect();
+        match completion::step(id, cluster.partitions, &owners, said, &read.round) {
+            Step::Wait => Ok(()),
+            Step::Begin(mark) => {
+                let lately = self.begun.get(&id).is_some_and(|begun| begun.elapsed() < BEGIN_EVERY);
+                if !lately {
+                    self.begun.insert(id, Instant::now());
+                    self.begin(read, mark).await?;
+                }
+                Ok(())
+            }
+            Step::Complete(work) => {
+                let round = Round { phase: Phase::Complete, work, ..read.round.clone() };
+                let Some(revision) = write(&*cluster.leases, read, round.clone()).await? else {
+                    return Ok(());
+                };
+                self.begun.remove(&id);
+                let Work { pages, bytes, .. } = work;
+                let size = human::size(bytes);
+                eprintln!("nephila: job {} is complete: {pages} pages, {size}", record.job.name);
+                self.tell(record, &Read { job: id, revision, round }).await
+            }
+        }
+    }
+
+    /// Begins a round, and writes down how far the inboxes are filled: behind a message of our own in each, which only
+    /// a majority of the servers can have stored.
+    async fn begin(&self, read: &Read, mark: u64) -> anyhow::Result<()> {
+        let cluster = &self.node.cluster;
+        let begun = read.round.next(mark, Clock::new().now().wall);
+        let Some(revision) = write(&*cluster.leases, read, begun.clone()).await? else { return Ok(()) };
+        let message = Message::Offers { from: NodeId::of(&self.node.name), offers: Vec::new() };
+        let message = message.encode(&cluster.secret);
+        let messages = (0..cluster.partitions).map(|partition| (partition, new_id(), message.clone()));
+        let tails = cluster.send(messages).await?;
+        let asked = Round { phase: Phase::Asked, tails, ..begun.clone() };
+        write(&*cluster.leases, &Read { job: read.job, revision, round: begun }, asked).await?;
+        Ok(())
+    }
+
+    /// Tells programs that a job is complete, unless that was done.
+    async fn tell(&self, record: &JobRecord, read: &Read) -> anyhow::Result<()> {
+        let Some(events) = self.node.events.as_ref().filter(|_| !read.round.told) else { return Ok(()) };
+        let id = format!("job.{}.{}", read.job, read.round.number);
+        let event = Event {
+            id: id.clone(),
+            kind: Kind::Job,
+            at: read.round.at.to_string(),
+            job: record.job.name.clone(),
+            state: "complete".to_owned(),
+            bytes: Some(read.round.work.bytes),
+            entries: Some(read.round.work.pages),
+            ..Event::default()
+        };
+        let partition = read.job.0 % self.node.cluster.partitions;
+        events.stream.publish(partition, &id, event.line().into(), TELL_MAX).await?;
+        let told = Round { told: true, ..read.round.clone() };
+        write(&*self.node.cluster.leases, read, told).await?;
+        Ok(())
+    }
+}
+
+/// What a node does that has so much left.
+fn state(work: &NodeWork) -> NodeState {
+    match work.jobs.values().any(|work| work.left > 0) {
+        true => NodeState::Crawling,
+        false => NodeState::Ready,
+    }
+}
+
+/// What each node has said of its work, as far as it can be read.
+async fn said(leases: &dyn Leases) -> anyhow::Result<BTreeMap<String, NodeWork>> {
+    let items = leases.records(WORK).await.context("reading what is left")?;
+    let read = items.iter().filter_map(|item| {
+        let node = item.key.strip_prefix(WORK)?;
+        Some((node.to_owned(), serde_json::from_slice(&item.value).ok()?))
+    });
+    Ok(read.collect())
+}
+
+/// All rounds that can be read.
+async fn rounds(leases: &dyn Leases) -> anyhow::Result<Vec<Read>> {
+    let items = leases.records(ROUND).await.context("reading the rounds")?;
+    let read = items.into_iter().filter_map(|item| {
+        let job = item.key.strip_prefix(ROUND)?.parse().ok().map(JobId)?;
+        let round = serde_json::from_slice(&item.value).ok()?;
+        Some(Read { job, revision: item.revision, round })
+    });
+    Ok(read.collect())
+}
+
+/// Writes a round if nobody has since it was read. Gives its revision then.
+async fn write(leases: &dyn Leases, read: &Read, round: Round) -> anyhow::Result<Option<u64>> {
+    let expected = Some(read.revision).filter(|revision| *revision > 0);
+    let value = serde_json::to_vec(&round).context("a round as JSON")?;
+    leases.put(&format!("{ROUND}{}", read.job), expected, value.into()).await.context("writing a round")
+}
+
+impl Cluster {
+    /// URLs of these jobs are stored: whatever was found out about their completion does not hold any more.
+    pub(super) async fn reopen(&self, jobs: impl IntoIterator<Item = JobId>) -> Result<(), Error> {
+        for job in jobs {
+            self.reopen_one(job).await?;
+        }
+        Ok(())
+    }
+
+    async fn reopen_one(&self, job: JobId) -> anyhow::Result<()> {
+        for _ in 0..TRIES_MAX {
+            let item = self.leases.record(&format!("{ROUND}{job}")).await.context("reading a round")?;
+            let Some(item) = item else { return Ok(()) };
+            let round: Round = serde_json::from_slice(&item.value).context("a round")?;
+            let read = Read { job, revision: item.revision, round: round.clone() };
+            let void = Round { phase: Phase::Void, ..round };
+            if read.round == void || write(&*self.leases, &read, void).await?.is_some() {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("others change the round of job {job} all the time: try again")
+    }
+
+    /// What is left of each job and was done for it, as the nodes said last, and when those that are complete were.
+    pub(crate) async fn progress(&self) -> Result<BTreeMap<JobId, Progress>, Error> {
+        let mut sums: BTreeMap<JobId, Work> = BTreeMap::new();
+        let view = self.view().await?;
+        let lives = |node: &str| view.nodes.iter().any(|lives| lives.name == node);
+        let said = said(&*self.leases).await?;
+        for (_, said) in said.into_iter().filter(|(node, _)| lives(node)) {
+            for (job, work) in said.jobs {
+                let sum = sums.entry(JobId(job)).or_default();
+                *sum = sum.plus(work);
+            }
+        }
+        let mut all: BTreeMap<JobId, Progress> =
+            sums.into_iter().map(|(job, work)| (job, Progress::of(work))).collect();
+        for read in rounds(&*self.leases).await? {
+            if read.round.phase == Phase::Complete {
+                let progress = all.entry(read.job).or_default();
+                *progress = Progress::of(read.round.work);
+                progress.complete = Some(read.round.at.to_string());
+            }
+        }
+        Ok(all)
+    }
+
+    /// What each node does, as it said last.
+    pub(crate) async fn states(&self) -> Result<BTreeMap<String, NodeState>, Error> {
+        let said = said(&*self.leases).await?;
+        Ok(said.into_iter().map(|(node, work)| (node, state(&work))).collect())
+    }
+}

@@ -1,0 +1,150 @@
+//! `nephila serve` without a cluster: one machine, one folder, no other server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::site::{PAGES, PATIENCE, PROGRAM, Site};
+
+/// Ends its process with the test.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).current_dir(dir).env("HOME", dir).env("NEPHILA_CONFIG", "/dev/null");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    command(dir, args).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Served {
+    /// Serves the folder, on a port of its own, and reads where from what it says.
+    fn start(dir: &Path) -> Served {
+        // Another test may have the usual port.
+        let mut command = command(dir, &["serve", "-o", "data", "--set", "api.listen=127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let said = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                if let Some((_, address)) = line.split_once("is answered for at http://") {
+                    tell.send(address.to_owned()).ok();
+                }
+            }
+        });
+        let address = told.recv_timeout(PATIENCE).expect("it says where it answers");
+        Served { child, address }
+    }
+
+    /// The status of an answer, and its body.
+    fn ask(&self, method: &str, target: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&*self.address).expect("it answers");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn(&Served) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn row_11_serve_alone_goes_on_with_its_folder_and_answers() {
+    let (site, dir) = (Site::start(), tempfile::tempdir().unwrap());
+    let dir = dir.path();
+    let home = format!("http://127.0.0.1:{}/p0", site.port);
+    // No rest between two pages: the site is our own, and eight pages would take eight seconds.
+    let crawled = run(dir, &["crawl", &home, "-o", "data", "--delay", "0s", "--limit", "2", "-q"]);
+    assert_eq!(crawled.status.code(), Some(20), "{}", text(&crawled));
+
+    // The limit ends the fetching; what is there is answered for, and nothing ends.
+    let mut served = Served::start(dir);
+    let page = |number: usize| format!("/api/v1/pages?as=body&url=http://127.0.0.1:{}/p{number}", site.port);
+    let (status, body) = served.ask("GET", &page(0), "");
+    assert!(status == 200 && body.contains("<title>127.0.0.1"), "{status} {body}");
+    assert_eq!(served.ask("GET", "/livez", "").0, 200);
+    let (status, body) = served.ask("GET", &format!("/api/v1/pages?url={home}/elsewhere/"), "");
+    assert!([404, 503].contains(&status), "{status} {body}");
+    let (status, body) = served.ask("GET", "/api/v1/stats", "");
+    assert!(status == 200 && body.contains("urls_waiting"), "{status} {body}");
+    let (status, body) = served.ask("GET", "/metrics", "");
+    assert!(status == 200 && body.contains("\nnephila_frontier_urls{state=\"queued\"} "), "{status} {body}");
+    assert_eq!(served.end(), Some(11), "a signal ends it as it ends a crawl");
+
+    // Whoever crawls the folder next may end. Served again, it is ready, and takes what is added.
+    let all = run(dir, &["crawl", "-o", "data", "--delay", "0s", "--limit", "0", "-q"]);
+    assert_eq!(all.status.code(), Some(0), "{}", text(&all));
+    let mut served = Served::start(dir);
+    served.wait("it is ready", |served| served.ask("GET", "/readyz", "").1.contains("ready"));
+    for number in 0..PAGES {
+        assert_eq!(served.ask("GET", &page(number), "").0, 200, "page {number}");
+    }
+    let asked = site.asked().values().sum::<usize>();
+    let (status, said) =
+        served.ask("POST", "/api/v1/urls", &format!("http://127.0.0.1:{}/pnew\n", site.port));
+    assert!(status == 200 && said.contains("\"taken\":1"), "{status} {said}");
+    let new = format!("/api/v1/pages?as=body&url=http://127.0.0.1:{}/pnew", site.port);
+    served.wait("it is fetched", |served| served.ask("GET", &new, "").0 == 200);
+    assert!(site.asked().values().sum::<usize>() > asked);
+    // Commands that know only the folder speak to the same process.
+    let explained = run(dir, &["explain", &home, "-o", "data"]);
+    assert!(text(&explained).contains("fetched"), "{}", text(&explained));
+    assert_eq!(served.end(), Some(11));
+}
+
+#[test]
+fn row_11_a_folder_without_a_crawl_and_one_of_a_node_are_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let empty = run(dir, &["serve", "-o", "data"]);
+    assert_eq!(empty.status.code(), Some(2), "{}", text(&empty));
+    assert!(
+        text(&empty).contains("holds no crawl: begin one with `nephila crawl URL -o"),
+        "{}",
+        text(&empty)
+    );
+    std::fs::create_dir_all(dir.join("data")).unwrap();
+    std::fs::write(dir.join("data/node.json"), "{\"cluster\": \"nephila\", \"node\": \"one\"}\n").unwrap();
+    let node = run(dir, &["serve", "-o", "data"]);
+    assert_eq!(node.status.code(), Some(2), "{}", text(&node));
+    assert!(text(&node).contains("the folder of a node: name the NATS servers"), "{}", text(&node));
+}
