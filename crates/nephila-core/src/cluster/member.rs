@@ -25,7 +25,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +132,8 @@ pub struct Member {
     outlook: Option<Arc<Outlook>>,
     /// Partitions that could not be opened, and until when they are left alone.
     shunned: BTreeMap<u32, u64>,
+    /// Partitions of ours that hold nothing yet.
+    empty: BTreeSet<u32>,
     actions: VecDeque<Action>,
     /// A view was taken in since the last fence, so what it shows of us is known.
     seen: bool,
@@ -153,6 +155,7 @@ impl Member {
             revisions: vec![0; partitions as usize],
             outlook: None,
             shunned: BTreeMap::new(),
+            empty: BTreeSet::new(),
             actions: VecDeque::new(),
             seen: false,
             stats: Stats::default(),
@@ -212,6 +215,12 @@ impl Member {
     /// How much work a partition of ours is: see [`load`](super::load). The next heartbeat says so.
     pub fn set_load(&mut self, partition: u32, load: u32) {
         self.me.loads.insert(partition, load);
+    }
+
+    /// Which partitions of ours hold nothing yet. Where others have much less to do these are given away, so that new
+    /// domains go there.
+    pub fn set_empty(&mut self, empty: BTreeSet<u32>) {
+        self.empty = empty;
     }
 
     /// How much work a partition was when somebody said so last.
@@ -469,6 +478,7 @@ impl Member {
         let going: Vec<u32> = self.holdings.keys().copied().filter(|number| self.is_going(*number)).collect();
         let own = (!going.is_empty()).then(|| outlook.plan_without(&going));
         let plan = own.as_ref().unwrap_or_else(|| outlook.plan());
+        let crowded = plan.is_crowded(self.me.node);
         // All others are others' affair.
         let (me, incarnation) = (self.me.node, self.me.incarnation);
         let mut ours: Vec<u32> = self.holdings.keys().copied().collect();
@@ -482,7 +492,9 @@ impl Member {
             if !self.revision(partition, revision) {
                 continue;
             }
-            let wanted = plan.is_for(partition, me) && !self.me.draining;
+            let wanted = plan.is_for(partition, me)
+                && !self.me.draining
+                && !(crowded && self.is_spare(partition, outlook));
             let ours = outlook.is_owned_by(partition, incarnation);
             match self.holdings.get(&partition).copied() {
                 // A claim that nobody answered has been written.
@@ -525,6 +537,11 @@ impl Member {
         for (known, seen) in self.revisions.iter_mut().zip(&outlook.revisions) {
             *known = (*known).max(*seen);
         }
+    }
+
+    /// Does it hold nothing, and is it nowhere wanted?
+    fn is_spare(&self, partition: u32, outlook: &Outlook) -> bool {
+        self.empty.contains(&partition) && !outlook.is_pinned(partition)
     }
 
     /// Are we giving it up?

@@ -1,15 +1,22 @@
 //! Which node should own which partition: the same answer on every node, from the same list of nodes and partitions.
 //!
-//! A partition stays where it is as long as it can. It moves when its owner is gone or leaving, when its owner carries
-//! more than [`HIGH`] of the mean, or when another node carries less than [`LOW`] of it (one that joined, say). Where it
-//! goes is decided by **rendezvous**: each pair of node and partition has a fixed score, and the nodes with room are
-//! asked in the order of their scores; so nodes that see slightly different lists still mostly agree. A partition that an
-//! operator has **pinned** goes to its node and stays there as long as that lives and does not leave; when it is gone the
-//! partition is placed like any other, and comes back with it.
+//! A partition stays where it is as long as it can. One that **works**, because pages of it are fetched, moves when its owner
+//! is gone or leaving, when its owner fetches more than [`HIGH`] of the mean, or when another node fetches less than [`LOW`]
+//! of it (one that joined, say). Loads that differ by less than [`MATERIAL`] are alike: nothing moves for trifles.
+//!
+//! One that is **idle** weighs nothing now, and new domains come to it later. So idle partitions that move go to the nodes that
+//! **have room**, the least loaded one and those that are like it, and are spread evenly over these. A node that is
+//! **crowded**, because it fetches far more than the least loaded one, gives away those of its idle partitions that hold
+//! nothing; only it knows which those are. So new domains go to the least loaded node, and stay there.
+//!
+//! Where a partition goes is decided by **rendezvous**: each pair of node and partition has a fixed score, and the nodes
+//! with room are asked in the order of their scores; so nodes that see slightly different lists still mostly agree. A
+//! partition that an operator has **pinned** goes to its node and stays there as long as that lives and does not leave; when
+//! it is gone the partition is placed like any other, and comes back with it.
 //!
 //! What always holds: the answer does not depend on the order of the lists; as long as one node stays, every partition
 //! has a place; and pins and partitions that are heavier than a quarter of the mean aside, no node carries more than
-//! [`HIGH`].
+//! [`HIGH`] and [`MATERIAL`].
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,9 +32,13 @@ pub const LOW: u64 = 75;
 /// move the next partition.
 const NEAR: u64 = 10;
 
-/// Every partition counts as this many fetches a minute more than it has. So idle ones are spread as well, and a cluster
-/// with little to do stays as it is, however uneven that little is.
-pub const WEIGHT_MIN: u64 = 60;
+/// Loads that differ by less than so many fetches a minute are alike, so that a cluster with little to do stays as it is,
+/// however uneven that little is.
+pub const MATERIAL: u64 = 120;
+
+/// A node is like the least loaded one as long as it fetches no more than this share of the mean above it, in percent. At
+/// twice that it is crowded: between the two it is given nothing and keeps what it has.
+const ALIKE: u64 = 25;
 
 /// Loads are scaled to keep shares exact enough in whole numbers.
 const SCALE: u64 = 1 << 12;
@@ -54,20 +65,29 @@ pub struct PartitionView {
     pub pin: Option<NodeId>,
 }
 
-/// Who should own each of the partitions, in their order. None only if every node is leaving.
-pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Vec<Option<NodeId>> {
+/// Who should own what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// Of each of the partitions, in their order. None only if every node is leaving.
+    pub to: Vec<Option<NodeId>>,
+    /// Nodes that should give away what holds nothing, in the order of their ids.
+    pub crowded: Vec<NodeId>,
+}
+
+/// Who should own each of the partitions.
+pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Placed {
     let mut ids: Vec<NodeId> = nodes.iter().filter(|node| !node.draining).map(|node| node.id).collect();
     ids.sort_unstable();
     ids.dedup();
     if ids.is_empty() || partitions.is_empty() {
-        return vec![None; partitions.len()];
+        return Placed { to: vec![None; partitions.len()], crowded: Vec::new() };
     }
     let mut order: Vec<usize> = (0..partitions.len()).collect();
     order.sort_unstable_by_key(|&i| partitions[i].number);
     let weights = weights(partitions);
     let mut plan = Plan {
-        mean: (weights.iter().sum::<u64>() / ids.len() as u64).max(1),
         loads: vec![0; ids.len()],
+        counts: vec![0; ids.len()],
         at: vec![None; partitions.len()],
         pinned: vec![false; partitions.len()],
         numbers: partitions.iter().map(|partition| partition.number).collect(),
@@ -76,20 +96,27 @@ pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Vec<Option<Nod
         ids,
     };
     plan.stay(partitions);
-    plan.settle();
-    plan.level();
-    plan.at.iter().map(|at| at.map(|node| plan.ids[node])).collect()
+    let everybody: Vec<usize> = (0..plan.ids.len()).collect();
+    let work = Book { what: What::Work, mean: plan.mean(), slack: MATERIAL * SCALE, nodes: everybody };
+    plan.settle(&work);
+    plan.level(&work);
+    let idle = plan.idle(&work);
+    plan.settle(&idle);
+    plan.level(&idle);
+    Placed {
+        crowded: plan.above(&work, 2).map(|node| plan.ids[node]).collect(),
+        to: plan.at.iter().map(|at| at.map(|node| plan.ids[node])).collect(),
+    }
 }
 
-/// What each partition counts.
+/// What each partition counts as work: nothing if it is idle. One of which nobody knows anything counts like the others.
 fn weights(partitions: &[PartitionView]) -> Vec<u64> {
     let (sum, known) = partitions
         .iter()
         .filter_map(|partition| partition.load)
         .fold((0, 0), |(sum, n), load| (sum + u64::from(load) * SCALE, n + 1));
     let mean = sum.checked_div(known).unwrap_or(0);
-    let load = |partition: &PartitionView| partition.load.map_or(mean, |load| u64::from(load) * SCALE);
-    partitions.iter().map(|partition| load(partition) + WEIGHT_MIN * SCALE).collect()
+    partitions.iter().map(|partition| partition.load.map_or(mean, |load| u64::from(load) * SCALE)).collect()
 }
 
 /// How well a node and a partition go together: any fixed number, the same everywhere and for ever.
@@ -100,11 +127,40 @@ fn score(node: NodeId, partition: u32) -> u64 {
     xxh3_64(&bytes)
 }
 
+/// What is spread evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Fetches, by the partitions that work.
+    Work,
+    /// Partitions, by those that are idle.
+    Idle,
+}
+
+/// Something to be spread, and over whom.
+#[derive(Debug)]
+struct Book {
+    what: What,
+    /// What each of the nodes should have.
+    mean: u64,
+    /// Differences up to this are none.
+    slack: u64,
+    /// Who takes part.
+    nodes: Vec<usize>,
+}
+
+impl Book {
+    fn percent(&self, percent: u64) -> u64 {
+        self.mean * percent / 100
+    }
+}
+
 /// A placement that is being made. Nodes go by their place among the sorted ids.
 struct Plan {
     ids: Vec<NodeId>,
+    /// Fetches of each node.
     loads: Vec<u64>,
-    mean: u64,
+    /// Partitions of each node, idle or not.
+    counts: Vec<u64>,
     /// By place in the caller's list.
     at: Vec<Option<usize>>,
     /// By place in the caller's list: does it stay where it was pinned?
@@ -116,15 +172,57 @@ struct Plan {
 }
 
 impl Plan {
-    fn percent(&self, percent: u64) -> u64 {
-        self.mean * percent / 100
+    fn mean(&self) -> u64 {
+        (self.weights.iter().sum::<u64>() / self.ids.len() as u64).max(1)
     }
 
     fn put(&mut self, partition: usize, node: usize) {
         if let Some(before) = self.at[partition].replace(node) {
             self.loads[before] -= self.weights[partition];
+            self.counts[before] -= SCALE;
         }
         self.loads[node] += self.weights[partition];
+        self.counts[node] += SCALE;
+    }
+
+    /// What a node has of it.
+    fn has(&self, book: &Book, node: usize) -> u64 {
+        match book.what {
+            What::Work => self.loads[node],
+            What::Idle => self.counts[node],
+        }
+    }
+
+    /// What a partition is of it.
+    fn is_of(&self, book: &Book, partition: usize) -> u64 {
+        match book.what {
+            What::Work => self.weights[partition],
+            What::Idle => SCALE,
+        }
+    }
+
+    /// The partitions that are spread, by number.
+    fn items<'a>(&'a self, book: &'a Book) -> impl Iterator<Item = usize> + 'a {
+        self.order.iter().copied().filter(|&i| (self.weights[i] > 0) == (book.what == What::Work))
+    }
+
+    /// Nodes that fetch more than the least loaded one, and so many times more than still counts as alike.
+    fn above<'a>(&'a self, work: &'a Book, times: u64) -> impl Iterator<Item = usize> + 'a {
+        let least = self.loads.iter().copied().min().unwrap_or(0);
+        let alike = work.percent(ALIKE).max(work.slack);
+        (0..self.ids.len()).filter(move |&node| self.loads[node] > least + times * alike)
+    }
+
+    /// Idle partitions are spread over the nodes that have room.
+    fn idle(&self, work: &Book) -> Book {
+        let mut full = vec![false; self.ids.len()];
+        self.above(work, 1).for_each(|node| full[node] = true);
+        let nodes: Vec<usize> = (0..self.ids.len()).filter(|&node| !full[node]).collect();
+        let homeless = self.at.iter().filter(|at| at.is_none()).count() as u64 * SCALE;
+        let there: u64 = nodes.iter().map(|&node| self.counts[node]).sum();
+        // There is room: the least loaded node is not above itself.
+        let mean = ((there + homeless) / nodes.len() as u64).max(1);
+        Book { what: What::Idle, mean, slack: 0, nodes }
     }
 
     /// Everything stays that can, unless it is wanted elsewhere.
@@ -144,66 +242,69 @@ impl Plan {
 
     /// What nobody has finds a place, the heaviest first: by rendezvous among those well below the mean, then among
     /// those below it, and else with whoever carries least. So what a full node gave away never comes back to it.
-    fn settle(&mut self) {
-        let mut homeless: Vec<usize> = self.order.iter().copied().filter(|&i| self.at[i].is_none()).collect();
-        homeless.sort_by_key(|&i| std::cmp::Reverse(self.weights[i]));
+    fn settle(&mut self, book: &Book) {
+        let mut homeless: Vec<usize> = self.items(book).filter(|&i| self.at[i].is_none()).collect();
+        homeless.sort_by_key(|&i| std::cmp::Reverse(self.is_of(book, i)));
         for i in homeless {
             let fits = |max: u64| {
-                let room = (0..self.ids.len()).filter(|&node| self.loads[node] + self.weights[i] <= max);
+                let fits = |node: &usize| self.has(book, *node) + self.is_of(book, i) <= max;
+                let room = book.nodes.iter().copied().filter(fits);
                 room.max_by_key(|&node| score(self.ids[node], self.numbers[i]))
             };
             let least = || {
                 let by_load = |node: &usize| {
-                    (self.loads[*node], std::cmp::Reverse(score(self.ids[*node], self.numbers[i])))
+                    (self.has(book, *node), std::cmp::Reverse(score(self.ids[*node], self.numbers[i])))
                 };
-                (0..self.ids.len()).min_by_key(by_load).expect("there is a node")
+                book.nodes.iter().copied().min_by_key(by_load).expect("there is a node")
             };
-            let node = fits(self.percent(100 - NEAR)).or_else(|| fits(self.mean)).unwrap_or_else(least);
+            let node = fits(book.percent(100 - NEAR)).or_else(|| fits(book.mean)).unwrap_or_else(least);
             self.put(i, node);
         }
     }
 
     /// Moves from the fullest to the emptiest while one of them is out of bounds, and a little further.
-    fn level(&mut self) {
-        let (high, low) = self.ends();
-        if self.loads[high] <= self.percent(HIGH) && self.loads[low] >= self.percent(LOW) {
+    fn level(&mut self, book: &Book) {
+        let is_within = |plan: &Plan, by: u64, slack: u64| {
+            let (high, low) = plan.ends(book);
+            plan.has(book, high) <= book.percent(100 + by) + slack
+                && plan.has(book, low) + slack >= book.percent(100 - by)
+        };
+        if is_within(self, HIGH - 100, book.slack) {
             return;
         }
         // Each partition moves once at most; every move brings the two nodes nearer to each other.
         for _ in 0..self.at.len() {
-            let (high, low) = self.ends();
-            let near =
-                self.loads[high] <= self.percent(100 + NEAR) && self.loads[low] >= self.percent(100 - NEAR);
-            if near {
+            if is_within(self, NEAR, book.slack / 2) {
                 return;
             }
-            let Some(partition) = self.to_move(high, low) else { return };
+            let (high, low) = self.ends(book);
+            let Some(partition) = self.to_move(book, high, low) else { return };
             self.put(partition, low);
         }
     }
 
     /// The fullest node and the emptiest.
-    fn ends(&self) -> (usize, usize) {
-        let key = |node: &usize| (self.loads[*node], self.ids[*node]);
-        let nodes = 0..self.ids.len();
+    fn ends(&self, book: &Book) -> (usize, usize) {
+        let key = |node: &usize| (self.has(book, *node), self.ids[*node]);
+        let nodes = book.nodes.iter().copied();
         let high = nodes.clone().max_by_key(key).expect("there is a node");
         (high, nodes.min_by_key(key).expect("there is a node"))
     }
 
     /// The partition that brings both ends nearest to the mean without passing it: the heaviest that fits into what
     /// one has too much and the other too little; else the lightest that still helps.
-    fn to_move(&self, high: usize, low: usize) -> Option<usize> {
-        let much = self.loads[high].saturating_sub(self.mean);
-        let little = self.mean.saturating_sub(self.loads[low]);
+    fn to_move(&self, book: &Book, high: usize, low: usize) -> Option<usize> {
+        let much = self.has(book, high).saturating_sub(book.mean);
+        let little = book.mean.saturating_sub(self.has(book, low));
         let fit = much.min(little);
-        let helps = |i: usize| self.loads[low] + self.weights[i] < self.loads[high];
+        let helps = |i: usize| self.has(book, low) + self.is_of(book, i) < self.has(book, high);
         let may_go = |i: usize| self.at[i] == Some(high) && !self.pinned[i];
-        let mine = || self.order.iter().copied().filter(|&i| may_go(i) && helps(i));
+        let mine = || self.items(book).filter(|&i| may_go(i) && helps(i));
         let by_score = |i: usize| score(self.ids[low], self.numbers[i]);
         mine()
-            .filter(|&i| self.weights[i] <= fit)
-            .max_by_key(|&i| (self.weights[i], by_score(i)))
-            .or_else(|| mine().min_by_key(|&i| (self.weights[i], std::cmp::Reverse(by_score(i)))))
+            .filter(|&i| self.is_of(book, i) <= fit)
+            .max_by_key(|&i| (self.is_of(book, i), by_score(i)))
+            .or_else(|| mine().min_by_key(|&i| (self.is_of(book, i), std::cmp::Reverse(by_score(i)))))
     }
 }
 
@@ -225,7 +326,7 @@ mod tests {
 
     /// Places, and makes it so; gives how many moved.
     fn settle(nodes: &[NodeView], partitions: &mut [PartitionView]) -> usize {
-        let placed = place(nodes, partitions);
+        let placed = place(nodes, partitions).to;
         let moved = placed.iter().zip(partitions.iter()).filter(|(to, from)| **to != from.owner).count();
         partitions.iter_mut().zip(placed).for_each(|(partition, to)| partition.owner = to);
         moved
@@ -278,8 +379,8 @@ mod tests {
         settle(&leaving, &mut partitions);
         assert!(!counts(&partitions).contains_key(&NodeId(2)));
         leaving.iter_mut().for_each(|node| node.draining = true);
-        assert!(place(&leaving, &partitions).iter().all(Option::is_none));
-        assert!(place(&[], &partitions).iter().all(Option::is_none));
+        assert!(place(&leaving, &partitions).to.iter().all(Option::is_none));
+        assert!(place(&[], &partitions).to.iter().all(Option::is_none));
     }
 
     #[test]
@@ -289,10 +390,10 @@ mod tests {
         partitions.iter_mut().for_each(|partition| partition.owner = Some(NodeId(1)));
         let nodes = nodes(1..=3);
         for _ in 0..100 {
-            let placed = place(&nodes, &partitions);
+            let placed = place(&nodes, &partitions).to;
             let Some(at) = (0..40).find(|&i| placed[i] != partitions[i].owner) else { break };
             partitions[at].owner = None;
-            let to = place(&nodes, &partitions)[at];
+            let to = place(&nodes, &partitions).to[at];
             assert_ne!(to, Some(NodeId(1)));
             partitions[at].owner = to;
         }
@@ -326,6 +427,54 @@ mod tests {
             partition.load = Some(if partition.owner == Some(NodeId(2)) { 10 } else { 0 });
         }
         assert_eq!(settle(&nodes(1..=4), &mut partitions), 0);
+    }
+
+    /// Two nodes with a giant domain each, which nobody can divide, and a third one that does nothing.
+    fn two_giants() -> Vec<PartitionView> {
+        let mut partitions = fresh(64);
+        settle(&nodes(1..=3), &mut partitions);
+        partitions.iter_mut().for_each(|partition| partition.load = Some(0));
+        for id in [1, 2] {
+            let giant = partitions.iter_mut().find(|partition| partition.owner == Some(NodeId(id)));
+            giant.unwrap().load = Some(600);
+        }
+        partitions
+    }
+
+    #[test]
+    fn row_06_what_a_crowded_node_gives_away_goes_to_the_least_loaded() {
+        let mut partitions = two_giants();
+        let nodes = nodes(1..=3);
+        assert_eq!(settle(&nodes, &mut partitions), 0, "nothing moves by itself");
+        assert_eq!(place(&nodes, &partitions).crowded, [NodeId(1), NodeId(2)]);
+        // They give away what is idle, one after another; nothing of it comes back, and nothing else moves.
+        for i in 0..partitions.len() {
+            if partitions[i].load == Some(0) && partitions[i].owner != Some(NodeId(3)) {
+                partitions[i].owner = None;
+                assert_eq!(settle(&nodes, &mut partitions), 1);
+                assert_eq!(partitions[i].owner, Some(NodeId(3)));
+            }
+        }
+        assert_eq!(counts(&partitions), BTreeMap::from([(NodeId(1), 1), (NodeId(2), 1), (NodeId(3), 62)]));
+        assert_eq!(settle(&nodes, &mut partitions), 0);
+        // New domains came, and now the third node has as much to do as the others: what is idle is spread again.
+        partitions.iter_mut().filter(|p| p.owner == Some(NodeId(3))).take(40).for_each(|p| p.load = Some(14));
+        settle(&nodes, &mut partitions);
+        assert_eq!(settle(&nodes, &mut partitions), 0);
+        let counts = counts(&partitions);
+        assert!(counts[&NodeId(1)] > 8 && counts[&NodeId(2)] > 8, "{counts:?}");
+        assert_eq!(place(&nodes, &partitions).crowded, []);
+    }
+
+    #[test]
+    fn row_06_nobody_is_crowded_while_loads_are_alike() {
+        let mut partitions = two_giants();
+        let nodes = nodes(1..=3);
+        for load in [0, 10, 100] {
+            partitions.iter_mut().filter(|p| p.load > Some(0)).for_each(|p| p.load = Some(load.max(1)));
+            assert_eq!(place(&nodes, &partitions).crowded, [], "{load}");
+            assert_eq!(settle(&nodes, &mut partitions), 0, "{load}");
+        }
     }
 
     #[test]
@@ -398,13 +547,13 @@ mod tests {
             nodes.reverse();
             turned.rotate_left(by);
             let mut placed = place(&nodes, &turned);
-            placed.rotate_right(by);
+            placed.to.rotate_right(by);
             prop_assert_eq!(placed, straight);
         }
 
         #[test]
         fn everything_has_a_place_and_nobody_is_above_the_bound((nodes, partitions) in any_cluster()) {
-            let placed = place(&nodes, &partitions);
+            let placed = place(&nodes, &partitions).to;
             let staying: Vec<NodeId> = nodes.iter().filter(|n| !n.draining).map(|n| n.id).collect();
             if staying.is_empty() {
                 prop_assert!(placed.iter().all(Option::is_none));
@@ -416,7 +565,8 @@ mod tests {
                 let mine = placed.iter().zip(&weights).filter(|(at, _)| **at == Some(*id));
                 let load: u64 = mine.map(|(_, weight)| weight).sum();
                 let heaviest = weights.iter().copied().max().unwrap();
-                prop_assert!(load <= mean + (mean / 4).max(heaviest), "{load} of {mean}, the heaviest {heaviest}");
+                let above = (mean / 4 + MATERIAL * SCALE).max(heaviest);
+                prop_assert!(load <= mean + above, "{load} of {mean}, the heaviest {heaviest}");
             }
             prop_assert!(placed.iter().all(|at| at.is_some_and(|id| staying.contains(&id))));
         }

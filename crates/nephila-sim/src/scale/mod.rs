@@ -210,7 +210,7 @@ impl Sim {
             (0u32..).zip(&self.nodes).map(|(number, node)| (node.id, number)).collect();
         let fresh = |number| PartitionView { number, load: None, owner: None, pin: None };
         let partitions: Vec<_> = (0..self.partitions.len() as u32).map(fresh).collect();
-        for (partition, node) in (0u32..).zip(place(&nodes, &partitions)) {
+        for (partition, node) in (0u32..).zip(place(&nodes, &partitions).to) {
             let node = node.expect("there are nodes");
             self.store.give(partition, node, Sim::first_incarnation(by_id[&node]));
         }

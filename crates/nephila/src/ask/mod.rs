@@ -30,7 +30,7 @@ mod reflog;
 mod report;
 mod socket;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod time;
 
 /// Runs `nephila feed`.

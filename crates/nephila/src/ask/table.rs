@@ -9,7 +9,7 @@ use crate::cli::ask::TableFormat;
 
 /// What stands in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// A number.
     Number(u64),
     /// Text, perhaps of a stranger.
@@ -43,14 +43,26 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 /// Name of a column, and how wide it is on a terminal. Longer text makes its row wider and is never cut.
-pub(super) type Column = (&'static str, usize);
+pub(crate) type Column = (&'static str, usize);
 
 /// Columns of numbers: on a terminal their names stand to the right, as the numbers do.
-const NUMBERS: [&str; 9] =
-    ["requests", "ok", "not_ok", "bytes", "mean_ms", "pages", "trap_links", "urls", "count"];
+const NUMBERS: [&str; 12] = [
+    "requests",
+    "ok",
+    "not_ok",
+    "bytes",
+    "mean_ms",
+    "pages",
+    "trap_links",
+    "urls",
+    "count",
+    "partition",
+    "hosts",
+    "left",
+];
 
 /// A table that is being written.
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     out: &'a mut dyn Write,
     format: TableFormat,
     columns: &'a [Column],
@@ -59,7 +71,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Begins with the names of the columns.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         out: &'a mut dyn Write,
         format: TableFormat,
         columns: &'a [Column],
@@ -79,7 +91,7 @@ impl<'a> Table<'a> {
     }
 
     /// Adds a row.
-    pub(super) fn row(&mut self, cells: &[Cell]) -> io::Result<()> {
+    pub(crate) fn row(&mut self, cells: &[Cell]) -> io::Result<()> {
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for every column");
         self.rows += 1;
         if self.format != TableFormat::Json {
@@ -98,7 +110,7 @@ impl<'a> Table<'a> {
     }
 
     /// Rows so far.
-    pub(super) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 

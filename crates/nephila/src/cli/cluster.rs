@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use nephila_core::job::Schedule;
 use nephila_core::recrawl::{self, Policy};
 
+use super::ask::TableFormat;
 use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
 use crate::settings::usage;
@@ -335,6 +336,20 @@ pub enum ClusterCommand {
     ///
     /// Exit code: 0 every partition has a live owner, 1 some have none.
     Partitions(LookArgs),
+    /// Every domain that is known, the node that crawls it, and how far that is.
+    ///
+    /// A new domain goes to the least loaded node and stays there as long as that lives and its load is bearable.
+    Map {
+        /// How it is printed
+        #[arg(long, value_name = "FORMAT", default_value = "table")]
+        format: TableFormat,
+        /// Which node is asked
+        #[command(flatten)]
+        remote: Remote,
+        /// Settings
+        #[command(flatten)]
+        common: Common,
+    },
     /// Tell a node to hand everything over and end.
     Drain {
         /// Its name

@@ -3,6 +3,7 @@
 //!
 //! What always holds: both ways do the same, by the same code; text of strangers is made safe before it is printed.
 
+mod map;
 mod pins;
 mod sites;
 mod wait;
@@ -87,6 +88,9 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         }
         ClusterCommand::Pins(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| pins::list(&who, json).await)
+        }
+        ClusterCommand::Map { format, remote, common } => {
+            with_existing(&common, &remote, async |who| map::print(&who, format).await)
         }
         ClusterCommand::Keys(args) => super::keys::run(&args),
         ClusterCommand::Heal { partition, common, .. } => {

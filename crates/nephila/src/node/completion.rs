@@ -131,17 +131,21 @@ impl Completion {
         let mut tallied: BTreeMap<Prefixes, _> =
             self.handle.tallies().await?.into_iter().map(|tallied| (tallied.prefixes, tallied)).collect();
         let mut work = NodeWork::default();
-        let mut inboxes = BTreeMap::new();
+        let (mut inboxes, mut empty) = (BTreeMap::new(), BTreeSet::new());
         for (partition, epoch) in epochs {
             let prefixes = Prefixes::share(partition, self.node.cluster.partitions);
             let Some(of) = tallied.remove(&prefixes) else { continue };
             work.partitions.insert(partition, epoch);
             inboxes.insert(partition, of.inbox);
+            if of.jobs.is_empty() {
+                empty.insert(partition);
+            }
             for (job, more) in of.jobs {
                 let sum = work.jobs.entry(job).or_default();
                 *sum = sum.plus(more);
             }
         }
+        self.node.known.set_empty(empty);
         let wanted = jobs.iter().filter(|record| record.job.state != State::Stopped);
         let wanted: BTreeSet<u32> = wanted.map(|record| record.job.id.0).collect();
         work.jobs.retain(|id, _| wanted.contains(id));

@@ -2,7 +2,7 @@
 //!
 //! What always holds: nothing here keeps a session alive; whoever asks through it lets go of it soon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
@@ -34,6 +34,8 @@ struct Inner {
     view: Option<(Arc<View>, Instant)>,
     /// Partitions that cannot be opened, and why.
     unopened: BTreeMap<u32, String>,
+    /// Partitions that hold nothing yet.
+    empty: BTreeSet<u32>,
 }
 
 impl Known {
@@ -46,6 +48,17 @@ impl Known {
         let mut inner = self.inner();
         inner.session = Arc::downgrade(session);
         inner.unopened.clear();
+        inner.empty.clear();
+    }
+
+    /// These partitions hold nothing yet.
+    pub(super) fn set_empty(&self, empty: BTreeSet<u32>) {
+        self.inner().empty = empty;
+    }
+
+    /// Partitions that held nothing when they were last looked at.
+    pub(super) fn empty(&self) -> BTreeSet<u32> {
+        self.inner().empty.clone()
     }
 
     /// The cluster was looked at.

@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 use super::api::token;
 use super::jobs::JobRecord;
 use super::views::{
-    Added, Changed, ClusterView, Created, JobChange, JobSaid, JobView, NodeSaid, PartitionView, PinView,
+    Added, Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView,
+    PinView,
 };
 use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use crate::cli::Remote as Args;
@@ -114,6 +115,12 @@ impl Remote {
         let _: serde_json::Value =
             self.say(Again::Unheard, Method::POST, &target, "application/json", Vec::new()).await?;
         Ok(())
+    }
+
+    /// A page of the map of domains.
+    pub(crate) async fn map(&self, from: Option<&str>) -> anyhow::Result<MapView> {
+        let from = from.map(|from| format!("?from={}", escaped(from))).unwrap_or_default();
+        self.get(&format!("cluster/map{from}")).await
     }
 
     /// The pins.

@@ -201,6 +201,7 @@ impl Shell {
     /// The next heartbeat says how much work each partition is.
     fn measure(&mut self) {
         let Some(session) = &self.session else { return };
+        self.member.set_empty(self.node.known.empty());
         session.meter().measure(now()).for_each(|(partition, load)| self.member.set_load(partition, load));
     }
 

@@ -301,6 +301,41 @@ pub(crate) struct PinView {
     pub(crate) owner: Option<String>,
 }
 
+/// A domain, and who crawls it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct DomainView {
+    pub(crate) domain: String,
+    /// The node that has it.
+    pub(crate) node: String,
+    /// The partition it belongs to.
+    pub(crate) partition: u32,
+    /// Its hosts.
+    pub(crate) hosts: u64,
+    /// Pages that were asked for.
+    pub(crate) pages: u64,
+    /// URLs that are still to be asked for.
+    pub(crate) left: u64,
+}
+
+impl DomainView {
+    /// More hosts of it.
+    pub(crate) fn plus(&mut self, other: &DomainView) {
+        self.hosts += other.hosts;
+        self.pages += other.pages;
+        self.left += other.left;
+    }
+}
+
+/// A page of the map of domains.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct MapView {
+    /// Domains; there may be none though there are more.
+    pub(crate) domains: Vec<DomainView>,
+    /// Where to go on; none if this was the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
 /// How many things were changed.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Changed {

@@ -9,6 +9,8 @@ mod events;
 mod inside;
 // Who crawls what.
 mod pins;
+// Where new domains go.
+mod placement;
 // What leads from one node to another.
 mod redirects;
 // What lies in the object store.
@@ -25,15 +27,11 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nephila_testnats::Nats;
+use nephila_testweb::Settings;
 use nephila_testweb::model::{Place, What};
-use nephila_testweb::{RunningWeb, Settings, Web};
 use serde_json::Value;
 
 use self::world::*;

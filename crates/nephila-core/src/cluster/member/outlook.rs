@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use super::{NodeRecord, OwnerState, View};
-use crate::cluster::placement::{NodeView, PartitionView, place};
+use crate::cluster::placement::{NodeView, PartitionView, Placed, place};
 use crate::cluster::{Incarnation, NodeId};
 
 /// See the module.
@@ -40,6 +40,8 @@ pub(super) struct Plan {
     to: Vec<Option<NodeId>>,
     /// The same by node, sorted.
     by_node: Vec<(NodeId, u32)>,
+    /// Nodes that should give away what holds nothing, sorted.
+    crowded: Vec<NodeId>,
 }
 
 impl Outlook {
@@ -100,6 +102,11 @@ impl Outlook {
         self.loads.get(partition as usize).copied().flatten()
     }
 
+    /// Was it pinned?
+    pub(super) fn is_pinned(&self, partition: u32) -> bool {
+        self.pins.contains_key(&partition)
+    }
+
     /// Does its record say that this incarnation owns it?
     pub(super) fn is_owned_by(&self, partition: u32, incarnation: Incarnation) -> bool {
         self.owned.binary_search(&(incarnation, partition)).is_ok()
@@ -124,17 +131,22 @@ impl Outlook {
             pin: self.pins.get(&number).copied(),
         };
         let partitions: Vec<PartitionView> = (0..self.owners.len() as u32).map(partition).collect();
-        let to = place(&self.nodes, &partitions);
+        let Placed { to, crowded } = place(&self.nodes, &partitions);
         let mut by_node: Vec<(NodeId, u32)> =
             (0u32..).zip(&to).filter_map(|(number, to)| Some(((*to)?, number))).collect();
         by_node.sort_unstable();
-        Plan { to, by_node }
+        Plan { to, by_node, crowded }
     }
 }
 
 impl Plan {
     pub(super) fn is_for(&self, partition: u32, node: NodeId) -> bool {
         self.to[partition as usize] == Some(node)
+    }
+
+    /// Should this node give away what holds nothing?
+    pub(super) fn is_crowded(&self, node: NodeId) -> bool {
+        self.crowded.binary_search(&node).is_ok()
     }
 
     pub(super) fn all_for(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {

@@ -10,6 +10,7 @@
 
 mod bind;
 mod events;
+mod map;
 mod others;
 mod pages;
 mod said;
@@ -175,6 +176,7 @@ impl Api {
             ["cluster"] if get => self.cluster(asked).await,
             ["cluster", "nodes"] if get => self.nodes().await,
             ["cluster", "partitions"] if get => self.partitions().await,
+            ["cluster", "map"] if get => self.map(asked).await,
             ["cluster", "drain", node] if post => self.drain(node).await,
             ["cluster", "pins"] if get => self.pins().await,
             ["cluster", "pins", domain] if post => self.pin(domain, asked).await,

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::Full;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::NodeRecord;
-use nephila_core::frontier::key::UrlKey;
+use nephila_core::frontier::key::{DomainKey, UrlKey};
 use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 
@@ -19,6 +19,7 @@ use super::super::admin;
 use super::super::route::partition_of;
 use super::{Api, FORWARDED, Instead, NODE, Place};
 use crate::api::{Answer, Asked, Peer, Question, Reply, problem, retry_after};
+use crate::crawl::shared::Shared;
 
 /// Another node answers within this time.
 const OTHER_MAX: Duration = Duration::from_secs(20);
@@ -32,11 +33,17 @@ const OWN_FIELDS: [&str; 5] = ["connection", "transfer-encoding", "content-lengt
 impl Api {
     /// Where a question about a URL is answered: here, or by its owner, who is asked then.
     pub(super) async fn owner(&self, asked: &Asked, url: &CrawlUrl) -> Result<Place, Instead> {
+        self.owner_of(asked, UrlKey::of(url, &self.node.cluster.secret).host.domain).await
+    }
+
+    /// The same for a question about a domain.
+    pub(super) async fn owner_of(&self, asked: &Asked, domain: DomainKey) -> Result<Place, Instead> {
         let node = &self.node;
-        if let Some(shared) = node.known.session().filter(|shared| shared.handle.holds(url)) {
+        let is_here =
+            |shared: &Arc<Shared>| shared.handle.holds_each(std::iter::once(domain)).contains(&true);
+        if let Some(shared) = node.known.session().filter(is_here) {
             return Ok(Place::Here(shared));
         }
-        let domain = UrlKey::of(url, &node.cluster.secret).host.domain;
         let partition = partition_of(domain, node.cluster.partitions);
         if asked.field(FORWARDED).is_some() {
             return Err(self.moving(&format!("partition {partition} is not at node {}", node.name)));

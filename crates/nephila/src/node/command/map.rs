@@ -1,0 +1,54 @@
+//! `nephila cluster map`: which domain is crawled by which node, to look at or to keep.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use super::super::views::{DomainView, MapView};
+use super::Who;
+use crate::ask::table::{Column, Table};
+use crate::cli::ask::TableFormat;
+use crate::exit::Exit;
+use crate::settings::usage;
+
+const COLUMNS: [Column; 6] =
+    [("domain", 32), ("node", 16), ("partition", 9), ("hosts", 6), ("pages", 10), ("left", 10)];
+
+/// Prints it, page by page.
+pub(super) async fn print(who: &Who, format: TableFormat) -> anyhow::Result<Exit> {
+    let Who::Node(node) = who else {
+        return Err(usage(anyhow::anyhow!(
+            "the names of domains are known to nodes, not to the NATS servers: name a node with --node URL"
+        )));
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut table = Table::begin(&mut out, format, &COLUMNS)?;
+    let mut counts = BTreeMap::<String, u64>::new();
+    let mut row = |view: DomainView| -> io::Result<()> {
+        let DomainView { domain, node, partition, hosts, pages, left } = view;
+        *counts.entry(node.clone()).or_default() += 1;
+        let partition = u64::from(partition);
+        table.row(&[domain.into(), node.into(), partition.into(), hosts.into(), pages.into(), left.into()])
+    };
+    let (mut from, mut last) = (None, None::<DomainView>);
+    loop {
+        let MapView { domains, next } = node.map(from.as_deref()).await?;
+        for view in domains {
+            // A domain with many hosts may go on over pages.
+            match &mut last {
+                Some(last) if (&last.domain, &last.node) == (&view.domain, &view.node) => last.plus(&view),
+                _ => last.replace(view).map_or(Ok(()), &mut row)?,
+            }
+        }
+        from = next;
+        if from.is_none() {
+            break;
+        }
+    }
+    last.map_or(Ok(()), &mut row)?;
+    out.flush()?;
+    if format == TableFormat::Table {
+        let counts: Vec<String> = counts.iter().map(|(node, domains)| format!("{node} {domains}")).collect();
+        eprintln!("nephila: domains by node: {}", counts.join(", "));
+    }
+    Ok(Exit::Done)
+}
