@@ -60,8 +60,8 @@ enum Command {
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
     #[command(disable_help_flag = true)]
     Chaos(crawl::Sizes),
-    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `stops`, `engine`, `objects`,
-    /// `lying`, and sizes.
+    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `stops`, `completion`,
+    /// `versions`, `engine`, `objects`, `lying`, and sizes.
     ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),

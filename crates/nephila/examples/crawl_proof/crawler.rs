@@ -161,6 +161,14 @@ impl Crawler {
         self.args.extend(["--set".into(), set.into()]);
     }
 
+    /// One setting less: an older program may not know it.
+    pub fn unset(&mut self, name: &str) {
+        let is_it = |arg: &String| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
+        while let Some(at) = self.args.iter().position(is_it) {
+            self.args.drain(at - 1..=at);
+        }
+    }
+
     /// It ends by a limit, which is a good end then.
     pub fn set_limit(&mut self, flag: &str, value: &str, end: Exit) {
         self.args.extend([flag.into(), value.into()]);
@@ -170,6 +178,11 @@ impl Crawler {
     /// One more variable of its environment.
     pub fn env(&mut self, name: &str, value: &str) {
         self.env.push((name.into(), value.into()));
+    }
+
+    /// Another program goes on with it.
+    pub fn set_program(&mut self, program: &Path) {
+        self.program = program.to_owned();
     }
 
     /// Its folder lies elsewhere.

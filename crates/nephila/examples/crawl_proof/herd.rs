@@ -275,6 +275,8 @@ impl Herd {
         ] {
             asks.set(&set);
         }
+        // A crawl's own end; an older program may not know it.
+        asks.unset("crawl.wait_max");
         crate::cluster::create_job(&asks, seeds, scope)?;
         let settings = jetstream::Settings {
             servers: nats.urls(),

@@ -10,6 +10,7 @@
 //!     crawl_proof --nephila PROGRAM slots    [--nodes N] [--faults N]    one address, several nodes: one at a time
 //!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     who is stopped is asked no more
 //!     crawl_proof --nephila PROGRAM completion [--crawls N]              jobs say when nothing of them is left
+//!     crawl_proof --nephila PROGRAM versions --old PROGRAM [--faults N]  nodes of an older program, upgraded one by one
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
@@ -57,6 +58,7 @@ mod soak;
 mod stops;
 mod takeover;
 mod tax;
+mod versions;
 mod watch;
 
 use std::path::PathBuf;
@@ -106,6 +108,8 @@ enum Proof {
     Stops(stops::Args),
     /// Many jobs, while nodes and servers fail: each is said to be complete, soon, and never too early.
     Completion(completion::Args),
+    /// A cluster of an older program is upgraded node by node under faults: nothing is lost, no node ends by itself.
+    Versions(versions::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
     /// The object store is away for a while.
@@ -165,6 +169,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Slots(args) => slots::run(&args, &place),
         Proof::Stops(args) => stops::run(&args, &place),
         Proof::Completion(args) => completion::run(&args, &place),
+        Proof::Versions(args) => versions::run(&args, &place),
         Proof::Engine(args) => engine::run(&args, &place),
         Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),

@@ -6,6 +6,9 @@
 //! A record that this program cannot read holds up its own job and nothing else: URLs of it that come up on a node which does
 //! not know the job yet are put back, and an alarm names the record.
 //!
+//! A field that is new stands beside `job` in the record, not inside of it: the oldest program that may live in the same
+//! cluster passes over the first and does not start with the second.
+//!
 //! What always holds: a record changes by compare-and-swap alone; a number is given once; one that cannot be read is never
 //! written.
 
@@ -324,6 +327,19 @@ mod tests {
         newer["ended"] = serde_json::to_value(Ended::default()).unwrap();
         assert_eq!(written, newer);
     }
+
+    #[test]
+    fn inside_of_a_job_stands_what_the_oldest_program_reads() {
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        let job = &TEMPLATE["job"];
+        assert_eq!(names(job), "id limits name priority schedule scope state");
+        assert_eq!(names(&job["scope"]), "depth_max exclude extra_hops include kind seeds");
+        assert_eq!(
+            names(&job["limits"]),
+            "bytes_max pages_max pages_per_domain_max pages_per_host_max time_max"
+        );
+    }
+
     #[tokio::test]
     async fn sec_05_a_record_that_cannot_be_read_holds_up_its_own_job_and_is_named() {
         let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
