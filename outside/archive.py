@@ -36,8 +36,12 @@ def judge(web, folder, journal, verdict, is_whole=True):
         for capture in found:
             compare(web, url, capture, verdict)
     index(folder, places, verdict)
-    if not is_whole:
-        return
+    if is_whole:
+        judge_whole(web, captures, journal, verdict)
+
+
+def judge_whole(web, captures, journal, verdict):
+    """Every wanted page has its capture, and none has more than it was asked for."""
     asked = collections.Counter(key[0] + key[1] for key, requests in journal.by_url.items() for _ in requests)
     for url, found in captures.items():
         if len(found) > asked[url]:

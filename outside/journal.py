@@ -104,8 +104,18 @@ def judge_complete(web, journal, verdict):
     verdict.count(wanted=got + sum(map(len, lost.values())), got=got)
 
 
-def judge_once(web, journal, faults, verdict):
-    """Nothing that was answered is asked for again, unless a fault came in between before it could be written down."""
+def excused_by(faults):
+    """Did a fault come between two requests, before what the first one got could be written down?"""
+    def is_faulted(one, two):
+        at = bisect.bisect_left(faults, one["end"] - GRAIN_S)
+        is_behind = at < len(faults) and faults[at] < two["start"] and faults[at] - one["end"] < DURABLE_S
+        during = bisect.bisect_left(faults, one["start"])
+        return is_behind or during < len(faults) and faults[during] <= one["end"] + GRAIN_S
+    return is_faulted
+
+
+def judge_once(web, journal, is_excused, verdict):
+    """Nothing that was answered is asked for again, unless a fault came in between."""
     repeated = 0
     for key, asked in journal.by_url.items():
         host = web.hosts.get(key[0])
@@ -114,10 +124,7 @@ def judge_once(web, journal, faults, verdict):
         kind = asked[0]["kind"]
         faulty = 0
         for one, two in zip(asked, asked[1:]):
-            at = bisect.bisect_left(faults, one["end"] - GRAIN_S)
-            is_faulted = at < len(faults) and faults[at] < two["start"] and faults[at] - one["end"] < DURABLE_S
-            during = bisect.bisect_left(faults, one["start"])
-            is_faulted |= during < len(faults) and faults[during] <= one["end"] + GRAIN_S
+            is_faulted = is_excused(one, two)
             faulty += is_faulted
             is_second_try = kind in NEVER_WHOLE or kind in PASSING and not (one["whole"] and one["status"] == 200)
             if is_faulted:
@@ -257,7 +264,7 @@ def judge_at_once(journal, verdict):
 def judge(web, journal, faults, settings, verdict):
     """All of it."""
     judge_complete(web, journal, verdict)
-    judge_once(web, journal, sorted(faults), verdict)
+    judge_once(web, journal, excused_by(sorted(faults)), verdict)
     judge_rests(web, journal, sorted(faults), settings, verdict)
     judge_robots(web, journal, verdict)
     judge_at_once(journal, verdict)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import cluster
 import damage
 import first_hour
 import parts
@@ -20,8 +21,10 @@ from verdict import Verdict
 
 PARTS = {
     "killed": parts.killed, "full": parts.full, "clock": parts.clock, "damage": damage.damage,
-    "first-hour": first_hour.first_hour,
+    "first-hour": first_hour.first_hour, "cluster": cluster.cluster,
 }
+# What runs by itself; the rest is asked for by name.
+USUAL = [name for name in PARTS if name != "cluster"]
 # Sizes of the short form, which CI runs: below 90 s on two busy cores.
 SHORT = {"pages": 170, "hosts": 36, "kills": 5, "damages": 8, "hosts_small": 12, "pages_small": 60}
 
@@ -33,6 +36,8 @@ def options():
     parser.add_argument("--pages", type=int, default=20000)
     parser.add_argument("--hosts", type=int, default=300)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--damages", type=int, default=len(damage.KINDS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--short", action="store_true")
@@ -55,11 +60,12 @@ def main():
     print("settings that differ from the shipped ones, besides addresses, ports and certificates:")
     for name, value, why in parts.CHANGED + parts.CHANGED_SHORT * said.short:
         print(f"  {name} = {value}: {why}")
-    for where, changed in (("full disk", parts.CHANGED_DISK), ("damage", damage.SMALL), ("first hour", first_hour.CHANGED)):
+    for where, changed in (("full disk", parts.CHANGED_DISK), ("damage", damage.SMALL), ("first hour", first_hour.CHANGED),
+                           ("cluster", cluster.CHANGED)):
         for name, value, why in changed:
             print(f"  {where}: {name} = {value}: {why}")
     folder = said.keep or pathlib.Path(tempfile.mkdtemp(prefix="outside-"))
-    chosen = said.only or list(PARTS)
+    chosen = said.only or USUAL
     verdicts = {name: Verdict(name, said.open) for name in chosen}
     nephila = Nephila(said.nephila)
     with concurrent.futures.ThreadPoolExecutor(len(PARTS)) as pool:
@@ -87,6 +93,7 @@ def finish(verdicts, seconds):
     failed = sum(sum(verdict.totals.values()) for verdict in verdicts)
     print(
         f"outside: {count('got')} of {count('wanted')} wanted pages, {count('requests')} requests, {count('kills')} kills, "
+        f"{count('faults')} faults of a cluster, "
         f"{count('jumps')} clock jumps, {count('full')} full disks, {count('repeated')} repeats after faults; "
         f"lost {total('lost')}, doubled {total('doubled')}, rude {total('rude', 'robots')} of {count('gaps')} rests, "
         f"unwanted {total('unwanted')}, log {total('log')}, archive {total('archive')}, "

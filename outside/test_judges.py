@@ -7,6 +7,7 @@ import unittest
 
 import journal as journals
 import robots
+from cluster import Fault
 from graph import NEVER_WHOLE, PASSING, Web
 from verdict import Verdict
 
@@ -119,6 +120,21 @@ class Judges(unittest.TestCase):
             requests.remove(next(request for request in requests
                                  if request["origin"] == host.origin and request["kind"] == "robots"))
         self.plant("robots", without)
+
+
+class Faults(unittest.TestCase):
+    """What a fault of a cluster excuses."""
+
+    def test_a_node_that_was_left_alone_has_no_excuse(self):
+        one = {"start": 100.0, "end": 100.1, "from": "node-2-1@outside.test"}
+        two = {"start": 130.0, "end": 130.1, "from": "node-1-1@outside.test"}
+        for kind, number, began, ended, is_excuse in (
+                ("node killed", 2, 101, 103, True), ("node killed", 1, 101, 103, False), ("node killed", 2, 120, 121, False),
+                ("node killed", 2, 131, 132, False), ("node frozen", 2, 90, 99, True), ("node frozen", 2, 70, 80, False),
+                ("server killed", 1, 80, 85, True), ("servers killed", 0, 20, 30, False)):
+            fault = Fault(kind, number)
+            fault.began, fault.ended = began, ended
+            self.assertEqual(fault.excuses(one, two), is_excuse, (kind, number, began))
 
 
 class Robots(unittest.TestCase):

@@ -1,4 +1,4 @@
-//! `cargo xtask outside`: the outside judge under `outside/`, a second web, resolver and checker in Python that share no code
+//! `cargo xtask outside [PART]`: the outside judge under `outside/`, a second web, resolver and checker in Python that share no code
 //! with ours.
 //!
 //! Makes a virtual environment with pinned packages from PyPI (once, in a cache folder outside the clone), builds the program,
@@ -25,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 /// What to judge, and how large.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Only this part, as with `--only`. `cluster` runs only if it is asked for: several nodes and three NATS servers under faults.
+    #[arg(value_name = "PART")]
+    part: Option<String>,
     /// The form for CI: small, at most a minute and a half.
     #[arg(long, conflicts_with_all = ["pages", "hosts", "kills", "damages"])]
     short: bool,
@@ -37,13 +40,19 @@ pub(crate) struct Args {
     /// How often that crawl is killed [default: 100].
     #[arg(long)]
     kills: Option<u32>,
+    /// Nodes of the cluster [default: 4].
+    #[arg(long)]
+    nodes: Option<u32>,
+    /// How many faults the cluster suffers [default: 100].
+    #[arg(long)]
+    faults: Option<u32>,
     /// How many kinds of damage are done to a folder [default: all].
     #[arg(long)]
     damages: Option<u32>,
     /// What the webs are made from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this part: `killed`, `full`, `clock`, `damage`, `first-hour`. May be given several times.
+    /// Only this part: `killed`, `full`, `clock`, `damage`, `first-hour`, `cluster`. May be given several times.
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// Complaints with this text are about findings that are known to be open: shown, and no failure. May be given several
@@ -88,6 +97,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         ("--pages", args.pages),
         ("--hosts", args.hosts),
         ("--kills", args.kills),
+        ("--nodes", args.nodes),
+        ("--faults", args.faults),
         ("--damages", args.damages),
     ];
     for (name, value) in sizes {
@@ -96,7 +107,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
     }
     judge.args(["--seed", &args.seed.to_string()]);
-    for (name, values) in [("--only", &args.only), ("--open", &args.open)] {
+    let only: Vec<String> = args.part.into_iter().chain(args.only).collect();
+    for (name, values) in [("--only", &only), ("--open", &args.open)] {
         for value in values {
             judge.args([name, value]);
         }

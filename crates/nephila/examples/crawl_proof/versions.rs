@@ -245,7 +245,7 @@ fn upgrade(
 ) -> anyhow::Result<Option<Fault>> {
     let from = herd.journal.now_us();
     let name = herd.nodes[number].name.clone();
-    let drained = number % 2 == 0;
+    let drained = number.is_multiple_of(2);
     if drained {
         ask(&herd.asks, &["cluster", "drain", &name])?;
         herd.nodes[number].run.take().context("it runs")?.finish_within(LEAVE_MAX)?;
