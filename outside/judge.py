@@ -15,6 +15,7 @@ import time
 import cluster
 import damage
 import first_hour
+import operators_hour
 import parts
 from program import Nephila
 from verdict import Verdict
@@ -22,6 +23,7 @@ from verdict import Verdict
 PARTS = {
     "killed": parts.killed, "full": parts.full, "clock": parts.clock, "damage": damage.damage,
     "first-hour": first_hour.first_hour, "cluster": cluster.cluster,
+    "operators-hour": operators_hour.operators_hour,
 }
 # What runs by itself; the rest is asked for by name.
 USUAL = [name for name in PARTS if name != "cluster"]
@@ -97,7 +99,7 @@ def finish(verdicts, seconds):
         f"{count('jumps')} clock jumps, {count('full')} full disks, {count('repeated')} repeats after faults; "
         f"lost {total('lost')}, doubled {total('doubled')}, rude {total('rude', 'robots')} of {count('gaps')} rests, "
         f"unwanted {total('unwanted')}, log {total('log')}, archive {total('archive')}, "
-        f"damages named {count('named')} of {count('damages')}, first hour {count('steps')} steps, "
+        f"damages named {count('named')} of {count('damages')}, first hours {count('steps')} steps and {count('statements')} statements, "
         f"untrue {total('untrue')}; {failed} complaints, {known} known to be open, in {seconds:.0f} s", flush=True)
     return 1 if failed else 0
 

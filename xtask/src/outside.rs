@@ -52,14 +52,14 @@ pub(crate) struct Args {
     /// What the webs are made from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this part: `killed`, `full`, `clock`, `damage`, `first-hour`, `cluster`. May be given several times.
+    /// Only this part: `killed`, `full`, `clock`, `damage`, `first-hour`, `operators-hour`, `cluster`. May be given several times.
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// Complaints with this text are about findings that are known to be open: shown, and no failure. May be given several
     /// times.
     #[arg(long, value_name = "TEXT")]
     open: Vec<String>,
-    /// Write docs/first-hour.md instead of comparing it.
+    /// Write docs/first-hour.md and docs/operators-hour.md instead of comparing them.
     #[arg(long)]
     write_docs: bool,
     /// Keep journals and folders of crawls here, to look into them.
