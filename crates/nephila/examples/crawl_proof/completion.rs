@@ -25,9 +25,6 @@ use crate::site::Site;
 
 /// Completion is said within this time after the last answer.
 const LATE_MAX: Duration = Duration::from_secs(30);
-/// So long after a fault, and a lease, it may still hold something up: partitions are opened, hosts rest, links wait for
-/// their parcels.
-const TAKE_OVER: Duration = Duration::from_secs(15);
 /// The pause between two faults is the one that is asked for, and up to half of it more.
 const MORE_PART: u32 = 2;
 /// The latest that are told one by one.
@@ -313,7 +310,8 @@ fn judge(
             format!("job {name}: {} was not answered when it was said to be complete", world.url(place))
         });
     }
-    let settled = us(lease + TAKE_OVER);
+    // For so long after a fault a partition may have no owner.
+    let settled = us(lease);
     let since = |moment: u64| (moment as f64 - last as f64) / 1e6;
     let held_up = faults.iter().filter(|fault| fault.from < said.at && fault.to + settled > last);
     let told = held_up
