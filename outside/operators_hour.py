@@ -355,7 +355,7 @@ class Hour:
         manual.says("the other two go on", took is not None, "nobody answers")
         self.type("nephila job list")
         self.start_server("three")
-        self.chapter("A node is drained, and gets another program", "It hands over and ends; then the next one.")
+        self.chapter("A node is drained, and comes back", "As for an upgrade; here it comes back with the same program.")
         self.type(manual.command("nephila cluster drain NODE").replace("NODE", "three"))
         code = wait(self.nodes["three"], LEAVE_S)
         manual.says("it finishes what is open, hands over, leaves", code is not None, "it still runs")
@@ -365,8 +365,11 @@ class Hour:
         self.until(lambda: self.owned().get("three", 0) > 60 and self.is_well(), STATUS_S)
         self.chapter("One more machine", "A key for it, which the servers hear of, and the same settings.")
         command = "nephila cluster keys keys --set cluster.name=news --node four"
-        manual.says("asked again with one more `--node` or `--server` it makes what is missing", True)
+        before = {path.name: path.read_bytes() for path in (self.desk / "keys").glob("*.nk")}
         self.type(command, shows=first_lines)
+        after = {path.name: path.read_bytes() for path in (self.desk / "keys").glob("*.nk")}
+        manual.says("asked again with one more `--node` or `--server` it makes what is missing",
+                    after.keys() - before.keys() == {"node-four.nk"} and before.items() <= after.items(), sorted(after))
         self.reload()
         self.start_node("four")
         took = self.until(lambda: self.owned().get("four", 0) > 20 and self.is_well(), STATUS_S)
@@ -391,9 +394,8 @@ class Hour:
         shutil.copy(self.desk / "keys/operator.nk", stolen)
         thief = {"NEPHILA_CLUSTER__NKEY_FILE": str(stolen)}
         before = self.ask("job", "list", **thief)[0]
-        (self.desk / "keys/operator.nk").unlink()
+        self.type("rm keys/operator.nk", note=False)
         manual.says("A key that was stolen: remove its file, run `nephila cluster keys` again for a new one", before == 0, "it is no key")
-        self.type("rm keys/operator.nk", note=False, codes=(1,))
         self.type(self.keys, note=False)
         self.reload()
         self.environment.update(self.operator())
