@@ -117,6 +117,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             "slots --nodes 2 --addresses 4 --phase 5 --moves 0 --slot-delay-ms 300 --pages 8000 --planted",
             "stops --nodes 2 --stops 10 --between-ms 100 --after 5 --pages 4000",
             "completion --nodes 2 --crawls 3 --host-pages 12 --host-delay-ms 200 --between 5 --report-only",
+            "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 700",
             "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
             "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
             "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",

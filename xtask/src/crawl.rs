@@ -1,7 +1,7 @@
 //! `cargo xtask crawl complete | polite | plug | feeds | outage | shipped | bombs | soak | memory | planted`: proves what
 //! `nephila crawl` promises.
 //!
-//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | engine | objects | lying` proves what a
+//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects | lying` proves what a
 //! cluster promises.
 //!
 //! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler and
@@ -27,7 +27,7 @@ const SCRAPY: &[&str] = &["scrapy==2.19.0"];
 pub struct Args {
     /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `shipped`, `bombs`, `soak`, `memory`, `planted`; of clusters
     /// `takeover`,
-    /// `elastic`, `slots`, `stops`, `completion`, `versions`,
+    /// `elastic`, `slots`, `stops`, `completion`, `versions`, `seeds`,
     /// `engine`, `objects`, `lying`), and sizes; `--help` after it lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     proof: Vec<String>,

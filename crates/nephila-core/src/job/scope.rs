@@ -19,8 +19,11 @@
 //! URL for each pattern; the same rules and URL give the same verdict, so it can be explained at any time.
 
 mod index;
+mod listed;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +31,7 @@ use crate::url::{CrawlUrl, KeyRules, UrlError};
 
 use super::Pattern;
 use index::{Index, domain_of};
+pub use listed::Listed;
 
 /// Most seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
 pub const SEEDS_MAX: usize = 1_000_000;
@@ -131,6 +135,7 @@ impl Scope {
         let mut rules = Rules {
             kind: self.kind,
             index: Index::default(),
+            listed: None,
             bad_seeds: Vec::new(),
             include,
             exclude,
@@ -275,6 +280,7 @@ impl Rule {
 pub struct Rules {
     kind: Kind,
     index: Index,
+    listed: Option<Arc<Listed>>,
     bad_seeds: Vec<BadSeed>,
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
@@ -302,7 +308,8 @@ impl Rules {
         if self.kind == Kind::Any {
             return yes(Rule::Any);
         }
-        if let Some(number) = self.index.find(self.kind, url) {
+        let listed = || self.listed.as_ref()?.find(url);
+        if let Some(number) = self.index.find(self.kind, url).or_else(listed) {
             return yes(Rule::Within(number));
         }
         if let Some(number) = first(&self.include) {
@@ -318,6 +325,13 @@ impl Rules {
             return Verdict { decision, rule: Rule::ExtraHops };
         }
         no(Rule::Outside)
+    }
+
+    /// The same with seeds that are not in the scope itself, but in a list.
+    #[must_use]
+    pub fn with_listed(self, listed: Arc<Listed>) -> Rules {
+        debug_assert_eq!(listed.kind(), self.kind);
+        Rules { listed: Some(listed), ..self }
     }
 
     /// Is a URL kept out by an `exclude`, whatever else is said of it?
@@ -350,9 +364,12 @@ impl Rules {
             Rule::Within(_) | Rule::Any => format!("scope={}", self.kind.name()),
             Rule::SeedRedirect => "a seed redirects to it".into(),
             Rule::ExtraHops => format!("extra_hops {}", self.extra_hops),
-            Rule::Outside => match self.index.only() {
-                Some(only) => format!("scope={} {only}", self.kind.name()),
-                None => format!("scope={} of {} places", self.kind.name(), self.index.len()),
+            Rule::Outside => match (self.index.only(), &self.listed) {
+                (Some(only), None) => format!("scope={} {only}", self.kind.name()),
+                (_, listed) => {
+                    let places = self.index.len() + listed.as_ref().map_or(0, |listed| listed.len());
+                    format!("scope={} of {places} places", self.kind.name())
+                }
             },
         }
     }

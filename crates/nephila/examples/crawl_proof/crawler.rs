@@ -140,6 +140,14 @@ impl Crawler {
         node
     }
 
+    /// A command that speaks to the same servers; what it says goes into a file of this folder.
+    pub fn command_of(&self, folder: &Path, args: &[String]) -> Crawler {
+        let mut command = self.clone();
+        command.said = folder.join("commands.txt");
+        command.args = args.iter().cloned().chain(self.settings()).collect();
+        command
+    }
+
     /// A crawl of the same folder that follows the feeds of its list until it is asked to end.
     pub fn follower(&self) -> Crawler {
         let mut follower = self.clone();

@@ -11,6 +11,7 @@
 //!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     who is stopped is asked no more
 //!     crawl_proof --nephila PROGRAM completion [--crawls N]              jobs say when nothing of them is left
 //!     crawl_proof --nephila PROGRAM versions --old PROGRAM [--faults N]  nodes of an older program, upgraded one by one
+//!     crawl_proof --nephila PROGRAM seeds    [--seeds N] [--closed SHARE] a scoped job with a million seeds
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
@@ -51,6 +52,7 @@ mod polite;
 mod portal;
 mod reasons;
 mod relay;
+mod seeds;
 mod shipped;
 mod site;
 mod slots;
@@ -110,6 +112,8 @@ enum Proof {
     Completion(completion::Args),
     /// A cluster of an older program is upgraded node by node under faults: nothing is lost, no node ends by itself.
     Versions(versions::Args),
+    /// A scoped job with very many seeds, and more while it runs: each is fetched or explained, and nothing else is asked for.
+    Seeds(seeds::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
     /// The object store is away for a while.
@@ -170,6 +174,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Stops(args) => stops::run(&args, &place),
         Proof::Completion(args) => completion::run(&args, &place),
         Proof::Versions(args) => versions::run(&args, &place),
+        Proof::Seeds(args) => seeds::run(&args, &place),
         Proof::Engine(args) => engine::run(&args, &place),
         Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),

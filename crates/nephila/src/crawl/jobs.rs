@@ -3,7 +3,8 @@
 //! What always holds: whoever asks for a job's rules gets them as they are at that moment, and keeps them for one page.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
 
 use anyhow::Context;
 use nephila_core::job::{Found, Job, JobId, Kind, Rules, State};
@@ -19,6 +20,8 @@ pub(crate) struct InForce {
     pub(crate) priority: u8,
     /// Are sitemaps of use to it?
     sitemaps: bool,
+    /// The version of the job that this was made of.
+    pub(crate) revision: u64,
 }
 
 impl InForce {
@@ -32,7 +35,7 @@ impl InForce {
         }
         let sitemaps = job.scope.kind != Kind::Page && job.scope.depth_max > 0;
         let (id, name, state) = (job.id, job.name.clone(), job.state);
-        Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps })
+        Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps, revision: 0 })
     }
 
     /// Is a URL kept out by an `exclude`?
@@ -57,6 +60,8 @@ pub(crate) struct Jobs {
     known: RwLock<BTreeMap<u32, Arc<InForce>>>,
     /// Jobs whose rules cannot be read.
     unreadable: RwLock<BTreeSet<u32>>,
+    /// They are at least as they were then.
+    refreshed: Mutex<Option<Instant>>,
 }
 
 impl Jobs {
@@ -80,6 +85,21 @@ impl Jobs {
         self.get(id).is_none() && self.unreadable.read().expect("nobody panics holding it").contains(&id.0)
     }
 
+    /// They are as they were at this time.
+    pub(crate) fn set_refreshed(&self, began: Instant) {
+        *self.refreshed.lock().expect("nobody panics holding it") = Some(began);
+    }
+
+    /// Were they read since this moment?
+    pub(crate) fn is_fresh(&self, since: Instant) -> bool {
+        self.refreshed.lock().expect("nobody panics holding it").is_some_and(|at| at >= since)
+    }
+
+    /// Is a page in no scope of its job? One that no link led to was wanted by somebody: the rules are older than that.
+    pub(crate) fn is_outside(&self, id: JobId, page: &CrawlUrl) -> bool {
+        self.get(id).is_none_or(|job| !job.rules.verdict(page, Found::link(0, 0)).is_in())
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<InForce>> {
         self.known.read().expect("nobody panics holding it").values().cloned().collect()
@@ -91,8 +111,9 @@ impl Jobs {
         if let Some(job) = jobs.get_mut(&id.0) {
             let mut rules = job.rules.clone();
             rules.widen(target, 0);
-            let InForce { state, priority, sitemaps, .. } = **job;
-            *job = Arc::new(InForce { id, name: job.name.clone(), state, rules, priority, sitemaps });
+            let InForce { state, priority, sitemaps, revision, .. } = **job;
+            let name = job.name.clone();
+            *job = Arc::new(InForce { id, name, state, rules, priority, sitemaps, revision });
         }
     }
 }

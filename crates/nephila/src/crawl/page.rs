@@ -173,6 +173,7 @@ pub(crate) async fn page(
     mut ticket: Ticket,
     fetching: OwnedSemaphorePermit,
 ) -> anyhow::Result<()> {
+    let since = Instant::now();
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) => url,
         Err(error) => {
@@ -313,7 +314,7 @@ pub(crate) async fn page(
             exchange.notes.push(("outlinksOmitted", outlinks.omitted.to_string()));
         }
     }
-    shared.learn(ticket.job).await;
+    shared.learn(ticket.job, &url, ticket.depth, since).await;
     let links = match &poll {
         Some(poll) => feed::links(shared, &ticket, &url, &fetched, poll, findings.as_ref())?,
         None => {

@@ -3,7 +3,7 @@
 //! A redirect is not followed here: its target is told to the frontier, which gives a ticket for it when its host may be
 //! asked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
@@ -29,6 +29,7 @@ const SITEMAPS_MAX: usize = 100;
 
 /// Asks for a robots.txt, stores it, tells the frontier.
 pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
+    let since = Instant::now();
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
         // Nobody asks for rules that are not obeyed.
@@ -50,7 +51,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
     if let Some(route) = &shared.route {
         // Whose host it is may be a job that we have not heard of yet.
-        route.refresh(&shared.jobs).await;
+        route.refresh(&shared.jobs, since).await;
     }
     let sitemaps = sitemaps(shared, &url, &report);
     remember_usage(shared, &ticket, &report);

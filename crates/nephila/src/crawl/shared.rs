@@ -418,12 +418,13 @@ impl Shared {
         Ok(route.send(&left).await?)
     }
 
-    /// Makes sure that a job is known here: in a cluster its first page may be faster than the word of it.
-    pub(crate) async fn learn(&self, job: JobId) {
+    /// Makes sure that what a job wants is known here before the links of a page are judged: in a cluster its first page, or
+    /// that of a seed which is added later, may be faster than the word of it.
+    pub(crate) async fn learn(&self, job: JobId, page: &CrawlUrl, depth: u8, ticket: Instant) {
         if let Some(route) = &self.route
-            && self.jobs.get(job).is_none()
+            && (self.jobs.get(job).is_none() || depth == 0 && self.jobs.is_outside(job, page))
         {
-            route.refresh(&self.jobs).await;
+            route.refresh(&self.jobs, ticket).await;
         }
     }
 

@@ -6,8 +6,7 @@
 //! What always holds: a job is checked before it is written; URLs are answered for one by one; none is sent that names an
 //! address which the settings do not open.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use nephila_core::cluster::NodeId;
@@ -15,6 +14,7 @@ use nephila_core::cluster::count::{JOBS_MAX, has_limit};
 use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState, View};
 use nephila_core::cluster::message::{Message, OfferedUrl};
 use nephila_core::entry::Entry;
+use nephila_core::frontier::trap;
 use nephila_core::job::{Counts, Job, JobId, Limit, State};
 use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
@@ -22,15 +22,13 @@ use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 
 use super::alarm;
-use super::jobs::{Ended, JobRecord, JobStore};
+use super::jobs::{Ended, JobRecord};
 use super::route::partition_of;
 use super::session::DRAIN;
 use super::shell::view;
-use super::views::{
-    Added, ClusterView, Created, JobChange, JobSaid, JobView, NodeState, NodeView, PartitionView,
-};
+use super::views::{Added, ClusterView, JobChange, JobSaid, JobView, NodeState, NodeView, PartitionView};
 use super::{Cluster, away};
-use crate::crawl::adding::{AddLine, seed};
+use crate::crawl::adding::AddLine;
 use crate::crawl::jobs::InForce;
 use crate::crawl::stream::{Judge, StreamSaid};
 use crate::objects::Content;
@@ -74,6 +72,9 @@ pub(crate) struct Adding {
     /// They are seeds: what lies around them is wanted too.
     pub(crate) as_seeds: bool,
 }
+
+/// Jobs by name, each with what judges its lines once that was needed.
+pub(super) type Judges = BTreeMap<String, (JobRecord, Option<InForce>)>;
 
 /// The owner of a partition, if it lives.
 pub(crate) fn owner(view: &View, partition: u32) -> Option<&NodeRecord> {
@@ -133,10 +134,6 @@ impl Cluster {
         Ok(counted)
     }
 
-    fn store(&self) -> JobStore {
-        JobStore::new(self.leases.clone())
-    }
-
     /// Who lives and who owns what, asked now.
     pub(crate) async fn view(&self) -> Result<View, Error> {
         let silent = || Error::Away(away("the NATS servers do not answer".to_owned()));
@@ -167,24 +164,8 @@ impl Cluster {
         let mut progress = self.progress().await?;
         let jobs = self.jobs().await?.into_iter();
         let of =
-            |record: JobRecord| JobView::of(&record.job, progress.remove(&record.job.id).unwrap_or_default());
+            |record: JobRecord| JobView::of(&record, progress.remove(&record.job.id).unwrap_or_default());
         Ok(jobs.map(of).collect())
-    }
-
-    /// Begins a job. Seeds that name an address which may not be asked are left out; one without any other is no job.
-    pub(crate) async fn create(&self, job: Job, settings: &Settings) -> Result<Created, Error> {
-        let others = self.jobs().await?;
-        check(&job, &others)?;
-        if others.iter().any(|record| record.job.name == job.name) {
-            return Err(Error::Exists(format!("there is a job {} already", job.name)));
-        }
-        let seeds = reachable(&job, &Reach::new(&settings.spider))?;
-        let job = self.store().create(job).await?;
-        self.tell(&job).await?;
-        let links: Vec<Link> = seeds.into_iter().map(|url| seed(url, &job)).collect();
-        self.send_links(&links).await?;
-        self.store().change(job.id, |record| record.seeded = true).await?;
-        Ok(Created { id: job.id, name: job.name, seeds: links.len() })
     }
 
     /// Changes a job while it runs.
@@ -255,63 +236,81 @@ impl Cluster {
         now: Timestamp,
     ) -> Result<Added, Error> {
         let reach = Reach::new(&settings.spider);
-        let mut jobs = BTreeMap::<String, (Arc<JobRecord>, Arc<InForce>)>::new();
-        for record in self.jobs().await? {
-            let judge = Arc::new(InForce::new(&record.job, &record.moved)?);
-            jobs.insert(record.job.name.clone(), (Arc::new(record), judge));
-        }
-        if let Some(job) = adding.job.as_ref().filter(|job| !jobs.contains_key(*job)) {
-            return Err(Error::NotFound(format!("there is no job {job}: see `nephila job list`")));
-        }
+        let mut jobs = self.judges(adding).await?;
         let (mut added, mut links) = (Added::default(), Vec::new());
         let mut seeds = BTreeMap::<JobId, Vec<String>>::new();
         for line in lines {
-            let said = match AddLine::read(line) {
+            let link = match self.judged(line, adding, &mut jobs, (&reach, &settings.trap), now).await? {
                 None => continue,
-                Some(Ok(said)) => said,
-                Some(Err(error)) => {
-                    added.refuse(line, error);
+                Some(Ok(link)) => link,
+                Some(Err((url, why))) => {
+                    added.refuse(&url, why);
                     continue;
                 }
             };
-            let Some(name) = said.job.as_ref().or(adding.job.as_ref()) else {
-                added.refuse(&said.url, "for which job? Name it with ?job= or in the line");
-                continue;
-            };
-            let Some((record, judge)) = jobs.get(name) else {
-                added.refuse(&said.url, format!("there is no job {name}"));
-                continue;
-            };
-            let judged = said.judged(judge, adding.as_seeds, &settings.trap, now);
-            match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {
-                Ok(link) => {
-                    if adding.as_seeds {
-                        seeds.entry(record.job.id).or_default().push(link.url.as_str().to_owned());
-                    }
-                    links.push(link);
-                }
-                Err(why) => added.refuse(&said.url, why),
+            if adding.as_seeds {
+                seeds.entry(link.job).or_default().push(link.url.as_str().to_owned());
             }
+            links.push(link);
         }
-        for (id, new) in seeds {
-            let put = |record: &mut JobRecord| {
-                let seeds = &mut record.job.scope.seeds;
-                let mut known: HashSet<String> = seeds.iter().cloned().collect();
-                seeds.extend(new.iter().filter(|seed| known.insert((*seed).clone())).cloned());
-            };
-            if let Some(changed) = self.store().change(id, put).await? {
-                self.tell(&changed.job).await?;
-            }
+        for (id, new) in &seeds {
+            self.take_seeds(*id, new).await?;
         }
         self.send_links(&links).await?;
-        if adding.as_seeds {
-            for (record, _) in jobs.values().filter(|(record, _)| !record.seeded) {
-                self.store().change(record.job.id, |record| record.seeded = true).await?;
-            }
+        for id in seeds.keys() {
+            let put = |record: &mut JobRecord| record.seeded |= record.list.is_none();
+            self.store().change(*id, put).await?;
         }
         self.reopen(links.iter().map(|link| link.job).collect::<BTreeSet<_>>()).await?;
         added.taken = links.len() as u64;
         Ok(added)
+    }
+
+    /// All jobs, to judge lines by. Their lists are not read yet.
+    pub(super) async fn judges(&self, adding: &Adding) -> Result<Judges, Error> {
+        let mut jobs = Judges::new();
+        for record in self.jobs().await? {
+            // Nobody needs a list to judge seeds: they are in scope by themselves.
+            let needs_list = record.list.is_some() && !adding.as_seeds;
+            let judge = if needs_list { None } else { Some(InForce::new(&record.job, &record.moved)?) };
+            jobs.insert(record.job.name.clone(), (record, judge));
+        }
+        match adding.job.as_ref().filter(|job| !jobs.contains_key(*job)) {
+            Some(job) => Err(Error::NotFound(format!("there is no job {job}: see `nephila job list`"))),
+            None => Ok(jobs),
+        }
+    }
+
+    /// Is a line taken? None if it says nothing; else the link, or the URL and why not.
+    pub(super) async fn judged(
+        &self,
+        line: &str,
+        adding: &Adding,
+        jobs: &mut Judges,
+        (reach, traps): (&Reach, &trap::Settings),
+        now: Timestamp,
+    ) -> Result<Option<Result<Link, (String, String)>>, Error> {
+        let said = match AddLine::read(line) {
+            None => return Ok(None),
+            Some(Ok(said)) => said,
+            Some(Err(error)) => return Ok(Some(Err((line.to_owned(), error)))),
+        };
+        let refuse = |why: String| Ok(Some(Err((said.url.clone(), why))));
+        let Some(name) = said.job.as_ref().or(adding.job.as_ref()) else {
+            return refuse("for which job? Name it with ?job= or in the line".to_owned());
+        };
+        let Some((record, judge)) = jobs.get_mut(name) else {
+            return refuse(format!("there is no job {name}"));
+        };
+        let judge = match judge {
+            Some(judge) => judge,
+            None => judge.insert(self.store().in_force(record).await?),
+        };
+        let link = said.judged(judge, adding.as_seeds, traps, now);
+        match link.and_then(|link| reach.check(&link.url).map(|()| link)) {
+            Ok(link) => Ok(Some(Ok(link))),
+            Err(why) => refuse(why),
+        }
     }
 
     /// Sends parts of a stream, numbered from this on, to the partitions of their URLs, which decide about them. One after
@@ -326,7 +325,7 @@ impl Cluster {
     ) -> Result<StreamSaid, Error> {
         let reach = Reach::new(&settings.spider);
         let record = self.job(job).await?;
-        let job = InForce::new(&record.job, &record.moved)?;
+        let job = self.store().in_force(&record).await?;
         let mut all = StreamSaid::default();
         let reaches = |url: &CrawlUrl| reach.check(url).is_ok();
         let judge = Judge { job: &job, traps: &settings.trap, now, secret: &self.secret, reaches };
@@ -359,13 +358,13 @@ impl Cluster {
     }
 
     /// Every partition learns of a job, without its seeds: those are for who judges links.
-    async fn tell(&self, job: &Job) -> anyhow::Result<()> {
+    pub(super) async fn tell(&self, job: &Job) -> anyhow::Result<()> {
         let message = told(job).encode(&self.secret);
         self.send((0..self.partitions).map(|partition| (partition, new_id(), message.clone()))).await?;
         Ok(())
     }
 
-    async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
+    pub(super) async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
         let mut by_partition: BTreeMap<u32, Vec<OfferedUrl>> = BTreeMap::new();
         for link in links {
             let offered = offered(link, &self.secret);
@@ -412,24 +411,6 @@ impl Cluster {
     }
 }
 
-/// The seeds of a job that may be asked for, as far as they say. Those that are no URLs stop no job.
-fn reachable(job: &Job, reach: &Reach) -> Result<Vec<CrawlUrl>, Error> {
-    let mut refusal = None;
-    let mut seeds: Vec<CrawlUrl> =
-        job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();
-    seeds.retain(|seed| match reach.check(seed) {
-        Ok(()) => true,
-        Err(why) => {
-            refusal.get_or_insert(why);
-            false
-        }
-    });
-    match refusal {
-        Some(why) if seeds.is_empty() => Err(Error::Wrong(why)),
-        _ => Ok(seeds),
-    }
-}
-
 /// What a partition is told of a job: all but its seeds.
 fn told(job: &Job) -> Message {
     let mut told = job.clone();
@@ -443,13 +424,13 @@ pub(super) fn new_id() -> u128 {
 }
 
 /// The number of a message that anybody may send who was given the same: an inbox takes it once.
-fn id_of(partition: u32, message: &[u8]) -> u128 {
+pub(super) fn id_of(partition: u32, message: &[u8]) -> u128 {
     let digest = Content::of(&[&partition.to_be_bytes(), message].concat()).sha256;
     u128::from_str_radix(&digest[..32], 16).expect("a digest is hexadecimal")
 }
 
 /// Can a cluster do this job beside the others?
-fn check(job: &Job, others: &[JobRecord]) -> Result<(), Error> {
+pub(super) fn check(job: &Job, others: &[JobRecord]) -> Result<(), Error> {
     job.check().map_err(|error| Error::Wrong(error.to_string()))?;
     let is_counted = |record: &&JobRecord| {
         record.job.id != job.id && has_limit(&record.job.limits) && record.job.state != State::Stopped

@@ -5,6 +5,7 @@
 
 mod map;
 mod pins;
+mod seeding;
 mod sites;
 mod wait;
 
@@ -12,7 +13,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::job::{Job, Limits, Schedule, State};
+use nephila_core::job::{Limits, Schedule, State};
 use nephila_core::text::shown;
 
 use super::Cluster;
@@ -20,17 +21,15 @@ use super::admin::{self, Adding, Error};
 use super::jobs::JobRecord;
 use super::remote::Remote;
 use super::views::{
-    Added, ClusterView, Created, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView,
-    ScopeChange,
+    Added, ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
 };
 use super::{alarm, away, heal};
 use crate::cli::cluster::{
-    AddArgs, ClusterCommand, JobCommand, JobCreateArgs, JobNameArgs, JobSetArgs, LimitArgs, LookArgs,
+    AddArgs, ClusterCommand, JobCommand, JobNameArgs, JobSetArgs, LimitArgs, LookArgs,
 };
 use crate::cli::{Common, Remote as RemoteArgs};
 use crate::clock::Clock;
 use crate::crawl::inputs::{self, Piece};
-use crate::crawl::meant;
 use crate::exit::Exit;
 use crate::settings::{self, Settings, usage};
 
@@ -45,7 +44,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(20);
 /// Runs `nephila job`.
 pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
     match command {
-        JobCommand::Create(args) => create(&args),
+        JobCommand::Create(args) => seeding::create(&args),
         JobCommand::List(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| list(&who.jobs().await?, json))
         }
@@ -214,13 +213,6 @@ impl Who {
         }
     }
 
-    async fn create(&self, job: Job) -> anyhow::Result<Created> {
-        match self {
-            Who::Node(node) => node.create(&job).await,
-            Who::Servers(to) => to.0.create(job, &to.1).await.map_err(said),
-        }
-    }
-
     async fn change(&self, name: &str, change: &JobChange) -> anyhow::Result<JobRecord> {
         match self {
             Who::Node(node) => node.change(name, change).await,
@@ -285,24 +277,6 @@ fn said(error: Error) -> anyhow::Error {
         }
         error => usage(error.into()),
     }
-}
-
-fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
-    let mut job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
-    let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
-    job.priority = priority.unwrap_or(job.priority);
-    job.limits.pages_max = limit.unwrap_or(0);
-    job.limits.bytes_max = size_limit.unwrap_or(0);
-    job.limits.time_max = time_limit.unwrap_or_default();
-    job.limits.pages_per_host_max = limit_per_host.unwrap_or(0);
-    job.limits.pages_per_domain_max = limit_per_domain.unwrap_or(0);
-    job.schedule = args.again.schedule().unwrap_or(job.schedule);
-    job.check().map_err(|error| usage(error.into()))?;
-    with(&args.common, &args.remote, async |who| {
-        let Created { id, name, seeds } = who.create(job).await?;
-        say(&format!("job {name} ({id}): {seeds} seeds sent"));
-        Ok(Exit::Done)
-    })
 }
 
 fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
@@ -387,7 +361,7 @@ fn show(said: &JobSaid, json: bool) -> anyhow::Result<Exit> {
         u8::MAX => "any depth".to_owned(),
         depth => format!("{depth} links deep"),
     };
-    say(&format!("  scope      {:?} around {} seeds, {depth}", job.scope.kind, job.scope.seeds.len()));
+    say(&format!("  scope      {:?} around {} seeds, {depth}", job.scope.kind, record.seeds()));
     if job.scope.extra_hops > 0 {
         say(&format!("  extra      {} links out of scope", job.scope.extra_hops));
     }

@@ -1,7 +1,8 @@
 //! The jobs of a cluster: a record for each, which every node reads, and the word of it in every partition's log.
 //!
 //! A job is written down first, then told to every partition's inbox, and only then its seeds are sent. A partition learns
-//! of it at one position of its log; a node judges links by the record, which it reads again every few seconds.
+//! of it at one position of its log; a node judges links by the record, which it reads again every few seconds. Seeds that are
+//! too many for a record are in a list ([`super::lists`]), and the record says how far that goes.
 //!
 //! A record that this program cannot read holds up its own job and nothing else: URLs of it that come up on a node which does
 //! not know the job yet are put back, and an alarm names the record.
@@ -12,9 +13,9 @@
 //! What always holds: a record changes by compare-and-swap alone; a number is given once; one that cannot be read is never
 //! written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -24,8 +25,9 @@ use nephila_log::Leases;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::alarm;
+use super::lists::{Lines, List, SeedLists};
 use super::record::{Unknown, put_unknown, take_unknown};
+use super::{LISTS_FORMAT, alarm, raise};
 use crate::crawl::jobs::{InForce, Jobs};
 
 /// Records of jobs begin like this.
@@ -38,6 +40,12 @@ const TRIES_MAX: usize = 20;
 pub(crate) const READ_EVERY: Duration = Duration::from_secs(2);
 /// The largest record: what the servers take in one message, with room to spare.
 const RECORD_BYTES_MAX: usize = 700 << 10;
+/// More bytes of seeds than this are in a list.
+pub(super) const SEEDS_BYTES_MAX: usize = 512 << 10;
+/// More places that seeds have moved to are in the list.
+const MOVED_MAX: usize = 1_000;
+/// What a URL takes in a record besides its text.
+pub(super) const LINE_BYTES: usize = 3;
 
 /// A job as it is written down.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -53,15 +61,27 @@ pub(crate) struct JobRecord {
     /// Its seeds were all sent. Whoever made the job may have ended before.
     #[serde(default = "yes")]
     pub(crate) seeded: bool,
+    /// The list of its other seeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) list: Option<List>,
     /// Fields of a newer program, which are written back as they are.
     #[serde(skip)]
     unknown: Unknown,
+    /// By which write it became so; 0 if it was not read from the servers.
+    #[serde(skip)]
+    revision: u64,
 }
 
 impl JobRecord {
     /// Of a job that begins.
     pub(crate) fn new(job: Job) -> JobRecord {
-        JobRecord { job, moved: Vec::new(), ended: None, seeded: false, unknown: Unknown::new() }
+        let (moved, ended, list) = Default::default();
+        JobRecord { job, moved, ended, seeded: false, list, unknown: Unknown::new(), revision: 0 }
+    }
+
+    /// How many seeds it has.
+    pub(crate) fn seeds(&self) -> u64 {
+        self.job.scope.seeds.len() as u64 + self.list.map_or(0, |list| list.seeds)
     }
 }
 
@@ -90,11 +110,14 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug)]
 pub(crate) struct JobStore {
     leases: Arc<dyn Leases>,
+    lists: Arc<SeedLists>,
+    /// Held by who brings rules up to date: who is later has read later.
+    refreshing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl JobStore {
-    pub(crate) fn new(leases: Arc<dyn Leases>) -> JobStore {
-        JobStore { leases }
+    pub(crate) fn new(leases: Arc<dyn Leases>, lists: Arc<SeedLists>) -> JobStore {
+        JobStore { leases, lists, refreshing: Arc::default() }
     }
 
     /// All jobs, and what is written in the place of a job and cannot be read.
@@ -103,7 +126,7 @@ impl JobStore {
         let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
         for item in items {
             match decode(&item.value) {
-                Ok(record) => jobs.push(record),
+                Ok(record) => jobs.push(JobRecord { revision: item.revision, ..record }),
                 Err(error) => unreadable.push(Unreadable { key: item.key, why: error.to_string() }),
             }
         }
@@ -116,7 +139,7 @@ impl JobStore {
     }
 
     /// Writes a new job down, under the next free number.
-    pub(crate) async fn create(&self, mut job: Job) -> anyhow::Result<Job> {
+    pub(crate) async fn create(&self, mut job: Job, list: Option<List>) -> anyhow::Result<Job> {
         for _ in 0..TRIES_MAX {
             let (all, unreadable) = self.read().await?;
             anyhow::ensure!(
@@ -127,7 +150,7 @@ impl JobStore {
             let numbers = all.iter().map(|record| record.job.id.0);
             let taken = unreadable.iter().filter_map(|record| record.job()).map(|id| id.0);
             job.id = JobId(numbers.chain(taken).max().unwrap_or(0) + 1);
-            let record = JobRecord::new(job.clone());
+            let record = JobRecord { list, ..JobRecord::new(job.clone()) };
             let value = encode(&record)?;
             if self.leases.put(&key(job.id), None, value).await.context("writing the job")?.is_some() {
                 return Ok(job);
@@ -161,36 +184,108 @@ impl JobStore {
         anyhow::bail!("others change job {id} all the time: try again")
     }
 
-    /// A seed has moved.
+    /// A seed has moved. Many that move at the same time are written together.
     pub(crate) async fn widen(&self, id: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
-        let target = target.as_str();
-        self.change(id, |record| {
-            if !record.moved.iter().any(|moved| moved == target) {
-                record.moved.push(target.to_owned());
-            }
-        })
-        .await?;
+        self.lists.moved(id, target.as_str());
+        let (_turn, targets) = self.lists.to_write(id).await;
+        if !targets.is_empty() {
+            self.write_moved(id, &targets).await?;
+            self.lists.written(id, &targets);
+        }
         Ok(())
+    }
+
+    async fn write_moved(&self, id: JobId, targets: &BTreeSet<String>) -> anyhow::Result<()> {
+        let Some(item) = self.leases.record(&key(id)).await.context("reading the job")? else {
+            return Ok(());
+        };
+        let record = decode(&item.value).with_context(|| format!("the record {}", key(id)))?;
+        let bytes: usize = targets.iter().map(|target| target.len() + LINE_BYTES).sum();
+        let fits =
+            record.moved.len() + targets.len() <= MOVED_MAX && item.value.len() + bytes <= RECORD_BYTES_MAX;
+        if record.list.is_none() && fits {
+            let put = |record: &mut JobRecord| {
+                let new: Vec<&String> =
+                    targets.iter().filter(|target| !record.moved.contains(target)).collect();
+                record.moved.extend(new.into_iter().cloned());
+            };
+            self.change(id, put).await?;
+            return Ok(());
+        }
+        raise(&*self.leases, LISTS_FORMAT).await?;
+        let lines: Vec<&str> = targets.iter().map(String::as_str).collect();
+        let upto = self.lists.leave(id, Lines::Moved, &lines).await?;
+        let put = |record: &mut JobRecord| {
+            let list = record.list.get_or_insert_default();
+            list.upto = list.upto.max(upto);
+            list.bytes += bytes as u64;
+        };
+        self.change(id, put).await?;
+        Ok(())
+    }
+
+    /// What a job wants, ready to be asked.
+    pub(crate) async fn in_force(&self, record: &JobRecord) -> anyhow::Result<InForce> {
+        let listed = self.lists.places(record).await?;
+        let mut job = InForce::new(&record.job, &record.moved)?;
+        job.revision = record.revision;
+        if let Some(listed) = listed {
+            job.rules = job.rules.with_listed(listed);
+        }
+        Ok(job)
     }
 
     /// Brings the rules that links are judged by up to date. Gives all jobs, and what cannot be read.
     pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
+        let _turn = self.refreshing.lock().await;
+        self.refresh_now(jobs).await
+    }
+
+    /// The same, unless it was done since this moment: whoever waited is served by the one before.
+    pub(crate) async fn refresh_since(&self, jobs: &Jobs, since: Instant) -> anyhow::Result<()> {
+        let _turn = self.refreshing.lock().await;
+        if !jobs.is_fresh(since) {
+            self.refresh_now(jobs).await?;
+        }
+        Ok(())
+    }
+
+    async fn refresh_now(&self, jobs: &Jobs) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
+        let began = Instant::now();
         let (all, mut unreadable) = self.read().await?;
         for record in &all {
             // A job that is stopped judges the last of its pages all the same.
             if record.job.state == State::Stopped && jobs.get(record.job.id).is_none() {
                 continue;
             }
-            match InForce::new(&record.job, &record.moved) {
+            // Nothing of it was sent yet: whoever meets a page of it looks again.
+            if record.list.is_some_and(|list| list.open) {
+                continue;
+            }
+            if jobs.get(record.job.id).is_some_and(|known| known.revision == record.revision) {
+                continue;
+            }
+            match self.in_force(record).await {
                 Ok(rules) => jobs.set(rules),
+                // Others may be served meanwhile, by what is known of them.
+                Err(error) if is_away(&error) => return Err(error),
                 Err(error) => {
                     unreadable.push(Unreadable { key: key(record.job.id), why: format!("{error:#}") });
                 }
             }
         }
         jobs.set_unreadable(unreadable.iter().filter_map(Unreadable::job));
+        jobs.set_refreshed(began);
         Ok((all, unreadable))
     }
+}
+
+/// Do the servers not answer?
+fn is_away(error: &anyhow::Error) -> bool {
+    let away = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<nephila_log::Error>().is_some_and(nephila_log::Error::is_unavailable)
+    };
+    error.chain().any(away)
 }
 
 /// A record that this program cannot read.
@@ -275,8 +370,7 @@ fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
     let bytes = serde_json::to_vec(&value).context("the job as JSON")?;
     anyhow::ensure!(
         bytes.len() <= RECORD_BYTES_MAX,
-        "a job of {} bytes is longer than {RECORD_BYTES_MAX}: begin it with fewer seeds and add the others \
-         to it, or use --scope any",
+        "a job of {} bytes is longer than {RECORD_BYTES_MAX}: it has too many patterns",
         bytes.len()
     );
     Ok(bytes.into())
@@ -284,7 +378,11 @@ fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
 
 /// A record with every field that this program knows.
 static TEMPLATE: LazyLock<Value> = LazyLock::new(|| {
-    let every_field = JobRecord { ended: Some(Ended::default()), ..JobRecord::new(Job::new(JobId(0), "")) };
+    let every_field = JobRecord {
+        ended: Some(Ended::default()),
+        list: Some(List::default()),
+        ..JobRecord::new(Job::new(JobId(0), ""))
+    };
     serde_json::to_value(every_field).expect("a job can be written as JSON")
 });
 
@@ -297,16 +395,55 @@ fn decode(bytes: &[u8]) -> Result<JobRecord, serde_json::Error> {
 
 #[cfg(test)]
 mod tests {
+    use nephila_core::frontier::key::Secret;
     use nephila_log::memory::Engine;
     use serde_json::json;
 
     use super::*;
 
+    fn store() -> (Arc<dyn Leases>, JobStore) {
+        let engine = Engine::new(Duration::from_secs(15));
+        let leases: Arc<dyn Leases> = Arc::new(engine.leases());
+        let lists = SeedLists::new(Arc::new(engine.inbox()), Secret([7; 16]));
+        (leases.clone(), JobStore::new(leases, Arc::new(lists)))
+    }
+
+    #[tokio::test]
+    async fn ops_01_seeds_that_move_are_never_too_many_for_the_record() {
+        let (leases, store) = store();
+        let founded = r#"{"partitions":16,"secret":"00","format":1,"later":7}"#;
+        leases.put("cluster", None, founded.into()).await.unwrap().unwrap();
+        let mut job = Job::new(JobId(0), "press");
+        job.scope.kind = nephila_core::job::Kind::Host;
+        let job = store.create(job, None).await.unwrap();
+        let target = |n: usize| CrawlUrl::parse(&format!("https://www.site-{n}.test/")).unwrap();
+        let count = MOVED_MAX + 500;
+        for first in (0..count).step_by(100) {
+            let moves = (first..first + 100).map(|n| {
+                let (store, target) = (store.clone(), target(n));
+                tokio::spawn(async move { store.widen(job.id, &target).await })
+            });
+            for moved in moves.collect::<Vec<_>>() {
+                moved.await.unwrap().unwrap();
+            }
+        }
+        let record = &store.all().await.unwrap()[0];
+        assert!(record.moved.len() <= MOVED_MAX && record.list.is_some(), "{:?}", record.list);
+        assert_eq!(record.seeds(), 0);
+        let rules = store.in_force(record).await.unwrap().rules;
+        let link = nephila_core::job::Found::link(1, 0);
+        assert!((0..count).all(|n| rules.verdict(&target(n), link).is_in()));
+        assert!(!rules.verdict(&target(count), link).is_in());
+        // Older programs stay out from now on; what a newer one wrote there is kept.
+        let founded = leases.record("cluster").await.unwrap().unwrap();
+        let founded: Value = serde_json::from_slice(&founded.value).unwrap();
+        assert_eq!(founded, json!({"partitions": 16, "secret": "00", "format": LISTS_FORMAT, "later": 7}));
+    }
+
     #[tokio::test]
     async fn a_record_of_a_newer_program_is_read_and_keeps_its_fields_when_this_one_writes() {
-        let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
-        let store = JobStore::new(leases.clone());
-        let job = store.create(Job::new(JobId(0), "press")).await.unwrap();
+        let (leases, store) = store();
+        let job = store.create(Job::new(JobId(0), "press"), None).await.unwrap();
         // As a newer program would write it: fields of its own at every level.
         let key = key(job.id);
         let item = leases.record(&key).await.unwrap().unwrap();
@@ -342,10 +479,9 @@ mod tests {
 
     #[tokio::test]
     async fn sec_05_a_record_that_cannot_be_read_holds_up_its_own_job_and_is_named() {
-        let leases: Arc<dyn Leases> = Arc::new(Engine::new(Duration::from_secs(15)).leases());
-        let store = JobStore::new(leases.clone());
-        let press = store.create(Job::new(JobId(0), "press")).await.unwrap();
-        let broken = store.create(Job::new(JobId(0), "broken")).await.unwrap();
+        let (leases, store) = store();
+        let press = store.create(Job::new(JobId(0), "press"), None).await.unwrap();
+        let broken = store.create(Job::new(JobId(0), "broken"), None).await.unwrap();
         let whole = leases.record(&key(broken.id)).await.unwrap().unwrap();
         let torn = whole.value.slice(..whole.value.len() / 2);
         let revision = leases.put(&key(broken.id), Some(whole.revision), torn).await.unwrap().unwrap();
@@ -362,7 +498,7 @@ mod tests {
             alarms.len() == 1 && alarms[0].text.contains("the record job.2 cannot be read"),
             "{alarms:?}"
         );
-        let next = store.create(Job::new(JobId(0), "next")).await.unwrap();
+        let next = store.create(Job::new(JobId(0), "next"), None).await.unwrap();
         assert_eq!(next.id, JobId(3), "no number is given twice");
         assert!(store.change(broken.id, |record| record.moved.clear()).await.is_err(), "it is not written");
         leases.put(&key(broken.id), Some(revision), whole.value.clone()).await.unwrap().unwrap();

@@ -29,12 +29,14 @@ mod keys;
 pub(crate) mod known;
 mod lease;
 mod limits;
+mod lists;
 mod orders;
 mod parts;
 mod pins;
 mod record;
 pub(crate) mod remote;
 mod route;
+mod seeding;
 mod session;
 mod shell;
 mod snapshot;
@@ -78,9 +80,12 @@ struct Foundation {
 
 /// What this program reads and writes. It grows when something is written that an earlier program would take for
 /// something else; whatever such a program can tell apart by itself does not count.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
-/// Clusters from before formats were counted.
+/// With this format jobs may have their seeds in lists: an earlier program would take such a job for one without seeds.
+pub(super) const LISTS_FORMAT: u32 = 2;
+
+/// What a new cluster has, and one from before formats were counted. It is raised when something needs it.
 fn first_format() -> u32 {
     1
 }
@@ -109,6 +114,8 @@ pub(crate) struct Cluster {
     pub(crate) engine: Engine,
     pub(crate) inbox: Arc<dyn Inbox>,
     pub(crate) leases: Arc<dyn Leases>,
+    /// Seeds that are in no record.
+    lists: Arc<lists::SeedLists>,
     pub(crate) secret: Secret,
     pub(crate) partitions: u32,
 }
@@ -148,7 +155,8 @@ impl Cluster {
         let leases: Arc<dyn Leases> = Arc::new(engine.leases());
         let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
         let secret = parse_secret(&founded.secret).context("the secret of the cluster")?;
-        Ok(Cluster { engine, inbox, leases, secret, partitions: founded.partitions })
+        let lists = Arc::new(lists::SeedLists::new(inbox.clone(), secret));
+        Ok(Cluster { engine, inbox, leases, lists, secret, partitions: founded.partitions })
     }
 
     /// Where this cluster's objects are, if the settings name an object store. Another cluster of the same name has another
@@ -243,7 +251,7 @@ async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundatio
             return Ok(founded);
         }
         let secret = new_secret()?.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let founded = Foundation { partitions, secret, format: FORMAT };
+        let founded = Foundation { partitions, secret, format: first_format() };
         let value = serde_json::to_vec(&founded).context("the cluster's record as JSON")?;
         let put = leases.put(FOUNDATION, None, value.into()).await;
         if put.context("writing the cluster's record")?.is_some() {
@@ -252,6 +260,27 @@ async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundatio
         tokio::time::sleep(TRY_AGAIN).await;
     }
     anyhow::bail!("the cluster's record can be neither read nor written")
+}
+
+/// Raises the format of a cluster, if it is lower: programs that do not know it stay out from now on.
+async fn raise(leases: &dyn Leases, format: u32) -> anyhow::Result<()> {
+    for _ in 0..TRIES_MAX {
+        let item = leases.record(FOUNDATION).await.context("reading the cluster's record")?;
+        let item = item.context("the cluster's record is gone")?;
+        let founded: Foundation = serde_json::from_slice(&item.value).context("the cluster's record")?;
+        if founded.format >= format {
+            return Ok(());
+        }
+        // What a newer program wrote there stays.
+        let mut raised: serde_json::Value = serde_json::from_slice(&item.value)?;
+        raised["format"] = format.into();
+        let value = serde_json::to_vec(&raised).context("the cluster's record as JSON")?;
+        let put = leases.put(FOUNDATION, Some(item.revision), value.into()).await;
+        if put.context("writing the cluster's record")?.is_some() {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("others write the cluster's record all the time: try again")
 }
 
 fn parse_secret(text: &str) -> Option<Secret> {
@@ -407,7 +436,9 @@ mod tests {
     async fn clu_20_a_program_stays_out_of_a_cluster_that_a_newer_one_has_raised() {
         let leases = nephila_log::memory::Engine::new(Duration::from_secs(15)).leases();
         let founded = found(&leases, 16).await.unwrap();
-        assert_eq!((founded.format, found(&leases, 99).await.unwrap()), (FORMAT, founded.clone()));
+        assert_eq!((founded.format, found(&leases, 99).await.unwrap()), (1, founded.clone()));
+        raise(&leases, FORMAT).await.unwrap();
+        assert_eq!(found(&leases, 16).await.unwrap(), Foundation { format: FORMAT, ..founded.clone() });
         // One from before formats were counted is as it was.
         let old: Foundation = serde_json::from_str(r#"{"partitions":16,"secret":"00"}"#).unwrap();
         assert_eq!((old.format, old.check().is_ok()), (1, true));

@@ -152,6 +152,25 @@ impl Remote {
         self.say(Again::Unheard, Method::POST, "jobs", "application/json", serde_json::to_vec(job)?).await
     }
 
+    /// The first step of a job with many seeds.
+    pub(crate) async fn begin(&self, job: &Job) -> anyhow::Result<Created> {
+        let job = serde_json::to_vec(job)?;
+        self.say(Again::Always, Method::POST, "jobs?list=true", "application/json", job).await
+    }
+
+    /// The second: seeds, one per line.
+    pub(crate) async fn list(&self, name: &str, lines: &str) -> anyhow::Result<Added> {
+        let (target, lines) = (format!("jobs/{}/seeds", escaped(name)), lines.to_owned().into_bytes());
+        self.say(Again::Always, Method::POST, &target, "text/plain", lines).await
+    }
+
+    /// A later step, by its name.
+    pub(crate) async fn seeding(&self, name: &str, step: &str) -> anyhow::Result<()> {
+        let target = format!("jobs/{}/{step}", escaped(name));
+        let Changed { .. } = self.say(Again::Always, Method::POST, &target, "text/plain", Vec::new()).await?;
+        Ok(())
+    }
+
     pub(crate) async fn change(&self, name: &str, change: &JobChange) -> anyhow::Result<JobRecord> {
         let target = format!("jobs/{}", escaped(name));
         let change = serde_json::to_vec(change)?;

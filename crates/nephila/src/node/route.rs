@@ -183,9 +183,9 @@ impl Router {
         jobs.widen(job, target);
     }
 
-    /// Reads the jobs again. While the servers are away it waits.
-    pub(crate) async fn refresh(&self, jobs: &Jobs) {
-        while self.jobs.refresh(jobs).await.is_err() {
+    /// Reads the jobs again, unless that was done since this moment. While the servers are away it waits.
+    pub(crate) async fn refresh(&self, jobs: &Jobs, since: Instant) {
+        while self.jobs.refresh_since(jobs, since).await.is_err() {
             tokio::time::sleep(AWAY_PAUSE).await;
         }
     }

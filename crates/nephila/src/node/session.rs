@@ -104,7 +104,7 @@ impl Session {
         let worker = worker.sharing(wishes_in, errands_in);
         let (heard, asked) = (turns::hear(node).await?, errands::hear(node).await?);
         let (running, door) = worker.spawn_open().context("starting the worker")?;
-        let store = JobStore::new(node.cluster.leases.clone());
+        let store = node.cluster.store();
         store.refresh(&node.jobs).await?;
         let router = Arc::new(Router::new(
             node.settings.cluster.outbox(),

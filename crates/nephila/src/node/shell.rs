@@ -87,6 +87,7 @@ pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         incarnation: Incarnation(first << 20),
         name: node.name.clone(),
         address: node.address.clone(),
+        format: super::FORMAT,
         ..NodeRecord::default()
     };
     let member = Member::new(node.settings.cluster.member(), me, node.cluster.partitions);

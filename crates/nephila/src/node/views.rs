@@ -24,7 +24,7 @@ pub(crate) struct JobView {
     pub(crate) priority: u8,
     pub(crate) kind: Kind,
     /// How many.
-    pub(crate) seeds: usize,
+    pub(crate) seeds: u64,
     /// How far it is.
     #[serde(default)]
     pub(crate) progress: Progress,
@@ -85,14 +85,15 @@ impl NodeState {
 }
 
 impl JobView {
-    pub(crate) fn of(job: &Job, progress: Progress) -> JobView {
+    pub(crate) fn of(record: &JobRecord, progress: Progress) -> JobView {
+        let job = &record.job;
         JobView {
             id: job.id,
             name: job.name.clone(),
             state: job.state,
             priority: job.priority,
             kind: job.scope.kind,
-            seeds: job.scope.seeds.len(),
+            seeds: record.seeds(),
             progress,
         }
     }
@@ -104,7 +105,7 @@ pub(crate) struct Created {
     pub(crate) id: JobId,
     pub(crate) name: String,
     /// Seeds that were sent.
-    pub(crate) seeds: usize,
+    pub(crate) seeds: u64,
 }
 
 /// What changes of a job; what is not named stays.

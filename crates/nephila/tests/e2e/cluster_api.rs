@@ -13,6 +13,8 @@ mod pins;
 mod placement;
 // What leads from one node to another.
 mod redirects;
+// Seeds that are many.
+mod seeds;
 // What lies in the object store.
 mod stored;
 // Who is left alone.

@@ -29,6 +29,13 @@ pub struct NodeRecord {
     /// How much work each of its partitions is.
     #[serde(default)]
     pub loads: BTreeMap<u32, u32>,
+    /// The latest format of a cluster that it can live in; 0 if its version does not say so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub format: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a partition's owner record says. Its revision is the epoch of the ownership.

@@ -75,12 +75,11 @@ pub(super) fn domain_of(url: &CrawlUrl) -> &str {
 }
 
 /// What lies around a URL. A folder ends with its slash, so `/a/` never holds `/ab`.
-fn place(kind: Kind, url: &CrawlUrl) -> &str {
+pub(super) fn place(kind: Kind, url: &CrawlUrl) -> &str {
     match kind {
         Kind::Page | Kind::Any => bare(url),
         Kind::Prefix => {
-            let bare = bare(url);
-            let path = bare.find(['?', '#']).map_or(bare, |end| &bare[..end]);
+            let path = without_query(bare(url));
             path.rfind('/').map_or(path, |slash| &path[..=slash])
         }
         Kind::Host => url.authority(),
@@ -88,8 +87,13 @@ fn place(kind: Kind, url: &CrawlUrl) -> &str {
     }
 }
 
+/// A key up to its query.
+pub(super) fn without_query(bare: &str) -> &str {
+    bare.find(['?', '#']).map_or(bare, |end| &bare[..end])
+}
+
 /// The key without its scheme.
-fn bare(url: &CrawlUrl) -> &str {
+pub(super) fn bare(url: &CrawlUrl) -> &str {
     let key = url.key();
     key.split_once("://").map_or(key, |(_, bare)| bare)
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
+use crate::frontier::key::Secret;
 
 const LINK: Found<'static> = Found::link(1, 0);
 
@@ -257,4 +258,71 @@ proptest! {
         });
         prop_assert_eq!(rules.verdict(&url, LINK).is_in(), slow);
     }
+}
+
+/// The same scope, with its seeds in a list.
+fn listed(scope: &Scope) -> Rules {
+    let rules = rules(&Scope { seeds: Vec::new(), ..scope.clone() });
+    let list = Listed::new(scope.kind, Secret([7; 16]));
+    // In two goes, as a node reads them.
+    let places: Vec<(u64, u32)> =
+        (1..).zip(&scope.seeds).map(|(n, seed)| (list.place(&url(seed)), n)).collect();
+    let (first, second) = places.split_at(places.len() / 2);
+    rules.with_listed(Arc::new(list.with(second.to_vec()).with(first.to_vec())))
+}
+
+#[test]
+fn ops_01_a_seed_in_a_list_is_worth_as_much_as_one_in_the_scope() {
+    let seeds = ["https://a.test/docs/x", "http://b.test/", "http://www.c.test:8080/p?q=/r/"];
+    let urls = [
+        "http://a.test/docs/",
+        "http://a.test/docs/deep/er?q=1",
+        "http://a.test/docs",
+        "http://a.test/do/cs/",
+        "https://a.test/docs/x",
+        "https://b.test/any/thing",
+        "http://b.test:81/",
+        "http://www.c.test:8080/p?q=/r/",
+        "http://www.c.test:8080/p",
+        "http://other.c.test/",
+        "http://d.test/docs/",
+    ];
+    for kind in [Kind::Page, Kind::Prefix, Kind::Host, Kind::Domain, Kind::Any] {
+        let scope = scope(kind, &seeds);
+        let (text, list) = (rules(&scope), listed(&scope));
+        for one in urls {
+            let (text, list) = (text.verdict(&url(one), LINK), list.verdict(&url(one), LINK));
+            assert_eq!(text, list, "{} {one}", kind.name());
+        }
+    }
+    let list = listed(&scope(Kind::Host, &seeds));
+    assert_eq!(list.text(Rule::Outside), "scope=host of 3 places");
+    // Where a seed has moved to comes behind the seeds.
+    let one = Listed::new(Kind::Host, Secret([7; 16]));
+    let place = one.place(&url("http://a.test/"));
+    assert_eq!(
+        one.with(vec![(place, 0), (place, 9)]).with(vec![(place, 4)]).find(&url("http://a.test/x")),
+        Some(4)
+    );
+}
+
+#[test]
+fn ops_01_a_million_seeds_take_sixteen_megabytes_and_one_search() {
+    let list = Listed::new(Kind::Host, Secret([7; 16]));
+    let place = |n: u32| list.place(&url(&format!("https://site-{n}.test/")));
+    let places: Vec<(u64, u32)> = (0..SEEDS_MAX as u32).step_by(10).map(|n| (place(n), n + 1)).collect();
+    let list = list.with(places);
+    assert_eq!(list.len(), SEEDS_MAX / 10);
+    assert_eq!(size_of::<(u64, u32)>(), 16);
+    assert_eq!(list.find(&url("http://site-77770.test/x")), Some(77_771));
+    assert_eq!(list.find(&url("http://site-77771.test/x")), None);
+    // A URL of nothing but folders is read once.
+    let list = Listed::new(Kind::Prefix, Secret([7; 16]));
+    let list = list.with((0..SEEDS_MAX as u64 / 10).map(|n| (n, 1)).collect());
+    let long = url(&format!("http://a.test{}", "/x".repeat(1_000)));
+    let started = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(list.find(&long), None);
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }

@@ -186,6 +186,9 @@ impl Api {
             ["jobs", name] if get => self.job(name).await,
             ["jobs", name] if asked.method == Method::PATCH => self.change(name, asked).await,
             ["jobs", name, verb @ ("pause" | "resume" | "stop")] if post => self.set(name, verb).await,
+            ["jobs", name, step @ ("seeds" | "listed" | "seeded")] if post => {
+                self.seed(name, step, asked).await
+            }
             ["urls"] if post => self.add(asked).await,
             ["reflog"] if post => self.stream(asked).await,
             ["stops"] if get => self.stops().await,

@@ -127,7 +127,7 @@ impl Api {
         Ok(ok(&self.node.cluster.said_of(name).await?))
     }
 
-    /// `POST jobs`: a job as JSON, without a number.
+    /// `POST jobs`: a job as JSON, without a number. With `list=true` its seeds come later, as a list: see [`Api::seed`].
     pub(super) async fn create(&self, asked: &Asked) -> Result<Answer, Instead> {
         let mut said: serde_json::Value = read(asked)?;
         if let Some(fields) = said.as_object_mut() {
@@ -135,11 +135,16 @@ impl Api {
         }
         let job: Job = serde_json::from_value(said)
             .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no job", error.to_string()))?;
-        if job.scope.seeds.is_empty() {
-            return Err(Error::Wrong("a job begins somewhere: name URLs in scope.seeds".into()).into());
-        }
         debug_assert_eq!(job.id, JobId(0));
-        let mut answer = ok(&self.node.cluster.create(job, &self.node.settings).await?);
+        let listed = asked.parameter("list").is_some_and(|list| list == "true");
+        if listed != job.scope.seeds.is_empty() {
+            return Err(Error::Wrong("a job begins somewhere: name URLs in scope.seeds, or say list=true and send them to jobs/NAME/seeds".into()).into());
+        }
+        let created = match listed {
+            true => self.node.cluster.begin(job).await?,
+            false => self.node.cluster.create(job, &self.node.settings).await?,
+        };
+        let mut answer = ok(&created);
         *answer.status_mut() = StatusCode::CREATED;
         Ok(answer)
     }
@@ -156,6 +161,22 @@ impl Api {
             _ => State::Running,
         };
         Ok(ok(&self.node.cluster.change(name, &JobChange::state(state)).await?))
+    }
+
+    /// The steps by which a job gets many seeds. `POST jobs/NAME/seeds`: some of them, one per line; `listed`: these were all;
+    /// `seeded`: all of them were sent, with `POST urls?job=NAME&seed=true`.
+    pub(super) async fn seed(&self, name: &str, step: &str, asked: &Asked) -> Result<Answer, Instead> {
+        let Node { cluster, settings, .. } = &*self.node;
+        match step {
+            "seeds" => {
+                let text = String::from_utf8_lossy(&asked.body);
+                let now = Clock::new().now().wall;
+                return Ok(ok(&cluster.list(name, text.lines(), settings, now).await?));
+            }
+            "listed" => cluster.listed(name).await?,
+            _ => cluster.seeded(name).await?,
+        }
+        Ok(ok(&Changed { changed: 1 }))
     }
 
     /// `POST host?url=&delay_ms=`: a rest of its own.

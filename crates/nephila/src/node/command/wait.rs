@@ -34,11 +34,13 @@ pub(super) fn describe(record: &JobRecord, progress: &Progress) -> Vec<String> {
         }
     }
     if !record.seeded {
-        lines.push(
-            "  seeds      not all of them were sent, since the command that made the job was cut short: add them with \
-             `nephila add --seed`"
-                .to_owned(),
-        );
+        let how_far = match record.list {
+            Some(list) if list.open => format!("{} are listed so far", human::count(record.seeds())),
+            _ => "not all of them were sent".to_owned(),
+        };
+        lines.push(format!(
+            "  seeds      {how_far}: `nephila job create` is at it, or was cut short. Repeated with the same words it goes on"
+        ));
     }
     lines
 }

@@ -1,0 +1,284 @@
+//! How a job gets its seeds: when it begins, and while it runs.
+//!
+//! A few seeds stand in the record of their job. Many are in its list ([`super::lists`]), and such a job begins in steps: its
+//! record, the whole list, the word that the list is whole, the seeds to their partitions, and the word that all were sent.
+//! So whatever a first page leads to is judged by all seeds; and whoever is cut short is finished by saying the same again,
+//! since what is listed, and what is in a partition, counts once.
+//!
+//! What always holds: no seed is sent that is neither in the record nor in the list; a job is not complete before all were
+//! sent; no list is written while a node lives that does not know lists, and none such joins afterwards.
+
+use nephila_core::job::{Job, JobId, SEEDS_MAX, State};
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+
+use super::admin::{Adding, Error, check};
+use super::jobs::{JobRecord, JobStore, LINE_BYTES, SEEDS_BYTES_MAX};
+use super::lists::{LIST_BYTES_MAX, Lines, List, SEEDS_IN_LISTS_MAX};
+use super::views::{Added, Created};
+use super::{Cluster, LISTS_FORMAT, raise};
+use crate::clock::Clock;
+use crate::crawl::adding::seed;
+use crate::reach::Reach;
+use crate::settings::Settings;
+use crate::worker::Link;
+
+/// Seeds that are listed, or sent, at once.
+const AT_ONCE: usize = 20_000;
+
+/// Are these too many for the record of their job?
+pub(crate) fn are_many(seeds: &[String]) -> bool {
+    bytes_of(seeds) > SEEDS_BYTES_MAX
+}
+
+fn bytes_of(seeds: &[String]) -> usize {
+    seeds.iter().map(|seed| seed.len() + LINE_BYTES).sum()
+}
+
+impl Cluster {
+    pub(super) fn store(&self) -> JobStore {
+        JobStore::new(self.leases.clone(), self.lists.clone())
+    }
+
+    /// Begins a job. Seeds that name an address which may not be asked are left out; one without any other is no job.
+    pub(crate) async fn create(&self, mut job: Job, settings: &Settings) -> Result<Created, Error> {
+        let reachable = reachable(&job, &Reach::new(&settings.spider))?;
+        if are_many(&job.scope.seeds) {
+            let seeds = std::mem::take(&mut job.scope.seeds);
+            return self.create_listed(job, &seeds, settings).await;
+        }
+        let id = match self.cut_short(&job, |record| record.job.scope.seeds == job.scope.seeds).await? {
+            Some(id) => id,
+            None => self.store().create(job.clone(), None).await?.id,
+        };
+        let job = Job { id, ..job };
+        self.tell(&job).await?;
+        let links: Vec<Link> = reachable.into_iter().map(|url| seed(url, &job)).collect();
+        self.send_links(&links).await?;
+        self.seeded(&job.name).await?;
+        Ok(Created { id: job.id, name: job.name, seeds: links.len() as u64 })
+    }
+
+    /// The same with seeds that are too many for a record.
+    async fn create_listed(&self, job: Job, seeds: &[String], settings: &Settings) -> Result<Created, Error> {
+        let now = Clock::new().now().wall;
+        let created = self.begin(job).await?;
+        for some in seeds.chunks(AT_ONCE) {
+            self.list(&created.name, some.iter().map(String::as_str), settings, now).await?;
+        }
+        self.listed(&created.name).await?;
+        let adding = Adding { job: Some(created.name.clone()), as_seeds: true };
+        let mut sent = 0;
+        for some in seeds.chunks(AT_ONCE) {
+            sent += self.add(&adding, some.iter().map(String::as_str), settings, now).await?.taken;
+        }
+        self.seeded(&created.name).await?;
+        Ok(Created { seeds: sent, ..created })
+    }
+
+    /// The first step of a job with many seeds: it is written down, with an empty list. One that was cut short goes on.
+    pub(crate) async fn begin(&self, job: Job) -> Result<Created, Error> {
+        if self.cut_short(&job, |record| record.list.is_some()).await?.is_some() {
+            let record = self.job(&job.name).await?;
+            // Whoever was cut short may not have come so far.
+            self.tell(&record.job).await?;
+            return Ok(Created { id: record.job.id, seeds: record.seeds(), name: job.name });
+        }
+        self.are_lists_known().await?;
+        let list = List { open: true, ..List::default() };
+        let job = self.store().create(job, Some(list)).await?;
+        self.tell(&job).await?;
+        Ok(Created { id: job.id, name: job.name, seeds: 0 })
+    }
+
+    /// The second: its seeds are listed, one per line.
+    pub(crate) async fn list(
+        &self,
+        name: &str,
+        lines: impl Iterator<Item = &str>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Result<Added, Error> {
+        let record = self.job(name).await?;
+        if record.list.is_none() || record.seeded {
+            return Err(Error::Exists(format!(
+                "the job {name} has begun: add seeds to it with `nephila add --seed`"
+            )));
+        }
+        let adding = Adding { job: Some(name.to_owned()), as_seeds: true };
+        let reach = Reach::new(&settings.spider);
+        let mut jobs = self.judges(&adding).await?;
+        let (mut added, mut seeds) = (Added::default(), Vec::new());
+        for line in lines {
+            match self.judged(line, &adding, &mut jobs, (&reach, &settings.trap), now).await? {
+                None => {}
+                Some(Ok(link)) if link.job == record.job.id => seeds.push(link.url.as_str().to_owned()),
+                Some(Ok(link)) => added.refuse(link.url.as_str(), "this is a seed of another job"),
+                Some(Err((url, why))) => added.refuse(&url, why),
+            }
+        }
+        self.list_seeds(record.job.id, &seeds).await?;
+        added.taken = seeds.len() as u64;
+        Ok(added)
+    }
+
+    /// The third: the list is whole, and links are judged by it.
+    pub(crate) async fn listed(&self, name: &str) -> Result<(), Error> {
+        let record = self.job(name).await?;
+        if record.seeds() == 0 {
+            return Err(Error::Wrong(format!("none of the seeds of job {name} can be fetched")));
+        }
+        let close = |record: &mut JobRecord| {
+            if let Some(list) = &mut record.list {
+                list.open = false;
+            }
+        };
+        self.store().change(record.job.id, close).await?;
+        Ok(())
+    }
+
+    /// The last: all seeds of a job were sent.
+    pub(crate) async fn seeded(&self, name: &str) -> Result<(), Error> {
+        let record = self.job(name).await?;
+        if record.list.is_some_and(|list| list.open) {
+            return Err(Error::Wrong(format!("the seeds of job {name} are not listed yet")));
+        }
+        self.store().change(record.job.id, |record| record.seeded = true).await?;
+        self.reopen([record.job.id]).await
+    }
+
+    /// Seeds are added to a job: to its record, or to its list if it has one or needs one.
+    pub(super) async fn take_seeds(&self, id: JobId, new: &[String]) -> Result<(), Error> {
+        let all = self.jobs().await?;
+        let Some(record) = all.iter().find(|record| record.job.id == id) else { return Ok(()) };
+        let seeds = &record.job.scope.seeds;
+        if record.list.is_some_and(|list| list.open) {
+            let name = &record.job.name;
+            let text = format!(
+                "the seeds of job {name} are being listed: repeat `nephila job create {name}` to its end first"
+            );
+            return Err(Error::Exists(text));
+        }
+        if record.list.is_some() || bytes_of(seeds) + bytes_of(new) > SEEDS_BYTES_MAX {
+            if record.list.is_none() {
+                self.are_lists_known().await?;
+            }
+            return self.list_seeds(id, new).await;
+        }
+        let put = |record: &mut JobRecord| {
+            let seeds = &mut record.job.scope.seeds;
+            let mut known: std::collections::HashSet<String> = seeds.iter().cloned().collect();
+            seeds.extend(new.iter().filter(|seed| known.insert((*seed).clone())).cloned());
+        };
+        if let Some(changed) = self.store().change(id, put).await? {
+            self.tell(&changed.job).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts seeds into the list of a job, unless they are there.
+    async fn list_seeds(&self, id: JobId, seeds: &[String]) -> Result<(), Error> {
+        let mut guard = self.lists.known(id).await?;
+        // If this does not come to its end, what is known is read again.
+        let mut known = guard.take().expect("it was just read");
+        let mut new: Vec<&str> = seeds.iter().map(String::as_str).collect();
+        new.retain(|seed| known.insert(seed));
+        self.has_room(id, known.len(), bytes_of(seeds) as u64).await?;
+        let upto = self.lists.leave(id, Lines::Seeds, &new).await?;
+        let bytes: usize = new.iter().map(|seed| seed.len() + 1).sum();
+        let put = |record: &mut JobRecord| {
+            let list = record.list.get_or_insert_default();
+            list.upto = list.upto.max(upto).max(known.upto());
+            list.seeds = (list.seeds + new.len() as u64).max(known.len());
+            list.bytes += bytes as u64;
+        };
+        self.store().change(id, put).await?;
+        *guard = Some(known);
+        Ok(())
+    }
+
+    /// Is there room for a list of so many seeds, with so many bytes more?
+    async fn has_room(&self, id: JobId, seeds: u64, more: u64) -> Result<(), Error> {
+        if seeds > SEEDS_MAX as u64 {
+            let text = format!("a job has at most {SEEDS_MAX} seeds: divide them among several");
+            return Err(Error::Wrong(text));
+        }
+        let all = self.jobs().await?;
+        let own = all.iter().find(|record| record.job.id == id).and_then(|record| record.list);
+        if own.map_or(0, |list| list.bytes) + more > LIST_BYTES_MAX {
+            let text =
+                format!("a list of seeds has at most {LIST_BYTES_MAX} bytes: divide them among several jobs");
+            return Err(Error::Wrong(text));
+        }
+        let others = all.iter().filter(|record| record.job.id != id && record.job.state != State::Stopped);
+        let listed: u64 = others.filter_map(|record| record.list).map(|list| list.seeds).sum();
+        if listed + seeds > SEEDS_IN_LISTS_MAX {
+            let text = format!(
+                "the jobs of a cluster have at most {SEEDS_IN_LISTS_MAX} seeds in lists, and {listed} are: stop one of them"
+            );
+            return Err(Error::Wrong(text));
+        }
+        Ok(())
+    }
+
+    /// Is there a job that is this one, and was cut short before all its seeds were sent?
+    async fn cut_short(&self, job: &Job, is_it: impl Fn(&JobRecord) -> bool) -> Result<Option<JobId>, Error> {
+        let others = self.jobs().await?;
+        let Some(record) = others.iter().find(|record| record.job.name == job.name) else {
+            check(job, &others)?;
+            return Ok(None);
+        };
+        if !record.seeded && is_same(&record.job, job) && is_it(record) {
+            return Ok(Some(record.job.id));
+        }
+        Err(Error::Exists(format!("there is a job {} already", job.name)))
+    }
+
+    /// Makes sure that every node knows lists: those that live, and those that come.
+    async fn are_lists_known(&self) -> Result<(), Error> {
+        self.no_older_node().await?;
+        raise(&*self.leases, LISTS_FORMAT).await?;
+        // One may have come in between.
+        self.no_older_node().await
+    }
+
+    async fn no_older_node(&self) -> Result<(), Error> {
+        let view = self.view().await?;
+        match view.nodes.iter().find(|node| node.format < LISTS_FORMAT) {
+            None => Ok(()),
+            Some(node) => Err(Error::Wrong(format!(
+                "node {} is of an older version, which knows no more than {} kB of seeds: install this version there first",
+                node.name,
+                SEEDS_BYTES_MAX >> 10
+            ))),
+        }
+    }
+}
+
+/// Were these made by the same words, but for their seeds?
+fn is_same(one: &Job, other: &Job) -> bool {
+    let bare = |job: &Job| {
+        let mut scope = job.scope.clone();
+        scope.seeds.clear();
+        Job { id: JobId(0), state: State::Running, scope, ..job.clone() }
+    };
+    bare(one) == bare(other)
+}
+
+/// The seeds of a job that may be asked for, as far as they say. Those that are no URLs stop no job.
+fn reachable(job: &Job, reach: &Reach) -> Result<Vec<CrawlUrl>, Error> {
+    let mut refusal = None;
+    let mut seeds: Vec<CrawlUrl> =
+        job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();
+    seeds.retain(|seed| match reach.check(seed) {
+        Ok(()) => true,
+        Err(why) => {
+            refusal.get_or_insert(why);
+            false
+        }
+    });
+    match refusal {
+        Some(why) if seeds.is_empty() => Err(Error::Wrong(why)),
+        _ => Ok(seeds),
+    }
+}
