@@ -212,11 +212,15 @@ fn explain(
         let url = world.url(WebPlace { host, what: What::Page(random.below(args.host_seeds)) });
         // Whoever owns it knows it; the others have nothing to say of it here.
         let said = herd.dirs().iter().map(|dir| {
-            let (_, said) = herd.asks.ask_all(&["explain", &url, "-o", &dir.display().to_string()])?;
+            let (_, said) = herd.asks.ask_all(&["explain", "--json", &url, "-o", &dir.display().to_string()])?;
             anyhow::Ok(said)
         });
         let said = said.collect::<anyhow::Result<Vec<String>>>()?;
-        verdict.expect(said.iter().any(|said| said.contains("robots")), || format!("{url}: {said:?}"));
+        let is_explained = |said: &String| {
+            let said: serde_json::Value = serde_json::from_str(said).unwrap_or_default();
+            said["summary"] == "robots" && said["depth"] == 0
+        };
+        verdict.expect(said.iter().any(is_explained), || format!("{url}: {said:?}"));
     }
     Ok(asked)
 }
