@@ -211,8 +211,10 @@ fn explain(
         let host = closed[random.below(closed.len() as u64) as usize];
         let url = world.url(WebPlace { host, what: What::Page(random.below(args.host_seeds)) });
         // Whoever owns it knows it; the others have nothing to say of it here.
-        let said = herd.dirs().iter().map(|dir| {
-            let (_, said) = herd.asks.ask_all(&["explain", "--json", &url, "-o", &dir.display().to_string()])?;
+        let dirs = herd.dirs();
+        let said = dirs.iter().map(|dir| {
+            let (_, said) =
+                herd.asks.ask_all(&["explain", "--json", &url, "-o", &dir.display().to_string()])?;
             anyhow::Ok(said)
         });
         let said = said.collect::<anyhow::Result<Vec<String>>>()?;
