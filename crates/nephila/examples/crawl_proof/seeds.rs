@@ -69,6 +69,13 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let world = site.web().world().clone();
     let founding = seeds_of(&folder, "first", &world, [size.hosts - 1].into_iter(), 1)?;
     let mut herd = Herd::found(&size, place, &folder, &site, &founding, "host")?;
+    // Names and connections of a busy machine are late, and whoever cannot be asked is waited for: a quarter of an hour.
+    for set in ["dns_timeout=5s", "dns_total_timeout=15s", "connect_timeout=10s", "head_timeout=20s"] {
+        herd.asks.set(&format!("spider.{set}"));
+    }
+    for set in ["spider.total_timeout=60s", "frontier.ticket_timeout=120s"] {
+        herd.asks.set(set);
+    }
     herd.join(args.nodes)?;
     herd.settle()?;
     let idle_kb = herd.memory();
