@@ -3,7 +3,8 @@
 //! [`Questions`] holds what is needed to answer; `http` offers it as HTTP/1.1 on `state/control`:
 //! `GET /api/v1/explain?url=`, `GET /api/v1/host?url=`, `GET /api/v1/stats`, all as JSON. A command that finds no such
 //! socket opens the folder itself and asks the same [`Questions`]. `nephila serve` without a cluster answers them over TCP
-//! as well. A node of a cluster answers more, on the same socket and over TCP (`node::api`); `client` is how it and its commands ask, `proof` how nodes know each other.
+//! as well. A node of a cluster answers more, on the same socket and over TCP (`node::api`); `client` is how it and its
+//! commands ask, `proof` how nodes know each other, `tls` how nobody else hears it.
 //!
 //! `GET /api/v1/events` gives pages of events, `GET /api/v1/pages?url=` what the archive has of a URL.
 //!
@@ -24,6 +25,7 @@ pub(crate) mod metrics;
 mod proof;
 mod room;
 mod scope;
+pub(crate) mod tls;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -88,7 +90,7 @@ impl Server {
     pub(crate) fn start(folder: &Folder, answers: Arc<impl Answers>) -> Option<Server> {
         match listen(folder) {
             Ok(listener) => {
-                let task = tokio::spawn(serve(listener, answers, Guard::Owner, CONNECTIONS_MAX));
+                let task = tokio::spawn(serve(listener, answers, Guard::Owner, None, CONNECTIONS_MAX));
                 Some(Server { task, socket: folder.socket() })
             }
             Err(error) => {

@@ -134,13 +134,17 @@ pub struct ExtractArgs {
 /// Which node of a cluster is asked.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Remote {
-    /// Ask this node of a cluster, such as `http://127.0.0.1:6374`; any node answers for all of them. Of several, with
+    /// Ask this node of a cluster, such as `http://127.0.0.1:6374` or `https://one.example:6374`; any node answers for all of them. Of several, with
     /// commas between them, the next is asked when one does not answer
     #[arg(long, value_name = "URL")]
     pub node: Option<String>,
     /// A file with the token that the node asks for
     #[arg(long, value_name = "FILE", requires = "node")]
     pub token_file: Option<PathBuf>,
+    /// A file with the certificates that sign those of the nodes, for https: ca.pem of `nephila cluster keys`. Without it
+    /// those are believed that browsers believe
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Flags of `nephila fetch`.

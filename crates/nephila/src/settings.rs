@@ -96,6 +96,13 @@ pub struct Api {
     pub listen: String,
     /// The address by which the other nodes reach this one, `HOST:PORT`. Empty: as `listen`.
     pub advertise: String,
+    /// The certificate of this node, with `tls_key_file`: it then answers over TLS, and asks other nodes over TLS alone.
+    /// `nephila cluster keys` makes both, `node-NAME.pem` and `node-NAME.key`.
+    pub tls_cert_file: PathBuf,
+    /// See `tls_cert_file`. Its owner alone may read it.
+    pub tls_key_file: PathBuf,
+    /// A file with the certificates that sign those of the nodes. Empty: `cluster.tls_ca_file`.
+    pub tls_ca_file: PathBuf,
     /// A file with the token that every request must carry, the same on all nodes. Wins over `token`.
     pub token_file: PathBuf,
     /// The token itself. Better in a file: settings are printed.
@@ -109,6 +116,9 @@ impl Default for Api {
         Api {
             listen: API_LISTEN.into(),
             advertise: String::new(),
+            tls_cert_file: PathBuf::new(),
+            tls_key_file: PathBuf::new(),
+            tls_ca_file: PathBuf::new(),
             token_file: PathBuf::new(),
             token: String::new(),
             read_token_file: PathBuf::new(),
@@ -433,6 +443,10 @@ fn check(settings: &Settings) -> Result<(), String> {
     }
     if settings.frontier.ticket_timeout <= settings.spider.total_timeout {
         return Err("frontier.ticket_timeout must be longer than spider.total_timeout".into());
+    }
+    let [certificate, key] = [&settings.api.tls_cert_file, &settings.api.tls_key_file];
+    if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
+        return Err("api.tls_cert_file and api.tls_key_file belong together: one is missing".into());
     }
     settings.cluster.check()
 }

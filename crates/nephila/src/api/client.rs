@@ -1,6 +1,7 @@
 //! Asks a node over HTTP: what nodes do among themselves, and commands with `--node`.
 //!
-//! What always holds: an answer is bounded in size and time, and so is the way to it; nothing is asked twice.
+//! What always holds: an answer is bounded in size and time, and so is the way to it; nothing is asked twice; where TLS is
+//! wanted nothing is said before the other end has proved its name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,19 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::http::seconds;
 use super::proof::{self, Nonce};
+use super::tls::{Among, HTTPS, Proved, Trust};
 
 /// A connection is made within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Hands are shaken within this time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The port of a node that is named without one.
 const PORT: u16 = 6374;
 
@@ -29,6 +35,8 @@ pub(crate) struct Peer {
     token: Option<Arc<str>>,
     /// Which node it must be; none if a person named the address.
     node: Option<String>,
+    /// What it must prove before anything is said to it; none without TLS.
+    proved: Option<Proved>,
 }
 
 /// A question.
@@ -121,27 +129,48 @@ pub(crate) enum NoAnswer {
 }
 
 impl Peer {
-    /// The node of this name, at `HOST:PORT` as its lease says. Leases may be forged: the token is not sent there, both
-    /// sides prove that they know it.
-    pub(crate) fn node(name: &str, address: &str, token: Option<Arc<str>>) -> Peer {
-        Peer { address: address.to_owned(), token, node: Some(name.to_owned()) }
+    /// The node of this name, where its lease says. Leases may be forged: the token is not sent there, both sides prove that
+    /// they know it, and over TLS it proves its name before that.
+    pub(crate) fn node(
+        name: &str,
+        address: &str,
+        token: Option<Arc<str>>,
+        among: &Among,
+    ) -> Result<Peer, String> {
+        let (address, proved) = among.way(name, address)?;
+        Ok(Peer { address: address.to_owned(), token, node: Some(name.to_owned()), proved })
     }
 
-    /// The node that a person names: `http://HOST:PORT`, `HOST:PORT` or `HOST`.
-    pub(crate) fn named(url: &str, token: Option<Arc<str>>) -> Result<Peer, String> {
+    /// The node that a person names: `https://HOST:PORT`, `http://HOST:PORT`, `HOST:PORT` or `HOST`. Whoever says whose
+    /// certificates to believe wants TLS.
+    pub(crate) fn named(url: &str, token: Option<Arc<str>>, trust: Option<&Trust>) -> Result<Peer, String> {
         let rest = url.trim().trim_end_matches('/');
-        let rest = rest.strip_prefix("http://").unwrap_or(rest);
-        if rest.contains("://") || rest.is_empty() || rest.contains(['/', '?', '#', '@', ' ']) {
-            return Err(format!(
-                "{url:?} names no node: it is http://HOST:PORT; a node speaks no TLS itself, so put a tunnel in front"
-            ));
-        }
-        let has_port = match rest.rfind(']') {
-            Some(end) => rest[end..].contains(':'),
-            None => rest.contains(':'),
+        let (rest, is_tls) = match (rest.strip_prefix(HTTPS), rest.strip_prefix("http://")) {
+            (Some(rest), _) => (rest, true),
+            (None, Some(_)) if trust.is_some() => {
+                return Err(format!("{url:?} is without TLS, for which --ca-file says whom to believe"));
+            }
+            (None, Some(rest)) => (rest, false),
+            (None, None) => (rest, trust.is_some()),
         };
-        let address = if has_port { rest.to_owned() } else { format!("{rest}:{PORT}") };
-        Ok(Peer { address, token, node: None })
+        if rest.contains("://") || rest.is_empty() || rest.contains(['/', '?', '#', '@', ' ']) {
+            return Err(format!("{url:?} names no node: it is https://HOST:PORT or http://HOST:PORT"));
+        }
+        let port = match rest.rfind(']') {
+            Some(end) => rest[end..].find(':').map(|at| end + at),
+            None => rest.find(':'),
+        };
+        let address = if port.is_some() { rest.to_owned() } else { format!("{rest}:{PORT}") };
+        let proved = match is_tls {
+            false => None,
+            true => {
+                let host = rest[..port.unwrap_or(rest.len())].trim_matches(['[', ']']);
+                let name = ServerName::try_from(host.to_owned())
+                    .map_err(|_| format!("{url:?}: no certificate can prove the name {host:?}"))?;
+                Some((trust.cloned().unwrap_or_else(Trust::public), name))
+            }
+        };
+        Ok(Peer { address, token, node: None, proved })
     }
 
     /// Where it is.
@@ -162,7 +191,25 @@ impl Peer {
             }
         };
         let timeout = question.timeout;
-        match tokio::time::timeout(timeout, self.exchange(stream, question)).await {
+        let answer = match &self.proved {
+            None => tokio::time::timeout(timeout, self.exchange(stream, question)).await,
+            Some((trust, name)) => {
+                let shaken = trust.connect(name.clone(), stream);
+                let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, shaken).await {
+                    Ok(Ok(stream)) => stream,
+                    Ok(Err(error)) => {
+                        let why = format!("TLS with {}: {error}", name.to_str());
+                        return Err(NoAnswer::Unreachable { address, why });
+                    }
+                    Err(_) => {
+                        let why = format!("no TLS within {} s", HANDSHAKE_TIMEOUT.as_secs());
+                        return Err(NoAnswer::Unreachable { address, why });
+                    }
+                };
+                tokio::time::timeout(timeout, self.exchange(stream, question)).await
+            }
+        };
+        match answer {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(why)) => Err(NoAnswer::Silent { address, why }),
             Err(_) => {
@@ -171,7 +218,11 @@ impl Peer {
         }
     }
 
-    async fn exchange(&self, stream: TcpStream, question: Question) -> Result<Reply, String> {
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+        question: Question,
+    ) -> Result<Reply, String> {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         let mut request = Request::builder().method(question.method).uri(&*question.target);
@@ -234,10 +285,29 @@ mod tests {
             ("[::1]", "[::1]:6374"),
             ("[::1]:80", "[::1]:80"),
         ] {
-            assert_eq!(Peer::named(url, None).unwrap().address(), address, "{url}");
+            let peer = Peer::named(url, None, None).unwrap();
+            assert_eq!((peer.address(), peer.proved.is_none()), (address, true), "{url}");
         }
-        for url in ["https://one", "", "http://one/api", "http://u:p@one", "http://one two"] {
-            assert!(Peer::named(url, None).is_err(), "{url}");
+        for url in
+            ["ftp://one", "", "http://one/api", "http://u:p@one", "http://one two", "https://", "https://:80"]
+        {
+            assert!(Peer::named(url, None, None).is_err(), "{url}");
         }
+        let trust = Trust::public();
+        for (url, trust, name) in [
+            ("https://one:7000", None, "one"),
+            ("https://[::1]:80", None, "::1"),
+            ("https://[::1]", None, "::1"),
+            ("127.0.0.1:80", Some(&trust), "127.0.0.1"),
+            ("one", Some(&trust), "one"),
+        ] {
+            let peer = Peer::named(url, None, trust).unwrap();
+            assert_eq!(
+                peer.proved.map(|(_, name)| name.to_str().into_owned()).as_deref(),
+                Some(name),
+                "{url}"
+            );
+        }
+        assert!(Peer::named("http://one", None, Some(&trust)).is_err(), "TLS is wanted, and is not");
     }
 }

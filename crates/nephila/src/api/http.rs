@@ -21,10 +21,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio_rustls::TlsAcceptor;
 
 use super::proof::{self, Nonce};
 use super::room::{Place, Room};
 
+/// Whoever speaks TLS has shaken hands within this time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A request's head has this long to come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// A request's body has this long to come.
@@ -223,11 +226,13 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
     other == 0
 }
 
-/// Answers until it is dropped, so many connections at once. More wait while all of them are being answered.
+/// Answers until it is dropped, over TLS or plainly, so many connections at once. More wait while all of them are being
+/// answered.
 pub(crate) async fn serve<A: Answers>(
     listener: impl Accept,
     answers: Arc<A>,
     guard: Guard,
+    tls: Option<TlsAcceptor>,
     connections_max: usize,
 ) {
     let room = Room::new(connections_max);
@@ -239,10 +244,17 @@ pub(crate) async fn serve<A: Answers>(
         };
         let place = room.enter().await;
         while connections.try_join_next().is_some() {}
-        let (number, answers, guard) = (place.number(), answers.clone(), guard.clone());
+        let (number, answers, guard, tls) = (place.number(), answers.clone(), guard.clone(), tls.clone());
         // They end with this task: a set that is dropped ends what is in it.
         let task = connections.spawn(async move {
-            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, answers, guard, place)).await;
+            let answering = async {
+                let Some(tls) = tls else { return connection(stream, answers, guard, place).await };
+                // Whoever does not shake hands is a stranger, whose place the next one takes.
+                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+                    connection(stream, answers, guard, place).await;
+                }
+            };
+            _ = tokio::time::timeout(CONNECTION_TIMEOUT, answering).await;
         });
         room.task(number, task);
     }

@@ -112,6 +112,7 @@ async fn the_socket_answers_the_same_however_deep_it_lies() {
             listen(&world.folder).unwrap(),
             world.questions.clone(),
             Guard::Owner,
+            None,
             CONNECTIONS_MAX,
         ));
         let url = "http://a.test/docs/x?a=1&b=%25+c";
@@ -154,6 +155,7 @@ async fn sec_07_many_who_say_nothing_or_little_keep_nobody_out() {
         listen(&world.folder).unwrap(),
         world.questions.clone(),
         Guard::Owner,
+        None,
         CONNECTIONS_MAX,
     ));
     let mut idle = Vec::new();

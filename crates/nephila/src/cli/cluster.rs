@@ -120,8 +120,8 @@ pub struct KeysArgs {
     /// A NATS server: the name or the address by which nodes reach it
     #[arg(long = "server", value_name = "HOST", value_delimiter = ',')]
     pub servers: Vec<String>,
-    /// A node, by its name
-    #[arg(long = "node", value_name = "NAME", value_delimiter = ',')]
+    /// A node, by its name. Commands call it by the same name, or by those after `=`, such as `one=10.0.0.1+one.example`
+    #[arg(long = "node", value_name = "NAME[=HOST+HOST]", value_delimiter = ',')]
     pub nodes: Vec<String>,
     /// Settings
     #[command(flatten)]

@@ -109,7 +109,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let progress = progress::Progress::new(args.progress, args.quiet);
         let bound = match serves {
-            Some(name) => bind(&settings.api, name).await?,
+            Some(name) => bind(&settings, name).await?,
             None => None,
         };
         let (running, _anew) = frontier(&folder, &settings, &mut plan, args.mend)?;
@@ -132,9 +132,10 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             .with_spider(shared.spider.clone());
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());
-        let answering = bound.map(|Bound { listener, guard, address }| {
-            eprintln!("nephila: {} is answered for at http://{address}", shared.folder.dir().display());
-            tokio::spawn(crate::api::serve(listener, questions, guard, CONNECTIONS_MAX))
+        let answering = bound.map(|bound| {
+            eprintln!("nephila: {} is answered for at {}", shared.folder.dir().display(), bound.url());
+            let Bound { listener, guard, tls, .. } = bound;
+            tokio::spawn(crate::api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
         });
         begin(&shared).await?;
         reread::run(&shared, args.quiet).await?;

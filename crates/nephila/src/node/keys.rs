@@ -1,11 +1,11 @@
 //! `nephila cluster keys`: who may speak to the NATS servers of a cluster, and what each of them may say.
 //!
-//! A folder gets a certificate authority, a certificate for each server, an nkey for each node, one for the operator and one
-//! for programs that read events, and `accounts.conf`, which the servers include. That file has public halves alone. Asked
-//! again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
+//! A folder gets a certificate authority, a certificate for each server, an nkey and a certificate for each node, an nkey for
+//! the operator and one for programs that read events, and `accounts.conf`, which the servers include. That file has public
+//! halves alone. Asked again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
 //!
 //! What always holds: nothing secret is printed, a secret file can be read by its owner alone, an existing one is never
-//! changed; a node may write its own lease and no other.
+//! changed; a node may write its own lease and no other; the certificate of a node opens no route between servers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,6 +21,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
+use crate::api::tls::name_of;
 use crate::cli::cluster::KeysArgs;
 use crate::exit::Exit;
 use crate::settings::{self, usage};
@@ -55,21 +56,35 @@ const NAME_MAX: usize = 100;
 /// Runs the command.
 pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<Exit> {
     let cluster = settings::load(&args.common)?.cluster.name;
-    for name in args.nodes.iter().chain([&cluster]) {
+    let nodes: Vec<(&str, Vec<&str>)> = args.nodes.iter().map(|node| named(node)).collect();
+    for name in nodes.iter().map(|(name, _)| *name).chain([&*cluster]) {
         if !is_plain(name, "-_") {
             return Err(usage(anyhow::anyhow!("{name:?} is no name: letters, digits, `-` and `_`")));
         }
     }
-    if let Some(name) = args.servers.iter().find(|name| !is_plain(name, "-.:")) {
+    for (name, _) in &nodes {
+        name_of(name, &cluster).map_err(|error| usage(anyhow::anyhow!(error)))?;
+    }
+    let mut hosts =
+        args.servers.iter().map(String::as_str).chain(nodes.iter().flat_map(|(_, at)| at.clone()));
+    if let Some(name) = hosts.find(|name| !is_plain(name, "-_.:")) {
         return Err(usage(anyhow::anyhow!("{name:?} is neither the name nor the address of a machine")));
     }
     let dir = &args.dir;
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let issuer = authority(dir, &cluster)?;
     for server in &args.servers {
-        certificate(dir, server, &issuer)?;
+        // Servers of a cluster are clients of each other.
+        let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        certificate(dir, &format!("server-{server}"), &[server], &uses, &issuer)?;
     }
-    for name in args.nodes.iter().map(|node| format!("{NODE}{node}")).chain([OPERATOR.into(), READER.into()])
+    for (node, hosts) in &nodes {
+        let name = name_of(node, &cluster).map_err(anyhow::Error::msg)?;
+        let name = name.to_str();
+        let names: Vec<&str> = [&*name].into_iter().chain(hosts.iter().copied()).collect();
+        certificate(dir, &format!("{NODE}{node}"), &names, &[ExtendedKeyUsagePurpose::ServerAuth], &issuer)?;
+    }
+    for name in nodes.iter().map(|(node, _)| format!("{NODE}{node}")).chain([OPERATOR.into(), READER.into()])
     {
         let file = dir.join(format!("{name}{NKEY}"));
         if !file.exists() {
@@ -96,17 +111,19 @@ fn is_plain(name: &str, more: &str) -> bool {
 fn told(dir: &Path, args: &KeysArgs, cluster: &str) -> String {
     let dir = dir.display();
     let server = args.servers.first().map_or("SERVER", |name| name);
-    let node = args.nodes.first().map_or("NAME", |name| name);
+    let node = args.nodes.first().map_or("NAME", |node| named(node).0);
     format!(
-        "Keys of the cluster {cluster} are in {dir}. ca.key signs new servers: keep it away from all of them.\n\
+        "Keys of the cluster {cluster} are in {dir}. ca.key signs new servers and nodes: keep it away from all of them.\n\
          \n\
          On each server, beside its own certificate and key, in its configuration:\n\
          \n    include {ACCOUNTS}\n    tls {{ cert_file: server-{server}.pem, key_file: server-{server}.key, ca_file: ca.pem }}\n\
          \n\
-         On each node, beside ca.pem and its own key, in its settings:\n\
+         On each node, beside ca.pem and its own keys, in its settings:\n\
          \n    [cluster]\n    tls_ca_file = \"{dir}/ca.pem\"\n    nkey_file = \"{dir}/{NODE}{node}{NKEY}\"\n\
+         \n    [api]\n    tls_cert_file = \"{dir}/{NODE}{node}.pem\"\n    tls_key_file = \"{dir}/{NODE}{node}.key\"\n\
          \n\
-         Whoever runs `nephila job` and `nephila cluster` has {OPERATOR}{NKEY} instead; a program that reads events has {READER}{NKEY}.\n"
+         Whoever runs `nephila job` and `nephila cluster` has {OPERATOR}{NKEY} instead, and names ca.pem to nodes with --ca-file;\n\
+         a program that reads events has {READER}{NKEY}.\n"
     )
 }
 
@@ -142,22 +159,35 @@ fn valid(params: &mut CertificateParams) {
     params.not_after = date_time_ymd(year + 10, 1, 1);
 }
 
-fn certificate(dir: &Path, server: &str, issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<()> {
-    let (pem, key) = (dir.join(format!("server-{server}.pem")), dir.join(format!("server-{server}.key")));
+/// A node as it is given: its name and where people find it, `NAME` or `NAME=HOST+HOST`.
+fn named(node: &str) -> (&str, Vec<&str>) {
+    match node.split_once('=') {
+        Some((name, hosts)) => (name, hosts.split('+').collect()),
+        None => (node, vec![node]),
+    }
+}
+
+/// The certificate and the key of somebody with these names, in files that begin like this.
+fn certificate(
+    dir: &Path,
+    begin: &str,
+    names: &[&str],
+    uses: &[ExtendedKeyUsagePurpose],
+    issuer: &Issuer<'_, KeyPair>,
+) -> anyhow::Result<()> {
+    let (pem, key) = (dir.join(format!("{begin}.pem")), dir.join(format!("{begin}.key")));
     if pem.exists() {
         return Ok(());
     }
-    let mut params = CertificateParams::new(vec![server.to_owned()])
-        .with_context(|| format!("{server:?} is neither the name nor the address of a machine"))?;
-    params.distinguished_name.push(DnType::CommonName, server);
+    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        .with_context(|| format!("{names:?} are neither names nor addresses of machines"))?;
+    params.distinguished_name.push(DnType::CommonName, names[0]);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // Servers of a cluster are clients of each other.
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = uses.to_vec();
     valid(&mut params);
     let pair = KeyPair::generate().context("making a key")?;
-    let made = params.signed_by(&pair, issuer).with_context(|| format!("signing {server}"))?;
+    let made = params.signed_by(&pair, issuer).with_context(|| format!("signing {begin}"))?;
     // A key without a certificate is of a run that was killed: nobody has used it.
     match fs::remove_file(&key) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -371,7 +371,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = crate::crawl::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
-        let bound = api::bind(&settings.api, &name).await?;
+        let bound = api::bind(&settings, &name).await?;
         let address = bound.as_ref().map(|bound| bound.address.clone()).unwrap_or_default();
         folder.set_node(&name, &settings)?;
         let cluster = Cluster::connect(&settings.cluster).await?;

@@ -18,6 +18,7 @@ use super::views::{
     Added, Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView,
     PinView,
 };
+use crate::api::tls::Trust;
 use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use crate::cli::Remote as Args;
 use crate::crawl::stream::StreamSaid;
@@ -44,7 +45,8 @@ impl Remote {
     pub(crate) fn open(args: &Args) -> anyhow::Result<Option<Remote>> {
         let Some(urls) = &args.node else { return Ok(None) };
         let token = token(args.token_file.as_deref().unwrap_or(std::path::Path::new("")))?;
-        let named = |url: &str| Peer::named(url.trim(), token.clone());
+        let trust = args.ca_file.as_deref().map(Trust::in_file).transpose().map_err(usage)?;
+        let named = |url: &str| Peer::named(url.trim(), token.clone(), trust.as_ref());
         let peers: Result<Vec<Peer>, _> = urls.split(',').take(PEERS_MAX).map(named).collect();
         Ok(Some(Remote { peers: peers.map_err(|error| usage(anyhow::anyhow!(error)))? }))
     }
@@ -256,12 +258,14 @@ impl Remote {
             let (what, unheard) = match &error {
                 NoAnswer::Unreachable { .. } => (
                     "does `nephila serve` run there, does its api.listen name an address that is reached from here \
-                     (127.0.0.1 is reached on its own machine alone), and is the port open?",
+                     (127.0.0.1 is reached on its own machine alone), and is the port open? With https, does --ca-file name \
+                     the certificate that has signed its own, and has that one the name by which you call it?",
                     true,
                 ),
-                NoAnswer::Silent { .. } => {
-                    ("is it a node, and of the same version? Its standard error may say more", false)
-                }
+                NoAnswer::Silent { .. } => (
+                    "is it a node, of the same version, and is it to be called https? Its standard error may say more",
+                    false,
+                ),
             };
             last = Some(anyhow::Error::new(Exit::Unreachable).context(format!("{error}: {what}")));
             if !unheard && again == Again::Unheard {

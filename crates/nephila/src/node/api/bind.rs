@@ -1,6 +1,7 @@
-//! Where a node listens, by which address the others reach it, and who may ask.
+//! Where a node listens, by which address the others reach it, who may ask, and what proves who answers.
 //!
-//! What always holds: a node that others than this machine can reach has a token.
+//! What always holds: a node that others than this machine can reach has a token; one that is to answer over TLS does so, or
+//! does not start.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,24 +9,35 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::Guard;
-use crate::settings::{self, API_LISTEN, usage};
+use crate::api::tls::{self, Among, HTTPS, Trust, name_of};
+use crate::settings::{API_LISTEN, Settings, usage};
 
 /// The longest token.
 const TOKEN_BYTES_MAX: usize = 4_096;
 
 /// A socket that nobody reads from yet.
-#[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
     pub(crate) guard: Guard,
-    /// How others reach it.
+    /// None: it answers without TLS.
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// How others reach it: `HOST:PORT`, over TLS `https://HOST:PORT`.
     pub(crate) address: String,
 }
 
+impl Bound {
+    /// Where people find it.
+    pub(crate) fn url(&self) -> String {
+        if self.tls.is_some() { self.address.clone() } else { format!("http://{}", self.address) }
+    }
+}
+
 /// Listens, if the settings say where.
-pub(crate) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Option<Bound>> {
+pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Option<Bound>> {
+    let api = &settings.api;
     if api.listen.is_empty() {
         return Ok(None);
     }
@@ -34,6 +46,7 @@ pub(crate) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Opti
         None => Some(Arc::from(api.token.trim())),
         token => token,
     };
+    let tls = answers_over(settings, node).map_err(usage)?;
     let is_local = |address: &SocketAddr| address.ip().is_loopback();
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&*api.listen)
         .await
@@ -67,6 +80,7 @@ pub(crate) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Opti
         "" => bound.to_string(),
         advertise => advertise.to_owned(),
     };
+    let address = if tls.is_some() { format!("{HTTPS}{address}") } else { address };
     let reads = self::token(&api.read_token_file)?;
     let guard = match token {
         None if reads.is_some() => {
@@ -76,7 +90,35 @@ pub(crate) async fn bind(api: &settings::Api, node: &str) -> anyhow::Result<Opti
         None => Guard::Local,
         Some(token) => Guard::Token { token, reads, node: node.into() },
     };
-    Ok(Some(Bound { listener, guard, address }))
+    Ok(Some(Bound { listener, guard, tls, address }))
+}
+
+/// How this node speaks to the others.
+pub(crate) fn among(settings: &Settings) -> anyhow::Result<Among> {
+    let api = &settings.api;
+    let file = [&api.tls_ca_file, &settings.cluster.tls_ca_file].into_iter().find(|file| !is_empty(file));
+    let trust = file.map(|file| Trust::in_file(file)).transpose().map_err(usage)?;
+    Ok(Among { cluster: settings.cluster.name.clone(), trust, always: !is_empty(&api.tls_cert_file) })
+}
+
+/// The TLS of the settings, if they have any. In a cluster the others must know us by it.
+fn answers_over(settings: &Settings, node: &str) -> anyhow::Result<Option<TlsAcceptor>> {
+    let api = &settings.api;
+    if is_empty(&api.tls_cert_file) {
+        return Ok(None);
+    }
+    let mut as_whom = None;
+    if !settings.cluster.servers.is_empty() {
+        let trust = among(settings)?.trust.context(
+            "api.tls_cert_file needs api.tls_ca_file or cluster.tls_ca_file, by which nodes know each other",
+        )?;
+        as_whom = Some((trust, name_of(node, &settings.cluster.name).map_err(anyhow::Error::msg)?));
+    }
+    tls::acceptor(&api.tls_cert_file, &api.tls_key_file, as_whom.as_ref()).map(Some)
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// The token in a file; none if no file is named.
@@ -100,14 +142,16 @@ mod tests {
     use super::*;
     use crate::exit::Exit;
 
-    fn api(listen: &str) -> settings::Api {
-        settings::Api { listen: listen.into(), ..settings::Api::default() }
+    fn api(listen: &str) -> Settings {
+        let mut settings = Settings::default();
+        settings.api.listen = listen.into();
+        settings
     }
 
     #[tokio::test]
     async fn whoever_is_reached_from_elsewhere_needs_a_token() {
         for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let error = bind(&api(listen), "one").await.unwrap_err();
+            let error = bind(&api(listen), "one").await.err().unwrap();
             assert_eq!(error.downcast_ref(), Some(&Exit::Usage), "{listen}");
             assert!(format!("{error:#}").contains("api.token_file"), "{error:#}");
         }
@@ -122,11 +166,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         std::fs::write(&file, "geheim\n").unwrap();
-        let settings = settings::Api {
-            token_file: file.clone(),
-            advertise: "one.test:7000".into(),
-            ..api("127.0.0.1:0")
-        };
+        let mut settings = api("127.0.0.1:0");
+        (settings.api.token_file, settings.api.advertise) = (file.clone(), "one.test:7000".into());
         let bound = bind(&settings, "one").await.unwrap().unwrap();
         assert!(matches!(&bound.guard, Guard::Token { token, .. } if **token == *"geheim"));
         assert_eq!(bound.address, "one.test:7000");

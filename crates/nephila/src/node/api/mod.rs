@@ -29,14 +29,14 @@ use super::stored::Stored;
 use super::views::NodeState;
 use crate::api::captures::Archive;
 use crate::api::metrics::{self, gauge};
+use crate::api::tls::Among;
 use crate::api::{
     Answer, Answers, Asked, Explained, FeedsSaid, Guard, Question, Questions, Server, StatsView, ok, problem,
     retry_after, serve, unescaped,
 };
 use crate::crawl::shared::Shared;
 
-pub(crate) use bind::token;
-pub(crate) use bind::{Bound, bind};
+pub(crate) use bind::{Bound, among, bind, token};
 
 /// Connections over TCP answered at once, those of other nodes among them; more wait.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
@@ -66,6 +66,8 @@ type Instead = Box<Answer>;
 pub(super) struct Api {
     node: Arc<Node>,
     token: Option<Arc<str>>,
+    /// How other nodes are spoken to.
+    among: Among,
     clients: Semaphore,
     archive: Archive,
     /// Archives in the object store.
@@ -115,10 +117,12 @@ pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Se
     let archive = Archive::new(node.folder.dir(), &node.name)
         .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)));
     let followers = Default::default();
-    let api = Arc::new(Api { node: node.clone(), token, clients, archive, stored, followers });
-    let tcp = bound.map(|Bound { listener, guard, address }| {
-        eprintln!("nephila: node {} answers at http://{address}", node.name);
-        tokio::spawn(serve(listener, api.clone(), guard, CONNECTIONS_MAX))
+    let among = among(&node.settings)?;
+    let api = Arc::new(Api { node: node.clone(), token, among, clients, archive, stored, followers });
+    let tcp = bound.map(|bound| {
+        eprintln!("nephila: node {} answers at {}", node.name, bound.url());
+        let Bound { listener, guard, tls, .. } = bound;
+        tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
     });
     Ok(Serving { _folder: Server::start(&node.folder, api), tcp })
 }

@@ -1,7 +1,8 @@
 //! Who owns a URL, and how another node is asked.
 //!
 //! What always holds: what another node answers counts only if it is the node that was meant, and, where there is a token,
-//! only if it proves that it knows it; the token itself is sent to nobody.
+//! only if it proves that it knows it; the token itself is sent to nobody. Where there is TLS, nothing is sent to anybody who
+//! has not proved the name of that node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::task::JoinSet;
 use super::super::admin;
 use super::super::route::partition_of;
 use super::{Api, FORWARDED, Instead, NODE, Place};
+use crate::api::tls::Among;
 use crate::api::{Answer, Asked, Peer, Question, Reply, problem, retry_after};
 use crate::crawl::shared::Shared;
 
@@ -69,7 +71,7 @@ impl Api {
         as_what: &'static str,
     ) -> Result<Reply, Instead> {
         let question = Question::get(&*asked.target, ANSWER_BYTES_MAX, OTHER_MAX).with(FORWARDED, as_what);
-        let reply = ask_of(self.token.clone(), other, question).await.map_err(|why| {
+        let reply = ask_of(self.token.clone(), &self.among, other, question).await.map_err(|why| {
             // Whoever does not answer may be dead: then its partitions are taken over when its lease has run out.
             let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the owner does not answer", why);
             retry_after(answer, self.node.settings.cluster.lease_ttl.as_secs())
@@ -87,9 +89,9 @@ impl Api {
             while asking.len() < OTHERS_AT_ONCE
                 && let Some(other) = others.next()
             {
-                let (token, question) = (self.token.clone(), question.clone());
+                let (token, among, question) = (self.token.clone(), self.among.clone(), question.clone());
                 asking.spawn(async move {
-                    let answer = ask_of(token, &other, question).await;
+                    let answer = ask_of(token, &among, &other, question).await;
                     (other, answer)
                 });
             }
@@ -104,12 +106,18 @@ impl Api {
 }
 
 /// Asks another node; says why there is no answer.
-async fn ask_of(token: Option<Arc<str>>, other: &NodeRecord, question: Question) -> Result<Reply, String> {
+async fn ask_of(
+    token: Option<Arc<str>>,
+    among: &Among,
+    other: &NodeRecord,
+    question: Question,
+) -> Result<Reply, String> {
     let name = &other.name;
     if other.address.is_empty() {
         return Err(format!("node {name} has no API: set api.listen there"));
     }
-    let peer = Peer::node(name, &other.address, token);
+    let peer =
+        Peer::node(name, &other.address, token, among).map_err(|error| format!("node {name}: {error}"))?;
     let reply = peer.ask(question).await.map_err(|error| format!("node {name}: {error}"))?;
     match reply.field(NODE) {
         Some(who) if who == name => {}

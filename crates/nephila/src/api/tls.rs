@@ -1,0 +1,203 @@
+//! TLS of the API: between commands and nodes, and among nodes.
+//!
+//! The certificate of a node proves its name, `NODE.CLUSTER.nephila`, which no name server knows. Nodes find each other's
+//! addresses in leases, and ask for that name to be proved whatever the address is. People name an address, and ask for it to
+//! be proved; so the certificate has both.
+//!
+//! What always holds: TLS 1.3 and one provider of cryptography; a node that answers over TLS asks over nothing else; a key
+//! that others than its owner can read is not used.
+
+use std::fmt;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// How the address of a node begins that answers over TLS.
+pub(crate) const HTTPS: &str = "https://";
+/// What is spoken inside.
+const ALPN: &[u8] = b"http/1.1";
+/// A file with certificates or a key has at most so many bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whose certificates are believed.
+#[derive(Clone)]
+pub(crate) struct Trust {
+    connector: TlsConnector,
+    verifier: Arc<WebPkiServerVerifier>,
+}
+
+impl Trust {
+    /// Those that are signed by one of a file.
+    pub(crate) fn in_file(path: &Path) -> anyhow::Result<Trust> {
+        let what = || format!("the certificates in {}", path.display());
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path).with_context(what)? {
+            roots.add(certificate).with_context(what)?;
+        }
+        Trust::of(roots).with_context(what)
+    }
+
+    /// Those that browsers believe.
+    pub(crate) fn public() -> Trust {
+        let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        Trust::of(roots).expect("there are some")
+    }
+
+    fn of(roots: RootCertStore) -> anyhow::Result<Trust> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_webpki_verifier(verifier.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(Trust { connector: TlsConnector::from(Arc::new(config)), verifier })
+    }
+
+    /// Shakes hands with somebody who must prove this name.
+    pub(crate) async fn connect(
+        &self,
+        name: ServerName<'static>,
+        stream: TcpStream,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(name, stream).await
+    }
+
+    /// Would we believe these certificates of somebody with this name?
+    fn check(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> Result<(), rustls::Error> {
+        let (own, others) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        self.verifier.verify_server_cert(own, others, name, &[], UnixTime::now()).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+/// What the certificate of a node proves.
+pub(crate) fn name_of(node: &str, cluster: &str) -> Result<ServerName<'static>, String> {
+    let name = format!("{node}.{cluster}.nephila");
+    match ServerName::try_from(name.clone()) {
+        Ok(proved @ ServerName::DnsName(_)) => Ok(proved),
+        _ => Err(format!("no certificate can have the name {name}: names of nodes have at most 63 letters")),
+    }
+}
+
+/// How the nodes of a cluster speak to each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Among {
+    pub(crate) cluster: String,
+    /// Whose certificates are believed; nobody's without.
+    pub(crate) trust: Option<Trust>,
+    /// We answer over TLS ourselves, so we ask over nothing else.
+    pub(crate) always: bool,
+}
+
+/// Who must be at the other end, and who says so.
+pub(crate) type Proved = (Trust, ServerName<'static>);
+
+impl Among {
+    /// How a node with this address in its lease is reached: `HOST:PORT`, and whether over TLS.
+    pub(crate) fn way<'a>(&self, node: &str, address: &'a str) -> Result<(&'a str, Option<Proved>), String> {
+        match (address.strip_prefix(HTTPS), &self.trust) {
+            (Some(rest), Some(trust)) => Ok((rest, Some((trust.clone(), name_of(node, &self.cluster)?)))),
+            (Some(_), None) => Err(format!(
+                "it answers over TLS at {address}, and this node believes nobody's certificates: set api.tls_ca_file"
+            )),
+            (None, _) if self.always => Err(format!(
+                "it answers without TLS at {address}, and this node asks over TLS alone: set api.tls_cert_file there"
+            )),
+            (None, _) => Ok((address, None)),
+        }
+    }
+}
+
+/// Answers over TLS with the certificate and the key of these files. With a name and whom the others believe, they must
+/// believe that it is ours.
+pub(crate) fn acceptor(
+    certificate: &Path,
+    key: &Path,
+    as_whom: Option<&Proved>,
+) -> anyhow::Result<TlsAcceptor> {
+    let what = || format!("api.tls_cert_file {}", certificate.display());
+    let chain = certificates(certificate).with_context(what)?;
+    if let Some((trust, name)) = as_whom {
+        trust.check(&chain, name).with_context(|| {
+            let name = name.to_str();
+            format!(
+                "{}: the other nodes do not believe that this is {name}; `nephila cluster keys` makes one",
+                what()
+            )
+        })?;
+    }
+    let key_what = || format!("api.tls_key_file {}", key.display());
+    let text = read(key, true).with_context(key_what)?;
+    let pair = PrivateKeyDer::from_pem_slice(&text).with_context(key_what)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, pair)
+        .with_context(|| format!("{} and {}", what(), key_what()))?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let text = read(path, false)?;
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>()?;
+    anyhow::ensure!(!found.is_empty(), "there is no certificate in it");
+    Ok(found)
+}
+
+fn read(path: &Path, is_secret: bool) -> anyhow::Result<Vec<u8>> {
+    let file = std::fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    anyhow::ensure!(!is_secret || mode & 0o077 == 0, "it can be read by others: chmod 600 it");
+    let mut text = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_04_a_node_with_tls_asks_over_nothing_else() {
+        let (plain, tls) = ("10.0.0.1:6374", "https://10.0.0.1:6374");
+        let without = Among { cluster: "news".into(), ..Among::default() };
+        assert!(matches!(without.way("one", plain), Ok(("10.0.0.1:6374", None))));
+        assert!(without.way("one", tls).unwrap_err().contains("api.tls_ca_file"));
+        let trusting = Among { trust: Some(Trust::public()), ..without };
+        assert!(matches!(trusting.way("one", plain), Ok((_, None))), "it has no TLS itself");
+        let always = Among { always: true, ..trusting };
+        assert!(always.way("one", plain).unwrap_err().contains("without TLS"));
+        let (address, proved) = always.way("one", tls).unwrap();
+        assert_eq!((address, proved.unwrap().1), (plain, ServerName::try_from("one.news.nephila").unwrap()));
+    }
+
+    #[test]
+    fn every_name_of_a_node_can_be_proved() {
+        for node in ["one", "node-1", "Node_1", &"n".repeat(63)] {
+            assert!(name_of(node, "news").is_ok(), "{node}");
+        }
+        assert!(name_of(&"n".repeat(64), "news").is_err());
+        assert!(name_of("one", "").is_err());
+    }
+}
