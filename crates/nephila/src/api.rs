@@ -42,7 +42,7 @@ pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeVie
 pub use feeds::{FeedSaid, FeedsSaid, HEALTHS, PollSaid, is_ill};
 pub(crate) use foreseen::{ForeseenSaid, NamedSaid};
 pub(crate) use http::{
-    Answer, Answers, Asked, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
+    Answer, Answers, Asked, FORWARDED, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
 };
 pub(crate) use lists::PAGE_MAX;
 pub use lists::{DownloadSaid, ListSaid, StorySaid};

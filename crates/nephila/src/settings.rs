@@ -103,12 +103,16 @@ pub struct Api {
     pub tls_key_file: PathBuf,
     /// A file with the certificates that sign those of the nodes. Empty: `cluster.tls_ca_file`.
     pub tls_ca_file: PathBuf,
-    /// A file with the token that every request must carry, the same on all nodes. Wins over `token`.
+    /// A file with the token that every request must carry, the same on all nodes: whoever has it may do everything. Wins
+    /// over `token`.
     pub token_file: PathBuf,
     /// The token itself. Better in a file: settings are printed.
     pub token: String,
     /// A file with a token that only asks, for dashboards and programs: whoever has it changes nothing.
     pub read_token_file: PathBuf,
+    /// A file with what nodes prove to each other that they know, the same on all of them and nowhere else: whoever has it
+    /// can ask as a node does, and change nothing. Empty: `token_file`.
+    pub node_token_file: PathBuf,
 }
 
 impl Default for Api {
@@ -122,6 +126,7 @@ impl Default for Api {
             token_file: PathBuf::new(),
             token: String::new(),
             read_token_file: PathBuf::new(),
+            node_token_file: PathBuf::new(),
         }
     }
 }

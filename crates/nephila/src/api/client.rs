@@ -253,7 +253,8 @@ impl Peer {
                         && !proof::check_answer(token, &nonce, reply.status, &reply.headers, &reply.body) =>
                 {
                     Err(format!(
-                        "whoever is there does not prove to be node {node}; api.token_file is the same on all nodes"
+                        "whoever is there does not prove to be node {node}; api.node_token_file (or api.token_file, without it) is \
+                         the same on all nodes"
                     ))
                 }
                 _ => Ok(reply),

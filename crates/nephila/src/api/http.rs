@@ -44,6 +44,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Whether a node lives and is ready is no secret: probes have no token.
 const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
+/// A request that another node has forwarded says so in this field: `owner` or `archive`.
+pub(crate) const FORWARDED: &str = "nephila-forwarded";
+
 /// What is answered.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
@@ -110,10 +113,12 @@ pub(crate) enum Guard {
     Owner,
     /// Whoever is on this machine, but no page in a browser there.
     Local,
-    /// Whoever has the token, and other nodes that prove that they know it.
+    /// Whoever has a token, each for what it is for.
     Token {
-        /// The token.
+        /// Whoever says it may do everything, but is no node.
         token: Arc<str>,
+        /// What nodes prove to know, who then only ask. It is never said.
+        nodes: Arc<str>,
         /// A token that only asks, if there is one.
         reads: Option<Arc<str>>,
         /// The name of this node.
@@ -132,12 +137,12 @@ enum Asker {
 
 impl Guard {
     fn lets_in(&self, head: &request::Parts) -> Result<Asker, Box<Answer>> {
-        if let Guard::Token { token, reads, node } = self
+        if let Guard::Token { nodes, reads, node, .. } = self
             && let Some(credentials) =
                 head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok())
         {
             let target = head.uri.path_and_query().map_or("", |target| target.as_str());
-            let asker = proof::check_request(token, node, (&head.method, target), credentials, seconds());
+            let asker = proof::check_request(nodes, node, (&head.method, target), credentials, seconds());
             if let Some(nonce) = asker {
                 return Ok(Asker::Node(nonce));
             }
@@ -157,10 +162,10 @@ impl Guard {
 
     /// Adds to an answer what its asker has to see.
     async fn prove(&self, asker: &Asker, answer: Answer) -> Answer {
-        let (Guard::Token { token, .. }, Asker::Node(nonce)) = (self, asker) else { return answer };
+        let (Guard::Token { nodes, .. }, Asker::Node(nonce)) = (self, asker) else { return answer };
         let (mut head, body) = answer.into_parts();
         let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
-        let mac = proof::of_answer(token, nonce, head.status, &head.headers, &body);
+        let mac = proof::of_answer(nodes, nonce, head.status, &head.headers, &body);
         let mac = HeaderValue::from_str(&mac).expect("it is base64");
         head.headers.insert(proof::PROOF, mac);
         Response::from_parts(head, Full::new(body))
@@ -282,13 +287,19 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let asker = match guard.lets_in(&head) {
         Ok(asker) => asker,
         Err(refused) => return *refused,
     };
-    if matches!(guard, Guard::Token { .. }) && !PROBES.contains(&head.uri.path()) {
-        place.waits();
+    if matches!(guard, Guard::Token { .. }) {
+        if !PROBES.contains(&head.uri.path()) {
+            place.waits();
+        }
+        // What nodes forward has a room of its own, which is theirs alone.
+        if asker == Asker::Any {
+            head.headers.remove(FORWARDED);
+        }
     }
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -401,7 +412,8 @@ mod tests {
 
     #[test]
     fn sec_04_a_token_that_reads_changes_nothing() {
-        let guard = Guard::Token { token: "all".into(), reads: Some("read".into()), node: "one".into() };
+        let (token, nodes, node) = ("all".into(), "nodes".into(), "one".into());
+        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node };
         let status = |method: Method, token: &str| {
             let request = Request::builder().method(method).uri("/api/v1/jobs");
             let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
@@ -416,6 +428,32 @@ mod tests {
         }
         assert_eq!(status(Method::GET, ""), Some(401));
         assert_eq!(status(Method::GET, "rea"), Some(401));
+    }
+
+    #[test]
+    fn sec_04_who_operates_is_no_node_and_a_node_does_not_operate() {
+        let (token, nodes, node) = ("operate".into(), "node".into(), "one".into());
+        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node };
+        let ask = |method: Method, credentials: &str| {
+            let request = Request::builder().method(method).uri("/api/v1/jobs");
+            let (head, ()) =
+                request.header(header::AUTHORIZATION, credentials).body(()).unwrap().into_parts();
+            guard.lets_in(&head).map_err(|refused| refused.status().as_u16())
+        };
+        let proof = |token: &str| {
+            let nonce = Nonce::new();
+            (proof::of_request(token, "one", "/api/v1/jobs", seconds(), &nonce), nonce)
+        };
+        let (said, nonce) = proof("node");
+        assert_eq!(ask(Method::GET, &said), Ok(Asker::Node(nonce)));
+        assert_eq!(ask(Method::POST, &said), Err(401), "a node only asks");
+        assert_eq!(ask(Method::GET, "Bearer node"), Err(401), "what nodes share is never said");
+        for token in ["operate", "read"] {
+            assert_eq!(ask(Method::GET, &proof(token).0), Err(401), "whoever has {token} is no node");
+            assert_eq!(ask(Method::GET, &format!("Bearer {token}")), Ok(Asker::Any));
+        }
+        assert_eq!(ask(Method::POST, "Bearer operate"), Ok(Asker::Any));
+        assert_eq!(ask(Method::POST, "Bearer read"), Err(403));
     }
 
     #[test]
@@ -451,7 +489,8 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_is_the_token() {
-        let guard = Guard::Token { token: "secret".into(), reads: None, node: "one".into() };
+        let (token, nodes) = ("secret".into(), "among nodes".into());
+        let guard = Guard::Token { token, nodes, reads: None, node: "one".into() };
         let status = |value: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             if let Some(value) = value {

@@ -1,7 +1,7 @@
 //! How nodes prove themselves to each other without telling their secret.
 //!
-//! Where another node answers stands in its lease, and a lease may be forged. So a node never sends the token there: it
-//! proves that it knows it. A request carries a MAC over what is asked, of whom, when, and a number used once; the answer
+//! Where another node answers stands in its lease, and a lease may be forged. So a node never sends the token of nodes
+//! there: it proves that it knows it. A request carries a MAC over what is asked, of whom, when, and a number used once; the answer
 //! carries one over that number and everything that is answered. Whoever does not know the token learns nothing from the
 //! first and cannot make the second.
 //!

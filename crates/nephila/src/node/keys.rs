@@ -1,8 +1,8 @@
 //! `nephila cluster keys`: who may speak to the NATS servers of a cluster, and what each of them may say.
 //!
 //! A folder gets a certificate authority, a certificate for each server, an nkey and a certificate for each node, an nkey for
-//! the operator and one for programs that read events, and `accounts.conf`, which the servers include. That file has public
-//! halves alone. Asked again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
+//! the operator and one for programs that read events, the tokens of the API, and `accounts.conf`, which the servers
+//! include. That file has public halves alone. Asked again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
 //!
 //! What always holds: nothing secret is printed, a secret file can be read by its owner alone, an existing one is never
 //! changed; a node may write its own lease and no other; the certificate of a node opens no route between servers.
@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use data_encoding::BASE64URL_NOPAD;
 use nkeys::{KeyPair as Nkey, KeyPairType};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -48,6 +49,10 @@ const OPERATOR_API: &[&str] = &[
     "CONSUMER.MSG.NEXT.>",
     "CONSUMER.DELETE.>",
 ];
+/// The tokens of the API: of whoever operates, of whoever only asks, and of nodes among themselves.
+const TOKENS: [&str; 3] = ["operate.token", "read.token", "node.token"];
+/// A token is made of so many bytes of chance.
+const TOKEN_BYTES: usize = 32;
 /// The file that servers include.
 const ACCOUNTS: &str = "accounts.conf";
 /// Longest name of a node or a server.
@@ -92,6 +97,11 @@ pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<Exit> {
             new_file(&file, &format!("{seed}\n"))?;
         }
     }
+    for file in TOKENS.map(|name| dir.join(name)).iter().filter(|file| !file.exists()) {
+        let mut chance = [0; TOKEN_BYTES];
+        aws_lc_rs::rand::fill(&mut chance).map_err(|_| anyhow::anyhow!("the system has no chance left"))?;
+        new_file(file, &format!("{}\n", BASE64URL_NOPAD.encode(&chance)))?;
+    }
     let accounts = accounts(&cluster, &users(dir)?);
     // Made from the keys each time; it replaces the old one in one step.
     let fresh = dir.join("accounts.conf.new");
@@ -120,10 +130,11 @@ fn told(dir: &Path, args: &KeysArgs, cluster: &str) -> String {
          \n\
          On each node, beside ca.pem and its own keys, in its settings:\n\
          \n    [cluster]\n    tls_ca_file = \"{dir}/ca.pem\"\n    nkey_file = \"{dir}/{NODE}{node}{NKEY}\"\n\
-         \n    [api]\n    tls_cert_file = \"{dir}/{NODE}{node}.pem\"\n    tls_key_file = \"{dir}/{NODE}{node}.key\"\n\
+         \n    [api]\n    tls_cert_file = \"{dir}/{NODE}{node}.pem\"\n    tls_key_file = \"{dir}/{NODE}{node}.key\"\n    token_file = \"{dir}/operate.token\"\n    \
+         read_token_file = \"{dir}/read.token\"\n    node_token_file = \"{dir}/node.token\"\n\
          \n\
-         Whoever runs `nephila job` and `nephila cluster` has {OPERATOR}{NKEY} instead, and names ca.pem to nodes with --ca-file;\n\
-         a program that reads events has {READER}{NKEY}.\n"
+         Whoever runs `nephila job` and `nephila cluster` has {OPERATOR}{NKEY} instead, and asks nodes with --ca-file ca.pem and\n\
+         --token-file operate.token (or read.token, which only asks); a program that reads events has {READER}{NKEY}.\n"
     )
 }
 

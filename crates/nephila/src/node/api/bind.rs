@@ -83,12 +83,25 @@ pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Opti
     let address = if tls.is_some() { format!("{HTTPS}{address}") } else { address };
     let reads = self::token(&api.read_token_file)?;
     let guard = match token {
-        None if reads.is_some() => {
-            let text = "api.read_token_file needs api.token_file: without it everybody on this machine may change things";
+        None if reads.is_some() || !is_empty(&api.node_token_file) => {
+            let text = "api.read_token_file and api.node_token_file need api.token_file: without it everybody on this \
+                        machine may change things";
             return Err(usage(anyhow::anyhow!(text)));
         }
         None => Guard::Local,
-        Some(token) => Guard::Token { token, reads, node: node.into() },
+        Some(token) => {
+            let nodes = self::token(&api.node_token_file)?;
+            let known = [("api.token_file", Some(&token)), ("api.read_token_file", reads.as_ref())];
+            for (name, other) in known {
+                if nodes.is_some() && nodes.as_ref() == other {
+                    let text = format!(
+                        "api.node_token_file holds the same as {name}: whoever has it could pose as a node"
+                    );
+                    return Err(usage(anyhow::anyhow!(text)));
+                }
+            }
+            Guard::Token { nodes: nodes.unwrap_or_else(|| token.clone()), token, reads, node: node.into() }
+        }
     };
     Ok(Some(Bound { listener, guard, tls, address }))
 }
@@ -171,6 +184,18 @@ mod tests {
         let bound = bind(&settings, "one").await.unwrap().unwrap();
         assert!(matches!(&bound.guard, Guard::Token { token, .. } if **token == *"geheim"));
         assert_eq!(bound.address, "one.test:7000");
+        // Nodes have the same, or one of their own, which nobody else has.
+        assert!(matches!(&bound.guard, Guard::Token { nodes, .. } if **nodes == *"geheim"));
+        settings.api.node_token_file = dir.path().join("nodes");
+        std::fs::write(&settings.api.node_token_file, "unter uns").unwrap();
+        assert!(bind(&settings, "one").await.is_err(), "two words");
+        std::fs::write(&settings.api.node_token_file, "unter-uns").unwrap();
+        let bound = bind(&settings, "one").await.unwrap().unwrap();
+        assert!(matches!(&bound.guard, Guard::Token { nodes, .. } if **nodes == *"unter-uns"));
+        settings.api.node_token_file = file.clone();
+        assert!(bind(&settings, "one").await.is_err(), "whoever operates could pose as a node");
+        settings.api.token_file = Default::default();
+        assert!(bind(&settings, "one").await.is_err(), "everybody here could do everything");
         for wrong in ["", "two words", "line\nline", "umläut"] {
             std::fs::write(&file, wrong).unwrap();
             assert!(token(&file).is_err(), "{wrong:?}");

@@ -31,8 +31,8 @@ use crate::api::captures::Archive;
 use crate::api::metrics::{self, gauge};
 use crate::api::tls::Among;
 use crate::api::{
-    Answer, Answers, Asked, Explained, FeedsSaid, Guard, Question, Questions, Server, StatsView, ok, problem,
-    retry_after, serve, unescaped,
+    Answer, Answers, Asked, Explained, FORWARDED, FeedsSaid, Guard, Question, Questions, Server, StatsView,
+    ok, problem, retry_after, serve, unescaped,
 };
 use crate::crawl::shared::Shared;
 
@@ -53,8 +53,6 @@ const MOVING_RETRY: u64 = 3;
 const AWAY_RETRY: u64 = 5;
 /// The feeds of one node have at most so many bytes.
 const FEEDS_BYTES_MAX: usize = 64 << 20;
-/// A request that another node has forwarded says so in this field: `owner` or `archive`.
-const FORWARDED: &str = "nephila-forwarded";
 /// Who answers says its name in this field.
 const NODE: &str = "nephila-node";
 
@@ -65,6 +63,7 @@ type Instead = Box<Answer>;
 #[derive(Debug)]
 pub(super) struct Api {
     node: Arc<Node>,
+    /// What nodes prove to each other that they know.
     token: Option<Arc<str>>,
     /// How other nodes are spoken to.
     among: Among,
@@ -109,7 +108,7 @@ impl Drop for Serving {
 /// Begins to answer.
 pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
-        Some(Guard::Token { token, .. }) => Some(token.clone()),
+        Some(Guard::Token { nodes, .. }) => Some(nodes.clone()),
         _ => None,
     };
     let clients = Semaphore::new(CLIENTS_MAX);

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 
 use super::super::admin;
 use super::super::route::partition_of;
-use super::{Api, FORWARDED, Instead, NODE, Place};
+use super::{Api, Instead, NODE, Place};
 use crate::api::tls::Among;
-use crate::api::{Answer, Asked, Peer, Question, Reply, problem, retry_after};
+use crate::api::{Answer, Asked, FORWARDED, Peer, Question, Reply, problem, retry_after};
 use crate::crawl::shared::Shared;
 
 /// Another node answers within this time.
@@ -123,8 +123,8 @@ async fn ask_of(
         Some(who) if who == name => {}
         _ if reply.status == StatusCode::UNAUTHORIZED => {
             return Err(format!(
-                "node {name} does not know us: api.token_file is the same on all nodes, and their clocks differ by less \
-                 than two minutes"
+                "node {name} does not know us: api.node_token_file (or api.token_file, without it) is the same on all \
+                 nodes, and their clocks differ by less than two minutes"
             ));
         }
         who => {
