@@ -442,7 +442,13 @@ pub(super) async fn view(leases: &dyn Leases) -> Option<View> {
         let partition = item.key.strip_prefix(OWNER)?.parse().ok()?;
         records.insert(partition, (item.revision, OwnerRecord::decode(&item.value).ok()?));
     }
-    let nodes = held.iter().filter(|item| item.key.starts_with(NODE));
-    let nodes = nodes.map(|item| NodeRecord::decode(&item.value).ok()).collect::<Option<_>>()?;
+    let mut nodes = Vec::new();
+    for (item, name) in held.iter().filter_map(|item| Some((item, item.key.strip_prefix(NODE)?))) {
+        // The servers let a node write its own lease alone; so one that says to be another node is a lie.
+        let record = NodeRecord::decode(&item.value).ok()?;
+        if record.node == NodeId::of(name) && record.name == name {
+            nodes.push(record);
+        }
+    }
     Some(View { nodes, owners: records, pins })
 }
