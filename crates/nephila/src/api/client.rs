@@ -144,7 +144,7 @@ impl Peer {
     /// The node that a person names: `https://HOST:PORT`, `http://HOST:PORT`, `HOST:PORT` or `HOST`. Whoever says whose
     /// certificates to believe wants TLS.
     pub(crate) fn named(url: &str, token: Option<Arc<str>>, trust: Option<&Trust>) -> Result<Peer, String> {
-        let rest = url.trim().trim_end_matches('/');
+        let rest = url.trim();
         let (rest, is_tls) = match (rest.strip_prefix(HTTPS), rest.strip_prefix("http://")) {
             (Some(rest), _) => (rest, true),
             (None, Some(_)) if trust.is_some() => {
@@ -153,6 +153,7 @@ impl Peer {
             (None, Some(rest)) => (rest, false),
             (None, None) => (rest, trust.is_some()),
         };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains("://") || rest.is_empty() || rest.contains(['/', '?', '#', '@', ' ']) {
             return Err(format!("{url:?} names no node: it is https://HOST:PORT or http://HOST:PORT"));
         }

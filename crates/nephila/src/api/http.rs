@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_rustls::TlsAcceptor;
 
-use super::proof::{self, Nonce};
+use super::proof::{self, Nonce, Once};
 use super::room::{Place, Room};
 
 /// Whoever speaks TLS has shaken hands within this time.
@@ -123,6 +123,8 @@ pub(crate) enum Guard {
         reads: Option<Arc<str>>,
         /// The name of this node.
         node: Arc<str>,
+        /// What nodes asked of late.
+        once: Arc<Once>,
     },
 }
 
@@ -137,13 +139,13 @@ enum Asker {
 
 impl Guard {
     fn lets_in(&self, head: &request::Parts) -> Result<Asker, Box<Answer>> {
-        if let Guard::Token { nodes, reads, node, .. } = self
+        if let Guard::Token { nodes, reads, node, once, .. } = self
             && let Some(credentials) =
                 head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok())
         {
             let target = head.uri.path_and_query().map_or("", |target| target.as_str());
             let asker = proof::check_request(nodes, node, (&head.method, target), credentials, seconds());
-            if let Some(nonce) = asker {
+            if let Some(nonce) = asker.filter(|nonce| once.is_first(nonce, seconds())) {
                 return Ok(Asker::Node(nonce));
             }
             if reads.as_ref().is_some_and(|reads| is_bearer(&head.headers, reads)) {
@@ -413,7 +415,7 @@ mod tests {
     #[test]
     fn sec_04_a_token_that_reads_changes_nothing() {
         let (token, nodes, node) = ("all".into(), "nodes".into(), "one".into());
-        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node };
+        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node, once: Arc::default() };
         let status = |method: Method, token: &str| {
             let request = Request::builder().method(method).uri("/api/v1/jobs");
             let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
@@ -433,7 +435,7 @@ mod tests {
     #[test]
     fn sec_04_who_operates_is_no_node_and_a_node_does_not_operate() {
         let (token, nodes, node) = ("operate".into(), "node".into(), "one".into());
-        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node };
+        let guard = Guard::Token { token, nodes, reads: Some("read".into()), node, once: Arc::default() };
         let ask = |method: Method, credentials: &str| {
             let request = Request::builder().method(method).uri("/api/v1/jobs");
             let (head, ()) =
@@ -446,6 +448,8 @@ mod tests {
         };
         let (said, nonce) = proof("node");
         assert_eq!(ask(Method::GET, &said), Ok(Asker::Node(nonce)));
+        assert_eq!(ask(Method::GET, &said), Err(401), "recorded, and sent again");
+        let (said, _) = proof("node");
         assert_eq!(ask(Method::POST, &said), Err(401), "a node only asks");
         assert_eq!(ask(Method::GET, "Bearer node"), Err(401), "what nodes share is never said");
         for token in ["operate", "read"] {
@@ -490,7 +494,7 @@ mod tests {
     #[test]
     fn only_the_whole_token_is_the_token() {
         let (token, nodes) = ("secret".into(), "among nodes".into());
-        let guard = Guard::Token { token, nodes, reads: None, node: "one".into() };
+        let guard = Guard::Token { token, nodes, reads: None, node: "one".into(), once: Arc::default() };
         let status = |value: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             if let Some(value) = value {

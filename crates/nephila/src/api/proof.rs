@@ -6,7 +6,10 @@
 //! first and cannot make the second.
 //!
 //! What always holds: the token is in no message; an answer that is believed comes from somebody who knows the token, and
-//! is the answer to this request; a request that was recorded is good for its own node and two minutes alone, and only asks.
+//! is the answer to this request; a request counts once, at its own node, within two minutes, and only asks.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Mutex;
 
 use aws_lc_rs::{digest, hmac};
 use data_encoding::BASE64URL_NOPAD;
@@ -18,6 +21,8 @@ const SCHEME: &str = "Nephila-Node";
 pub(crate) const PROOF: &str = "nephila-proof";
 /// Clocks of nodes may differ by so many seconds.
 const CLOCKS_MAX: u64 = 120;
+/// Requests that are remembered, so that none counts twice. When there are more within their time, the next are refused.
+const REMEMBERED_MAX: usize = 1 << 17;
 /// Fields that are made by the connection, after an answer was proved.
 const NOT_COVERED: [&str; 5] = ["connection", "transfer-encoding", "content-length", "date", PROOF];
 
@@ -29,6 +34,35 @@ impl Nonce {
     /// Another one each time.
     pub(crate) fn new() -> Nonce {
         Nonce(uuid::Uuid::new_v4().simple().to_string())
+    }
+}
+
+/// The requests that were made of late.
+#[derive(Debug, Default)]
+pub(crate) struct Once(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    nonces: HashSet<u128>,
+    /// When each came.
+    order: VecDeque<(u64, u128)>,
+}
+
+impl Once {
+    /// Is this the first time that this number is used? It is asked of requests alone that were proved.
+    pub(crate) fn is_first(&self, nonce: &Nonce, now: u64) -> bool {
+        let Ok(number) = u128::from_str_radix(&nonce.0, 16) else { return false };
+        let mut guard = self.0.lock().expect("nobody panics holding it");
+        let Remembered { nonces, order } = &mut *guard;
+        // What is older is refused by its time; it may have come early by as much as late.
+        while let Some((_, old)) = order.pop_front_if(|(at, _)| at.saturating_add(2 * CLOCKS_MAX) < now) {
+            nonces.remove(&old);
+        }
+        if nonces.len() >= REMEMBERED_MAX || !nonces.insert(number) {
+            return false;
+        }
+        order.push_back((now, number));
+        true
     }
 }
 
@@ -138,6 +172,22 @@ mod tests {
         for wrong in ["", "Nephila-Node", "Nephila-Node ", "Nephila-Node 1 2", "Bearer geheim"] {
             assert_eq!(check_request("geheim", "two", (&Method::GET, TARGET), wrong, NOW), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn sec_04_a_request_that_was_recorded_counts_once() {
+        let (once, nonce) = (Once::default(), Nonce::new());
+        assert!(once.is_first(&nonce, NOW));
+        for later in [0, 1, 119, 120, 240] {
+            assert!(!once.is_first(&nonce, NOW + later), "{later}");
+        }
+        assert!(once.is_first(&Nonce::new(), NOW + 241));
+        assert_eq!(once.0.lock().unwrap().order.len(), 1, "what is refused by its time is forgotten");
+        for number in 1..REMEMBERED_MAX {
+            assert!(once.is_first(&Nonce(format!("{number:032x}")), NOW + 241));
+        }
+        assert!(!once.is_first(&Nonce::new(), NOW + 300), "there is no room to remember it");
+        assert!(once.is_first(&Nonce::new(), NOW + 1_000));
     }
 
     #[test]

@@ -100,7 +100,8 @@ pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Opti
                     return Err(usage(anyhow::anyhow!(text)));
                 }
             }
-            Guard::Token { nodes: nodes.unwrap_or_else(|| token.clone()), token, reads, node: node.into() }
+            let nodes = nodes.unwrap_or_else(|| token.clone());
+            Guard::Token { nodes, token, reads, node: node.into(), once: Arc::default() }
         }
     };
     Ok(Some(Bound { listener, guard, tls, address }))
@@ -201,6 +202,36 @@ mod tests {
             assert!(token(&file).is_err(), "{wrong:?}");
         }
         assert!(token(&dir.path().join("none")).is_err());
+    }
+
+    #[tokio::test]
+    async fn sec_04_a_node_answers_over_tls_if_the_others_believe_that_it_is_the_one() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let common = crate::cli::Common { config: None, set: vec!["cluster.name=news".into()] };
+        let nodes = vec!["one".to_owned(), "two=127.0.0.1+two.test".to_owned()];
+        let keys =
+            crate::cli::cluster::KeysArgs { dir: dir.path().into(), nodes, common, ..Default::default() };
+        crate::node::keys::run(&keys).unwrap();
+        let mut settings = api("127.0.0.1:0");
+        settings.cluster.name = "news".into();
+        settings.cluster.servers = vec!["nats://127.0.0.1:4222".into()];
+        settings.api.tls_cert_file = dir.path().join("node-two.pem");
+        settings.api.tls_key_file = dir.path().join("node-two.key");
+        let refused = async |settings: &Settings, node: &str| {
+            let error = bind(settings, node).await.err().unwrap();
+            assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
+            format!("{error:#}")
+        };
+        assert!(refused(&settings, "two").await.contains("api.tls_ca_file"), "by whom would it be known?");
+        settings.cluster.tls_ca_file = dir.path().join("ca.pem");
+        let bound = bind(&settings, "two").await.unwrap().unwrap();
+        assert!(bound.tls.is_some() && bound.address.starts_with("https://127.0.0.1:"), "{}", bound.address);
+        assert_eq!(bound.url(), bound.address);
+        assert!(among(&settings).unwrap().always);
+        assert!(refused(&settings, "one").await.contains("one.news.nephila"), "the certificate of another");
+        std::fs::set_permissions(&settings.api.tls_key_file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(refused(&settings, "two").await.contains("chmod 600"));
     }
 
     #[tokio::test]
