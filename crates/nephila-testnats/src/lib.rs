@@ -56,6 +56,8 @@ pub struct Options {
     pub store_bytes_max: u64,
     /// Further lines of the configuration.
     pub extra: String,
+    /// Further lines of its `cluster` block.
+    pub routes_extra: String,
 }
 
 impl Default for Options {
@@ -66,6 +68,7 @@ impl Default for Options {
             payload_bytes_max: 1 << 20,
             store_bytes_max: 8 << 30,
             extra: String::new(),
+            routes_extra: String::new(),
         }
     }
 }
@@ -131,7 +134,8 @@ impl Nats {
     }
 
     fn config(&self, index: usize) -> Result<String> {
-        let Options { sync_interval, payload_bytes_max, store_bytes_max, extra, .. } = &self.options;
+        let Options { sync_interval, payload_bytes_max, store_bytes_max, extra, routes_extra, .. } =
+            &self.options;
         let server = &self.servers[index];
         let store = self.store(index);
         let mut text = String::new();
@@ -152,6 +156,7 @@ impl Nats {
             writeln!(text, "  name: test")?;
             writeln!(text, "  listen: 127.0.0.1:{}", server.route)?;
             writeln!(text, "  routes: [{}]", routes.join(", "))?;
+            writeln!(text, "{routes_extra}")?;
             writeln!(text, "}}")?;
         }
         writeln!(text, "{extra}")?;
@@ -181,6 +186,11 @@ impl Nats {
     /// Where a server listens for clients.
     pub fn address(&self, index: usize) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.servers[index].client).into()
+    }
+
+    /// Where a server listens for other servers.
+    pub fn route(&self, index: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.servers[index].route).into()
     }
 
     /// The process of a server that runs.

@@ -1,6 +1,11 @@
 //! A cluster whose servers know their clients, as `nephila cluster keys` and `docs/operating.md` set it up: three servers with
 //! TLS and accounts, nodes with keys of their own, and strangers who try to learn or to change something.
 
+// Who tries what, and gets nowhere.
+mod attacks;
+// What they try it with.
+mod fortress;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,9 +65,10 @@ impl World {
     }
 
     /// Two nodes, each with its own key.
-    fn start_guarded(&mut self) {
+    fn start_guarded(&mut self, more: &[&str]) {
         for name in ["one", "two"] {
             self.be(&format!("node-{name}"));
+            self.more.extend(more.iter().map(|&more| more.to_owned()));
             let node = self.start_node(name);
             self.nodes.push(node);
         }
@@ -122,7 +128,7 @@ async fn overhears(client: &Client, subject: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn sec_04_keys_are_made_once_and_a_node_with_its_own_key_works() {
     let mut world = World::guarded().await;
-    world.start_guarded();
+    world.start_guarded(&[]);
     // Partitions may still move to even the nodes out.
     world.wait("all is well", |world| world.say(&["cluster", "status"]).status.success());
     let doctor = world.say(&["doctor"]);
@@ -152,7 +158,7 @@ async fn sec_04_keys_are_made_once_and_a_node_with_its_own_key_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sec_04_strangers_and_readers_learn_nothing_and_change_nothing() {
     let mut world = World::guarded().await;
-    world.start_guarded();
+    world.start_guarded(&[]);
     // Who is not known does not come in, whatever it says.
     assert!(world.connect(ConnectOptions::new()).await.is_err(), "nobody");
     let unknown = nkeys::KeyPair::new_user().seed().unwrap();
@@ -232,6 +238,51 @@ async fn sec_04_strangers_and_readers_learn_nothing_and_change_nothing() {
     assert!(status.status.success(), "{}", text(&status));
     let nodes = world.say(&["cluster", "nodes", "--json"]);
     assert_eq!(text(&nodes).matches("\"name\"").count(), 2, "{}", text(&nodes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sec_04_a_reader_receives_every_event_through_its_own_account() {
+    use futures_util::StreamExt as _;
+    let mut world = World::guarded().await;
+    let reader = world.client(&world.keys().join("reader.nk")).await.unwrap();
+    let mut heard = reader.subscribe("neph.nephila.events.>").await.unwrap();
+    reader.flush().await.unwrap();
+    world.start_guarded(&["cluster.events=true"]);
+    let url = world.url(0, 0);
+    let made = world.say(&["job", "create", "press", &url, "--scope", "page"]);
+    assert!(made.status.success(), "{}", text(&made));
+    let done = world.say(&["job", "wait", "press", "--timeout", "90s"]);
+    assert!(done.status.success(), "{}", text(&done));
+    // What the servers hold, as the operator sees it, and what the reader was told, are the same.
+    let operator = world.client(&world.keys().join("operator.nk")).await.unwrap();
+    let context = async_nats::jetstream::new(operator);
+    let mut kept = Vec::new();
+    world.wait("the page and its job are told", |_| {
+        kept = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(events(&context)));
+        let all: String = kept.iter().map(|(_, lines)| lines.as_str()).collect();
+        all.contains("\"kind\":\"fetched\"") && all.contains(&url) && all.contains("\"complete\"")
+    });
+    let mut told = Vec::new();
+    while told.len() < kept.len() {
+        let next = tokio::time::timeout(Duration::from_secs(10), heard.next()).await;
+        let message = next.unwrap_or_else(|_| panic!("{} of {} messages", told.len(), kept.len())).unwrap();
+        told.push((message.subject.to_string(), String::from_utf8_lossy(&message.payload).into_owned()));
+    }
+    kept.sort();
+    told.sort();
+    assert_eq!(told, kept);
+}
+
+/// All messages of the stream of events.
+async fn events(context: &async_nats::jetstream::Context) -> Vec<(String, String)> {
+    let stream = context.get_stream("NEPH_nephila_EVENTS").await.unwrap();
+    let state = &stream.cached_info().state;
+    let mut events = Vec::new();
+    for sequence in state.first_sequence.max(1)..=state.last_sequence {
+        let Ok(message) = stream.get_raw_message(sequence).await else { continue };
+        events.push((message.subject.to_string(), String::from_utf8_lossy(&message.payload).into_owned()));
+    }
+    events
 }
 
 /// Takes connections, answers each with a page of its own, and keeps what was said there.

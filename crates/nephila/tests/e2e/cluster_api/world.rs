@@ -62,6 +62,18 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// From what came over a connection; none if that is no answer.
+    pub(super) fn read(answer: &[u8]) -> Option<Reply> {
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        Some(Reply {
+            status: head.split(' ').nth(1)?.parse().ok()?,
+            fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            body: answer[end + 4..].to_vec(),
+        })
+    }
+
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -234,14 +246,7 @@ impl World {
         stream.write_all(body.as_bytes()).ok()?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).ok()?;
-        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
-        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-        let fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        Some(Reply {
-            status: head.split(' ').nth(1)?.parse().ok()?,
-            fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            body: answer[end + 4..].to_vec(),
-        })
+        Reply::read(&answer)
     }
 
     pub(super) fn post(&self, node: usize, target: &str, body: &str) -> Reply {
