@@ -1,8 +1,8 @@
 //! `cargo xtask crawl complete | polite | plug | feeds | outage | shipped | bombs | soak | memory | planted`: proves what
 //! `nephila crawl` promises.
 //!
-//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects | lying` proves what a
-//! cluster promises.
+//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects | lying |
+//! encryption` proves what a cluster promises.
 //!
 //! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler and
 //! starts them. Each ends with one line of figures, and fails when something does not hold.
@@ -28,7 +28,7 @@ pub struct Args {
     /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `shipped`, `bombs`, `soak`, `memory`, `planted`; of clusters
     /// `takeover`,
     /// `elastic`, `slots`, `stops`, `completion`, `versions`, `seeds`,
-    /// `engine`, `objects`, `lying`), and sizes; `--help` after it lists them.
+    /// `engine`, `objects`, `lying`, `encryption`), and sizes; `--help` after it lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     proof: Vec<String>,
     /// Where crawls go; a temporary folder that is removed if not given.

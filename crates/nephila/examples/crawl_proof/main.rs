@@ -15,6 +15,7 @@
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
 //!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
 //!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
+//!     crawl_proof --nephila PROGRAM encryption [--pairs N] [--pages N]   what TLS everywhere costs
 //!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
 //!     crawl_proof --nephila PROGRAM shipped  [--short] [--planted]       one site and all that can happen to it, at our settings
 //!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
@@ -37,6 +38,7 @@ mod complete;
 mod completion;
 mod crawler;
 mod elastic;
+mod encryption;
 mod engine;
 mod feeds;
 mod herd;
@@ -122,6 +124,8 @@ enum Proof {
     Lying(lying::Args),
     /// The same work by a crawl and by clusters of several sizes: CPU, bytes and messages per page.
     Tax(tax::Args),
+    /// The same work by three nodes without TLS and with TLS everywhere: CPU per page.
+    Encryption(encryption::Args),
     /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
     Outage(outage::Args),
     /// At the settings we ship, every situation of a table ends with the right pages, exit code and closing words.
@@ -179,6 +183,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Objects(args) => objects::run(&args, &place),
         Proof::Lying(args) => lying::run(&args, &place),
         Proof::Tax(args) => tax::run(&args, &place),
+        Proof::Encryption(args) => encryption::run(&args, &place),
         Proof::Outage(args) => outage::run(&args, &place),
         Proof::Shipped(args) => shipped::run(&args, &place),
         Proof::Soak(args) => soak::run(&args, &place),

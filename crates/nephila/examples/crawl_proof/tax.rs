@@ -15,6 +15,7 @@ use nephila_testweb::Settings;
 use serde_json::Value;
 
 use crate::crawler::{Crawler, Place, Rests, Run};
+use crate::encryption::Wires;
 use crate::site::Site;
 
 /// How often processes and servers are looked at.
@@ -70,13 +71,38 @@ pub struct Args {
     set: Vec<String>,
 }
 
+/// Nodes and servers of the runs that [`crate::encryption`] compares.
+pub const ENCRYPTION_NODES: usize = 3;
+
+impl Args {
+    /// For runs that are judged by others.
+    pub fn of(pages: u64, hosts: u32, links: u32, page_bytes: u32) -> Args {
+        let (nodes, set) = (vec![ENCRYPTION_NODES], Vec::new());
+        let (servers, partitions, report_only) = (ENCRYPTION_NODES, 12, true);
+        let (tax_max, growth_max) = (f64::MAX, f64::MAX);
+        Args {
+            nodes,
+            servers,
+            partitions,
+            pages,
+            hosts,
+            links,
+            page_bytes,
+            tax_max,
+            growth_max,
+            report_only,
+            set,
+        }
+    }
+}
+
 /// What one run used.
 #[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    took: Duration,
+pub struct Used {
+    pub took: Duration,
     /// Seconds of CPU.
-    nodes: f64,
-    servers: f64,
+    pub nodes: f64,
+    pub servers: f64,
     /// What came into logs and inboxes.
     stored: Stored,
 }
@@ -92,7 +118,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut rows = vec![("crawl".to_owned(), crawl(args, place)?)];
     for &nodes in &args.nodes {
-        rows.push((format!("{nodes} nodes"), cluster(args, place, nodes)?));
+        rows.push((format!("{nodes} nodes"), cluster(args, place, nodes, None)?));
     }
     let thousands = args.pages as f64 / 1_000.0;
     println!(
@@ -192,11 +218,13 @@ fn crawl(args: &Args, place: &Place) -> anyhow::Result<Used> {
     Ok(Used { took, nodes: cpu, ..Used::default() })
 }
 
-fn cluster(args: &Args, place: &Place, nodes: usize) -> anyhow::Result<Used> {
+/// A crawl by so many nodes, who speak to each other and to the servers over these wires, or as they do by themselves.
+pub fn cluster(args: &Args, place: &Place, nodes: usize, wires: Option<&Wires>) -> anyhow::Result<Used> {
     let folder = place.folder(&format!("tax-{nodes}"))?;
     let site = site(args, &folder)?;
     let wanted = site.all_homes(&folder)?;
-    let nats = Nats::with(Options { servers: args.servers, ..Options::default() })?;
+    let options = Options { servers: args.servers, ..Options::default() };
+    let nats = Nats::with(wires.map_or(Ok(options.clone()), |wires| wires.servers(options))?)?;
     let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "any", RESTS);
     set_up(&mut crawler, args);
     let urls: Vec<_> = nats.urls().iter().map(|url| format!("\"{url}\"")).collect();
@@ -212,18 +240,47 @@ fn cluster(args: &Args, place: &Place, nodes: usize) -> anyhow::Result<Used> {
     let mut crawlers = Vec::new();
     let mut runs: Vec<Run> = Vec::new();
     for number in 0..nodes {
-        let node = crawler.node(&folder, &format!("node-{number}"));
+        let name = format!("node-{number}");
+        let mut node = crawler.node(&folder, &name);
+        if let Some(wires) = wires {
+            wires.set(&mut node, Some(&name));
+        }
         runs.push(node.start()?);
         crawlers.push(node);
     }
     until_shared(&crawlers, args.partitions)?;
+    let Some(wires) = wires else {
+        return measure(args, site, &nats, &crawler, &wanted.seeds, runs, || ());
+    };
+    wires.set(&mut crawler, None);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| wires.ask(&crawlers[0]));
+        let used = measure(args, site, &nats, &crawler, &wanted.seeds, runs, || wires.end());
+        wires.end();
+        asking.join().expect("whoever asks does not panic")?;
+        used
+    })
+}
+
+/// What nodes use that have divided the partitions, from a job's beginning to its end. They leave after it; `end` is called
+/// before that.
+fn measure(
+    args: &Args,
+    site: Site,
+    nats: &Nats,
+    crawler: &Crawler,
+    seeds: &std::path::Path,
+    mut runs: Vec<Run>,
+    end: impl FnOnce(),
+) -> anyhow::Result<Used> {
+    let nodes = runs.len();
     let cpu = |runs: &[Run]| runs.iter().map(|run| cpu_of(run.id()).unwrap_or(0.0)).sum::<f64>();
     let servers = || (0..args.servers).filter_map(|n| cpu_of(nats.process(n)?)).sum::<f64>();
     let before = (cpu(&runs), servers());
     let mut streams = Streams::default();
-    streams.look(&nats);
+    streams.look(nats);
     let began = Instant::now();
-    crate::cluster::create_job(&crawler, &wanted.seeds, "any")?;
+    crate::cluster::create_job(crawler, seeds, "any")?;
     let mut used = Used::default();
     let (mut requests, mut since) = (0, Instant::now());
     while since.elapsed() < QUIET {
@@ -240,9 +297,10 @@ fn cluster(args: &Args, place: &Place, nodes: usize) -> anyhow::Result<Used> {
         if since.elapsed() < AFTER {
             (used.nodes, used.servers) = (cpu(&runs) - before.0, servers() - before.1);
         }
-        streams.look(&nats);
+        streams.look(nats);
     }
     used.stored = streams.came();
+    end();
     for run in runs {
         run.ask_to_end()?;
         run.finish_within(NODE_MAX)?;
