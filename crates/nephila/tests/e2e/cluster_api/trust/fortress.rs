@@ -256,10 +256,11 @@ impl Stranger {
                     _ = stream.write_all(greeting.as_bytes()).await;
                     match tls {
                         None => listen(stream, kept).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => listen(stream, kept).await,
-                            Err(_) => {}
-                        },
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                listen(stream, kept).await;
+                            }
+                        }
                     }
                 });
             }
