@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -39,8 +40,8 @@ STATUS_S = 30
 LEAVE_S = 40
 REPLACED = [
     ("the machines `one` to `four`", "addresses 127.N.N.1 to 127.N.N.4, with the ports of the document"),
-    ("`0.0.0.0`, `10.0.0.1`, `http: 127.0.0.1` and `http://127.0.0.1:6374`", "the machine's own address"),
-    ("`URL` behind `--node`", "`http://one:6374`; and such commands get `--token-file /etc/nephila/token`, as nodes have tokens"),
+    ("`0.0.0.0`, `10.0.0.1` and `http: 127.0.0.1`", "the machine's own address"),
+    ("`URL` behind `--node`", "`https://one:6374` with `--ca-file` and `--token-file`, as the document says"),
     ("the settings of the document", "and `cluster.events = true`, as its section on events says"),
     ("`/etc/nats`, `/etc/nephila`, `/var/lib/nats`, `/data/nephila`", "a folder for each machine"),
     ("the name of a machine, which a node takes for its own", "`--node NAME`"),
@@ -113,13 +114,14 @@ class Hour:
         names = "|".join(MACHINES)
         text = re.sub(rf"\b({names})(?=:\d)", lambda found: self.address[found.group(1)], text)
         text = re.sub(rf"(server-)({names})\b", lambda found: found.group(1) + self.address[found.group(2)], text)
+        text = re.sub(rf"\b({names})=10\.0\.0\.\d", lambda found: f"{found.group(1)}={self.address[found.group(1)]}", text)
         text = re.sub(r"(--server )([a-z,]+)",
                       lambda found: found.group(1) + ",".join(self.address[name] for name in found.group(2).split(",")), text)
         own = self.folder / machine
         for theirs, ours in (
                 ("0.0.0.0", self.address[machine]), ("10.0.0.1", self.address[machine]),
                 ("http: 127.0.0.1", f"http: {self.address[machine]}"),
-                ("//127.0.0.1:6374", f"//{self.address[machine]}:6374"), ("/var/lib/nats", f"{own}/var"),
+                ("/var/lib/nats", f"{own}/var"),
                 ("/etc/nats", f"{own}/nats"), ("/etc/nephila", f"{own}/nephila"), ("/data/nephila", f"{own}/data"),
                 ("s3://BUCKET/PREFIX", f"file://{self.folder}/objects")):
             text = text.replace(theirs, ours)
@@ -130,9 +132,8 @@ class Hour:
     def type(self, command, codes=(0,), note=True, limit=COMMAND_S, until=None, shows=None, **environment):
         """Types a command of the document at the operator's desk, and keeps the screen."""
         self.verdict.count(steps=1)
-        command = command.replace("--node URL", "--node http://one:6374")
-        if re.search(r"--node \S*:\d", command):
-            command += " --token-file /etc/nephila/token"
+        named = "--node https://one:6374 --ca-file /etc/nephila/ca.pem --token-file /etc/nephila/operate.token"
+        command = command.replace("--node URL", named)
         terminal = Terminal(self.here(command, "one"), self.desk, {**self.environment, **environment})
         is_over = terminal.wait(limit, until)
         if until:
@@ -188,14 +189,16 @@ class Hour:
 
     def settings(self, machine, key):
         """The settings file of the document on a machine, with its own key."""
-        text, api = self.manual.block("[identity]"), self.manual.block("[api]")
+        text = self.manual.block("[identity]")
         own = self.folder / machine / "nephila"
         own.mkdir(parents=True, exist_ok=True)
         shutil.copy(self.desk / "keys/ca.pem", own / "ca.pem")
         shutil.copy(self.desk / "keys" / key, own / "node.nk")
-        (own / "token").write_text("a-token-of-at-least-thirty-two-characters\n", encoding="utf-8")
-        (own / "read").write_text("another-token-for-those-that-only-ask\n", encoding="utf-8")
-        (own / "nephila.toml").write_text(self.here(text + "\n" + api, machine), encoding="utf-8")
+        for name in ("pem", "key"):
+            shutil.copy(self.desk / f"keys/node-{machine}.{name}", own / f"node.{name}")
+        for name in ("operate.token", "read.token", "node.token"):
+            shutil.copy(self.desk / "keys" / name, own / name)
+        (own / "nephila.toml").write_text(self.here(text, machine), encoding="utf-8")
         return {"NEPHILA_CONFIG": str(own / "nephila.toml")}
 
     def give_server_files(self, machine):
@@ -278,9 +281,9 @@ class Hour:
         self.chapter("Three machines from nothing", "Keys, three servers, three nodes, and whether all is well.")
         self.keys = manual.commands("nephila cluster keys keys")[0]
         self.type(self.keys)
-        made = {path.name: path.read_bytes() for path in (self.desk / "keys").iterdir() if path.suffix in (".nk", ".key")}
+        made = {path.name: path.read_bytes() for path in (self.desk / "keys").iterdir() if path.suffix in (".nk", ".key", ".token")}
         self.ask(*self.here(self.keys, "one").split()[1:])
-        kept = {path.name: path.read_bytes() for path in (self.desk / "keys").iterdir() if path.suffix in (".nk", ".key")}
+        kept = {path.name: path.read_bytes() for path in (self.desk / "keys").iterdir() if path.suffix in (".nk", ".key", ".token")}
         is_printed = any(data.decode().splitlines()[-1].strip() in self.shown[-1] for data in made.values())
         manual.says("Nothing in DIR is ever changed or printed", made == kept and not is_printed)
         for machine in MACHINES[:3]:
@@ -327,14 +330,21 @@ class Hour:
     def over_http(self):
         """What the section on HTTP says of tokens."""
         manual = self.manual
-        base = f"http://{self.address['one']}:6374"
+        base = f"https://{self.address['one']}:6374"
         own = self.folder / "one/nephila"
-        token, read = ((own / name).read_text(encoding="utf-8").strip() for name in ("token", "read"))
+        token, read, node = ((own / f"{name}.token").read_text(encoding="utf-8").strip() for name in ("operate", "read", "node"))
+        trust = ssl.create_default_context(cafile=own / "ca.pem")
+
+        def status(url, token=None, method="GET"):
+            return answered(url, trust, token, method)
+
         manual.says("They need no token", status(f"{base}/livez") == 200 and status(f"{base}/readyz") == 200)
         manual.says("with a token, also one that only reads", (status(f"{base}/metrics"), status(f"{base}/metrics", read)) == (401, 200))
         manual.says("the token goes as `Authorization: Bearer TOKEN`", status(f"{base}/api/v1/jobs", token) == 200)
         manual.says("if some may only ask", status(f"{base}/api/v1/jobs", read) == 200
                     and status(f"{base}/api/v1/jobs/news/pause", read, "POST") in (401, 403), "who may only ask has paused a job")
+        manual.says("nodes prove to each other that they know it, and only ask; it is never sent",
+                    status(f"{base}/api/v1/jobs", node) == 401, "the secret of nodes is taken for a token")
 
     def faults(self):
         """A node dies, one is drained and comes back, one joins."""
@@ -364,7 +374,7 @@ class Hour:
         self.start_node("three")
         self.until(lambda: self.owned().get("three", 0) > 60 and self.is_well(), STATUS_S)
         self.chapter("One more machine", "A key for it, which the servers hear of, and the same settings.")
-        command = "nephila cluster keys keys --set cluster.name=news --node four"
+        command = "nephila cluster keys keys --set cluster.name=news --node four=10.0.0.4"
         before = {path.name: path.read_bytes() for path in (self.desk / "keys").glob("*.nk")}
         self.type(command, shows=first_lines)
         after = {path.name: path.read_bytes() for path in (self.desk / "keys").glob("*.nk")}
@@ -379,7 +389,9 @@ class Hour:
     def orders(self):
         """Pins, stops, rests, and a key that was stolen."""
         manual = self.manual
-        self.chapter("Where a domain is crawled", "A pin, and where it is.")
+        self.chapter("Where a domain is crawled", "The map, a pin, and where it is.")
+        for command in manual.commands("nephila cluster map --node URL"):
+            self.type(command, shows=domains)
         pin, pins, unpin = manual.commands("nephila cluster pin example.org")
         self.type(pin)
         self.until(lambda: "is there" in self.ask("cluster", "pins")[1], STATUS_S)
@@ -422,11 +434,11 @@ class Hour:
                 self.verdict.fail("untrue", f"node {machine} ended by itself with {node.returncode}")
 
 
-def status(url, token=None, method="GET"):
-    """What a node answers."""
+def answered(url, trust, token, method):
+    """The status that a node answers with."""
     request = urllib.request.Request(url, method=method, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -451,6 +463,12 @@ def of_the_cluster(screen):
     lines = [line for line in screen.splitlines() if re.match(r"\w+ +cluster", line)]
     lines = [re.sub(r"\d+ messages, the last is \d+", "N messages, the last is N", line) for line in lines]
     return "\n".join(["…"] + [re.sub(r"server (one|two|three)", "server N", line) for line in lines])
+
+
+def domains(screen):
+    """Where a domain is hangs on a key that is made anew for each cluster; how far it is, on the moment."""
+    lines = [line for line in screen.splitlines() if not line.startswith("nephila: domains by node")]
+    return "\n".join(lines[:1] + sorted(re.sub(r"^([a-z.]+)(,| +).*", r"\1\2…", line) for line in lines[1:]))
 
 
 def last_line(screen):
