@@ -42,7 +42,7 @@ use crate::clock::{Clock, Gate};
 use commit::replay_into;
 use full::Takes;
 use hand_over::Knock;
-use handle::{Batch, Event, Shared};
+use handle::{Batch, Event, SaysOver, Shared};
 use intake::Feeding;
 pub(crate) use intake::INBOX;
 use log::{Log, Waiter};
@@ -317,6 +317,7 @@ impl<S: Durable> Worker<S> {
             secret: *frontier.secret(),
             prefixes: RwLock::default(),
             failure: Default::default(),
+            over: Default::default(),
         });
         Worker {
             frontier,
@@ -364,6 +365,7 @@ impl<S: Durable + Send + 'static> Worker<S> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Thread)?;
         let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+            let _over = SaysOver(shared.clone());
             let mut channels = channels;
             let result = runtime.block_on(self.run(&mut channels));
             if let Err(error) = &result {

@@ -71,7 +71,7 @@ impl<S> Door<S> {
     pub async fn bring(&self, part: Part<S>, epoch: u64) -> bool {
         let (reply, answer) = oneshot::channel();
         let knock = Knock::Part(Coming { part, epoch, reply });
-        self.0.send(knock).await.is_ok() && answer.await.is_ok()
+        self.0.send(knock).await.is_ok() && self.heard(answer).await.is_some()
     }
 
     /// Does something with the state and the log of a partition, between two turns of the worker, which waits: it should
@@ -87,7 +87,16 @@ impl<S> Door<S> {
             _ = reply.send(visit(state, log));
         });
         self.0.send(Knock::Visit(prefixes, visit)).await.ok()?;
-        answer.await.ok()
+        self.heard(answer).await
+    }
+
+    /// What the worker answers, if it does: see [`Handle::heard`](super::Handle).
+    async fn heard<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            heard = &mut answer => heard.ok(),
+            () = self.0.closed() => answer.try_recv().ok(),
+        }
     }
 }
 

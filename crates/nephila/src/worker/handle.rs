@@ -36,7 +36,7 @@ use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::record::HostRecord;
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Closed, HostKey, OFFERS_IN_BATCH_MAX, Stats};
 
@@ -186,6 +186,18 @@ pub(super) struct Shared {
     pub(super) secret: Secret,
     pub(super) prefixes: RwLock<Vec<Prefixes>>,
     pub(super) failure: OnceLock<Arc<str>>,
+    /// The worker has ended, and its channels with it.
+    pub(super) over: watch::Sender<bool>,
+}
+
+/// Says that a worker has ended, however it did, when it is dropped behind the worker's channels.
+#[derive(Debug)]
+pub(super) struct SaysOver(pub(super) Arc<Shared>);
+
+impl Drop for SaysOver {
+    fn drop(&mut self) {
+        self.0.over.send_replace(true);
+    }
 }
 
 impl Handle {
@@ -230,7 +242,7 @@ impl Handle {
         }
         let mut elsewhere = Vec::new();
         for (chunk, answer) in replies.into_iter().enumerate() {
-            let numbers = answer.await.map_err(|_| self.stopped())?;
+            let numbers = self.heard(answer).await.ok_or_else(|| self.stopped())?;
             elsewhere.extend(numbers.into_iter().map(|number| chunk * OFFERS_IN_BATCH_MAX + number as usize));
         }
         Ok(elsewhere)
@@ -266,10 +278,10 @@ impl Handle {
         let from = Some(FromInbox { prefixes, position, said: None });
         let batch = Batch { offers: Vec::new(), reply: Some(reply), from };
         self.offers.send(batch).await.map_err(|_| self.stopped())?;
-        match answer.await {
-            Ok(_) => Ok(true),
-            Err(_) if self.offers.is_closed() => Err(self.stopped()),
-            Err(_) => Ok(false),
+        match self.heard(answer).await {
+            Some(_) => Ok(true),
+            None if self.offers.is_closed() => Err(self.stopped()),
+            None => Ok(false),
         }
     }
 
@@ -278,10 +290,10 @@ impl Handle {
     pub async fn close(&self, prefixes: Prefixes) -> Result<Option<Closed>, Stopped> {
         let (reply, answer) = oneshot::channel();
         self.send(Event::Close(prefixes, reply)).await?;
-        match answer.await {
-            Ok(closed) => Ok(Some(closed)),
-            Err(_) if self.events.is_closed() => Err(self.stopped()),
-            Err(_) => Ok(None),
+        match self.heard(answer).await {
+            Some(closed) => Ok(Some(closed)),
+            None if self.events.is_closed() => Err(self.stopped()),
+            None => Ok(None),
         }
     }
 
@@ -502,7 +514,18 @@ impl Handle {
     async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Stopped> {
         let (reply, answer) = oneshot::channel();
         self.send(event(reply)).await?;
-        answer.await.map_err(|_| self.stopped())
+        self.heard(answer).await.ok_or_else(|| self.stopped())
+    }
+
+    /// What the worker answers, if it does. Somebody may find room in a channel just before the worker ends and put a
+    /// question in just after: it stays there as long as anybody holds the channel, and nobody takes it out any more.
+    pub(super) async fn heard<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        let mut over = self.shared.over.subscribe();
+        tokio::select! {
+            biased;
+            heard = &mut answer => heard.ok(),
+            _ = over.wait_for(|over| *over) => answer.try_recv().ok(),
+        }
     }
 
     fn stopped(&self) -> Stopped {
@@ -521,7 +544,7 @@ impl Taken {
     /// Returns once all of it is durable.
     pub async fn durable(self) -> Result<(), Stopped> {
         for answer in self.answers {
-            answer.await.map_err(|_| self.handle.stopped())?;
+            self.handle.heard(answer).await.ok_or_else(|| self.handle.stopped())?;
         }
         Ok(())
     }

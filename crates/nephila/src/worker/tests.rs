@@ -226,6 +226,27 @@ async fn the_power_may_go_at_any_time() {
 }
 
 #[tokio::test]
+async fn who_asks_in_the_moment_in_which_a_worker_ends_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Plan::From(150), IO_ERROR, Damage::HalfWritten);
+    let Running { handle, actions, thread } = open(&disk, dir.path()).unwrap();
+    // Somebody has found room for a question.
+    let place = handle.events.clone().reserve_owned().await.unwrap();
+    let mut host = 0;
+    while handle.offer_durably(&[link(host, 0)]).await.is_ok() {
+        host += 1;
+        assert!(host < 1_000, "the disk fails");
+    }
+    assert!(join(thread).await.is_err());
+    drop(actions);
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    place.send(Event::Stats(reply));
+    let heard = tokio::time::timeout(PATIENCE, handle.heard(answer)).await;
+    assert!(heard.expect("nobody waits for ever").is_none());
+    assert!(handle.stats().await.is_err());
+}
+
+#[tokio::test]
 async fn who_does_not_take_actions_holds_the_worker_back_and_loses_nothing() {
     const HOSTS: usize = 200;
     const PAGES: usize = 100;
