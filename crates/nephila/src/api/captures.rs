@@ -23,8 +23,8 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 const READS_MAX: usize = 4;
 /// When to ask again for a URL of which nobody knows when its turn comes, in seconds.
 const SOME_TIME: u64 = 3_600;
-/// Who finds a node away asks again after so many seconds.
-const AWAY_RETRY: u64 = 5;
+/// Who finds a node or the servers away asks again after so many seconds.
+pub(crate) const AWAY_RETRY: u64 = 5;
 
 /// An answer given instead of what was asked for: it says what is wrong.
 type Instead = Box<Answer>;

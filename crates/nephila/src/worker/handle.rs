@@ -209,7 +209,11 @@ impl Handle {
 
     /// Is this URL of one of the worker's partitions? Those that are not come back when offered durably.
     pub fn holds(&self, url: &CrawlUrl) -> bool {
-        let domain = UrlKey::of(url, &self.shared.secret).host.domain;
+        self.holds_domain(UrlKey::of(url, &self.shared.secret).host.domain)
+    }
+
+    /// Is this domain of one of the worker's partitions?
+    pub(crate) fn holds_domain(&self, domain: DomainKey) -> bool {
         let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
         prefixes.iter().any(|prefixes| prefixes.holds(domain))
     }

@@ -73,8 +73,7 @@ impl Api {
 
 /// Is this partition one of the worker's?
 fn holds(shared: &Shared, number: u32, partitions: u32) -> bool {
-    let domain = Prefixes::share(number, partitions).first_domain();
-    shared.handle.holds_each(std::iter::once(domain)).contains(&true)
+    shared.handle.holds_domain(Prefixes::share(number, partitions).first_domain())
 }
 
 fn add(view: &mut DomainView, host: &HostRecord) {

@@ -27,7 +27,7 @@ use super::Node;
 use super::admin::{Error, count};
 use super::stored::Stored;
 use super::views::NodeState;
-use crate::api::captures::Archive;
+use crate::api::captures::{AWAY_RETRY, Archive};
 use crate::api::metrics::{self, gauge};
 use crate::api::tls::Among;
 use crate::api::{
@@ -49,8 +49,6 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 const WORKER_MAX: Duration = Duration::from_secs(10);
 /// Who finds something on the move asks again after so many seconds.
 const MOVING_RETRY: u64 = 3;
-/// Who finds the servers away asks again after so many seconds.
-const AWAY_RETRY: u64 = 5;
 /// The feeds of one node have at most so many bytes.
 const FEEDS_BYTES_MAX: usize = 64 << 20;
 /// Who answers says its name in this field.

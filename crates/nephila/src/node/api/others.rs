@@ -21,7 +21,6 @@ use super::super::route::partition_of;
 use super::{Api, Instead, NODE, Place};
 use crate::api::tls::Among;
 use crate::api::{Answer, Asked, FORWARDED, Peer, Question, Reply, problem, retry_after};
-use crate::crawl::shared::Shared;
 
 /// Another node answers within this time.
 const OTHER_MAX: Duration = Duration::from_secs(20);
@@ -41,9 +40,7 @@ impl Api {
     /// The same for a question about a domain.
     pub(super) async fn owner_of(&self, asked: &Asked, domain: DomainKey) -> Result<Place, Instead> {
         let node = &self.node;
-        let is_here =
-            |shared: &Arc<Shared>| shared.handle.holds_each(std::iter::once(domain)).contains(&true);
-        if let Some(shared) = node.known.session().filter(is_here) {
+        if let Some(shared) = node.known.session().filter(|shared| shared.handle.holds_domain(domain)) {
             return Ok(Place::Here(shared));
         }
         let partition = partition_of(domain, node.cluster.partitions);
