@@ -1,0 +1,136 @@
+//! The request of a ticket: logged before it is made, to the ticket's address alone, conditional if the page is held.
+
+use std::time::{Duration, Instant};
+
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use nephila_core::frontier::ticket::{Purpose, Ticket};
+use nephila_core::spider::answer::validator;
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::{Fetched, Keep, Request};
+
+use super::line::{line_begun, line_of};
+use crate::crawl::shared::Shared;
+use crate::crawl::stops::{order_of, stop};
+use crate::log::{self, Line};
+use crate::worker::Stopped;
+
+/// A host that rests longer is not asked twice under one ticket, which would run out; its other pages answer what it asked.
+const SECOND_REST_MAX: Duration = Duration::from_secs(120);
+
+/// A fetch that has ended.
+pub(crate) struct Asked {
+    pub(crate) fetched: Fetched,
+    /// When it began, by the time of day.
+    pub(crate) began: Timestamp,
+    pub(crate) took: Duration,
+    /// It was asked for with what makes a request conditional.
+    pub(crate) conditional: bool,
+    /// What is to be told how it ended.
+    pub(crate) request: log::Request,
+}
+
+/// Asks for what a ticket is about, at its address and no other. None if an operator has stopped whom it would ask: nothing
+/// was sent then.
+pub(crate) async fn ask(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+) -> Result<Option<Asked>, Stopped> {
+    let Some((asked, sent)) = ask_once(shared, ticket, url, body_bytes_max).await? else { return Ok(None) };
+    // A site that wants a digest says first of what. The answer to it is a request like any other: it rests before, and it
+    // has a line in the log.
+    let fetched = &asked.fetched;
+    let again =
+        fetched.status == Some(401) && shared.credentials.may_ask_again(url, sent.as_ref(), &fetched.fields);
+    let rest = ticket.host_rest.max(ticket.slot_rest);
+    if !again || rest > SECOND_REST_MAX {
+        return Ok(Some(asked));
+    }
+    let mut line = line_of(shared, ticket, fetched, asked.began, asked.took, None);
+    line.purpose = purpose_of(ticket);
+    asked.request.ended(line).await;
+    tokio::time::sleep(rest.max(Duration::from_millis(1))).await;
+    Ok(ask_once(shared, ticket, url, body_bytes_max).await?.map(|(asked, _)| asked))
+}
+
+/// One request, and what went along with it to say who asks.
+async fn ask_once(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+) -> Result<Option<(Asked, Option<HeaderValue>)>, Stopped> {
+    let mut fields = shared.fields_for(url, false);
+    let sent = fields.iter().find(|(name, _)| *name == AUTHORIZATION).map(|(_, value)| value.clone());
+    let conditions = conditions(shared, ticket, url);
+    let conditional = !conditions.is_empty();
+    fields.extend(conditions);
+    let request = Request {
+        fields,
+        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
+        body_bytes_max,
+        address: Some(ticket.address),
+        connections_max: shared.settings.frontier.connections_max(ticket.address),
+        second: ticket.retries > 0,
+        ..Request::get(url.clone())
+    };
+    shared.may_begin().await;
+    let began = shared.clock.now().wall;
+    let logged = begin(shared, ticket, began, purpose_of(ticket)).await?;
+    let began_at = Instant::now();
+    // The last look before the request: the order may be younger than the ticket. The address is the one that is dialled.
+    let order = order_of(&shared.orders(), url, Some(ticket.address));
+    if let Some(order) = order {
+        logged.not_sent().await;
+        // First the host is stopped, then its ticket goes back: so it gives out no other.
+        stop(shared, ticket.key.host, &order).await?;
+        return Ok(None);
+    }
+    let fetched = shared.spider.fetch(request).await;
+    let asked = Asked { fetched, began, took: began_at.elapsed(), conditional, request: logged };
+    Ok(Some((asked, sent)))
+}
+
+fn purpose_of(ticket: &Ticket) -> log::Purpose {
+    match ticket.purpose {
+        Purpose::Page => log::Purpose::Page,
+        Purpose::Robots => log::Purpose::Robots,
+    }
+}
+
+/// A request is about to be made: that stands in the log's journal before it is.
+pub(crate) async fn begin(
+    shared: &Shared,
+    ticket: &Ticket,
+    began: Timestamp,
+    purpose: log::Purpose,
+) -> Result<log::Request, Stopped> {
+    let line = Line { purpose, ..line_begun(shared, ticket, began) };
+    let stopped = || Stopped { why: Some("the log cannot be written".into()) };
+    shared.log.begin(line).await.ok_or_else(stopped)
+}
+
+/// What makes a request for a page that was fetched before conditional. The page must be in the archive as the frontier
+/// knows it: a version that was stored and not reported, because we died in between, was perhaps never read, and an
+/// answer without a body would hide its links.
+pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+    let Some(known) = &ticket.known else { return Vec::new() };
+    // What the frontier knows of a feed was read; a version with the same URLs as the one before is not kept.
+    if !is_held(shared, ticket, url) && !shared.settings.feed.follows(ticket.read_as, ticket.depth) {
+        return Vec::new();
+    }
+    [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, validator(value)?)))
+        .collect()
+}
+
+/// Is the last capture of a page the version that the frontier knows?
+pub(super) fn is_held(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> bool {
+    let held = shared.archive.as_ref().and_then(|archive| archive.last_capture(url.as_str()));
+    let (Some(known), Some(held)) = (&ticket.known, held) else { return false };
+    let same = |known: &str, held: Option<&str>| held.unwrap_or_default() == known;
+    same(&known.etag, held.etag.as_deref()) && same(&known.last_modified, held.last_modified.as_deref())
+}
