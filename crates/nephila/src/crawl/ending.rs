@@ -99,8 +99,8 @@ pub(crate) async fn close(
         Err(_) => anyhow::bail!("the frontier's thread panicked"),
     }
     stopped?;
-    if let Some(archive) = &shared.archive {
-        archive.close().await.context("closing the archive")?;
+    if let Some(keep) = &shared.stages.keep {
+        keep.close().await?;
     }
     // The log ends with the last of its writers, which somebody may still hold; its lines are written all the same.
     if log.is_finished() {

@@ -61,7 +61,7 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
         stop(shared, ticket.key.host, &order).await?;
         return Ok(Head::Stopped);
     }
-    let mut fetched = shared.spider.fetch(request).await;
+    let mut fetched = shared.stages.fetch.fetch(request).await;
     let took = began_at.elapsed();
     let said = said(&fetched, &known);
     let asks_to_wait = fetched.retry_after.is_some();

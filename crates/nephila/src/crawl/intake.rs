@@ -164,16 +164,16 @@ fn link(
     let hops_out = match verdict.decision {
         Decision::In { hops_out } => hops_out,
         Decision::Out if requisite => {
-            shared.show_needed(url);
+            shared.stages.observe.needed(url);
             known.hops.out()
         }
         Decision::Out => {
             links.counts.out += 1;
-            return shared.show(job, url, &verdict, kind.name());
+            return shared.stages.observe.judged(url, &job.rules, &verdict, kind.name());
         }
     };
     if verdict.is_in() {
-        shared.show(job, url, &verdict, kind.name());
+        shared.stages.observe.judged(url, &job.rules, &verdict, kind.name());
     }
     let via = source.via(url, kind.letter());
     links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as, via);
@@ -194,7 +194,7 @@ fn redirect(
         false => Found::link(known.depth, known.hops.out()),
     };
     let verdict = job.rules.verdict(target, found);
-    shared.show(job, target, &verdict, "redirect");
+    shared.stages.observe.judged(target, &job.rules, &verdict, "redirect");
     let Decision::In { hops_out } = verdict.decision else {
         links.counts.out += 1;
         return;
@@ -222,9 +222,7 @@ impl Links {
     ) {
         // A dry run asks for nothing but what leads on, and for one page of each host to learn its robots.txt.
         let leads_on = read_as == ReadAs::Sitemap || hops.redirects() > 0;
-        if let Some(map) = shared.map.as_ref().filter(|_| !leads_on)
-            && !map.is_first_of(&url)
-        {
+        if !leads_on && !shared.stages.observe.lets_pass(&url) {
             return;
         }
         let refusal = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall).map(Refusal::from);

@@ -56,7 +56,7 @@ impl InForce {
 
 /// All jobs in force, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub struct Jobs {
     known: RwLock<BTreeMap<u32, Arc<InForce>>>,
     /// Jobs whose rules cannot be read.
     unreadable: RwLock<BTreeSet<u32>>,

@@ -16,10 +16,12 @@ use nephila_core::state::record::RobotsPolicy;
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, UrlId};
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use super::ending::{self, End};
 use super::progress::Progress;
 use super::shared::{JOB, Shared, Tools};
+use super::stage::Observe;
 use super::{begin, meant, work};
 use crate::cli::crawl::{self, MapArgs};
 use crate::exit::Exit;
@@ -67,19 +69,8 @@ impl Printer {
         Printer { json, printed: Mutex::default(), pending: Mutex::default(), hosts: Mutex::default() }
     }
 
-    /// Takes what the scope says of a URL.
-    pub(super) fn print(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
-        self.judged(url, verdict.is_in(), via, rules.text(verdict.rule), rules.origin(verdict.rule));
-    }
-
-    /// Is this the first URL of its host?
-    pub(super) fn is_first_of(&self, url: &CrawlUrl) -> bool {
-        let mut hosts = self.hosts.lock().expect("nobody panics holding it");
-        hosts.len() < HOSTS_MAX && hosts.insert(url.origin())
-    }
-
-    /// Takes what was decided about a URL, once.
-    pub(super) fn judged(&self, url: &CrawlUrl, is_in: bool, via: &str, rule: String, origin: String) {
+    /// Takes the decision about a URL, once.
+    fn take(&self, url: &CrawlUrl, is_in: bool, via: &str, rule: String, origin: String) {
         let mut printed = self.printed.lock().expect("nobody panics holding it");
         if printed.len() >= PRINTED_MAX {
             printed.clear();
@@ -99,7 +90,7 @@ impl Printer {
     }
 
     /// Prints the URLs in scope whose robots.txt has been read; at the end all of them.
-    pub(super) async fn settle(&self, shared: &Shared, at_end: bool) -> anyhow::Result<()> {
+    async fn settle(&self, shared: &Shared, at_end: bool) -> anyhow::Result<()> {
         let pending = std::mem::take(&mut *self.pending.lock().expect("nobody panics holding it"));
         let mut kept = Vec::new();
         for mut pending in pending {
@@ -143,6 +134,25 @@ impl Printer {
     }
 }
 
+impl Observe for Printer {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+        self.take(url, verdict.is_in(), via, rules.text(verdict.rule), rules.origin(verdict.rule));
+    }
+
+    fn needed(&self, url: &CrawlUrl) {
+        self.take(url, true, "requisite", "a page needs it".into(), "page_requisites".into());
+    }
+
+    fn lets_pass(&self, url: &CrawlUrl) -> bool {
+        let mut hosts = self.hosts.lock().expect("nobody panics holding it");
+        hosts.len() < HOSTS_MAX && hosts.insert(url.origin())
+    }
+
+    fn is_dry_run(&self) -> bool {
+        true
+    }
+}
+
 /// Why robots.txt keeps a crawl from a URL, if it does.
 fn forbidden(said: &Explanation) -> Option<String> {
     said.held_by.iter().find_map(|hold| match hold {
@@ -157,6 +167,20 @@ fn is_unread(said: &Explanation) -> bool {
 
 /// A dry run waits this long for hosts that rest.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// URLs whose robots.txt has been read are printed this often.
+const SETTLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Prints the URLs whose robots.txt has been read, until the crawl is over.
+async fn settle_until(over: &Notify, printer: &Printer, shared: &Shared) -> anyhow::Result<()> {
+    loop {
+        tokio::select! {
+            () = over.notified() => return Ok(()),
+            () = tokio::time::sleep(SETTLE_EVERY) => {}
+        }
+        printer.settle(shared, false).await?;
+    }
+}
 
 /// Runs the command.
 pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
@@ -175,25 +199,31 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
         spider.set_doors(folder.open_doors(&typed)?);
-        let tools = Tools { handle: running.handle, spider, archive: None, log };
-        let mut shared = Shared::new(settings, folder, plan, tools)?;
+        let tools = Tools { handle: running.handle, fetch: Arc::new(spider), keep: None, log };
+        let shared = Shared::new(settings, folder, plan, tools)?;
         let json = args.json || !std::io::stdout().is_terminal();
-        shared.map = Some(Printer::new(json));
-        let shared = Arc::new(shared.with_fields(fields));
+        let printer = Arc::new(Printer::new(json));
+        let shared = Arc::new(shared.with_fields(fields).observed(printer.clone()));
         let job = shared.jobs.get(JOB).expect("a crawl has one job");
         for seed in &shared.plan().job.scope.seeds {
             if let Ok(url) = CrawlUrl::parse(seed) {
                 let verdict = job.rules.verdict(&url, nephila_core::job::Found::seed());
-                shared.show(&job, &url, &verdict, "seed");
+                printer.judged(&url, &job.rules, &verdict, "seed");
             }
         }
         begin(&shared).await?;
         let progress = Progress::new(crawl::Progress::None, true);
-        let end = work::work(&shared, running.actions, work::Until::default(), progress).await?;
+        let over = Notify::new();
+        let working = async {
+            let end = work::work(&shared, running.actions, work::Until::default(), progress).await;
+            over.notify_one();
+            end
+        };
+        let (end, settled) = tokio::join!(working, settle_until(&over, &printer, &shared));
+        let end = end?;
+        settled?;
         if !matches!(end, End::StoppedHard) {
-            if let Some(map) = &shared.map {
-                map.settle(&shared, true).await?;
-            }
+            printer.settle(&shared, true).await?;
             ending::close(&shared, running.thread, log_thread).await?;
         }
         match end {

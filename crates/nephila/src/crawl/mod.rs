@@ -11,6 +11,7 @@
 //! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
 
 pub(crate) mod adding;
+mod alone;
 pub(crate) mod ending;
 pub(crate) mod feed;
 pub(crate) mod head;
@@ -28,6 +29,7 @@ pub(crate) mod robots;
 pub(crate) mod seeds;
 pub(crate) mod shared;
 pub(crate) mod sources;
+pub mod stage;
 pub(crate) mod stops;
 pub(crate) mod stream;
 pub(crate) mod suspects;
@@ -120,7 +122,12 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
         spider.set_doors(doors);
-        let tools = Tools { handle: running.handle, spider, archive: Some(archive), log };
+        let tools = Tools {
+            handle: running.handle,
+            fetch: Arc::new(spider.clone()),
+            keep: Some(Arc::new(archive)),
+            log,
+        };
         let shared = Shared::new(settings, folder, plan, tools)?;
         // Before anybody is asked.
         let orders = Arc::new(orders::Live::default());
@@ -129,7 +136,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let following = tokio::spawn(orders::follow(shared.folder.clone(), orders, shared.handle.clone()));
         let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
-            .with_spider(shared.spider.clone());
+            .with_spider(spider);
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());
         let answering = bound.map(|bound| {

@@ -48,12 +48,13 @@ use super::intake::Links;
 use super::resolve::has_others;
 use super::shared::{LINKS_MAX, Shared};
 use super::sources::Held;
+use super::stage::Visited;
 use super::{feed, intake, text, usage};
 use crate::log;
 
 /// Waits until the stages behind the fetch have room for one more.
 pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
-    shared.storing.acquire().await.expect("never closed")
+    shared.room.storing.acquire().await.expect("never closed")
 }
 
 /// Carries a ticket to its end.
@@ -104,7 +105,7 @@ async fn admit(shared: &Shared, ticket: Ticket) -> anyhow::Result<Option<Visit<'
 fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Option<Outcome> {
     // In a dry run it was wanted for the robots.txt of its host alone, which is read by now.
     let is_content = ticket.depth > 0 && ticket.read_as.is_content() && ticket.hops.redirects() == 0;
-    if shared.map.is_some() && is_content {
+    if shared.stages.observe.is_dry_run() && is_content {
         return Some(Outcome::OutOfScope);
     }
     if shared.jobs.is_unreadable(ticket.job) {
@@ -189,7 +190,7 @@ impl<'a> Visit<'a> {
 
     /// Waits until the page may be read; with the source of a feed, which one poll at a time holds.
     async fn room(&self, fetching: OwnedSemaphorePermit) -> (Option<Held>, SemaphorePermit<'a>) {
-        let reading = async { self.shared.reading.acquire().await.expect("never closed") };
+        let reading = async { self.shared.room.reading.acquire().await.expect("never closed") };
         if self.record.is_some() {
             // A page that waits for its source holds up no other.
             drop(fetching);
@@ -255,6 +256,8 @@ impl Capture<'_> {
         if let Some(poll) = &mut self.poll {
             poll.judge_page(self.findings.as_ref());
         }
+        let (depth, findings) = (ticket.depth, self.findings.as_ref());
+        shared.stages.observe.visited(&Visited { url, depth, fetched, findings });
         Ok(())
     }
 
@@ -311,9 +314,6 @@ impl Capture<'_> {
                 (links, intake::listed(shared, url, findings))
             }
         };
-        if let Some(map) = &shared.map {
-            map.settle(shared, false).await?;
-        }
         for target in &links.moved {
             shared.widen(ticket.job, target).await?;
         }
@@ -341,7 +341,7 @@ impl Capture<'_> {
         let Chosen { links, listed } = chosen;
         let shared = self.visit.shared;
         let room = links.wanted.len().min(LINKS_MAX) as u32;
-        let offering = shared.offering.acquire_many(room).await.expect("never closed");
+        let offering = shared.room.offering.acquire_many(room).await.expect("never closed");
         drop(self.reading.take());
         let exchange = self.exchange.take();
         let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&links.wanted));

@@ -201,7 +201,7 @@ async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) 
         shared.widen(known.job, target).await?;
     }
     let room = links.wanted.len().min(LINKS_MAX) as u32;
-    let _offering = shared.offering.acquire_many(room).await.expect("never closed");
+    let _offering = shared.room.offering.acquire_many(room).await.expect("never closed");
     shared.offer(&links.wanted).await?;
     Ok(findings.is_some() || target.is_some())
 }

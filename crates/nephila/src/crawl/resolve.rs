@@ -23,7 +23,7 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     }
     let found = match url.host() {
         Host::Ip(address) => Ok([address].as_slice().into()),
-        Host::Name(name) => shared.spider.resolver().resolve(name).await.0,
+        Host::Name(name) => shared.stages.fetch.resolve(name).await,
     };
     match found {
         Ok(addresses) => {
@@ -46,7 +46,7 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
                 };
             }
             let open: Vec<IpAddr> =
-                free.iter().copied().filter(|it| shared.spider.may_dial(&url, *it)).collect();
+                free.iter().copied().filter(|it| shared.stages.fetch.may_dial(&url, *it)).collect();
             // A host without an address that may be dialled ends with the reason, which the dialler says best.
             shared.handle.resolved(host, if open.is_empty() { &free } else { &open }).await
         }
@@ -66,7 +66,7 @@ async fn stop_instead(shared: &Shared, host: HostKey, order: &Order) -> Result<(
 /// Has the host of a URL other addresses that may answer where one did not?
 pub(crate) async fn has_others(shared: &Shared, url: &CrawlUrl) -> bool {
     match url.host() {
-        Host::Name(name) => shared.spider.resolver().resolve(name).await.0.is_ok_and(|found| found.len() > 1),
+        Host::Name(name) => shared.stages.fetch.resolve(name).await.is_ok_and(|found| found.len() > 1),
         Host::Ip(_) => false,
     }
 }

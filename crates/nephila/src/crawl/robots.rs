@@ -49,10 +49,8 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
-    if let Some(route) = &shared.route {
-        // Whose host it is may be a job that we have not heard of yet.
-        route.refresh(&shared.jobs, since).await;
-    }
+    // The host may be of a job that this process has not loaded yet.
+    shared.stages.pass_on.refresh(&shared.jobs, since).await;
     let sitemaps = sitemaps(shared, &url, &report);
     remember_usage(shared, &ticket, &report);
     let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&sitemaps));
@@ -130,7 +128,7 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
     let robots = Robots::parse(&report.body, &shared.settings.identity.agent);
     let targets: Vec<CrawlUrl> =
         robots.sitemaps().iter().take(SITEMAPS_MAX).filter_map(|text| url.join(text).ok()).collect();
-    let alone = shared.route.is_none();
+    let alone = shared.stages.pass_on.is_alone();
     let root = url.join("/").ok();
     let wants = |job: &InForce| match (&root, alone) {
         (Some(root), false) => job.wants_sitemaps_of(root),

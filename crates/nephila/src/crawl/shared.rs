@@ -7,26 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
-use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::{self, LinkKind, ReadAs};
-use nephila_core::job::{Hops, Job, JobId, Limits, Verdict, Via};
+use nephila_core::job::{Hops, Job, JobId, Limits, Via};
 use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::store::Exchange;
 use nephila_core::url::CrawlUrl;
-use nephila_spider::Spider;
-use nephila_store::archive::{Archive, Receipt};
+use nephila_store::archive::Receipt;
 use tokio::sync::Semaphore;
 
+use super::alone::Alone;
 use super::jobs::{InForce, Jobs};
+use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Stages, StandardReader, Unobserved};
 use crate::clock::{Clock, Gate};
 use crate::credentials::Credentials;
 use crate::folder::{Folder, Plan};
 use crate::introduce::Introduction;
 use crate::log::{Counted, Writer};
-use crate::node::Router;
 use crate::orders::Live;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
@@ -52,10 +51,9 @@ pub(crate) const JOB: JobId = JobId(1);
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) folder: Folder,
-    plan: Mutex<Plan>,
+    plan: Arc<Mutex<Plan>>,
     pub(crate) handle: Handle,
-    pub(crate) spider: Spider,
-    pub(crate) archive: Option<Archive>,
+    pub(crate) stages: Stages,
     pub(crate) log: Writer,
     pub(crate) clock: Clock,
     pub(crate) jobs: Arc<Jobs>,
@@ -65,17 +63,10 @@ pub(crate) struct Shared {
     pub(crate) troubles: super::troubles::Troubles,
     /// Who is not asked any more.
     orders: Arc<Live>,
-    /// How links reach partitions that are not here; none if all are.
-    pub(crate) route: Option<Arc<Router>>,
     /// Closed while nothing may be asked for.
     gate: Option<Gate>,
     pub(crate) counts: Counts,
-    pub(crate) storing: Semaphore,
-    /// A place for each of [`READING_MAX`] pages.
-    pub(crate) reading: Semaphore,
-    /// A place for each of [`LINKS_MAX`] links.
-    pub(crate) offering: Semaphore,
-    pub(crate) map: Option<super::map::Printer>,
+    pub(crate) room: Room,
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
     introduction: Introduction,
@@ -90,9 +81,30 @@ pub(crate) struct Shared {
 /// The parts that a crawl is made of.
 pub(crate) struct Tools {
     pub(crate) handle: Handle,
-    pub(crate) spider: Spider,
-    pub(crate) archive: Option<Archive>,
+    pub(crate) fetch: Arc<dyn Fetch>,
+    pub(crate) keep: Option<Arc<dyn Keep>>,
     pub(crate) log: Writer,
+}
+
+/// Backpressure: the places between the stages. A page without a place waits, and so does its fetch.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Places for pages that are fetched and not yet reported.
+    pub(crate) storing: Semaphore,
+    /// A place for each of [`READING_MAX`] pages.
+    pub(crate) reading: Semaphore,
+    /// A place for each of [`LINKS_MAX`] links.
+    pub(crate) offering: Semaphore,
+}
+
+impl Room {
+    fn new(fetches_max: usize) -> Room {
+        Room {
+            storing: Semaphore::new((STORING_PER_FETCH * fetches_max).max(STORING_MIN)),
+            reading: Semaphore::new(READING_MAX),
+            offering: Semaphore::new(LINKS_MAX),
+        }
+    }
 }
 
 /// What happened in this run.
@@ -225,31 +237,35 @@ impl Shared {
         jobs: Arc<Jobs>,
         tools: Tools,
     ) -> anyhow::Result<Shared> {
-        let Tools { handle, spider, archive, log } = tools;
+        let Tools { handle, fetch, keep, log } = tools;
+        let plan = Arc::new(Mutex::new(plan));
+        let alone = Alone { folder: folder.clone(), plan: plan.clone() };
+        let stages = Stages {
+            fetch,
+            keep,
+            read: Arc::new(StandardReader),
+            pass_on: Arc::new(alone),
+            observe: Arc::new(Unobserved),
+        };
         let introduction = Introduction::new(&settings)?;
         let credentials = Credentials::new(&settings.credentials)?;
         let suspects = super::suspects::Suspects::open(&folder.state());
-        let storing_max = (STORING_PER_FETCH * settings.crawl.concurrency).max(STORING_MIN);
+        let room = Room::new(settings.crawl.concurrency);
         Ok(Shared {
             settings,
             folder,
-            plan: Mutex::new(plan),
+            plan,
             handle,
-            spider,
-            archive,
+            stages,
             log,
             clock: Clock::new(),
             jobs,
             usage: Default::default(),
             troubles: Default::default(),
             orders: Arc::default(),
-            route: None,
             gate: None,
             counts: Counts::new(),
-            storing: Semaphore::new(storing_max),
-            reading: Semaphore::new(READING_MAX),
-            offering: Semaphore::new(LINKS_MAX),
-            map: None,
+            room,
             fields: Vec::new(),
             seed_origins: HashSet::new(),
             introduction,
@@ -260,9 +276,15 @@ impl Shared {
         })
     }
 
-    /// With partitions that are not here.
-    pub(crate) fn with_route(mut self, route: Arc<Router>, gate: Gate) -> Shared {
-        (self.route, self.gate) = (Some(route), Some(gate));
+    /// With partitions that other nodes own, and a gate that is closed while this node has no lease.
+    pub(crate) fn with_others(mut self, pass_on: Arc<dyn PassOn>, gate: Gate) -> Shared {
+        (self.stages.pass_on, self.gate) = (pass_on, Some(gate));
+        self
+    }
+
+    /// With an observer.
+    pub(crate) fn observed(mut self, observe: Arc<dyn Observe>) -> Shared {
+        self.stages.observe = observe;
         self
     }
 
@@ -288,9 +310,9 @@ impl Shared {
     /// Fields that go to the origins of the seeds alone.
     pub(crate) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
         if !fields.is_empty() {
-            let seeds = &self.plan.get_mut().expect("nobody else has it yet").job.scope.seeds;
-            self.seed_origins =
-                seeds.iter().filter_map(|seed| Some(CrawlUrl::parse(seed).ok()?.origin())).collect();
+            let origin = |seed: &String| Some(CrawlUrl::parse(seed).ok()?.origin());
+            let origins = self.plan().job.scope.seeds.iter().filter_map(origin).collect();
+            self.seed_origins = origins;
             self.fields = fields;
         }
         self
@@ -332,7 +354,7 @@ impl Shared {
     /// Offers the feeds that the folder lists. Those that are followed already stay as they are.
     pub(crate) async fn offer_feeds(&self) -> anyhow::Result<()> {
         // Whoever typed one of them opened its address.
-        self.spider.set_doors(self.folder.doors()?);
+        self.stages.fetch.set_doors(self.folder.doors()?);
         let mut feeds = self.folder.listed_feeds()?;
         self.sources.set(&feeds, |url| self.handle.key(url));
         feeds.retain(|feed| !feed.removed);
@@ -374,74 +396,40 @@ impl Shared {
 
     /// Stores an exchange, however long the disk takes to have room for it.
     pub(crate) async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
-        let (Some(archive), Some(exchange)) = (&self.archive, exchange) else { return Ok(None) };
+        let (Some(keep), Some(exchange)) = (&self.stages.keep, exchange) else { return Ok(None) };
         loop {
-            match archive.append(exchange.share()).await {
+            match keep.keep(exchange.share()).await {
                 Ok(receipt) => {
                     if self.counts.disk_full.load(Ordering::Relaxed) {
                         self.counts.disk_full.store(false, Ordering::Relaxed);
                     }
                     return Ok(Some(receipt));
                 }
-                Err(error) if error.is_temporary() => {
+                Err(NotKept::Later) => {
                     self.counts.disk_full.store(true, Ordering::Relaxed);
                     tokio::time::sleep(FULL_PAUSE).await;
                 }
-                Err(error) => return Err(anyhow::Error::new(error).context("archive")),
+                Err(NotKept::Failed(error)) => return Err(error),
             }
         }
     }
 
     /// Makes links durable, wherever their partitions are.
     pub(crate) async fn offer(&self, links: &[Link]) -> anyhow::Result<()> {
-        let Some(route) = &self.route else {
-            self.handle.offer_durably(links).await?;
-            return Ok(());
-        };
-        // Keys are made once, for whoever takes the link.
-        let urls: Vec<OfferedUrl> = links.iter().map(|link| route.offered(link)).collect();
-        let holds = self.handle.holds_each(urls.iter().map(|url| url.key.host.domain));
-        let (mut here, mut numbers, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (url, is_here)) in urls.into_iter().zip(holds).enumerate() {
-            if is_here {
-                here.push(url);
-                numbers.push(number);
-            } else {
-                elsewhere.push(url);
-            }
-        }
-        let (left, sent) = tokio::join!(self.handle.offer_urls_durably(here), route.send(&elsewhere));
-        sent?;
-        // A partition may have left between the question and the offer.
-        let left: Vec<OfferedUrl> =
-            left?.into_iter().map(|number| route.offered(&links[numbers[number]])).collect();
-        Ok(route.send(&left).await?)
+        self.stages.pass_on.offer(&self.handle, links).await
     }
 
     /// Makes sure that what a job wants is known here before the links of a page are judged: in a cluster its first page, or
     /// that of a seed which is added later, may be faster than the word of it.
     pub(crate) async fn learn(&self, job: JobId, page: &CrawlUrl, depth: u8, ticket: Instant) {
-        if let Some(route) = &self.route
-            && (self.jobs.get(job).is_none() || depth == 0 && self.jobs.is_outside(job, page))
-        {
-            route.refresh(&self.jobs, ticket).await;
+        if self.jobs.get(job).is_none() || depth == 0 && self.jobs.is_outside(job, page) {
+            self.stages.pass_on.refresh(&self.jobs, ticket).await;
         }
     }
 
     /// A seed has moved: its new place is in scope from now on, also after a restart.
     pub(crate) async fn widen(&self, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
-        if let Some(route) = &self.route {
-            route.widen(&self.jobs, job, target).await;
-            return Ok(());
-        }
-        let mut plan = self.plan();
-        if plan.moved.iter().any(|moved| moved == target.as_str()) {
-            return Ok(());
-        }
-        plan.moved.push(target.as_str().to_owned());
-        self.folder.set_plan(&plan)?;
-        self.jobs.widen(job, target);
-        Ok(())
+        self.stages.pass_on.widen(&self.jobs, job, target).await
     }
 
     /// Are sitemaps read at all?
@@ -451,7 +439,7 @@ impl Shared {
 
     /// Does the archive keep what is known of a capture?
     pub(crate) fn keeps_metadata(&self) -> bool {
-        self.archive.is_some() && self.settings.store.metadata_records
+        self.stages.keep.is_some() && self.settings.store.metadata_records
     }
 
     /// Are links of this kind followed?
@@ -469,19 +457,5 @@ impl Shared {
         // The metadata record names them also if nobody follows them.
         let settings = &self.settings.handler;
         settings.limits(settings.page_requisites || self.keeps_metadata())
-    }
-
-    /// In a dry run: a page in scope needs this URL, which is fetched wherever it lies.
-    pub(crate) fn show_needed(&self, url: &CrawlUrl) {
-        if let Some(map) = &self.map {
-            map.judged(url, true, "requisite", "a page needs it".into(), "page_requisites".into());
-        }
-    }
-
-    /// In a dry run: what was decided about a URL.
-    pub(crate) fn show(&self, job: &InForce, url: &CrawlUrl, verdict: &Verdict, via: &str) {
-        if let Some(map) = &self.map {
-            map.print(url, &job.rules, verdict, via);
-        }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::outbox::{self, Outbox, Pushed};
@@ -20,7 +21,8 @@ use tokio::task::JoinSet;
 
 use super::jobs::JobStore;
 use crate::crawl::jobs::Jobs;
-use crate::worker::{Link, offered};
+use crate::crawl::stage::PassOn;
+use crate::worker::{Handle, Link, offered};
 
 /// Who finds the outbox full looks again after this time at the latest.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -101,13 +103,30 @@ impl Router {
         self.inner.lock().expect("nobody panics holding it")
     }
 
-    /// A link with its key.
-    pub(crate) fn offered(&self, link: &Link) -> OfferedUrl {
-        offered(link, &self.secret)
+    /// Offers links of partitions that are here to the worker, and sends the others.
+    async fn offer_or_send(&self, handle: &Handle, links: &[Link]) -> anyhow::Result<()> {
+        let keyed = |link| offered(link, &self.secret);
+        // Keys are made once, for either way.
+        let urls: Vec<OfferedUrl> = links.iter().map(keyed).collect();
+        let holds = handle.holds_each(urls.iter().map(|url| url.key.host.domain));
+        let (mut here, mut numbers, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (url, is_here)) in urls.into_iter().zip(holds).enumerate() {
+            if is_here {
+                here.push(url);
+                numbers.push(number);
+            } else {
+                elsewhere.push(url);
+            }
+        }
+        let (left, sent) = tokio::join!(handle.offer_urls_durably(here), self.send(&elsewhere));
+        sent?;
+        // A partition may have left between the question and the offer.
+        let left: Vec<OfferedUrl> = left?.into_iter().map(|number| keyed(&links[numbers[number]])).collect();
+        Ok(self.send(&left).await?)
     }
 
     /// Sends links to their partitions; returns when all of them have arrived, but for those that need not travel.
-    pub(crate) async fn send(&self, urls: &[OfferedUrl]) -> Result<(), NotSent> {
+    async fn send(&self, urls: &[OfferedUrl]) -> Result<(), NotSent> {
         if urls.is_empty() {
             return Ok(());
         }
@@ -174,22 +193,6 @@ impl Router {
         self.inner().words.dropped().collect()
     }
 
-    /// A seed of a job has moved: its new place is in scope, on this node at once, on the others soon.
-    /// While the servers are away it waits; whoever waits is ended with its session.
-    pub(crate) async fn widen(&self, jobs: &Jobs, job: JobId, target: &CrawlUrl) {
-        while self.jobs.widen(job, target).await.is_err() {
-            tokio::time::sleep(AWAY_PAUSE).await;
-        }
-        jobs.widen(job, target);
-    }
-
-    /// Reads the jobs again, unless that was done since this moment. While the servers are away it waits.
-    pub(crate) async fn refresh(&self, jobs: &Jobs, since: Instant) {
-        while self.jobs.refresh_since(jobs, since).await.is_err() {
-            tokio::time::sleep(AWAY_PAUSE).await;
-        }
-    }
-
     /// What it did.
     pub(crate) fn stats(&self) -> (outbox::Stats, usize) {
         let inner = self.inner();
@@ -242,6 +245,41 @@ impl Router {
         }
         drop(inner);
         self.room.notify_waiters();
+    }
+}
+
+impl PassOn for Router {
+    fn offer<'a>(&'a self, handle: &'a Handle, links: &'a [Link]) -> BoxFuture<'a, anyhow::Result<()>> {
+        Box::pin(self.offer_or_send(handle, links))
+    }
+
+    /// While the servers are away it waits; a task that waits is ended with its session.
+    fn refresh<'a>(&'a self, jobs: &'a Jobs, since: Instant) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            while self.jobs.refresh_since(jobs, since).await.is_err() {
+                tokio::time::sleep(AWAY_PAUSE).await;
+            }
+        })
+    }
+
+    /// On this node at once, on the others soon. While the servers are away it waits.
+    fn widen<'a>(
+        &'a self,
+        jobs: &'a Jobs,
+        job: JobId,
+        target: &'a CrawlUrl,
+    ) -> BoxFuture<'a, anyhow::Result<()>> {
+        Box::pin(async move {
+            while self.jobs.widen(job, target).await.is_err() {
+                tokio::time::sleep(AWAY_PAUSE).await;
+            }
+            jobs.widen(job, target);
+            Ok(())
+        })
+    }
+
+    fn is_alone(&self) -> bool {
+        false
     }
 }
 

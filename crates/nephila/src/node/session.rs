@@ -14,6 +14,7 @@ use nephila_core::cluster::{Incarnation, NodeId};
 use nephila_core::frontier::Action;
 use nephila_core::job::{Job, JobId};
 use nephila_log::Fence;
+use nephila_spider::Spider;
 use nephila_store::state::DiskState;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -70,6 +71,7 @@ pub(super) enum Notice {
 pub(super) struct Session {
     pub(super) fence: Fence,
     pub(super) shared: Arc<Shared>,
+    spider: Spider,
     pub(super) door: Door<DiskState>,
     pub(super) router: Arc<Router>,
     /// How much work each partition is.
@@ -125,14 +127,14 @@ impl Session {
         };
         let tools = Tools {
             handle: running.handle,
-            spider: node.spider.clone(),
-            archive: Some(node.archive.clone()),
+            fetch: Arc::new(node.spider.clone()),
+            keep: Some(Arc::new(node.archive.clone())),
             log: node.log.clone(),
         };
         let (settings, folder) = (node.settings.clone(), node.folder.clone());
         let shared = Shared::with_jobs(settings, folder, plan, node.jobs.clone(), tools)?;
         let shared = shared.with_orders(node.orders.clone());
-        let shared = Arc::new(shared.with_route(router.clone(), node.gate.clone()));
+        let shared = Arc::new(shared.with_others(router.clone(), node.gate.clone()));
         let meter = Arc::new(Mutex::new(Meter::default()));
         let counted = Counted { meter: meter.clone(), partitions: node.cluster.partitions };
         let jobs_look = JobsLook {
@@ -150,7 +152,8 @@ impl Session {
             Task::spawn(crate::crawl::stops::undo(Arc::downgrade(&shared))),
         ];
         let inboxes = BTreeMap::new();
-        Ok(Session { fence, shared, door, router, meter, notices, inboxes, thread: running.thread, tasks })
+        let (spider, thread) = (node.spider.clone(), running.thread);
+        Ok(Session { fence, shared, spider, door, router, meter, notices, inboxes, thread, tasks })
     }
 
     /// How much work each partition is.
@@ -166,12 +169,12 @@ impl Session {
     /// Ends everything as if the process had been killed, and waits until it has.
     pub(super) async fn end_now(self) {
         self.fence.fall();
-        let Session { shared, door, router, inboxes, thread, tasks, .. } = self;
+        let Session { shared, spider, door, router, inboxes, thread, tasks, .. } = self;
         for task in tasks.into_iter().chain(inboxes.into_values()) {
             task.end().await;
         }
         // Whoever asks these hosts next is another node, with a connection of its own.
-        shared.spider.close_idle(|_| true);
+        spider.close_idle(|_| true);
         // The worker ends when nobody speaks to it any more.
         drop((shared, door, router));
         _ = tokio::task::spawn_blocking(move || thread.join()).await;

@@ -307,7 +307,7 @@ impl Shell {
                 session.meter().end(partition);
                 session.router.hurry();
                 let (handle, fence) = (session.shared.handle.clone(), session.fence.clone());
-                let spider = session.shared.spider.clone();
+                let spider = node.spider.clone();
                 let prefixes = Prefixes::share(partition, node.cluster.partitions);
                 self.tasks.spawn(async move {
                     // If the worker has ended there is nothing left to hand over. If the session has, nobody waits for what is

@@ -69,7 +69,7 @@ async fn ask_once(
     fields.extend(conditions);
     let request = Request {
         fields,
-        keep: Keep { exchange: shared.archive.is_some(), decoded: true, sha1: false },
+        keep: Keep { exchange: shared.stages.keep.is_some(), decoded: true, sha1: false },
         body_bytes_max,
         address: Some(ticket.address),
         connections_max: shared.settings.frontier.connections_max(ticket.address),
@@ -88,7 +88,7 @@ async fn ask_once(
         stop(shared, ticket.key.host, &order).await?;
         return Ok(None);
     }
-    let fetched = shared.spider.fetch(request).await;
+    let fetched = shared.stages.fetch.fetch(request).await;
     let asked = Asked { fetched, began, took: began_at.elapsed(), conditional, request: logged };
     Ok(Some((asked, sent)))
 }
@@ -129,7 +129,7 @@ pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Ve
 
 /// Is the last capture of a page the version that the frontier knows?
 pub(super) fn is_held(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> bool {
-    let held = shared.archive.as_ref().and_then(|archive| archive.last_capture(url.as_str()));
+    let held = shared.stages.keep.as_ref().and_then(|keep| keep.last_capture(url.as_str()));
     let (Some(known), Some(held)) = (&ticket.known, held) else { return false };
     let same = |known: &str, held: Option<&str>| held.unwrap_or_default() == known;
     same(&known.etag, held.etag.as_deref()) && same(&known.last_modified, held.last_modified.as_deref())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use nephila_core::frontier::ticket::Ticket;
-use nephila_core::handler::{self, Findings, Page, ReadAs};
+use nephila_core::handler::{Findings, Page, ReadAs};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::store::Exchange;
@@ -77,12 +77,12 @@ pub(crate) async fn read_body(
 ) -> Result<Findings, Unread> {
     let limits = shared.page_limits();
     let (own, fields) = (url.clone(), fields.clone());
-    let agent = shared.settings.identity.agent.clone();
+    let (agent, reader) = (shared.settings.identity.agent.clone(), shared.stages.read.clone());
     let read = watched(shared, url, READ_TIME_MAX, move || {
         let (keys, agent) = (KeyRules::default(), &*agent);
         let page = Page { url: &own, fields: &fields, body: &body, read_as, agent, keys: &keys };
         let began = Instant::now();
-        handler::read_page_until(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX)
+        reader.read(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX)
     });
     read.await
 }

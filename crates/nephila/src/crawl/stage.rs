@@ -1,0 +1,208 @@
+//! The stages of a crawl that can be replaced, each a trait: [`Fetch`], [`Keep`], [`Read`], [`PassOn`] and [`Observe`].
+//!
+//! A ticket of the frontier becomes a request ([`Fetch`]); the exchange is archived ([`Keep`]) while its body is read for links
+//! ([`Read`]); links of partitions that another node owns leave this process ([`PassOn`]); an observer hears of every
+//! decision and every end ([`Observe`]). [`Stages`] holds one of each. The order of the steps is in [`super::page`].
+//!
+//! Invariants: a stage is called from many tasks at once; [`Keep::keep`] returns after the exchange is durable, and
+//! [`PassOn::offer`] after the links are, since the outcome is reported next and is never requested again after that.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use futures_util::future::BoxFuture;
+use nephila_core::handler::{Findings, Limits, Page, read_page_until};
+use nephila_core::job::{JobId, Rules, Verdict};
+use nephila_core::spider::Outcome;
+use nephila_core::spider::door::Doors;
+use nephila_core::store::Exchange;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::{Fetched, Request, Spider};
+use nephila_store::archive::{Archive, LastCapture, Receipt};
+
+use super::jobs::Jobs;
+use crate::worker::{Handle, Link};
+
+/// Turns a request into an answer.
+pub trait Fetch: Send + Sync {
+    /// Fetches. Never fails: every end is an outcome.
+    fn fetch(&self, request: Request) -> BoxFuture<'_, Fetched>;
+
+    /// The addresses of a host name, the preferred one first. Politeness counts by address.
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<[IpAddr]>, Outcome>>;
+
+    /// Whether this address may be dialled for this URL.
+    fn may_dial(&self, url: &CrawlUrl, address: IpAddr) -> bool {
+        _ = (url, address);
+        true
+    }
+
+    /// Replaces the URLs that a person typed: these may lead to private addresses.
+    fn set_doors(&self, doors: Doors) {
+        _ = doors;
+    }
+}
+
+impl Fetch for Spider {
+    fn fetch(&self, request: Request) -> BoxFuture<'_, Fetched> {
+        Box::pin(Spider::fetch(self, request))
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<[IpAddr]>, Outcome>> {
+        Box::pin(async move { self.resolver().resolve(name).await.0 })
+    }
+
+    fn may_dial(&self, url: &CrawlUrl, address: IpAddr) -> bool {
+        Spider::may_dial(self, url, address)
+    }
+
+    fn set_doors(&self, doors: Doors) {
+        Spider::set_doors(self, doors);
+    }
+}
+
+/// Archives exchanges.
+pub trait Keep: Send + Sync {
+    /// Stores an exchange and returns when it is durable.
+    fn keep(&self, exchange: Exchange) -> BoxFuture<'_, Result<Receipt, NotKept>>;
+
+    /// The last good capture of a URL, for conditional requests. None: every request is unconditional.
+    fn last_capture(&self, url: &str) -> Option<LastCapture> {
+        _ = url;
+        None
+    }
+
+    /// Stores everything that was given so far and ends.
+    fn close(&self) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Why an exchange was not stored.
+#[derive(Debug)]
+pub enum NotKept {
+    /// There is no room, or a write failed: the same exchange is offered again soon.
+    Later,
+    /// The crawl cannot go on.
+    Failed(anyhow::Error),
+}
+
+impl Keep for Archive {
+    fn keep(&self, exchange: Exchange) -> BoxFuture<'_, Result<Receipt, NotKept>> {
+        Box::pin(async move {
+            self.append(exchange).await.map_err(|error| match error.is_temporary() {
+                true => NotKept::Later,
+                false => NotKept::Failed(anyhow::Error::new(error).context("archive")),
+            })
+        })
+    }
+
+    fn last_capture(&self, url: &str) -> Option<LastCapture> {
+        Archive::last_capture(self, url)
+    }
+
+    fn close(&self) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async move { Archive::close(self).await.map(drop).context("closing the archive") })
+    }
+}
+
+/// Reads a body for links, the title and notes. Called on a reader thread, behind a watchdog.
+pub trait Read: Send + Sync {
+    /// Reads a page; ends early when `time_is_up` says so, which it asks every few thousand bytes.
+    fn read(&self, page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings;
+}
+
+/// Reads HTML, CSS, sitemaps and feeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StandardReader;
+
+impl Read for StandardReader {
+    fn read(&self, page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings {
+        read_page_until(page, limits, time_is_up)
+    }
+}
+
+/// Carries links to their partitions, and the scope of jobs to this process.
+pub trait PassOn: Send + Sync {
+    /// Makes links durable, wherever their partitions are.
+    fn offer<'a>(&'a self, handle: &'a Handle, links: &'a [Link]) -> BoxFuture<'a, anyhow::Result<()>>;
+
+    /// Loads the jobs again, unless that was done since this moment.
+    fn refresh<'a>(&'a self, jobs: &'a Jobs, since: Instant) -> BoxFuture<'a, ()>;
+
+    /// A seed of a job has moved: puts its new place into the job's scope, also after a restart.
+    fn widen<'a>(
+        &'a self,
+        jobs: &'a Jobs,
+        job: JobId,
+        target: &'a CrawlUrl,
+    ) -> BoxFuture<'a, anyhow::Result<()>>;
+
+    /// Whether this process owns every partition and crawls for one job.
+    fn is_alone(&self) -> bool;
+}
+
+/// Hears of the decisions and the ends of a crawl. Called from the page's task, so a slow observer slows the crawl down.
+pub trait Observe: Send + Sync {
+    /// The scope has judged a URL that was found in this way.
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+        _ = (url, rules, verdict, via);
+    }
+
+    /// A page in scope needs this URL to be shown; the URL is fetched though it is out of scope.
+    fn needed(&self, url: &CrawlUrl) {
+        _ = url;
+    }
+
+    /// A page was fetched and read; it is not durable yet. After a crash the same page may come again.
+    fn visited(&self, visited: &Visited<'_>) {
+        _ = visited;
+    }
+
+    /// Whether a link in scope goes to the frontier. A dry run lets one page of each host pass.
+    fn lets_pass(&self, url: &CrawlUrl) -> bool {
+        _ = url;
+        true
+    }
+
+    /// Whether pages are judged and not fetched.
+    fn is_dry_run(&self) -> bool {
+        false
+    }
+}
+
+/// A page that was fetched and read.
+#[derive(Clone, Copy, Debug)]
+pub struct Visited<'a> {
+    /// Its URL.
+    pub url: &'a CrawlUrl,
+    /// Links between a seed and the page.
+    pub depth: u8,
+    /// The answer: outcome, status, header fields and body.
+    pub fetched: &'a Fetched,
+    /// The links, the title and the notes of the page. None if it was not read.
+    pub findings: Option<&'a Findings>,
+}
+
+/// No observer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observe for Unobserved {}
+
+/// One of each stage.
+#[derive(Clone)]
+pub struct Stages {
+    /// See [`Fetch`].
+    pub fetch: Arc<dyn Fetch>,
+    /// See [`Keep`]. None: nothing is archived.
+    pub keep: Option<Arc<dyn Keep>>,
+    /// See [`Read`].
+    pub read: Arc<dyn Read>,
+    /// See [`PassOn`].
+    pub pass_on: Arc<dyn PassOn>,
+    /// See [`Observe`].
+    pub observe: Arc<dyn Observe>,
+}
