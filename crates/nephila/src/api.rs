@@ -13,6 +13,7 @@
 //!
 //! What always holds: nothing is changed by a question of a crawl; connections, requests and their time are bounded.
 
+pub(crate) mod about;
 pub(crate) mod captures;
 mod client;
 mod events;
@@ -26,6 +27,7 @@ mod proof;
 mod room;
 mod scope;
 pub(crate) mod tls;
+pub(crate) mod views;
 
 use std::io;
 use std::os::fd::AsRawFd;

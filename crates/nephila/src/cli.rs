@@ -8,9 +8,12 @@ pub mod list;
 pub mod stop;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::node;
+use crate::settings::{self, Settings};
 
 pub mod ask;
 
@@ -114,6 +117,18 @@ pub struct Common {
     pub set: Vec<String>,
 }
 
+impl Common {
+    /// The settings in force.
+    pub fn load(&self) -> anyhow::Result<Settings> {
+        self.load_from(None)
+    }
+
+    /// The settings in force, from this file if there is one to prefer.
+    pub fn load_from(&self, before: Option<&Path>) -> anyhow::Result<Settings> {
+        settings::load(self.config.as_deref(), &self.set, before)
+    }
+}
+
 /// Flags of `nephila extract`.
 #[derive(Args, Clone, Debug)]
 pub struct ExtractArgs {
@@ -145,6 +160,14 @@ pub struct Remote {
     /// those are believed that browsers believe
     #[arg(long, value_name = "FILE", requires = "node")]
     pub ca_file: Option<PathBuf>,
+}
+
+impl Remote {
+    /// The nodes that were named, if any were.
+    pub(crate) fn open(&self) -> anyhow::Result<Option<node::remote::Remote>> {
+        let Some(urls) = &self.node else { return Ok(None) };
+        node::remote::Remote::open(urls, self.token_file.as_deref(), self.ca_file.as_deref()).map(Some)
+    }
 }
 
 /// Flags of `nephila fetch`.

@@ -23,6 +23,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod inspect;
+mod judged;
 mod papers;
 
 use std::collections::HashMap;
@@ -39,6 +40,8 @@ use nephila_core::url::CrawlUrl;
 use nephila_store::contents::{self, Contents, Key};
 use nephila_store::disk::RealDisk;
 use serde::{Deserialize, Serialize};
+
+pub use judged::Judged;
 
 use crate::exit::Exit;
 use crate::settings::Settings;
@@ -75,7 +78,7 @@ pub struct Plan {
     pub ran_ms: u64,
     /// The rules by which the links in the archive were judged; none if there is no archive yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<crate::crawl::reread::Judged>,
+    pub judged: Option<Judged>,
 }
 
 impl Folder {

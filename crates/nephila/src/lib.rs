@@ -9,6 +9,7 @@ pub mod api;
 mod ask;
 pub mod cli;
 pub mod clock;
+mod command;
 pub mod crawl;
 mod credentials;
 mod events;
@@ -24,8 +25,10 @@ pub mod node;
 pub mod objects;
 mod orders;
 pub mod private;
+mod process;
 mod reach;
 pub mod settings;
+mod table;
 mod verify;
 mod wire;
 pub mod worker;
@@ -36,24 +39,24 @@ use exit::Exit;
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-        Command::Crawl(args) => crawl::run(*args),
-        Command::Map(args) => crawl::map::run(*args),
+        Command::Crawl(args) => command::crawl::run(*args),
+        Command::Map(args) => command::map::run(*args),
         Command::Fetch(args) => fetch::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Extract(args) => ask::extract::run(&args),
-        Command::Settings(args) => settings::run(&args),
-        Command::Identity(command) => identity::run(&command),
-        Command::Serve(args) => node::run(&args),
-        Command::Stop(command) => node::command::stop(command),
-        Command::Job(command) => node::command::job(command),
+        Command::Settings(args) => command::settings::run(&args),
+        Command::Identity(command) => command::identity::run(&command),
+        Command::Serve(args) => command::serve::run(&args),
+        Command::Stop(command) => command::cluster::stop(command),
+        Command::Job(command) => command::cluster::job(command),
         Command::Add(mut args) => args.settle().and_then(|()| match &args {
             args if !args.reflog.is_empty() => ask::reflog(args),
             args if args.output.is_some() => ask::add(args),
-            args => node::command::add(args),
+            args => command::cluster::add(args),
         }),
         Command::Feed(command) => ask::feed(command),
         Command::List(command) => ask::list(&command),
-        Command::Cluster(command) => node::command::cluster(command),
+        Command::Cluster(command) => command::cluster::cluster(command),
         Command::Ask(ask) => ask::run(ask),
     };
     match result {

@@ -20,7 +20,6 @@ use nephila_core::handler::TextOf;
 use nephila_core::robots::policy::{self, Denied};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Common, SettingsArgs};
 use crate::exit::Exit;
 
 pub use cluster::{ArchiveUpload, Cluster};
@@ -381,14 +380,10 @@ pub enum StateKind {
     Memory,
 }
 
-/// The settings in force.
-pub fn load(common: &Common) -> anyhow::Result<Settings> {
-    load_from(common, None)
-}
-
-/// The same, from this file if there is one to prefer: a crawl goes on with the settings it began with.
-pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Result<Settings> {
-    let usual = find(common.config.as_deref());
+/// The settings in force: from a file, the environment and `KEY=VALUE` pairs. The file is `before` if there is one, since
+/// a crawl goes on with the settings it began with, or else `config`, or else the first of the usual places.
+pub fn load(config: Option<&Path>, pairs: &[String], before: Option<&Path>) -> anyhow::Result<Settings> {
+    let usual = find(config);
     let mut table = match (before, &usual) {
         (Some(path), _) => read(path)?,
         (None, Some(path)) => read(path)?,
@@ -402,7 +397,7 @@ pub(crate) fn load_from(common: &Common, before: Option<&Path>) -> anyhow::Resul
             set(&mut table, &key.to_ascii_lowercase().replace("__", "."), &value);
         }
     }
-    for pair in &common.set {
+    for pair in pairs {
         let (key, value) =
             pair.split_once('=').ok_or_else(|| usage(anyhow::anyhow!("--set {pair:?} is not key=value")))?;
         set(&mut table, key.trim(), value.trim());
@@ -456,23 +451,15 @@ fn check(settings: &Settings) -> Result<(), String> {
     settings.cluster.check()
 }
 
-/// `nephila settings`.
-pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Exit> {
-    let Common { config, set } = &args.common;
-    let settings = match args.effective || config.is_some() {
-        true => load(&args.common)?,
-        // The defaults, and what is said here: a key that does not exist is an error also when it is only shown.
-        false if !set.is_empty() => load(&Common { config: Some("/dev/null".into()), set: set.clone() })?,
-        false => Settings::default(),
-    };
-    print!("{}", print::page(&settings)?);
-    Ok(Exit::Done)
-}
-
 /// Marks an error as one of the operator's making: exit code 2.
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     let text = format!("{error:#}");
     anyhow::Error::new(Exit::Usage).context(text)
+}
+
+/// All settings as a file with comments.
+pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
+    print::page(settings)
 }
 
 /// All settings as a file with comments, without secrets, and with a note that says so: what a folder keeps.
@@ -536,10 +523,8 @@ mod tests {
     use super::*;
 
     fn load_set(list: &[&str]) -> anyhow::Result<Settings> {
-        load(&Common {
-            config: Some("/dev/null".into()),
-            set: list.iter().map(|s| (*s).to_owned()).collect(),
-        })
+        let pairs: Vec<String> = list.iter().map(|pair| (*pair).to_owned()).collect();
+        load(Some(Path::new("/dev/null")), &pairs, None)
     }
 
     #[test]

@@ -12,10 +12,10 @@ use nephila_store::captures::{Captures, Elsewhere};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+use super::about::About;
 use super::http::{Answer, Asked, ok, problem, reply, retry_after};
+use super::views::NodeState;
 use super::{Explained, Questions, Summary};
-use crate::ask::captures::about;
-use crate::node::views::NodeState;
 
 /// A capture is given up to this many bytes of its body.
 const BODY_BYTES_MAX: u64 = 64 << 20;
@@ -149,7 +149,7 @@ impl Archive {
                 }
                 Part::Json => {
                     let capture = captures.read(&line, BODY_BYTES_MAX)?;
-                    return Ok(Some(ok(&about(&line, &capture))));
+                    return Ok(Some(ok(&About::of(&line, &capture))));
                 }
                 Part::Record => {
                     let mut record = Capped(Vec::new());

@@ -3,13 +3,13 @@
 //! What always holds: what was said to be taken is durable.
 
 use super::socket::Source;
+use crate::api::views::Added;
 use crate::cli::cluster::AddArgs;
-use crate::crawl::inputs::{self, Piece};
-use crate::crawl::meant::typed;
+use crate::command::cluster::say_added;
+use crate::command::inputs::{self, Piece};
+use crate::crawl::typed::typed;
 use crate::exit::Exit;
 use crate::folder::Folder;
-use crate::node::command;
-use crate::node::views::Added;
 
 /// Runs the command.
 pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
@@ -28,5 +28,5 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
             Piece::Bad(place, why) => added.refuse(&place, why),
         }
     }
-    command::say_added(&added, args.json)
+    say_added(&added, args.json)
 }

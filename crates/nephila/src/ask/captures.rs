@@ -4,16 +4,16 @@ use std::io::Write;
 
 use http::StatusCode;
 use nephila_core::handler::{charset, sniff};
-use nephila_core::spider::coding::{Codings, TooMany};
-use nephila_core::store::{cdxj, head};
+use nephila_core::store::head;
 use nephila_core::text::{shown, shown_bytes};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::decode;
-use nephila_store::captures::{Capture, Captures, Match, Query};
-use serde::Serialize;
+use nephila_store::captures::{Captures, Match, Query};
 
 use super::{json, markup, on_terminal, out, time};
+use crate::api::about::{About, Listed};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
+use crate::crawl::decoded::{decoded, head_fields};
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::node::remote::{Remote, refused};
@@ -22,14 +22,12 @@ use crate::node::remote::{Remote, refused};
 const BODY_BYTES_MAX: u64 = 1 << 30;
 /// A body is decoded up to this many bytes.
 const DECODED_BYTES_MAX: u64 = 1 << 30;
-/// Codings on top of each other that are undone.
-const CODINGS_MAX: usize = 8;
 /// Text of a page.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `nephila read`.
 pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
-    if let Some(node) = Remote::open(&args.remote)? {
+    if let Some(node) = args.remote.open()? {
         return read_from(&node, args);
     }
     let captures = open(&args.place)?;
@@ -190,19 +188,6 @@ fn wildcard(url: &str) -> (String, Option<Match>) {
     }
 }
 
-/// The body without its content codings, up to so many bytes.
-pub(crate) fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Vec<u8>, decode::Note)> {
-    let fields: Vec<String> = head_fields(http, "content-encoding");
-    let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
-        Ok(codings) => codings,
-        Err(TooMany) => anyhow::bail!("more than {CODINGS_MAX} codings: --raw prints it as it is stored"),
-    };
-    let mut body = Vec::new();
-    let go_on = || decode::Stop::GoOn;
-    let decoded = decode::decode(&codings, || Ok(Box::new(stored)), bytes_max, &go_on, &mut body)?;
-    Ok((body, decoded.note))
-}
-
 fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     let (body, _) = decoded(http, stored, DECODED_BYTES_MAX)?;
     let label = head_fields(http, "content-type").pop();
@@ -225,18 +210,6 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     })
 }
 
-/// The values of all fields of this name.
-fn head_fields(http: &[u8], wanted: &str) -> Vec<String> {
-    let field = |line: &[u8]| {
-        let at = line.iter().position(|byte| *byte == b':')?;
-        line[..at]
-            .trim_ascii()
-            .eq_ignore_ascii_case(wanted.as_bytes())
-            .then(|| line[at + 1..].trim_ascii().iter().map(|byte| char::from(*byte)).collect::<String>())
-    };
-    http.split(|byte| *byte == b'\n').skip(1).filter_map(field).collect()
-}
-
 /// Bytes for whoever wants them; on a terminal they are shown.
 fn put(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
     if on_terminal() { show(out, bytes) } else { Ok(out.write_all(bytes)?) }
@@ -252,76 +225,6 @@ fn show(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What there is to say about a capture.
-pub(crate) fn about<'a>(line: &'a cdxj::Line, capture: &'a Capture) -> impl Serialize + 'a {
-    About::of(line, capture)
-}
-
-/// A capture, without its body.
-#[derive(Serialize)]
-struct About<'a> {
-    #[serde(flatten)]
-    listed: Listed<'a>,
-    body_bytes: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<Listed<'a>>,
-    headers: Vec<(String, String)>,
-    warc: &'a [(String, String)],
-}
-
-impl<'a> About<'a> {
-    fn of(line: &'a cdxj::Line, capture: &'a Capture) -> About<'a> {
-        let text = String::from_utf8_lossy(&capture.http).into_owned();
-        let field = |line: &str| {
-            line.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-        };
-        About {
-            listed: Listed::of(line),
-            body_bytes: capture.body.len(),
-            origin: capture.origin.as_ref().map(Listed::of),
-            headers: text.lines().skip(1).filter_map(field).collect(),
-            warc: &capture.header.fields,
-        }
-    }
-}
-
-/// A line of the index as CDX servers give it in JSON.
-#[derive(Serialize)]
-pub(super) struct Listed<'a> {
-    urlkey: &'a str,
-    timestamp: &'a str,
-    url: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mime: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    digest: Option<&'a str>,
-    length: String,
-    offset: String,
-    filename: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    truncated: Option<&'a str>,
-}
-
-impl<'a> Listed<'a> {
-    pub(super) fn of(line: &'a cdxj::Line) -> Listed<'a> {
-        let capture = &line.capture;
-        Listed {
-            urlkey: &line.key,
-            timestamp: &capture.digits14,
-            url: &capture.url,
-            mime: capture.mime.as_deref(),
-            status: capture.status.as_deref(),
-            digest: capture.digest.as_deref(),
-            length: line.length.to_string(),
-            offset: line.offset.to_string(),
-            filename: &line.filename,
-            truncated: capture.truncated.as_deref(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,12 +234,5 @@ mod tests {
         assert_eq!(wildcard("*.a.test"), ("a.test".into(), Some(Match::Domain)));
         assert_eq!(wildcard("http://a.test/x*"), ("http://a.test/x".into(), Some(Match::Prefix)));
         assert_eq!(wildcard("http://a.test/x"), ("http://a.test/x".into(), None));
-    }
-
-    #[test]
-    fn all_fields_of_a_name_are_found() {
-        let http = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\ncontent-encoding : br\r\nX: y\r\n\r\n";
-        assert_eq!(head_fields(http, "content-encoding"), ["gzip", "br"]);
-        assert!(head_fields(b"", "x").is_empty());
     }
 }

@@ -72,7 +72,7 @@ impl Checks {
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.place.output.as_deref());
     let mut checks = Checks::default();
-    let settings = match crate::settings::load(&args.common) {
+    let settings = match args.common.load() {
         Ok(settings) => {
             checks.add("settings", State::Ok, "can be read");
             settings

@@ -18,7 +18,6 @@ use crate::events::local::Local;
 use crate::events::{From, LOOK, Position, Wanted};
 use crate::exit::Exit;
 use crate::folder::Folder;
-use crate::node::remote::Remote;
 
 /// Does somebody ask for events?
 pub(super) fn are_wanted(args: &LogArgs) -> bool {
@@ -30,7 +29,7 @@ pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     let stories = args.stories.then_some("story");
     let wanted = Wanted::parse(args.kind.iter().map(String::as_str).chain(stories))?;
     let from = args.from.clone().unwrap_or_default();
-    if let Some(node) = Remote::open(&args.remote)? {
+    if let Some(node) = args.remote.open()? {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         return pages(args.follow, from, &wanted, |target| runtime.block_on(node.events(target)));
     }

@@ -16,10 +16,10 @@ use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_store::captures::{Capture, Captures};
 use nephila_store::derive::{Deriver, Kind as Derived};
 
-use super::captures::decoded;
 use crate::cli::ExtractArgs;
 use crate::clock::Clock;
-use crate::crawl::meant::handler_before;
+use crate::command::meant::{handler_before, store_before};
+use crate::crawl::decoded::decoded;
 use crate::crawl::reread::fields;
 use crate::crawl::text;
 use crate::exit::Exit;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
         anyhow::bail!("{} holds no archive: name the folder of a crawl with -o DIR", folder.dir().display());
     }
     let handler = handler_before(&folder);
-    let settings = crate::crawl::meant::store_before(&folder);
+    let settings = store_before(&folder);
     let info = WarcInfo { software: format!("nephila/{}", env!("CARGO_PKG_VERSION")), ..WarcInfo::default() };
     let captures = Captures::new(folder.dir());
     let mut deriver = Deriver::begin(folder.dir(), &settings, info)?;

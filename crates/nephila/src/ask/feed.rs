@@ -18,12 +18,10 @@ use super::socket::Source;
 use super::{out, print_json};
 use crate::api::{FeedSaid, FeedsSaid, HEALTHS, is_ill};
 use crate::cli::feed::{FeedCommand, FeedImportArgs, FeedListArgs, FeedPlaceArgs};
-use crate::crawl::meant::with_scheme;
+use crate::crawl::typed::with_scheme;
 use crate::exit::Exit;
 use crate::folder::Folder;
-use crate::node::remote::Remote;
 use crate::reach::Reach;
-use crate::settings;
 
 /// Feeds said to a node at once.
 const SAID_AT_ONCE: usize = 5_000;
@@ -111,7 +109,7 @@ fn add(
     typed: &[CrawlUrl],
 ) -> anyhow::Result<Exit> {
     let (mut taken, mut known) = (0, 0);
-    if let Some(node) = Remote::open(&place.remote)? {
+    if let Some(node) = place.remote.open()? {
         let Some(job) = &place.job else {
             anyhow::bail!("for which job of the cluster? Name it with --job NAME");
         };
@@ -134,7 +132,7 @@ fn add(
             anyhow::bail!("{} is the folder of a node: say it with --node URL", folder.dir().display());
         }
         let before = Some(folder.settings()).filter(|path| path.is_file() && place.common.config.is_none());
-        let settings = settings::load_from(&place.common, before.as_deref())?;
+        let settings = place.common.load_from(before.as_deref())?;
         let reach = Reach::with_doors(&settings.spider, folder.doors()?);
         let read = outlines.len();
         outlines.retain(|feed| {

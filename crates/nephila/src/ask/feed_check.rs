@@ -21,10 +21,9 @@ use super::feed::span;
 use super::{out, print_json};
 use crate::cli::FetchArgs;
 use crate::cli::feed::FeedCheckArgs;
-use crate::crawl::meant::with_scheme;
+use crate::crawl::typed::with_scheme;
 use crate::exit::Exit;
 use crate::fetch::{Hop, once};
-use crate::settings;
 
 /// The feed is read this long; what was found by then counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -80,7 +79,7 @@ pub(super) fn run(args: &FeedCheckArgs) -> anyhow::Result<Exit> {
     fetch.urls = vec![text.clone()];
     (fetch.common, fetch.resolve, fetch.contact) =
         (args.common.clone(), args.resolve.clone(), args.contact.clone());
-    let settings = settings::load(&args.common)?;
+    let settings = args.common.load()?;
     let hops = once(&fetch)?;
     let said = said(&text, &hops, &settings.feed);
     let mut out = out();

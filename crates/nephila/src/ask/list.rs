@@ -6,12 +6,12 @@ use std::io::Write;
 
 use super::out;
 use super::socket::Source;
-use super::table::{Cell, Column, Table};
 use crate::api::{DownloadSaid, ListSaid, PAGE_MAX, StorySaid};
 use crate::cli::ask::TableFormat;
 use crate::cli::list::{ListCommand, PagesArgs};
 use crate::exit::Exit;
 use crate::folder::Folder;
+use crate::table::{Cell, Column, Table};
 
 const DOWNLOADS: [Column; 9] = [
     ("state", 8),

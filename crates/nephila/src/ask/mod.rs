@@ -13,6 +13,7 @@ use crate::cli::ask::{Ask, HostCommand, PolitenessCommand, ReportArgs, SlotComma
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::settings::Settings;
+use crate::table::json;
 
 mod add;
 pub(crate) mod captures;
@@ -30,7 +31,6 @@ mod reflog;
 mod report;
 mod socket;
 mod summary;
-pub(crate) mod table;
 mod time;
 
 /// Runs `nephila feed`.
@@ -65,7 +65,7 @@ pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
         Ask::Politeness(PolitenessCommand::Report(args)) => politeness::report(&args),
         Ask::Politeness(PolitenessCommand::Check(args)) => politeness::check(&args),
         Ask::Explain(args) => explain::run(&args),
-        Ask::Host(HostCommand::Set(args)) => crate::node::command::host_set(&args),
+        Ask::Host(HostCommand::Set(args)) => crate::command::cluster::host_set(&args),
         Ask::Host(HostCommand::Show(args)) => explain::host(&args),
         Ask::Host(HostCommand::List(args)) => report::run(&ReportArgs {
             what: What::Hosts,
@@ -116,40 +116,7 @@ fn on_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// JSON as one line of ASCII: what stands in it cannot mislead a terminal, and means the same to a reader.
-fn json(value: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string(value).expect("strings and numbers can be written");
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return text;
-    }
-    let mut ascii = String::with_capacity(text.len() + 16);
-    for char in text.chars() {
-        if matches!(char, ' '..='~') {
-            ascii.push(char);
-        } else {
-            // Outside ASCII there are only strings, where an escape is always right.
-            for unit in char.encode_utf16(&mut [0; 2]) {
-                ascii.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
-    }
-    ascii
-}
-
 /// Prints a line of JSON.
 fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
     writeln!(out, "{}", json(value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_is_ascii_and_means_the_same() {
-        let text = "é \u{202e} 😀 \u{7f} \u{9b} \\ \" \n";
-        let line = json(&text);
-        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
-        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
-    }
 }

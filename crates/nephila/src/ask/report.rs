@@ -16,7 +16,6 @@ use nephila_store::captures::Captures;
 
 use super::log::Filter;
 use super::summary::Summary;
-use super::table::{Column, Table};
 use super::{out, print_json, time};
 use crate::api::StatsView;
 use crate::cli::ask::{ReportArgs, StatsArgs, TableFormat, What};
@@ -24,8 +23,8 @@ use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::log::{Line, Lines, Purpose};
-use crate::node::remote::Remote;
 use crate::node::views::NodeSaid;
+use crate::table::{Column, Table};
 
 /// Hosts, types, pages or bodies that a report tells apart.
 const KEYS_MAX: usize = 1_000_000;
@@ -88,7 +87,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 
 /// `nephila stats`.
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
-    if let Some(node) = Remote::open(&args.remote)? {
+    if let Some(node) = args.remote.open()? {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         return stats_of_cluster(&runtime.block_on(node.nodes())?, args.place.json);
     }

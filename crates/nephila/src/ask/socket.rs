@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use super::settings_of;
+use crate::api::views::Added;
 use crate::api::{
     self, DownloadSaid, Explained, FeedSaid, FeedsSaid, ForeseenSaid, HostView, ListSaid, Questions,
     StatsView, StorySaid,
@@ -23,7 +24,6 @@ use crate::exit::Exit;
 use crate::folder::copy::is_unwritable;
 use crate::folder::{Folder, Lock};
 use crate::node::remote::Remote;
-use crate::node::views::Added;
 use crate::settings::StateKind;
 use crate::wire;
 use crate::worker::{Running, Taken};
@@ -71,7 +71,7 @@ impl Source {
     }
 
     fn find(folder: Folder, remote: &crate::cli::Remote, reads: bool) -> anyhow::Result<Source> {
-        if let Some(node) = Remote::open(remote)? {
+        if let Some(node) = remote.open()? {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             return Ok(Source::Node(runtime, node));
         }

@@ -11,7 +11,7 @@ use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::InForce;
-use super::meant::with_scheme;
+use super::typed::with_scheme;
 use crate::worker::Link;
 
 /// A URL, as a line says it.
@@ -103,7 +103,14 @@ fn judged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::views::tests::job;
+
+    /// A job with a seed and a place that it leaves out.
+    fn job() -> Job {
+        let mut job = Job::new(JobId(3), "press");
+        job.scope.seeds = vec!["http://a.test/docs/".into()];
+        job.scope.exclude = vec!["/no".into()];
+        job
+    }
 
     #[test]
     fn a_url_is_refused_with_its_reason() {

@@ -5,12 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Hops, Trail};
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Answer, Policy, in_force};
+use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Fetched;
 
@@ -20,7 +22,6 @@ use super::page::{Asked, ask, line_of, reserve};
 use super::resolve::has_others;
 use super::shared::Shared;
 use super::troubles;
-use crate::fetch::RobotsRead;
 use crate::log;
 use crate::worker::Link;
 
@@ -152,4 +153,33 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
         }));
     }
     links
+}
+
+/// What came back for a robots.txt that leads nowhere else.
+pub(crate) struct RobotsRead {
+    pub(crate) answer: Answer,
+    /// Its bytes, up to the limit.
+    pub(crate) body: Bytes,
+    /// It goes on behind the limit.
+    pub(crate) cut: bool,
+}
+
+impl RobotsRead {
+    /// What a fetch means for the rules of its host.
+    pub(crate) fn of(fetched: &Fetched, bytes_max: u64) -> RobotsRead {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let body = fetched.decoded.as_ref().map(|body| body.start(bytes_max));
+        let answer = match fetched.status {
+            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
+            Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
+                Answer::Unreachable
+            }
+            // Our own disk lost it: as little to go by as no answer at all.
+            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
+            Some(status) => Answer::Status(status),
+            None => Answer::Unreachable,
+        };
+        let body = body.and_then(Result::ok).unwrap_or_default();
+        RobotsRead { answer, body, cut: fetched.truncated == Some(Truncation::Length) }
+    }
 }

@@ -21,12 +21,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::ending::End;
-use super::meant::FOREVER;
-use super::progress::Progress;
 use super::shared::Shared;
 use super::{page, resolve, robots};
-use crate::fetch::Signals;
 use crate::folder::disk_free;
+use crate::process::Signals;
 use crate::worker::{Actions, Stats};
 
 /// How often the loop looks whether it is done, and how it goes.
@@ -40,6 +38,31 @@ const DONE_LOOKS: u32 = 2;
 
 /// How often the free space of the disk is looked at.
 const SPACE_EVERY: Duration = Duration::from_secs(1);
+
+/// Longer than anything is planned for: a crawl that waits so long does not end by itself.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
+/// Shows how a crawl goes, from its loop.
+pub(crate) trait Progress: Send {
+    /// Called a few times a second.
+    fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits);
+    /// A message that a person should see now.
+    fn note(&mut self, text: &str);
+    /// No more fetches begin; this many are open.
+    fn ending(&mut self, end: &End, open: usize);
+    /// The crawl is over.
+    fn clear(&mut self);
+}
+
+/// A crawl that shows no progress.
+pub(crate) struct Silent;
+
+impl Progress for Silent {
+    fn show(&mut self, _: &Shared, _: &Outlook, _: &Stats, _: &Limits) {}
+    fn note(&mut self, _: &str) {}
+    fn ending(&mut self, _: &End, _: usize) {}
+    fn clear(&mut self) {}
+}
 
 /// How much room the disk has.
 #[derive(Debug)]
@@ -116,7 +139,7 @@ pub(crate) async fn work(
     shared: &Arc<Shared>,
     mut actions: Actions,
     until: Until,
-    mut progress: Progress,
+    progress: &mut dyn Progress,
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
     let before = before(shared).await?;

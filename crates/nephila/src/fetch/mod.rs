@@ -16,7 +16,6 @@ mod run;
 mod shelf;
 
 pub(crate) use once::{Hop, once};
-pub(crate) use robots::Read as RobotsRead;
 pub(crate) use run::parse_field;
 
 use std::io::{IsTerminal, Write};
@@ -32,7 +31,8 @@ use tokio::task::JoinSet;
 
 use crate::cli::FetchArgs;
 use crate::exit::Exit;
-use crate::settings::{self, Settings, usage};
+use crate::process::{self, Signals, raise_handle_limit};
+use crate::settings::{Settings, usage};
 use crate::wire;
 
 /// Lines that wait to be printed; then the workers wait.
@@ -42,8 +42,6 @@ const LINES_WAITING_MAX: usize = 1024;
 const PRINT_REST: Duration = Duration::from_millis(5);
 /// Exchanges that wait for the archive to acknowledge them; then the workers wait.
 const STORING_MAX: usize = 256;
-/// File handles beside those of the fetches themselves: standard streams, archive, resolver.
-const HANDLES_SPARE: u64 = 256;
 
 /// While the shelf has no room, it is looked at this often.
 const SHELF_PAUSE: Duration = Duration::from_millis(100);
@@ -62,8 +60,7 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
     }
     let settings = meant(&args)?;
     raise_handle_limit(args.concurrency);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = process::runtime(0)?;
     let exit = runtime.block_on(fetch_all(args, settings));
     // A name lookup or a closing socket must not hold up the end.
     runtime.shutdown_background();
@@ -72,7 +69,7 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
 
 /// Settings with the flags on top.
 fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
-    let mut settings = settings::load(&args.common)?;
+    let mut settings = args.common.load()?;
     if let Some(contact) = &args.contact {
         settings.identity.contact.clone_from(contact);
     }
@@ -391,38 +388,4 @@ fn start_printer() -> (mpsc::Sender<Vec<u8>>, tokio::task::JoinHandle<std::io::R
         Ok(())
     });
     (sender, printer)
-}
-
-/// SIGINT and SIGTERM.
-pub(crate) struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-/// As many file handles as the system allows us, and a word if that is not enough.
-pub(crate) fn raise_handle_limit(concurrency: u32) {
-    let Ok((_, hard)) = rlimit::Resource::NOFILE.get() else { return };
-    let _ = rlimit::Resource::NOFILE.set(hard, hard);
-    if hard < u64::from(concurrency) + HANDLES_SPARE {
-        eprintln!(
-            "nephila: --concurrency {concurrency} wants more file handles than the limit of {hard}; fetches will wait for free ones (ulimit -n)"
-        );
-    }
 }

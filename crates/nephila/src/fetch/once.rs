@@ -8,7 +8,7 @@ use nephila_spider::Fetched;
 
 use super::{meant, run};
 use crate::cli::FetchArgs;
-use crate::crawl::meant::typed;
+use crate::crawl::typed::typed;
 
 /// One hop: where, and what came back.
 pub(crate) struct Hop {

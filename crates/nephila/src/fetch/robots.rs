@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use nephila_core::robots::{self, Answer, Policy, REDIRECTS_MAX, Robots, in_force};
 use nephila_core::spider::Outcome;
-use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Keep, Request};
 use tokio::sync::OnceCell;
 
 use super::run::Runner;
+use crate::crawl::robots::RobotsRead;
 use crate::settings;
 
 /// Origins kept. Forgetting one means asking it again, never ignoring it.
@@ -101,7 +100,7 @@ impl RobotsCache {
     }
 
     fn rules(&self, fetched: &Fetched) -> Rules {
-        let read = Read::of(fetched, self.bytes_max);
+        let read = RobotsRead::of(fetched, self.bytes_max);
         self.rules_of(read.answer, &read.body, read.cut)
     }
 
@@ -121,34 +120,5 @@ impl RobotsCache {
             origins.retain(|_, cell| Arc::strong_count(cell) > 1);
         }
         origins.entry(origin).or_default().clone()
-    }
-}
-
-/// What came back for a robots.txt that leads nowhere else.
-pub(crate) struct Read {
-    pub(crate) answer: Answer,
-    /// Its bytes, up to the limit.
-    pub(crate) body: Bytes,
-    /// It goes on behind the limit.
-    pub(crate) cut: bool,
-}
-
-impl Read {
-    /// What a fetch means for the rules of its host.
-    pub(crate) fn of(fetched: &Fetched, bytes_max: u64) -> Read {
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let body = fetched.decoded.as_ref().map(|body| body.start(bytes_max));
-        let answer = match fetched.status {
-            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
-            Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
-                Answer::Unreachable
-            }
-            // Our own disk lost it: as little to go by as no answer at all.
-            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
-            Some(status) => Answer::Status(status),
-            None => Answer::Unreachable,
-        };
-        let body = body.and_then(Result::ok).unwrap_or_default();
-        Read { answer, body, cut: fetched.truncated == Some(Truncation::Length) }
     }
 }

@@ -17,10 +17,10 @@ const TRIES_MAX: usize = 5;
 
 /// What a person has to look at.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     /// What it is about.
     #[serde(default)]
-    pub(super) about: String,
+    pub(crate) about: String,
     /// What is wrong, and what to do.
     pub(super) text: String,
     /// Who noticed.
@@ -42,7 +42,7 @@ impl std::fmt::Display for Alarm {
 pub(super) struct Doubt(pub(super) String);
 
 /// The alarm about a partition.
-pub(super) fn of_partition(partition: u32) -> String {
+pub(crate) fn of_partition(partition: u32) -> String {
     format!("partition-{partition:05}")
 }
 
@@ -87,7 +87,7 @@ async fn change(
 }
 
 /// All alarms.
-pub(super) async fn all(leases: &dyn Leases) -> anyhow::Result<Vec<Alarm>> {
+pub(crate) async fn all(leases: &dyn Leases) -> anyhow::Result<Vec<Alarm>> {
     let items = leases.records(ALARM).await.context("reading the alarms")?;
     Ok(items.iter().filter_map(|item| serde_json::from_slice(&item.value).ok()).collect())
 }

@@ -23,8 +23,9 @@ use nephila_log::Leases;
 
 use super::admin::{Error, new_id, owner};
 use super::jobs::JobRecord;
-use super::views::{NodeState, Progress};
+use super::views::Progress;
 use super::{Cluster, Node};
+use crate::api::views::NodeState;
 use crate::clock::Clock;
 use crate::human;
 use crate::worker::Handle;

@@ -33,7 +33,7 @@ pub(super) async fn read(leases: &dyn Leases, partition: u32) -> anyhow::Result<
 }
 
 /// Decides that it may go on with what is left.
-pub(super) async fn ask(leases: &dyn Leases, partition: u32) -> anyhow::Result<()> {
+pub(crate) async fn ask(leases: &dyn Leases, partition: u32) -> anyhow::Result<()> {
     change(leases, partition, |heal| heal.is_asked = true).await
 }
 

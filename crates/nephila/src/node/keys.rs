@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use data_encoding::BASE64URL_NOPAD;
@@ -23,9 +23,7 @@ use rcgen::{
 };
 
 use crate::api::tls::name_of;
-use crate::cli::cluster::KeysArgs;
-use crate::exit::Exit;
-use crate::settings::{self, usage};
+use crate::settings::usage;
 
 /// Keys of nodes have names that begin like this.
 const NODE: &str = "node-";
@@ -58,33 +56,44 @@ const ACCOUNTS: &str = "accounts.conf";
 /// Longest name of a node or a server.
 const NAME_MAX: usize = 100;
 
-/// Runs the command.
-pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<Exit> {
-    let cluster = settings::load(&args.common)?.cluster.name;
-    let nodes: Vec<(&str, Vec<&str>)> = args.nodes.iter().map(|node| named(node)).collect();
-    for name in nodes.iter().map(|(name, _)| *name).chain([&*cluster]) {
+/// The keys that are wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// The folder for them.
+    pub(crate) dir: PathBuf,
+    /// The name of the cluster.
+    pub(crate) cluster: String,
+    /// The names or addresses by which nodes reach the NATS servers.
+    pub(crate) servers: Vec<String>,
+    /// Nodes, as `NAME` or `NAME=HOST+HOST`.
+    pub(crate) nodes: Vec<String>,
+}
+
+/// Makes the keys that are missing. Returns the words that say what to do with them.
+pub(crate) fn make(wanted: &Wanted) -> anyhow::Result<String> {
+    let Wanted { dir, cluster, servers, nodes } = wanted;
+    let nodes: Vec<(&str, Vec<&str>)> = nodes.iter().map(|node| named(node)).collect();
+    for name in nodes.iter().map(|(name, _)| *name).chain([&**cluster]) {
         if !is_plain(name, "-_") {
             return Err(usage(anyhow::anyhow!("{name:?} is no name: letters, digits, `-` and `_`")));
         }
     }
     for (name, _) in &nodes {
-        name_of(name, &cluster).map_err(|error| usage(anyhow::anyhow!(error)))?;
+        name_of(name, cluster).map_err(|error| usage(anyhow::anyhow!(error)))?;
     }
-    let mut hosts =
-        args.servers.iter().map(String::as_str).chain(nodes.iter().flat_map(|(_, at)| at.clone()));
+    let mut hosts = servers.iter().map(String::as_str).chain(nodes.iter().flat_map(|(_, at)| at.clone()));
     if let Some(name) = hosts.find(|name| !is_plain(name, "-_.:")) {
         return Err(usage(anyhow::anyhow!("{name:?} is neither the name nor the address of a machine")));
     }
-    let dir = &args.dir;
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    let issuer = authority(dir, &cluster)?;
-    for server in &args.servers {
+    let issuer = authority(dir, cluster)?;
+    for server in servers {
         // Servers of a cluster are clients of each other.
         let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         certificate(dir, &format!("server-{server}"), &[server], &uses, &issuer)?;
     }
     for (node, hosts) in &nodes {
-        let name = name_of(node, &cluster).map_err(anyhow::Error::msg)?;
+        let name = name_of(node, cluster).map_err(anyhow::Error::msg)?;
         let name = name.to_str();
         let names: Vec<&str> = [&*name].into_iter().chain(hosts.iter().copied()).collect();
         certificate(dir, &format!("{NODE}{node}"), &names, &[ExtendedKeyUsagePurpose::ServerAuth], &issuer)?;
@@ -102,14 +111,13 @@ pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<Exit> {
         aws_lc_rs::rand::fill(&mut chance).map_err(|_| anyhow::anyhow!("the system has no chance left"))?;
         new_file(file, &format!("{}\n", BASE64URL_NOPAD.encode(&chance)))?;
     }
-    let accounts = accounts(&cluster, &users(dir)?);
+    let accounts = accounts(cluster, &users(dir)?);
     // Made from the keys each time; it replaces the old one in one step.
     let fresh = dir.join("accounts.conf.new");
     fs::write(&fresh, accounts)
         .and_then(|()| fs::rename(&fresh, dir.join(ACCOUNTS)))
         .with_context(|| format!("writing {ACCOUNTS} in {}", dir.display()))?;
-    print!("{}", told(dir, args, &cluster));
-    Ok(Exit::Done)
+    Ok(told(wanted))
 }
 
 fn is_plain(name: &str, more: &str) -> bool {
@@ -118,10 +126,10 @@ fn is_plain(name: &str, more: &str) -> bool {
 }
 
 /// What to do with what was made.
-fn told(dir: &Path, args: &KeysArgs, cluster: &str) -> String {
-    let dir = dir.display();
-    let server = args.servers.first().map_or("SERVER", |name| name);
-    let node = args.nodes.first().map_or("NAME", |node| named(node).0);
+fn told(wanted: &Wanted) -> String {
+    let (dir, cluster) = (wanted.dir.display(), &wanted.cluster);
+    let server = wanted.servers.first().map_or("SERVER", |name| name);
+    let node = wanted.nodes.first().map_or("NAME", |node| named(node).0);
     format!(
         "Keys of the cluster {cluster} are in {dir}. ca.key signs new servers and nodes: keep it away from all of them.\n\
          \n\

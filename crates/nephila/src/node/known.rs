@@ -11,7 +11,7 @@ use nephila_core::cluster::slots;
 use nephila_core::cluster::{Incarnation, NodeId};
 use tokio::sync::watch;
 
-use super::views::NodeState;
+use crate::api::views::NodeState;
 use crate::crawl::shared::Shared;
 
 /// See the module.

@@ -16,16 +16,15 @@
 //! clock that goes on while the machine sleeps.
 
 pub(crate) mod admin;
-mod alarm;
+pub(crate) mod alarm;
 pub(crate) mod api;
-pub(crate) mod command;
 mod completion;
 mod equal;
 mod errands;
 mod events;
-mod heal;
-mod jobs;
-mod keys;
+pub(crate) mod heal;
+pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod known;
 mod lease;
 mod limits;
@@ -36,7 +35,7 @@ mod pins;
 mod record;
 pub(crate) mod remote;
 mod route;
-mod seeding;
+pub(crate) mod seeding;
 mod session;
 mod shell;
 mod snapshot;
@@ -57,7 +56,6 @@ use nephila_log::jetstream::Engine;
 use nephila_log::{Inbox, Leases};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::cluster::ServeArgs;
 use crate::clock::Gate;
 use crate::exit::Exit;
 use crate::folder::{Folder, new_secret};
@@ -346,30 +344,27 @@ fn name_files(store: &mut nephila_store::archive::Settings, node: &str) {
     }
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
-    let folder = Folder::find(args.output.as_deref());
-    let mut settings = settings::load(&args.common)?;
-    if let Some(node) = &args.node {
-        settings.cluster.node.clone_from(node);
-    }
-    // What is committed waits for a server's disk, not for ours: small groups would be many messages.
-    settings.worker.group_delay = settings.cluster.group_delay;
-    settings.worker.group_delay_max = settings.cluster.group_delay * GROUP_PATIENCE;
+/// The name of this node: the one in the settings, or else the machine's.
+pub(crate) fn name_in(settings: &Settings) -> String {
     let name = match &*settings.cluster.node {
         "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         name => name.to_owned(),
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    let name: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
-    if settings.cluster.servers.is_empty() {
-        return crate::crawl::serve(args, &name);
-    }
+    name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
+}
+
+/// Runs a node until a signal or its drain ends it.
+pub(crate) fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
+    let name = name_in(&settings);
+    // What is committed waits for a server's disk, not for ours: small groups would be many messages.
+    settings.worker.group_delay = settings.cluster.group_delay;
+    settings.worker.group_delay_max = settings.cluster.group_delay * GROUP_PATIENCE;
     name_files(&mut settings.store, &name);
     let _lock = folder.lock()?;
     crate::private::tighten(folder.dir());
-    crate::fetch::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
-    let runtime = crate::crawl::runtime(settings.crawl.threads)?;
+    crate::process::raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
+    let runtime = crate::process::runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
         let bound = api::bind(&settings, &name).await?;
         let address = bound.as_ref().map(|bound| bound.address.clone()).unwrap_or_default();

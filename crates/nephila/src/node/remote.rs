@@ -4,6 +4,7 @@
 //! What always holds: nothing is said twice but questions, and URLs, which count once however often they are said; so
 //! another command that got no answer may have been obeyed.
 
+use std::path::Path;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -15,12 +16,11 @@ use serde::de::DeserializeOwned;
 use super::api::token;
 use super::jobs::JobRecord;
 use super::views::{
-    Added, Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView,
-    PinView,
+    Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView, PinView,
 };
 use crate::api::tls::Trust;
+use crate::api::views::Added;
 use crate::api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
-use crate::cli::Remote as Args;
 use crate::crawl::stream::StreamSaid;
 use crate::exit::Exit;
 use crate::orders::{Change, Written};
@@ -41,14 +41,17 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// The nodes that were named, if any were.
-    pub(crate) fn open(args: &Args) -> anyhow::Result<Option<Remote>> {
-        let Some(urls) = &args.node else { return Ok(None) };
-        let token = token(args.token_file.as_deref().unwrap_or(std::path::Path::new("")))?;
-        let trust = args.ca_file.as_deref().map(Trust::in_file).transpose().map_err(usage)?;
+    /// The nodes at these URLs, with commas between them.
+    pub(crate) fn open(
+        urls: &str,
+        token_file: Option<&Path>,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Remote> {
+        let token = token(token_file.unwrap_or(Path::new("")))?;
+        let trust = ca_file.map(Trust::in_file).transpose().map_err(usage)?;
         let named = |url: &str| Peer::named(url.trim(), token.clone(), trust.as_ref());
         let peers: Result<Vec<Peer>, _> = urls.split(',').take(PEERS_MAX).map(named).collect();
-        Ok(Some(Remote { peers: peers.map_err(|error| usage(anyhow::anyhow!(error)))? }))
+        Ok(Remote { peers: peers.map_err(|error| usage(anyhow::anyhow!(error)))? })
     }
 
     /// Explains a URL.

@@ -24,7 +24,7 @@ use super::parts::{self, Opening, States};
 use super::session::{Notice, Session, Task};
 use crate::clock::awake_or_not as now;
 use crate::exit::Exit;
-use crate::fetch::Signals;
+use crate::process::Signals;
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);

@@ -70,7 +70,7 @@ struct Found {
 
 /// `nephila politeness check`.
 pub(in super::super) fn run(args: &PolitenessCheckArgs) -> anyhow::Result<Exit> {
-    let settings = crate::settings::load(&args.common)?;
+    let settings = args.common.load()?;
     let agent = args.agent.clone().unwrap_or_else(|| settings.identity.agent.clone());
     let mut promise = Promise {
         rest_ms: millis(args.delay.unwrap_or(settings.frontier.host_delay)),

@@ -208,11 +208,10 @@ mod tests {
     async fn sec_04_a_node_answers_over_tls_if_the_others_believe_that_it_is_the_one() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
-        let common = crate::cli::Common { config: None, set: vec!["cluster.name=news".into()] };
         let nodes = vec!["one".to_owned(), "two=127.0.0.1+two.test".to_owned()];
-        let keys =
-            crate::cli::cluster::KeysArgs { dir: dir.path().into(), nodes, common, ..Default::default() };
-        crate::node::keys::run(&keys).unwrap();
+        let (dir_of, cluster) = (dir.path().into(), "news".into());
+        let keys = crate::node::keys::Wanted { dir: dir_of, cluster, nodes, ..Default::default() };
+        crate::node::keys::make(&keys).unwrap();
         let mut settings = api("127.0.0.1:0");
         settings.cluster.name = "news".into();
         settings.cluster.servers = vec!["nats://127.0.0.1:4222".into()];

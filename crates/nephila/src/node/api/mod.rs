@@ -26,10 +26,10 @@ use tokio::sync::Semaphore;
 use super::Node;
 use super::admin::{Error, count};
 use super::stored::Stored;
-use super::views::NodeState;
 use crate::api::captures::{AWAY_RETRY, Archive};
 use crate::api::metrics::{self, gauge};
 use crate::api::tls::Among;
+use crate::api::views::NodeState;
 use crate::api::{
     Answer, Answers, Asked, Explained, FORWARDED, FeedsSaid, Guard, Question, Questions, Server, StatsView,
     ok, problem, retry_after, serve, unescaped,

@@ -18,8 +18,8 @@ use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_store::warc;
 use tokio::sync::mpsc;
 
-use super::adding::AddLine;
 use crate::cli::cluster::AddArgs;
+use crate::crawl::adding::AddLine;
 use crate::exit::Exit;
 
 /// Lines are given in pieces of so many bytes.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
-use super::super::views::{DomainView, MapView};
 use super::Who;
-use crate::ask::table::{Column, Table};
 use crate::cli::ask::TableFormat;
 use crate::exit::Exit;
+use crate::node::views::{DomainView, MapView};
 use crate::settings::usage;
+use crate::table::{Column, Table};
 
 const COLUMNS: [Column; 6] =
     [("domain", 32), ("node", 16), ("partition", 9), ("hosts", 6), ("pages", 10), ("left", 10)];

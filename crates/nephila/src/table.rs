@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use nephila_core::text::shown;
 
-use super::json;
 use crate::cli::ask::TableFormat;
 
 /// What stands in a row.
@@ -158,6 +157,26 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// JSON as one line of ASCII: what stands in it cannot mislead a terminal, and means the same to a reader.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).expect("strings and numbers can be written");
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text;
+    }
+    let mut ascii = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if matches!(char, ' '..='~') {
+            ascii.push(char);
+        } else {
+            // Outside ASCII there are only strings, where an escape is always right.
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                ascii.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    ascii
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +205,13 @@ mod tests {
             printed(TableFormat::Json),
             "{\"n\":7,\"url\":\"http://x/\\u202e\",\"what\":\"a,\\\"b|\"}\n{\"n\":12345,\"url\":\"y\",\"what\":null}\n"
         );
+    }
+
+    #[test]
+    fn json_is_ascii_and_means_the_same() {
+        let text = "é \u{202e} 😀 \u{7f} \u{9b} \\ \" \n";
+        let line = json(&text);
+        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 }

@@ -11,9 +11,10 @@ use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use serde::Serialize;
 
-use super::ending::End;
-use super::shared::Shared;
 use crate::cli::crawl;
+use crate::crawl::ending::End;
+use crate::crawl::shared::Shared;
+use crate::crawl::work;
 use crate::human::{count, size};
 use crate::worker::Stats;
 
@@ -70,9 +71,11 @@ impl Progress {
         };
         Progress { how, said: None, history: VecDeque::new(), shown: false }
     }
+}
 
+impl work::Progress for Progress {
     /// Called at every look.
-    pub(crate) fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
+    fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
         let now = Instant::now();
         let done = shared.counts.all();
         self.history.push_back((now, done));
@@ -118,7 +121,7 @@ impl Progress {
     }
 
     /// Something that whoever watches should know now.
-    pub(crate) fn note(&mut self, text: &str) {
+    fn note(&mut self, text: &str) {
         if self.how != How::Quiet {
             self.clear();
             write(format!("nephila: {text}\n").as_bytes());
@@ -126,7 +129,7 @@ impl Progress {
     }
 
     /// Nothing more is begun.
-    pub(crate) fn ending(&mut self, end: &End, open: usize) {
+    fn ending(&mut self, end: &End, open: usize) {
         self.clear();
         if matches!(end, End::Stopped) && self.how != How::Quiet {
             write(
@@ -137,7 +140,7 @@ impl Progress {
     }
 
     /// Takes the changing line away.
-    pub(crate) fn clear(&mut self) {
+    fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             write(b"\r\x1b[K");
         }

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::orders::{self, Change};
-use crate::settings::{self, usage};
+use crate::settings::usage;
 
 /// Runs `nephila stop`.
 pub(crate) fn stop(command: StopCommand) -> anyhow::Result<Exit> {
@@ -77,7 +77,7 @@ fn at_stops(
     there: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let in_folder = place.remote.node.is_none()
-        && (place.output.is_some() || settings::load(&place.common)?.cluster.servers.is_empty());
+        && (place.output.is_some() || place.common.load()?.cluster.servers.is_empty());
     if !in_folder {
         return with(&place.common, &place.remote, there);
     }

@@ -16,22 +16,23 @@ use anyhow::Context;
 use nephila_core::job::{Limits, Schedule, State};
 use nephila_core::text::shown;
 
-use super::Cluster;
-use super::admin::{self, Adding, Error};
-use super::jobs::JobRecord;
-use super::remote::Remote;
-use super::views::{
-    Added, ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
-};
-use super::{alarm, away, heal};
+use super::inputs::{self, Piece};
+use crate::api::views::Added;
 use crate::cli::cluster::{
-    AddArgs, ClusterCommand, JobCommand, JobNameArgs, JobSetArgs, LimitArgs, LookArgs,
+    AddArgs, ClusterCommand, JobCommand, JobNameArgs, JobSetArgs, KeysArgs, LimitArgs, LookArgs,
 };
 use crate::cli::{Common, Remote as RemoteArgs};
 use crate::clock::Clock;
-use crate::crawl::inputs::{self, Piece};
 use crate::exit::Exit;
-use crate::settings::{self, Settings, usage};
+use crate::node::Cluster;
+use crate::node::admin::{self, Adding, Error};
+use crate::node::jobs::JobRecord;
+use crate::node::remote::Remote;
+use crate::node::views::{
+    ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
+};
+use crate::node::{alarm, away, heal, keys};
+use crate::settings::{Settings, usage};
 
 pub(crate) use sites::{host_set, stop};
 
@@ -91,7 +92,7 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         ClusterCommand::Map { format, remote, common } => {
             with_existing(&common, &remote, async |who| map::print(&who, format).await)
         }
-        ClusterCommand::Keys(args) => super::keys::run(&args),
+        ClusterCommand::Keys(args) => make_keys(args),
         ClusterCommand::Heal { partition, common, .. } => {
             with_existing(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)
         }
@@ -164,10 +165,10 @@ fn within(
 ) -> anyhow::Result<Exit> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    if let Some(node) = Remote::open(remote)? {
+    if let Some(node) = remote.open()? {
         return runtime.block_on(work(Who::Node(node)));
     }
-    let settings = settings::load(common)?;
+    let settings = common.load()?;
     let servers = settings.cluster.servers.join(", ");
     runtime.block_on(async {
         let silent = |waited: Duration| {
@@ -476,4 +477,12 @@ async fn accept_loss(cluster: &Cluster, partition: u32) -> anyhow::Result<Exit> 
 fn say(line: &str) {
     // Nobody may be listening.
     _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// `nephila cluster keys`.
+fn make_keys(args: KeysArgs) -> anyhow::Result<Exit> {
+    let KeysArgs { dir, servers, nodes, common } = args;
+    let cluster = common.load()?.cluster.name;
+    print!("{}", keys::make(&keys::Wanted { dir, cluster, servers, nodes })?);
+    Ok(Exit::Done)
 }

@@ -18,16 +18,16 @@ use nephila_core::url::{CrawlUrl, UrlId};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::ending::{self, End};
-use super::progress::Progress;
-use super::shared::{JOB, Shared, Tools};
-use super::stage::Observe;
-use super::{begin, meant, work};
-use crate::cli::crawl::{self, MapArgs};
+use super::meant;
+use crate::cli::crawl::MapArgs;
+use crate::crawl::ending::{self, End};
+use crate::crawl::shared::{JOB, Shared, Tools};
+use crate::crawl::stage::Observe;
+use crate::crawl::{begin, work};
 use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::settings::StateKind;
-use crate::{log, wire};
+use crate::{log, process, wire};
 
 /// URLs remembered as printed, so that each is printed once. Beyond, one may be printed again.
 const PRINTED_MAX: usize = 5_000_000;
@@ -192,8 +192,7 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
     let dir = tempfile::tempdir().context("a temporary folder")?;
     let folder = Folder::new(dir.path());
     let _lock = folder.lock()?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = process::runtime(0)?;
     let exit = runtime.block_on(async {
         let running = wire::worker(&folder, &settings, false)?;
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
@@ -212,10 +211,9 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
             }
         }
         begin(&shared).await?;
-        let progress = Progress::new(crawl::Progress::None, true);
         let over = Notify::new();
         let working = async {
-            let end = work::work(&shared, running.actions, work::Until::default(), progress).await;
+            let end = work::work(&shared, running.actions, work::Until::default(), &mut work::Silent).await;
             over.notify_one();
             end
         };

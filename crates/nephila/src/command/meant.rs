@@ -16,11 +16,12 @@ use nephila_core::spider::door::{Doors, is_local_name};
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, Host, UrlError};
 
-use super::reread::Judged;
-use super::shared::JOB;
 use crate::cli::crawl::{CrawlArgs, HowArgs, WhatArgs};
+use crate::crawl::shared::JOB;
+use crate::crawl::typed::{typed, with_scheme};
+use crate::crawl::work::FOREVER;
 use crate::exit::Exit;
-use crate::folder::{Folder, Plan};
+use crate::folder::{Folder, Judged, Plan};
 use crate::introduce::{DISTURBS, disturbs};
 use crate::reach::Reach;
 use crate::settings::{self, Credential, Settings, usage};
@@ -93,9 +94,6 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
     }
     Ok(meant)
 }
-
-/// Longer than anything is planned for: a crawl that waits so long does not end by itself.
-pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// What `nephila map` is to do.
 pub(crate) fn map(
@@ -173,7 +171,7 @@ fn finish(
     how: &HowArgs,
 ) -> anyhow::Result<Meant> {
     plan.job.check().map_err(|error| usage(error.into()))?;
-    let mut settings = settings::load_from(&how.common, before.as_deref())?;
+    let mut settings = how.common.load_from(before.as_deref())?;
     set_settings(&mut settings, what, how);
     settings.credentials.retain(|known| !given.iter().any(|given| given.origin == known.origin));
     settings.credentials.extend(given);
@@ -273,27 +271,6 @@ fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyho
     Ok(())
 }
 
-/// `example.org` is what people write; they mean the site.
-pub(crate) fn with_scheme(text: &str) -> String {
-    match text.contains("://") || names_a_scheme(text) {
-        true => text.to_owned(),
-        false if is_local_name(text.split([':', '/']).next().unwrap_or_default()) => format!("http://{text}"),
-        false => format!("https://{text}"),
-    }
-}
-
-/// Does a text begin with a scheme, `mailto:` or a slip such as `htp:/foo`? A host may have a port behind its colon, or a
-/// name and a password before its `@`.
-fn names_a_scheme(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-".contains(c));
-    let has_port = !authority.is_empty() && authority.bytes().all(|byte| byte.is_ascii_digit());
-    let has_user = authority.contains('@') && !scheme.eq_ignore_ascii_case("mailto");
-    is_scheme && !has_port && !has_user
-}
-
 /// Why a typed URL cannot be fetched, and what may have been meant.
 fn bad_url(text: &str, error: &UrlError) -> anyhow::Error {
     let hint = match error {
@@ -348,12 +325,6 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
             settings.spider.dns_fixed.push(fixed);
         }
     }
-}
-
-/// The URLs among what was typed; `-` is a list.
-pub(crate) fn typed<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<CrawlUrl> {
-    let texts = texts.into_iter().filter(|text| *text != "-");
-    texts.filter_map(|text| CrawlUrl::parse(&with_scheme(text.trim())).ok()).collect()
 }
 
 /// Says which of these will be refused: a list opens no private address, whoever wrote it.

@@ -2,9 +2,9 @@
 
 use nephila_core::text::shown;
 
-use super::super::views::PinView;
 use super::{Who, said, say};
 use crate::exit::Exit;
+use crate::node::views::PinView;
 
 /// Pins a domain to a node, or with none lets it go.
 pub(super) async fn pin(who: &Who, domain: &str, to: Option<&str>) -> anyhow::Result<Exit> {

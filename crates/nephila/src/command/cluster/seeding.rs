@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use nephila_core::job::Job;
 
 use super::{Who, said, say, with};
+use crate::api::views::Added;
 use crate::cli::cluster::{JobCreateArgs, LimitArgs};
 use crate::clock::Clock;
-use crate::crawl::meant;
+use crate::command::meant;
 use crate::exit::Exit;
 use crate::human;
 use crate::node::seeding::are_many;
-use crate::node::views::{Added, Created};
+use crate::node::views::Created;
 use crate::settings::usage;
 
 /// Seeds that are said at once: as many as fit into what a node takes.

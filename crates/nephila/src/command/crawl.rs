@@ -1,0 +1,155 @@
+//! `nephila crawl`, and `nephila serve` without a cluster: a whole crawl on one machine.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use nephila_store::archive::damage::give_up;
+use nephila_store::disk::RealDisk;
+
+use super::meant;
+use super::progress::Progress;
+use super::report::report;
+use crate::api::{Questions, Server};
+use crate::cli::cluster::ServeArgs;
+use crate::cli::crawl::{CrawlArgs, HowArgs};
+use crate::crawl::ending::{self, End};
+use crate::crawl::shared::{Shared, Tools};
+use crate::crawl::{begin, fetch_lost, reread, stops, work};
+use crate::exit::Exit;
+use crate::folder::{Folder, Lock, Plan};
+use crate::node::api::{Bound, CONNECTIONS_MAX, bind};
+use crate::process::{raise_handle_limit, runtime};
+use crate::settings::{Settings, usage};
+use crate::worker::Running;
+use crate::{log, orders, wire};
+
+/// Runs the command.
+pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
+    run_in(args, None)
+}
+
+/// Runs `nephila serve` without a cluster: the crawl of a folder goes on for ever, and is asked about over HTTP, by this
+/// name.
+pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.output.as_deref());
+    let dir = folder.dir().display();
+    if folder.is_node() {
+        let text = format!(
+            "{dir} is the folder of a node: name the NATS servers of its cluster in [cluster] servers, or with \
+             --set 'cluster.servers=[\"nats://HOST:4222\"]'"
+        );
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    if !folder.is_crawl() && !folder.has_feeds() {
+        let text = format!(
+            "{dir} holds no crawl: begin one with `nephila crawl URL -o {dir}` or `nephila feed add URL -o {dir}`, and serve \
+             it then. For a node of a cluster name its NATS servers in [cluster] servers"
+        );
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    let how = HowArgs { common: args.common.clone(), ..HowArgs::default() };
+    run_in(CrawlArgs { output: args.output.clone(), how, ..CrawlArgs::default() }, Some(name))
+}
+
+/// A crawl, which others ask about over HTTP if it has a name.
+fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
+    let folder = Folder::find(args.output.as_deref());
+    // Nobody else may be at work in what is about to be mended.
+    let _mending = args.mend.then(|| folder.lock()).transpose()?;
+    folder.check_papers(args.mend)?;
+    let meant::Meant { mut settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
+    let _lock = if args.mend { None } else { Some(folder.lock()?) };
+    crate::private::tighten(folder.dir());
+    let doors = folder.open_doors(&typed)?;
+    folder.set_plan(&plan)?;
+    folder.set_settings(&settings)?;
+    if serves.is_some() {
+        // Only this process: whoever crawls the folder next may end.
+        settings.crawl.retry_wait_max = work::FOREVER;
+    }
+    raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
+    let runtime = runtime(settings.crawl.threads)?;
+    let exit = runtime.block_on(async {
+        let mut progress = Progress::new(args.progress, args.quiet);
+        let bound = match serves {
+            Some(name) => bind(&settings, name).await?,
+            None => None,
+        };
+        let (running, _anew) = frontier(&folder, &settings, &mut plan, args.mend)?;
+        if args.mend {
+            give_up(&RealDisk, folder.dir()).context("mending the archive")?;
+        }
+        let archive = wire::archive(folder.dir(), &settings)?;
+        let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
+        let spider = wire::spider(&settings)?;
+        spider.set_doors(doors);
+        let tools = Tools {
+            handle: running.handle,
+            fetch: Arc::new(spider.clone()),
+            keep: Some(Arc::new(archive)),
+            log,
+        };
+        let shared = Shared::new(settings, folder, plan, tools)?;
+        // Before anybody is asked.
+        let orders = Arc::new(orders::Live::default());
+        orders.set(orders::read(&shared.folder)?);
+        let shared = Arc::new(shared.with_fields(fields).with_orders(orders.clone()));
+        let following = tokio::spawn(orders::follow(shared.folder.clone(), orders, shared.handle.clone()));
+        let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
+        let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
+            .with_spider(spider);
+        let questions = Arc::new(questions);
+        let _server = Server::start(&shared.folder, questions.clone());
+        let answering = bound.map(|bound| {
+            eprintln!("nephila: {} is answered for at {}", shared.folder.dir().display(), bound.url());
+            let Bound { listener, guard, tls, .. } = bound;
+            tokio::spawn(crate::api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
+        });
+        begin(&shared).await?;
+        reread::run(&shared, args.quiet).await?;
+        fetch_lost(&shared).await?;
+        let until = work::Until {
+            errors_max: args.errors_max,
+            fail_on_seed_error: args.fail_on_seed_error,
+            serves: serves.is_some(),
+        };
+        let end = work::work(&shared, running.actions, until, &mut progress).await?;
+        following.abort();
+        undoing.abort();
+        if let Some(answering) = answering {
+            answering.abort();
+        }
+        let left = ending::Left::look(&shared, &end).await;
+        if !matches!(end, End::StoppedHard | End::Failed(_)) {
+            ending::close(&shared, running.thread, log_thread).await?;
+        }
+        report(&shared, &end, &left, args.quiet);
+        end.exit(&left)
+    });
+    // A name lookup or a closing socket must not hold up the end.
+    runtime.shutdown_background();
+    exit
+}
+
+/// The frontier of a folder. One that is damaged beyond what its journals can mend is set aside if that was asked for, and
+/// begins anew, with a lock on what is there now.
+fn frontier(
+    folder: &Folder,
+    settings: &Settings,
+    plan: &mut Plan,
+    mend: bool,
+) -> anyhow::Result<(Running, Option<Lock>)> {
+    match wire::worker(folder, settings, mend) {
+        Err(error) if mend && error.downcast_ref() == Some(&Exit::Damaged) => {
+            let aside = folder.set_state_aside()?;
+            eprintln!("nephila: {error:#}");
+            eprintln!("nephila: it is in {} now; every page is asked for again", aside.display());
+            let lock = folder.lock()?;
+            plan.seeds_offered = 0;
+            folder.set_plan(plan)?;
+            folder.set_settings(settings)?;
+            Ok((wire::worker(folder, settings, false)?, Some(lock)))
+        }
+        running => Ok((running?, None)),
+    }
+}

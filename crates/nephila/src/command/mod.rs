@@ -1,0 +1,12 @@
+//! The commands that crawl and that speak to a cluster. `fetch`, `verify` and the questions of `ask` stand beside them.
+
+pub(crate) mod cluster;
+pub(crate) mod crawl;
+pub(crate) mod identity;
+pub(crate) mod inputs;
+pub(crate) mod map;
+pub(crate) mod meant;
+mod progress;
+mod report;
+pub(crate) mod serve;
+pub(crate) mod settings;

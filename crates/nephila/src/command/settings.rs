@@ -1,0 +1,18 @@
+//! `nephila settings`: the settings with their comments, as a file.
+
+use crate::cli::{Common, SettingsArgs};
+use crate::exit::Exit;
+use crate::settings::{Settings, page};
+
+/// `nephila settings`.
+pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Exit> {
+    let Common { config, set } = &args.common;
+    let settings = match args.effective || config.is_some() {
+        true => args.common.load()?,
+        // The defaults, and what is said here: a key that does not exist is an error also when it is only shown.
+        false if !set.is_empty() => Common { config: Some("/dev/null".into()), set: set.clone() }.load()?,
+        false => Settings::default(),
+    };
+    print!("{}", page(&settings)?);
+    Ok(Exit::Done)
+}
