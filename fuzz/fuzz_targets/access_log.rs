@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../crates/nephila/src/ask/politeness/access.rs"]
 mod access;
 
-/// Where the reader looks for the formats.
+/// The module in which the reader looks for the formats.
 mod cli {
     pub(crate) mod ask {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

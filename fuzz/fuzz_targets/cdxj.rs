@@ -1,4 +1,4 @@
-//! Indexes: any line is one or is none, what is written is read back, and the work is linear.
+//! Indexes: any line is one or is none, a written line is read back, and the work is linear.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         let written = finish(line.capture.begin(), &place, line.capture.truncated.as_deref());
         let again = Line::parse(&written).expect("what we write we can read");
         assert_eq!((again.length, again.offset, &again.filename), (line.length, line.offset, &line.filename));
-        // A line of somebody else may have a URL that no record of ours would carry.
+        // A foreign line may have a URL that no record of ours would carry.
         assert_eq!(again.capture.url, target_uri(&line.capture.url));
     }
 

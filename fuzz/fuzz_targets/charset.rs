@@ -38,14 +38,14 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = refresh::parse(&whole.text);
 
-    // Guessing ends at its horizon, so it is left out.
+    // Guessing ends at its horizon, so guessing is left out.
     nephila_fuzz::linear(body, |body| {
         _ = decode(decision.encoding, body, usize::MAX);
         _ = sniff::sniff([], body);
     });
 });
 
-/// What comes after the part that is looked at changes nothing. Guessing from so many bytes is slow, so few inputs ask.
+/// Bytes after the horizon change nothing. Guessing from that many bytes is slow, so few inputs are checked.
 fn check_horizon(field: Option<&[u8]>, body: &[u8]) {
     let mut long = body.to_vec();
     long.resize(DETECT_BYTES_MAX, b' ');

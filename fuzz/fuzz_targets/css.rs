@@ -1,4 +1,4 @@
-//! Style sheets: any text is read, twice alike, what it names keeps its limits, and a comment changes nothing.
+//! Style sheets: any text is read, twice alike, the URLs found keep their limits, and a comment changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

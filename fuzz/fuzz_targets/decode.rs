@@ -1,4 +1,4 @@
-//! Content codings: whatever the bytes, output stays within its limit, and what was coded comes back.
+//! Content codings: for any bytes, output stays within its limit, and encoded bytes decode to the original.
 #![no_main]
 
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use nephila_spider::decode::{Decoded, Note, Stop, decode};
 
 const CODINGS: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
 
-/// Large enough that small bombs pass it, small enough that a fuzzer stays quick.
+/// Large enough that small bombs pass the limit, small enough that a fuzzer stays quick.
 const LIMIT: u64 = 32 * 1024;
 
 fuzz_target!(|data: &[u8]| {

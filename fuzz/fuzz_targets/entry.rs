@@ -1,5 +1,5 @@
 //! Groups of log entries: any bytes are a group or an error, a group that is read is written again as the same group,
-//! and folding it changes a state without a panic, twice to the same.
+//! and folding the group changes a state without a panic, twice to the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

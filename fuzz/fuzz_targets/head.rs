@@ -1,4 +1,4 @@
-//! Heads of answers: limits hold, pieces change nothing, and what is said about a head is always sayable.
+//! Heads of answers: limits hold, pieces change nothing, and any head can be diagnosed and judged.
 #![no_main]
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -75,7 +75,7 @@ fn judge(status: u16, bytes: &[u8]) {
     assert!(answer.keep || !answer.reusable, "a body that is not read blocks its connection");
 }
 
-/// What the archive makes of a head is a head again, and it ends where its blank line is.
+/// The archive's form of a head is a head again, and ends at its blank line.
 fn store(bytes: &[u8]) {
     let _ = head::summary(bytes);
     let _ = head::field(bytes, "content-type");

@@ -1,5 +1,5 @@
-//! What travels between nodes, through inboxes, in records and as errands: any bytes are a message or an error, links never
-//! unpack to more than they may, and a message that is read is written again as the same message.
+//! Messages between nodes, through inboxes, in records and as errands: any bytes are a message or an error, links never
+//! unpack to more than their limit, and a message that is read is written again as the same message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ use nephila_core::frontier::key::Secret;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SECRET: Secret = Secret([7; 16]);
-/// Mark, version and kind of a message with links, and who sends it.
+/// Mark, version and kind of a message with links, and the sender.
 const LINKS: &[u8] = b"NM\x01\x01\0\0\0\0\0\0\0\x05";
 
 fuzz_target!(|data: &[u8]| {

@@ -7,7 +7,7 @@ use nephila_core::handler::{Limits, Page, ReadAs, link_field, read_page, read_si
 use nephila_core::url::{CrawlUrl, KeyRules};
 
 fuzz_target!(|data: &[u8]| {
-    // How it is read, how little memory there is, then a field, then the body.
+    // How the page is read, the amount of memory, then a field, then the body.
     let [how, memory, rest @ ..] = data else { return };
     let at = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
     let (field, body) = (&rest[..at], rest.get(at + 1..).unwrap_or_default());

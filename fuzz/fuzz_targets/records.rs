@@ -1,4 +1,5 @@
-//! Records of a cluster: any bytes are one or are refused, what is read is written again as the same, and the work is linear.
+//! Records of a cluster: any bytes are one or are refused, a record that is read is written again as the same, and the
+//! work is linear.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

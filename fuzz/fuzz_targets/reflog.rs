@@ -1,5 +1,5 @@
-//! Streams of visited URLs: any bytes are lines or bad lines, what stands around them survives, no hit is lost in grouping,
-//! and a part arrives as it was sent.
+//! Streams of visited URLs: any bytes are lines or bad lines, good lines beside bad ones survive, no hit is lost in
+//! grouping, and a part arrives unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -53,7 +53,7 @@ fn check_part(data: &[u8]) {
     assert!(part.urls.windows(2).all(|two| two[0].key < two[1].key));
     assert_eq!(sent(&part), part, "a part arrives as another");
 
-    // Twice is once, and what is decided about it can be kept, whatever the times of its lines are.
+    // A repeated part counts once (idempotent), and the decision can be stored, for any times of its lines.
     let mut batches = Batches::default();
     let now = Timestamp(1_794_830_400_000);
     let batch = batches.check(part.key, now).expect("it is the first");
@@ -89,7 +89,7 @@ fn sent(part: &Part) -> Part {
     read
 }
 
-/// Decides about all URLs of a part as if they were one, so that each meets what the others left.
+/// Decides about all URLs of a part as if they were one, so that each decision meets the record that the others left.
 fn decide(part: &Part) {
     let mut batches = Batches::default();
     let mut record = Record::default();

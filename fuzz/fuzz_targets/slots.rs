@@ -1,5 +1,5 @@
-//! Packets between nodes about turns: whatever a node of the ring says, a node answers with packets that can be read, counts
-//! its turns right and has something to do at a known time, or nothing.
+//! Packets between nodes about turns: for any packet of a node of the ring, a node answers with packets that can be
+//! read, counts its turns right and has something to do at a known time, or nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,9 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const ME: (NodeId, Incarnation) = (NodeId(1), Incarnation(10));
 const OTHER: (NodeId, Incarnation) = (NodeId(2), Incarnation(20));
-/// One that is not in the ring.
+/// A node outside the ring.
 const STRANGER: (NodeId, Incarnation) = (NodeId(3), Incarnation(30));
-/// Slots that are asked for here: a packet of a few bytes can name them.
+/// Number of slots: a packet of a few bytes can name them.
 const SLOTS: u32 = 4;
 /// Enough for two nodes to agree on their ring.
 const ROUNDS: usize = 8;
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     while let Some((body, behind)) = next(rest) {
         rest = behind;
         now += STEP;
-        // A liar is believed, but what is said to others can always be read.
+        // A liar is believed, but our packets to others can always be read.
         let _ = me.handle_packet(now, &body);
         let mut granted = 0;
         while let Some(event) = me.poll_event() {
@@ -53,15 +53,15 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Brings everything that one node has to say to the other, which drops what is not for it.
+/// Carries all packets of one node to the other, which drops packets for other nodes.
 fn carry(now: u64, from: &mut Slots, to: &mut Slots) {
     while let Some(parcel) = from.poll_packet(now) {
         to.handle_packet(now, &parcel.bytes).expect("what we write we can read");
     }
 }
 
-/// A packet with a right head and hash, and what is left. Its first byte says who sends it and how long it is; what
-/// follows is its acknowledgement, its number and its items.
+/// A packet with a right head and hash, and the remaining bytes. The first byte gives the sender and the length; then
+/// follow acknowledgement, number and items.
 fn next(data: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (&first, rest) = data.split_first()?;
     let from = if first & 0x80 == 0 { OTHER } else { STRANGER };

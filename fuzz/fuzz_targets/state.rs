@@ -1,5 +1,5 @@
-//! What lies in a state's folder: records, runs and manifests. Any bytes are read or refused, what is read is written again as
-//! the same, and the work is linear.
+//! Files of a state's folder: records, runs and manifests. Any bytes are read or refused, a value that is read is
+//! written again as the same, and the work is linear.
 #![no_main]
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use nephila_core::state::record::{DomainRecord, HostRecord, UrlRecord};
 use nephila_store::runs::Run;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file of this process, in memory where the system has it.
+/// A file of this process, in memory if the system has such a folder.
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let shared = PathBuf::from("/dev/shm");
     let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     records(data);
     nephila_fuzz::linear(data, records);
 
-    // As it is, and with a right sum at its end, so that more than the sum is looked at.
+    // Unchanged, and with a right checksum at the end, so that more than the checksum is tested.
     for bytes in [data.to_vec(), [data, &xxh3_64(data).to_be_bytes()].concat()] {
         std::fs::write(&*FILE, bytes).expect("there is room for a small file");
         if let Ok(run) = Run::open(&FILE) {

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../crates/nephila/src/crawl/text/tree.rs"]
 mod tree;
 
-/// As the builder's parent has it.
+/// The same function as in the builder's parent module.
 fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {

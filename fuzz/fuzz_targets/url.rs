@@ -1,4 +1,4 @@
-//! URLs: what parses keeps its promises, and parsing what we wrote changes nothing.
+//! URLs: a parsed URL keeps its promises, and parsing our own output changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     // A first line is a base, the rest is found in its document.
     let (base, href) = text.split_once('\n').unwrap_or((&text, ""));
     check_surt(base);
-    // A URL that is too long is refused unread, so what is pumped is a list of them.
+    // A URL that is too long is refused unread, so the repeated input is a list of URLs.
     nephila_fuzz::linear(data, |data| {
         for part in String::from_utf8_lossy(data).split('\n') {
             _ = CrawlUrl::parse(part);
@@ -37,7 +37,7 @@ fn check(url: &CrawlUrl) {
         );
         assert!(!name.bytes().any(|b| b.is_ascii_uppercase()), "upper case in {name}");
     }
-    // What is requested cannot end a request line early.
+    // A request path cannot end a request line early.
     assert!(!url.path_and_query().bytes().any(|b| b <= b' ' || b == 0x7f), "control in {text}");
 
     let again = CrawlUrl::parse(text).expect("what we wrote can be read");

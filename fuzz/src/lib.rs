@@ -1,35 +1,37 @@
-//! What the fuzz targets share: an oracle of work.
+//! Shared by the fuzz targets: an oracle of work.
 //!
-//! A parser of foreign bytes takes time in proportion to what it reads. [`linear`] looks for input on which one does not: it takes an
-//! input apart into a start, a middle and an end, repeats the middle until the whole is long, and compares what the parser takes of a
-//! processor with what it takes for four times as much, which is twice as much twice. The fuzzer chooses the bytes and, by the last two
-//! of them, where they are taken apart. Input that grows can pass from a cheap part of a format into a dear one (from the extra field of
-//! a gzip head into its name), which is a step and no slope: the verdict needs two fourfold sizes in a row that both cost too much.
+//! A parser of foreign bytes takes time in proportion to its input. [`linear`] looks for input on which a parser does
+//! not: the function splits an input into a start, a middle and an end, repeats the middle until the whole is long, and
+//! compares the CPU time of the parser with the CPU time for four times as much, which is twice as much twice. The
+//! fuzzer chooses the bytes and, by the last two of them, the places of the split. Input that grows can pass from a
+//! cheap part of a format into a dear one (from the extra field of a gzip head into its name), which is a step and no
+//! slope: the verdict needs two fourfold sizes in a row that both cost too much.
 //!
-//! Only one input in [`MEASURED_ONE_IN`] is measured, since measuring costs as much as hundreds of inputs; which, is a function of its
-//! bytes, so that a failure can be looked at again.
+//! Only one input in [`MEASURED_ONE_IN`] is measured, since measuring costs as much as hundreds of inputs; the choice
+//! is a function of the bytes, so that a failure can be repeated.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Twice the input costs at most so much more.
+/// Maximum growth of CPU time when the input doubles.
 const GROWTH_MAX: f64 = 2.5;
-/// What one input of [`BYTES`] may take of a processor, in a build with counters and assertions.
+/// Maximum CPU time of one input of [`BYTES`], in a build with counters and assertions.
 const CPU_MAX: Duration = Duration::from_secs(2);
-/// Less than this says nothing about growth.
+/// Minimum CPU time of a usable measurement of growth.
 const MEASURABLE: Duration = Duration::from_millis(4);
-/// The smaller of the two inputs.
+/// Size in bytes of the smaller of the two inputs.
 const BYTES: usize = 64 * 1024;
-/// One input in so many is measured.
+/// One input in this number is measured.
 const MEASURED_ONE_IN: u64 = 256;
-/// Runs of which the least counts, and so often a bad verdict is looked at again: machines are shared.
+/// Number of runs of which the least counts, and number of measurements before a bad verdict stands: machines are
+/// shared.
 const RUNS: usize = 3;
 const LOOKS: usize = 5;
 
-/// Fails if `read` takes more than [`GROWTH_MAX`] times as long for twice the input, in the mean of four doublings, or longer
-/// than it may.
+/// Fails if `read` takes more than [`GROWTH_MAX`] times as long for twice the input, over two fourfold steps in a row,
+/// or more CPU time than the limit.
 pub fn linear(data: &[u8], read: impl Fn(&[u8])) {
     let [content @ .., from, to] = data else { return };
     if content.is_empty() || !xxh3_64(data).is_multiple_of(MEASURED_ONE_IN) {

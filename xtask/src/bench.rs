@@ -1,12 +1,13 @@
-//! `cargo xtask bench`: what `nephila fetch` and `nephila crawl` reach of what can be reached, as ratios within one run.
+//! `cargo xtask bench`: throughput of `nephila fetch` and `nephila crawl` against the achievable limit, as ratios
+//! within one run.
 //!
-//! The synthetic web serves pages of 20 KB in the mean, on one host, on one host over TLS, and on many hosts. The
-//! limit is a bare loop over the same list with as many connections (`crates/nephila/examples/bare_loop.rs`); with an
-//! archive the limit is the bare loop plus one bare compression of each body; for a crawl, which starts at the home page
-//! and finds the rest by its links, it is the bare loop that reads the links of every page and writes it as a compressed
-//! record. All runs of a case follow each other in
-//! every repetition, back and forth, so that whatever else the machine does meets all of them; a ratio is the median
-//! over the repetitions. Politeness is off and there is no robots.txt: what is measured is our own cost.
+//! The synthetic web serves pages of 20 KB in the mean, on one host, on one host over TLS, and on many hosts. The limit
+//! is a bare loop over the same list with as many connections (`crates/nephila/examples/bare_loop.rs`); with an archive
+//! the limit is the bare loop plus one bare compression of each body; for a crawl, which starts at the home page and
+//! finds the rest by its links, the limit is the bare loop that reads the links of every page and writes each page as a
+//! compressed record. All runs of a case follow each other in every repetition, back and forth, so that other load on
+//! the machine meets all of them; a ratio is the median over the repetitions. Politeness is off and there is no
+//! robots.txt: only our own cost is measured.
 //!
 //! Server and client share the machine, so pages/s also hold the cost of the server; CPU per 1,000 pages does not.
 
@@ -19,11 +20,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::{self, Programs, Server, Usage};
 
-/// Connections of every run.
+/// Number of connections of every run.
 const CONNECTIONS: u32 = 64;
 /// The address of all hosts.
 const ADDRESS: &str = "127.77.0.1";
-/// One run may take this long.
+/// Timeout of one run.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 /// `nephila fetch` without an archive reaches at least this share of the bare loop.
 const FETCH_SHARE_MIN: f64 = 0.80;
@@ -35,13 +36,13 @@ const CRAWL_SHARE_MIN: f64 = 0.55;
 const SHORT_FACTOR: f64 = 0.4;
 const SHORT_PAGES: u32 = 4_000;
 
-/// How much to measure.
+/// Sizes of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pages of every run.
+    /// Number of pages of every run.
     #[arg(long, default_value_t = 20_000)]
     pages: u32,
-    /// How often each run is repeated.
+    /// Number of repetitions of each run.
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
     /// Small and quick, with lowered goals, for CI.
@@ -50,10 +51,10 @@ pub struct Args {
     /// Only the cases whose name contains this: `one host`, `one host, TLS`, `many hosts`.
     #[arg(long)]
     only: Option<String>,
-    /// Hosts of the case with many.
+    /// Number of hosts of the case with many.
     #[arg(long, default_value_t = 10_000)]
     hosts: u32,
-    /// Where archives are written while they are measured; a temporary folder if not given.
+    /// Folder for archives during the measurement; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Do not fail when a goal is missed.
@@ -61,7 +62,7 @@ pub struct Args {
     report_only: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(mut args: Args) -> Result<()> {
     if args.short {
         args.pages = args.pages.min(SHORT_PAGES);
@@ -109,7 +110,7 @@ pub fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A web and the runs measured on it.
+/// A web and the runs measured with this web.
 struct Case {
     name: &'static str,
     many_hosts: bool,
@@ -166,7 +167,7 @@ const WARC_ZSTD: &str = "warc zstd";
 const BARE_CRAWL: &str = "bare + links + gzip";
 const CRAWL: &str = "crawl gzip";
 
-/// What is compared with what, and the share it must reach.
+/// Which run is compared with which, and the minimum share.
 const GOALS: [(&str, &str, f64); 4] = [
     (FETCH, BARE, FETCH_SHARE_MIN),
     (WARC_GZIP, "bare + gzip", WARC_SHARE_MIN),
@@ -178,7 +179,7 @@ const GOALS: [(&str, &str, f64); 4] = [
 #[derive(Clone, Copy)]
 struct Measured {
     usage: Usage,
-    /// CPU the server used for it.
+    /// CPU time of the server during the run.
     server_cpu: Duration,
     /// Bytes left on disk.
     disk_bytes: u64,
@@ -269,7 +270,7 @@ impl Bench {
         Ok(Measured { usage, server_cpu, disk_bytes: bytes_in(&out)? })
     }
 
-    /// The whole web from its home page, with an archive as it comes.
+    /// A crawl of the whole web from its home page, with an archive at default settings.
     fn crawl(&self, server: &Server, out: &Path) -> Result<Command> {
         let mut command = Command::new(&self.nephila);
         let many = CONNECTIONS.to_string();
@@ -277,7 +278,7 @@ impl Bench {
         command.args(["--config", "/dev/null", "--delay", "0s", "-c", &many, "--host-concurrency", &many]);
         command.arg("-o").arg(out);
         for set in [
-            // What others than `nephila fetch` have no limits for.
+            // Limits that only `nephila crawl` has.
             "budget.domain_urls=1000000000".to_owned(),
             "budget.domain_urls_per_day=1000000000".to_owned(),
         ] {
@@ -309,7 +310,7 @@ impl Bench {
     }
 }
 
-/// Where the web is, and that it is asked as the bare loop asks it.
+/// Points a command at the web, with the same requests as the bare loop.
 fn set_web(command: &mut Command, server: &Server) -> Result<()> {
     for set in [
         format!("spider.dns_servers=[\"{}\"]", server.text("dns")?),
@@ -436,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_ratio_compares_neighbours_and_takes_the_middle() {
-        // The second pair met a busy machine; both of it did.
+        // The second pair met a busy machine; both runs of the pair did.
         let results = Results::from([(BARE, took(&[80, 800, 90])), (FETCH, took(&[100, 1_000, 200]))]);
         assert!((share(&results, FETCH, BARE).unwrap() - 0.8).abs() < 1e-9);
         assert_eq!(share(&results, WARC_GZIP, BARE), None);

@@ -1,9 +1,9 @@
-//! `cargo xtask ci`: exactly what CI runs, on any machine.
+//! `cargo xtask ci`: exactly the checks of CI, on any machine.
 //!
-//! The short forms of the long commands run the programs that the tests have built, with the `dev` profile: what they
-//! prove in CI is that nothing is lost, doubled or rude, not how quick it is, and a second build of everything would
-//! double the time of a run with an empty cache. No step is tried again. Every step has a heading and a time. A failing step does not stop the ones after it, so one run shows everything
-//! that is wrong; the command fails if any of them did. The last line is the count of tests.
+//! The short forms of the long commands run the programs that the tests have built, with the `dev` profile: in CI they
+//! prove that nothing is lost, doubled or rude, not speed, and a second build of everything would double the time of a
+//! run with an empty cache. No step is retried. Every step has a heading and a time. A failing step does not stop the
+//! ones after, so one run shows every fault; the command fails if any of them did. The last line is the count of tests.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// One call of cargo, a cold build included.
+/// Timeout of one call of cargo, a cold build included.
 const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// Runs the command.
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         ];
         side_by_side(2, &proofs.map(|proof| format!("crawl {proof}")))
     });
-    // In whole: it runs at the shipped settings, on a clock of its own.
+    // In whole: this proof runs at the shipped settings, on a clock of its own.
     steps.run("shipped settings", || xtask(&["crawl", "shipped"]));
     steps.run("shipped settings, planted", || xtask(&["crawl", "shipped", "--planted"]));
     steps.run("outside judge, short", || xtask(&["outside", "--short"]));
@@ -130,7 +130,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     steps.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
     steps.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
     steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
-    // Figures of a short run on a busy machine prove nothing; that it runs does.
+    // Figures of a short run on a busy machine prove nothing; the run only proves that the command works.
     steps.run("bench, short", || xtask(&["bench", "--short", "--report-only"]));
     steps.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
     steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
@@ -179,7 +179,7 @@ fn side_by_side(at_once: usize, proofs: &[String]) -> Result<()> {
     results.into_iter().collect()
 }
 
-/// The steps that ran: name, time, and what went wrong.
+/// The steps that ran: name, time, and error.
 struct Steps {
     only: Option<String>,
     done: Vec<(&'static str, Duration, Option<String>)>,
@@ -227,7 +227,7 @@ impl Steps {
     }
 }
 
-/// How many tests ended how.
+/// Number of tests by result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,

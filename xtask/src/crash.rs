@@ -1,9 +1,9 @@
 //! `cargo xtask crash`: kills a writer of the archive at random moments and checks that nothing acknowledged is lost.
 //!
-//! The writer (`crates/nephila-store/examples/write_forever.rs`) says what was acknowledged. It is killed with
-//! SIGKILL after a random time, a fifth of the times while it is still mending what the last kill left. After every
-//! restart what the run before acknowledged is looked up; in the end each archive is closed and checked strictly:
-//! every acknowledged page is there once, with its digest, and no torn record is left.
+//! The writer (`crates/nephila-store/examples/write_forever.rs`) prints every acknowledged page. The command kills the
+//! writer with SIGKILL after a random time, a fifth of the times during the recovery from the last kill. After every
+//! restart the pages acknowledged by the run before are looked up; in the end each archive is closed and checked
+//! strictly: every acknowledged page is there once, with its digest, and no torn record is left.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use crate::programs::Programs;
 
 /// A new archive after this many kills, so that opening stays quick.
 const KILLS_PER_ARCHIVE: u32 = 25;
-/// A run that is not killed early lives at most this long after it opened.
+/// A run that is not killed early lives at most this long after the archive was opened.
 const LIFE_MAX: Duration = Duration::from_millis(120);
 /// Moment of an early kill, counted from the start of the process.
 const EARLY_MAX: Duration = Duration::from_millis(20);
-/// One run in so many is killed early.
+/// One run in this number is killed early.
 const EARLY_EVERY: u64 = 5;
 
-/// How often to kill.
+/// Number of kills.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many times the writer is killed.
+    /// Number of times the writer is killed.
     #[arg(long, default_value_t = 500)]
     kills: u32,
     /// Seed of the random moments; the moment of a kill still depends on the machine.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the archives go; a temporary folder if not given.
+    /// Folder for the archives; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let programs = Programs::build()?;
     let writer = programs.path("write_forever")?;
@@ -84,7 +84,7 @@ fn one_archive(
     total: &mut Figures,
 ) -> anyhow::Result<()> {
     let mut ledger = String::new();
-    // What was acknowledged and not yet looked up.
+    // Pages that were acknowledged and not yet looked up.
     let mut unchecked = String::new();
     for _ in 0..kills {
         let mut child = Killed(
@@ -93,7 +93,7 @@ fn one_archive(
                 .stdout(Stdio::piped())
                 .spawn()?,
         );
-        // Numbers are never used twice, so a page can only be there twice if the archive doubled it.
+        // Numbers are never used twice, so a page can only be there twice if the archive doubled the page.
         *first += 1_000_000;
         total.kills += 1;
         let mut output = BufReader::new(child.0.stdout.take().context("stdout")?);
@@ -105,7 +105,7 @@ fn one_archive(
             output.read_line(&mut said)?;
             ensure!(said == "open\n", "the writer did not open the archive, it said {said:?}");
             let killing = Instant::now() + random.duration(LIFE_MAX);
-            // What runs before acknowledged has survived the kill and the mending.
+            // Pages acknowledged by earlier runs have survived the kill and the recovery.
             lookup(writer, "check", dir, &std::mem::take(&mut unchecked))?;
             while Instant::now() < killing {
                 ensure!(output.read_line(&mut said)? > 0, "the writer ended by itself");

@@ -1,8 +1,8 @@
-//! `cargo xtask crawl complete | polite | plug | feeds | outage | shipped | bombs | soak | memory | planted`: proves what
-//! `nephila crawl` promises.
+//! `cargo xtask crawl complete | polite | plug | feeds | outage | shipped | bombs | soak | memory | planted`: proves
+//! the promises of `nephila crawl`.
 //!
-//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects | lying |
-//! encryption` proves what a cluster promises.
+//! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects |
+//! lying | encryption` proves the promises of a cluster.
 //!
 //! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler and
 //! starts them. Each ends with one line of figures, and fails when something does not hold.
@@ -17,24 +17,23 @@ use crate::interop;
 use crate::programs::Programs;
 use crate::shell;
 
-/// No proof takes longer than this, however large; a soak may be told to last a day.
+/// Timeout of a proof of any size; a soak may be told to last a day.
 const LIMIT: Duration = Duration::from_secs(30 * 60 * 60);
-/// What Scrapy is run from, beside us under `plug --peers`.
+/// Packages of the Scrapy environment, for `plug --peers`.
 const SCRAPY: &[&str] = &["scrapy==2.19.0"];
 
-/// What to prove.
+/// The proof to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `shipped`, `bombs`, `soak`, `memory`, `planted`; of clusters
-    /// `takeover`,
-    /// `elastic`, `slots`, `stops`, `completion`, `versions`, `seeds`,
-    /// `engine`, `objects`, `lying`, `encryption`), and sizes; `--help` after it lists them.
+    /// The proof (`complete`, `polite`, `plug`, `feeds`, `outage`, `shipped`, `bombs`, `soak`, `memory`, `planted`; of
+    /// clusters `takeover`, `elastic`, `slots`, `stops`, `completion`, `versions`, `seeds`, `engine`, `objects`,
+    /// `lying`, `encryption`), and sizes; `--help` after the name lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     proof: Vec<String>,
-    /// Where crawls go; a temporary folder that is removed if not given.
+    /// Folder for the crawls; a temporary folder that is removed if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the environment of Scrapy is kept, for `plug --peers`.
+    /// Folder of the Scrapy environment, for `plug --peers`.
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
 }
@@ -53,7 +52,7 @@ pub fn named(proof: &str, sizes: Sizes) -> Result<()> {
     run(Args { proof, dir: None, cache: None })
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let programs = Programs::build()?;
     let mut command = Command::new(programs.path("crawl_proof")?);

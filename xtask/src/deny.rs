@@ -1,4 +1,5 @@
-//! `cargo xtask deny`: what may be in our dependency tree, by `cargo deny` and by our own reading of the lock files.
+//! `cargo xtask deny`: which packages may be in our dependency tree, by `cargo deny` and by our own reading of the lock
+//! files.
 //!
 //! Licences, bans, sources and version floors are always checked. Advisories need the RustSec database, a git
 //! repository: a folder named by `NEPHILA_ADVISORY_DB`, or the network. Without either the command says in plain words
@@ -22,10 +23,10 @@ const TOOL: &str = "cargo-deny@0.20.2";
 /// Our own workspace, and the fuzz targets, which are a workspace of their own.
 const WORKSPACES: [&str; 2] = [".", "fuzz"];
 
-/// One call of the tool, the index update included.
+/// Timeout of one call of the tool, the index update included.
 const TOOL_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// How long the database's host may take to answer before it counts as away.
+/// Timeout of the database's host before the host counts as away.
 const NETWORK_LIMIT: Duration = Duration::from_secs(15);
 
 /// Where the database lives.

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 }
 
-/// Asking the binary may take this long.
+/// Timeout of a call of the binary.
 const BINARY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the command.
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The settings file with its comments, as the binary prints it; `None` when it has no such command.
+/// The settings file with its comments, as printed by the binary; `None` if the binary has no such command.
 fn settings_page() -> Result<Option<String>> {
     let programs = Programs::build()?;
     let program = programs.path("nephila")?;

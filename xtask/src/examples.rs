@@ -1,11 +1,12 @@
-//! `cargo xtask examples [NAME…]`: runs what lies in `examples/`, as a person would, and compares what each ends with.
+//! `cargo xtask examples [NAME…]`: runs the programs in `examples/`, as a person would, and compares the end of their
+//! output.
 //!
-//! An example is a folder with a README, a program `run` and a text `expected`. Each is run in a temporary folder of its own,
-//! with the crawler as released and the NATS server of the tests. It has to end by itself, well, and within [`LIMIT`]; what it
-//! prints has to end with the lines of `expected`, and nothing that it started may be left. Since examples mostly wait, they
-//! run all at the same time.
+//! An example is a folder with a README, a program `run` and a text `expected`. Each is run in a temporary folder of
+//! its own, with the released crawler and the NATS server of the tests. An example has to end by itself, with success,
+//! and within [`LIMIT`]; its output has to end with the lines of `expected`, and no process that the example started
+//! may be left. Since examples mostly wait, they run all at the same time.
 //!
-//! What always holds: an example is one group of processes, and none of them outlives the value that stands for it.
+//! Invariant: an example is one process group, and no process of the group outlives the [`Running`] value.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,15 +22,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::programs::Programs;
 use crate::shell;
 
-/// One example may take this long. The slowest is meant for half a minute; the rest is for a machine that does much else.
+/// Timeout of one example. The slowest is meant for half a minute; the rest is for a machine under load.
 const LIMIT: Duration = Duration::from_secs(180);
-/// How long what an example started may go on after it, and after it was told to end.
+/// How long processes of an example may go on after its end, and after a signal to end.
 const LEAVE: Duration = Duration::from_secs(15);
-/// How often a waiting parent looks.
+/// Polling interval of a waiting parent.
 const LOOK: Duration = Duration::from_millis(50);
-/// Of each log of an example that failed, so many of the last lines are shown.
+/// Number of last lines shown of each log of an example that failed.
 const LOG_LINES_MAX: usize = 40;
-/// What would lead an example elsewhere: proxies, and what it takes from the environment by its own documentation.
+/// Environment variables that would lead an example elsewhere: proxies, and variables from the examples' own
+/// documentation.
 const NOT_OURS: [&str; 8] =
     ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "DATA", "STATE", "FOLLOWER", "STORIES", "EVERY"];
 
@@ -70,14 +72,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A folder that runs.
+/// A folder with an example.
 #[derive(Clone, Debug)]
 struct Example {
     name: String,
     folder: PathBuf,
 }
 
-/// All examples, by name. One that cannot be run or compared is an error.
+/// All examples, by name. An example that cannot be run or compared is an error.
 fn found(folder: &Path) -> Result<Vec<Example>> {
     let mut examples = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -96,7 +98,7 @@ fn found(folder: &Path) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// Those that were named, or all of them.
+/// The named examples, or all of them.
 fn chosen(all: Vec<Example>, names: &[String]) -> Result<Vec<Example>> {
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|example| example.name != **name)) {
         let known: Vec<&str> = all.iter().map(|example| example.name.as_str()).collect();
@@ -106,7 +108,7 @@ fn chosen(all: Vec<Example>, names: &[String]) -> Result<Vec<Example>> {
 }
 
 impl Example {
-    /// Runs it in a folder of its own. An error has its output.
+    /// Runs the example in a folder of its own. An error carries the output.
     fn check(&self, nephila: &Path, nats: &Path) -> Result<()> {
         let begun = Instant::now();
         let expected = std::fs::read_to_string(self.folder.join("expected"))?;
@@ -117,13 +119,13 @@ impl Example {
             .current_dir(folder.path())
             .env("NEPHILA", nephila)
             .env("NATS_SERVER", nats)
-            // A file of the person who runs this says nothing here.
+            // The user's own settings file does not apply here.
             .env("NEPHILA_CONFIG", "/dev/null")
             // Two runs on one machine do not meet, and nothing is built into the clone.
             .env("PORT", free_port()?.to_string())
             .env("CARGO_TARGET_DIR", shell::target_dir().join("examples"))
             .stdin(Stdio::null())
-            // Files instead of pipes: nobody who holds one open is waited for.
+            // Files instead of pipes: a process that holds one open does not block the wait.
             .stdout(File::create(&out)?)
             .stderr(File::create(&err)?);
         NOT_OURS.iter().for_each(|name| {
@@ -139,13 +141,13 @@ impl Example {
     }
 }
 
-/// A port that nobody listens on right now.
+/// A port that is free right now.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Runs a command to its end: its status, none if it had to be stopped, and what it left running.
+/// Runs a command to its end: its status, none after the timeout, and the processes left running.
 fn watch(command: &mut Command, limit: Duration) -> Result<(Option<ExitStatus>, Vec<String>)> {
     let mut running = Running::start(command)?;
     let status = running.wait(limit)?;
@@ -153,7 +155,7 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(Option<ExitStatus>, 
     Ok((status, left))
 }
 
-/// Is it as it should be?
+/// Checks status, output and leftover processes.
 fn judge(status: Option<ExitStatus>, left: &[String], output: &str, expected: &str) -> Result<()> {
     let Some(status) = status else { bail!("it did not end within {} s", LIMIT.as_secs()) };
     ensure!(status.success(), "it ended with {status}");
@@ -162,7 +164,7 @@ fn judge(status: Option<ExitStatus>, left: &[String], output: &str, expected: &s
     Ok(())
 }
 
-/// Does a text end with these lines? Blanks are not compared: `uniq -c` and `wc` pad as they like.
+/// Whether a text ends with these lines. Blanks are not compared: `uniq -c` and `wc` pad as they like.
 fn ends_with(output: &str, expected: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -172,7 +174,7 @@ fn ends_with(output: &str, expected: &str) -> bool {
     !expected.is_empty() && output.ends_with(&expected)
 }
 
-/// What an example printed, and the end of every log that it wrote.
+/// The output of an example, and the end of each of its logs.
 fn shown(folder: &Path) -> String {
     let mut text = String::new();
     for folder in [folder.to_owned(), folder.join("data")] {
@@ -183,7 +185,7 @@ fn shown(folder: &Path) -> String {
         for log in logs {
             let bytes = std::fs::read(&log).unwrap_or_default();
             let name = log.file_name().unwrap_or_default().to_string_lossy();
-            // A string takes whatever is written to it.
+            // A string accepts every write.
             let _ = writeln!(text, "--- {name}\n{}", last_lines(&String::from_utf8_lossy(&bytes)));
         }
     }
@@ -195,7 +197,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
 }
 
-/// A program that runs, with everything it starts: a group of processes with its id.
+/// A running program with all its descendants: a process group with the program's id.
 struct Running(Child);
 
 impl Running {
@@ -204,7 +206,7 @@ impl Running {
         child.map(Running).with_context(|| format!("start {}", command.get_program().to_string_lossy()))
     }
 
-    /// Waits until the program itself has ended; none if it did not.
+    /// Waits until the program itself has ended; none at the timeout.
     fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let end = Instant::now() + limit;
         loop {
@@ -218,7 +220,7 @@ impl Running {
         }
     }
 
-    /// Who of its group lives, once they had this much time to end.
+    /// The live processes of the group, after this much time to end.
     fn left(&self, patience: Duration) -> Vec<String> {
         let end = Instant::now() + patience;
         loop {
@@ -232,11 +234,11 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// They are told to end, so that each can end what it is responsible for; whoever does not is killed.
+    /// Signals the group to end (SIGTERM), so that each process can clean up; processes that do not end are killed.
     fn drop(&mut self) {
         let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         for signal in [Signal::TERM, Signal::KILL] {
-            // An empty group is not told: its number may belong to somebody else one day.
+            // An empty group gets no signal: its number may belong to another group one day.
             if let Some(group) = group.filter(|_| !living(self.0.id()).is_empty()) {
                 kill_process_group(group, signal).ok();
                 self.left(LEAVE);
@@ -253,13 +255,14 @@ fn living(group: u32) -> Vec<String> {
     stats.filter_map(|stat| member(&String::from_utf8_lossy(&stat), group)).collect()
 }
 
-/// Who a line of `/proc/ID/stat` is about (`ID (NAME) STATE PARENT GROUP …`), if they belong to the group and live.
+/// The process of a line of `/proc/ID/stat` (`ID (NAME) STATE PARENT GROUP …`), if the process belongs to the group and
+/// lives.
 fn member(stat: &str, group: u32) -> Option<String> {
-    // A name may have brackets and blanks in it.
+    // A name may contain brackets and blanks.
     let (who, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let (state, of) = (fields.next()?, fields.nth(1)?);
-    // Those that have ended and that nobody has asked about yet do nothing any more.
+    // Zombies have ended and do nothing.
     let lives = !matches!(state, "Z" | "X");
     (lives && of.parse() == Ok(group)).then(|| format!("{who})"))
 }

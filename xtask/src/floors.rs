@@ -1,7 +1,8 @@
 //! The version floors: reads them from `deny.toml` and compares every locked version with them.
 //!
 //! The floors stand once, in `deny.toml`, where `cargo deny` reads them too. This second reader looks at the lock
-//! files, so it also sees what is locked but not built, needs no network and no tool, and runs as a test.
+//! files, so packages that are locked but not built are seen as well; no network and no tool is needed, and the check
+//! runs as a test.
 //!
 //! Invariant: an entry that this file cannot read is an error, never a floor that is silently absent.
 
@@ -44,7 +45,7 @@ fn floor(entry: &toml::Value) -> Result<Floor> {
     Ok(Floor { name: name.to_owned(), least })
 }
 
-/// Three numbers, and 1 for a release or 0 for a pre-release, which comes before it.
+/// Three numbers, and 1 for a release or 0 for a pre-release, which comes before the release.
 pub(crate) type Version = [u64; 4];
 
 fn version_of(text: &str) -> Result<Version> {
@@ -62,9 +63,9 @@ fn version_of(text: &str) -> Result<Version> {
     Ok(version)
 }
 
-/// What a `Cargo.lock` holds below the floors, as sentences.
+/// Packages of a `Cargo.lock` below the floors, as sentences.
 ///
-/// Outright bans are left to `cargo deny`: a lock file also lists packages behind features that nobody turned on.
+/// Outright bans are left to `cargo deny`: a lock file also lists packages behind features that are turned off.
 pub(crate) fn violations(floors: &[Floor], cargo_lock: &str) -> Result<Vec<String>> {
     let lock: toml::Table = cargo_lock.parse().context("the lock file is not TOML")?;
     let packages = lock.get("package").and_then(toml::Value::as_array).context("the lock file is empty")?;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench frontier`: what the frontier costs and keeps at scale.
+//! `cargo xtask bench frontier`: cost and memory of the frontier at scale.
 //!
-//! The measuring itself is a program of its own, `crates/nephila-store/examples/frontier_bench`, so that its memory and
-//! CPU time are nobody else's; it is built as released and given the options below. Each part runs in a fresh process:
-//! the most memory that one part ever took says nothing about the next.
+//! The measurement is a program of its own, `crates/nephila-store/examples/frontier_bench`, so that memory and CPU time
+//! are its own; this command builds the program with the release profile and passes on the options below. Each part
+//! runs in a fresh process: the peak memory of one part says nothing about the next.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,13 +13,13 @@ use anyhow::{Result, bail};
 use crate::programs::Programs;
 use crate::shell;
 
-/// A whole run at 100 million URLs may take this long.
+/// Timeout of a whole run at 100 million URLs.
 const RUN_LIMIT: Duration = Duration::from_secs(3 * 3_600);
 
 /// The parts, in the order in which they run.
 const PARTS: [&str; 4] = ["scale", "hot", "explosion", "breadth"];
 
-/// What to measure.
+/// Parts and sizes of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only these: `scale`, `hot`, `explosion`, `breadth`.
@@ -28,31 +28,31 @@ pub struct Args {
     /// Small and quick, with lowered goals, for CI.
     #[arg(long)]
     short: bool,
-    /// URLs known in each run of `scale`.
+    /// Number of known URLs in each run of `scale`.
     #[arg(long, value_delimiter = ',')]
     known: Vec<u64>,
-    /// Offers measured in each run of `scale`.
+    /// Number of offers measured in each run of `scale`.
     #[arg(long)]
     offers: Option<u64>,
-    /// Offers of a partition that are looked at together.
+    /// Number of offers of a partition that are sifted together.
     #[arg(long)]
     batch: Option<u64>,
-    /// The most URLs that the store and the merge beside `scale` are given; 0 to leave them out.
+    /// Maximum number of URLs for the store and the merge beside `scale`; 0 to leave them out.
     #[arg(long)]
     baselines: Option<u64>,
-    /// URLs of the giant in `hot`.
+    /// Number of URLs of the giant in `hot`.
     #[arg(long)]
     giant: Option<u64>,
-    /// Pages fetched in `explosion`.
+    /// Number of pages fetched in `explosion`.
     #[arg(long)]
     pages: Option<u64>,
-    /// Hosts in each run of `breadth`.
+    /// Number of hosts in each run of `breadth`.
     #[arg(long, value_delimiter = ',')]
     hosts: Vec<u64>,
     /// Where the state is kept: `disk` or `memory`.
     #[arg(long, default_value = "disk")]
     state: String,
-    /// Where files are written while they are measured; a temporary folder if not given.
+    /// Folder for files during the measurement; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Do not fail when a goal is missed.
@@ -60,7 +60,7 @@ pub struct Args {
     report_only: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let programs = Programs::build()?;
     let program = programs.path("frontier_bench")?;

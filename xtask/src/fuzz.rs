@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: builds the targets under `fuzz/` and feeds them mutated bytes.
 //!
-//! The targets are plain programs around libFuzzer. What makes a build a fuzz build is a handful of compiler flags, set
-//! here, so that stable cargo is the only tool needed. What the fuzzer learns stays beside the build (`fuzz-corpus` in
-//! the target folder) and is used again; the seeds under `fuzz/seeds/` are only read.
+//! The targets are plain programs around libFuzzer. A fuzz build differs by a handful of compiler flags, set here, so
+//! that stable cargo is the only tool needed. The learned corpus stays beside the build (`fuzz-corpus` in the target
+//! folder) and is used again; the seeds under `fuzz/seeds/` are only read.
 //!
 //! Invariant: a run that crashes, hangs or outgrows its memory fails the command and leaves the input in a file whose
 //! path is printed.
@@ -20,16 +20,16 @@ use crate::shell;
 /// Options of `fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only this target; all of them without it.
+    /// Only this target; all of them if not given.
     #[arg(long)]
     target: Option<String>,
-    /// Executions per target.
+    /// Number of executions per target.
     #[arg(long, default_value_t = RUNS_DEFAULT)]
     runs: u64,
-    /// Stop a target after this many seconds, whatever it has done by then.
+    /// Stop a target after this many seconds, regardless of its executions.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Run this one input through `--target` and stop: how a crash is looked at again.
+    /// Run this one input through `--target` and stop: to repeat a crash.
     #[arg(long, value_name = "FILE", requires = "target")]
     input: Option<PathBuf>,
 }
@@ -44,13 +44,13 @@ impl Args {
 /// The full form of the command.
 const RUNS_DEFAULT: u64 = 10_000_000;
 
-/// A cold build of all targets.
+/// Timeout of a cold build of all targets.
 const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// One target may take this long when `--seconds` is not given.
+/// Timeout of one target without `--seconds`.
 const RUN_LIMIT: Duration = Duration::from_secs(12 * 3600);
 
-/// What a target gets beyond `--seconds` to load its corpus and to end.
+/// Time beyond `--seconds` for a target to load its corpus and to end.
 const RUN_GRACE: Duration = Duration::from_secs(300);
 
 /// An input that takes longer than this hangs. Far above the slowest honest one, because machines are shared.
@@ -65,7 +65,7 @@ const INPUT_BYTES_MAX: u64 = 384;
 const CHARSET_INPUT_BYTES_MAX: u64 = 192;
 
 /// Coverage counters, program counters and compared values for libFuzzer, and no address sanitizer: the targets are
-/// safe Rust. Debug assertions and overflow checks are on, because they are what a fuzzer is to find.
+/// safe Rust. Debug assertions and overflow checks are on: a fuzzer is to trigger these.
 const FLAGS: [&str; 8] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",

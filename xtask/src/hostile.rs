@@ -1,11 +1,11 @@
 //! `cargo xtask hostile`: joins the catalogue of hostile cases with the tests that carry their ids.
 //!
-//! `hostile-web.tsv` holds what the web does to a crawler, `outside.tsv` what checks from outside found in ours.
-//! A case such as `DNS-01` is shown by every test whose name, or the name of a module around it, begins with
-//! `dns_01_`, and by every test that `proved-by.tsv` lists for it. A case passes when it has at least one test and all
-//! of them pass. A case may be marked as not applicable, with its reason, in `not-applicable.tsv`; at most
-//! [`NOT_APPLICABLE_MAX`] may be. A case that needs a part which is not there yet stands in `later.tsv`, with the issue
-//! it belongs to: it stays `later` however many tests show a part of it, and fails if one of them does.
+//! `hostile-web.tsv` holds hostile behaviour of the web towards a crawler, `outside.tsv` findings of outside checks in
+//! ours. A case such as `DNS-01` is shown by every test whose name, or the name of a surrounding module, begins with
+//! `dns_01_`, and by every test that `proved-by.tsv` lists for the case. A case passes when the case has at least one
+//! test and all of them pass. A case may be marked as not applicable, with its reason, in `not-applicable.tsv`; at most
+//! [`NOT_APPLICABLE_MAX`] may be. A case that needs a part which is not there yet stands in `later.tsv`, with its
+//! issue: the case stays `later` regardless of tests that show a part, and fails if one of them does.
 //!
 //! Invariant: a required case is in exactly one of passed, failed, missing, not applicable and later.
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The form that CI runs: the tests have run already, and this is their report.
+    /// The form for CI: the tests have run already, and this is their report.
     pub(crate) fn of_report(report: std::path::PathBuf) -> Args {
         Args { report: Some(report), ..Default::default() }
     }
@@ -46,16 +46,16 @@ const REQUIRED: [&str; 24] = [
     "STO", "CLU", "FEE", "FIN", "OUT", "SEC", "ROW", "PRO", "OPS",
 ];
 
-/// More cases than this may not be declared out of reach.
+/// Maximum number of cases that may be declared not applicable.
 const NOT_APPLICABLE_MAX: usize = 8;
 
-/// More cases than this may not wait for a part of the crawler that is not there yet.
+/// Maximum number of cases that may wait for a missing part of the crawler.
 const LATER_MAX: usize = 24;
 
-/// The tests of the catalogue together may take this long, the build included.
+/// Timeout of all tests of the catalogue together, the build included.
 const RUN_LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// A line of the table does not show more of a case's description than this.
+/// Maximum length of a case's description in the table.
 const WHAT_CHARS_MAX: usize = 80;
 
 /// Runs the command.
@@ -110,7 +110,7 @@ fn run_tests(cases: &[Case], proofs: &[Proof]) -> Result<Vec<Test>> {
         "-E",
         &filter,
     ]);
-    // A failing test fails this command too, but what the table says of it is more.
+    // A failing test fails this command too, but the table says more.
     let (status, _) = shell::tee(&mut command, RUN_LIMIT)?;
     if !report.exists() && status.success() {
         return Ok(Vec::new());
@@ -126,7 +126,7 @@ struct Case {
     does: String,
 }
 
-/// What is known of a case.
+/// The result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -140,13 +140,13 @@ enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Proof {
     id: String,
-    /// The binary it is in: `nephila-core`, `nephila::e2e`.
+    /// The test's binary: `nephila-core`, `nephila::e2e`.
     binary: String,
     /// Its path in there.
     test: String,
 }
 
-/// What the files beside the catalogue say.
+/// The contents of the files beside the catalogue.
 #[derive(Default)]
 struct Known {
     excused: BTreeMap<String, String>,
@@ -237,7 +237,7 @@ fn join<'a>(cases: &'a [Case], known: &Known, tests: &[Test]) -> Result<Vec<Row<
         let (verdict, what) = if !failed.is_empty() {
             (Verdict::Failed, failed.join(", "))
         } else if let Some(why) = known.later.get(&case.id) {
-            // What passes is a part of the case.
+            // The passing tests show a part of the case.
             (Verdict::Later, why.clone())
         } else if !tests.is_empty() {
             (Verdict::Passed, case.does.clone())

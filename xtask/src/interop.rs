@@ -1,9 +1,9 @@
-//! `cargo xtask interop`: do public tools read what we wrote?
+//! `cargo xtask interop`: checks that public tools read our archives.
 //!
 //! Makes two virtual environments with pinned tools from PyPI (once, in a cache folder outside the clone) and, unless
-//! folders are given, four archives: two of a sample program with every kind of capture, one that `nephila fetch`
-//! makes of the good test web, one that it makes of the hostile one. Then runs `xtask/interop/interop.py` on them:
-//! warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb.
+//! folders are given, four archives: two of a sample program with every kind of capture, one that `nephila fetch` makes
+//! of the good test web, one that `nephila fetch` makes of the hostile web. Then runs `xtask/interop/interop.py` on
+//! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ use crate::programs::{Programs, Server};
 
 /// Tools that live together.
 const ARCHIVE_TOOLS: &[&str] = &["warcio==1.8.1", "cdxj-indexer==1.5.0", "pywb==2.10.0", "fastwarc==1.1.0"];
-/// Tools that do not get along with those.
+/// Tools that conflict with [`ARCHIVE_TOOLS`].
 const OTHER_TOOLS: &[&str] = &["warcat==2.2.5"];
-/// Hostile cases that are no test of an archive: names and addresses leave no records, and what unfolds to a gigabyte
-/// kills the tools that read it, which unfold without a limit. The last three are URLs that pywb takes for one and the
-/// same, or for a redirect to itself, which it does not replay.
+/// Hostile cases that are no test of an archive: names and addresses leave no records, and bodies that unfold to a
+/// gigabyte kill the tools, which unfold without a limit. The last three are URLs that pywb takes for one and the same,
+/// or for a redirect to itself, which pywb does not replay.
 const LEFT_OUT: &[&str] = &[
     "//dns-",
     ".dns-",
@@ -32,20 +32,20 @@ const LEFT_OUT: &[&str] = &[
     "//red-12.",
     "red-13.",
 ];
-/// Written into an environment when it is whole; half-made ones are made again.
+/// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
-/// What to check.
+/// Archives to check.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Crawl folders, each with `archive` and `indexes` in it; a sample archive is made if there are none.
+    /// Crawl folders, each with the subfolders `archive` and `indexes`; a sample archive is made if there are none.
     dirs: Vec<PathBuf>,
-    /// Where the virtual environments are kept.
+    /// Folder of the virtual environments.
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let cache = args.cache.map_or_else(default_cache, Ok)?;
     let archive_tools = environment(&cache.join("archive-tools"), ARCHIVE_TOOLS)?;
@@ -166,7 +166,7 @@ fn fetch(
         command.args(["--set", &set]);
     }
     let status = command.stdin(Stdio::null()).status().context("running nephila fetch")?;
-    // 1: some URLs did not end well, which is what they are there for.
+    // 1: some URLs failed, as they are meant to.
     ensure!(matches!(status.code(), Some(0 | 1)), "nephila fetch ended with {status}");
     Ok(())
 }
@@ -179,7 +179,7 @@ pub(crate) fn default_cache() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(home).join(".cache/nephila"))
 }
 
-/// Makes a virtual environment unless it is there with just these packages.
+/// Makes a virtual environment unless there is one with exactly these packages.
 pub(crate) fn environment(path: &Path, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let stamp = path.join(STAMP);
     let wanted = packages.join("\n");

@@ -1,7 +1,7 @@
 //! Reads the JUnit report that the test runner writes: which tests ran, and which of them failed.
 //!
-//! Only the little that the runner writes is understood: `<testcase name="…">` elements that hold a `<failure>` or an
-//! `<error>` when the test did not pass. Tests that were not run are not in the report.
+//! Only the runner's own subset is understood: `<testcase name="…">` elements that hold a `<failure>` or an `<error>`
+//! when the test did not pass. Tests that were not run are not in the report.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ use crate::shell;
 pub(crate) struct Test {
     /// Its path inside its binary: `dns::dns_01_a_missing_name_is_asked_for_once`.
     pub(crate) name: String,
-    /// The binary it is in: `nephila-spider`, `nephila::e2e`.
+    /// The test's binary: `nephila-spider`, `nephila::e2e`.
     pub(crate) binary: String,
-    /// Whether it passed.
+    /// Whether the test passed.
     pub(crate) passed: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn parse(xml: &str) -> Result<Vec<Test>> {
         };
         let name = attribute(head, "name").context("a testcase without a name")?;
         let binary = attribute(head, "classname").unwrap_or_default();
-        // What a test printed is escaped in the report, so an element's name cannot come from there.
+        // The output of a test is escaped in the report, so an element's name cannot come from there.
         let passed = !inside.contains("<failure") && !inside.contains("<error");
         tests.push(Test { name, binary, passed });
         rest = &rest[after..];

@@ -1,9 +1,9 @@
 //! `cargo xtask`: our automation, one file per command.
 //!
-//! `ci` is exactly what CI runs and calls the short forms of the long commands. Every command prints one line of
-//! figures at its end, and ends with an error that says what to do next when something is wrong.
+//! `ci` is exactly the run of CI and calls the short forms of the long commands. Every command prints one line of
+//! figures at its end; on failure the command ends with an error that names the next step.
 
-// A program has no outside: `pub` in its modules means what `pub(crate)` does.
+// A program has no outside: `pub` in its modules means the same as `pub(crate)`.
 #![allow(unreachable_pub)]
 
 use std::process::ExitCode;
@@ -60,15 +60,15 @@ enum Command {
     /// A cluster on real NATS servers: nodes, servers and networks fail, nothing is lost and nothing done twice.
     #[command(disable_help_flag = true)]
     Chaos(crawl::Sizes),
-    /// What a cluster promises, one thing at a time: `takeover`, `elastic`, `slots`, `stops`, `completion`,
-    /// `versions`, `engine`, `objects`, `lying`, and sizes.
+    /// The promises of a cluster, one at a time: `takeover`, `elastic`, `slots`, `stops`, `completion`, `versions`,
+    /// `engine`, `objects`, `lying`, and sizes.
     ClusterProof(crawl::Args),
     /// Reads our archives with the public tools and compares.
     Interop(interop::Args),
     /// An outside judge in Python with a web of its own: a crawl killed again and again, a full disk, clocks that jump, damaged
     /// folders, and the README's commands as four people type them.
     Outside(outside::Args),
-    /// Runs what lies in `examples/`, as a person would, and compares what each of them ends with.
+    /// Runs the programs in `examples/`, as a person would, and compares the end of their output.
     Examples(examples::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
@@ -81,7 +81,7 @@ enum Command {
     /// Measures `nephila fetch`, with and without an archive, and `nephila crawl` against a bare loop, as ratios; or, named,
     /// another part.
     Bench(Box<BenchArgs>),
-    /// Measures the test web against wrk, so that no figure of ours is limited by it unnoticed.
+    /// Measures the test web against wrk, to show that the test web does not limit our figures.
     WebSpeed(webspeed::Args),
     /// Writes the generated pages under docs/, or compares them.
     Docs(docs::Args),
@@ -89,7 +89,7 @@ enum Command {
     Deny(deny::Args),
 }
 
-/// What `bench` measures: fetching, unless another part is named.
+/// The part that `bench` measures: fetching, unless another part is named.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 struct BenchArgs {
@@ -107,10 +107,10 @@ enum BenchPart {
     Reflog(reflog_bench::Args),
     /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
     Stages(stages::Args),
-    /// Memory of a whole crawl against the number of URLs it knows.
+    /// Memory of a whole crawl against the number of known URLs.
     #[command(disable_help_flag = true)]
     CrawlMemory(crawl::Sizes),
-    /// What a cluster costs: the same work by a crawl and by clusters of several sizes.
+    /// Cost of a cluster: the same work by a crawl and by clusters of several sizes.
     #[command(disable_help_flag = true)]
     Cluster(crawl::Sizes),
     /// The whole crawl beside other crawlers, on the same web: CPU, memory, pages/s, as ratios.

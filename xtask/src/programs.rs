@@ -3,7 +3,7 @@
 //! All of them are built by one command with one set of features, so no crate is compiled twice for them. They are built
 //! as released, unless `NEPHILA_PROFILE` names another profile of cargo: CI names `dev`, which its tests have built already.
 //!
-//! Invariant: no program outlives the value that stands for it.
+//! Invariant: no program outlives the value that owns the process.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::shell;
 
-/// How often a waiting parent looks whether the program has ended. It adds at most this to a measured time.
+/// Polling interval of a waiting parent; the maximum error of a measured time.
 const WAIT_STEP: Duration = Duration::from_millis(1);
 
 /// The profile of cargo that programs are built with, if not `release`.
@@ -27,7 +27,7 @@ pub(crate) const PROFILE: &str = "NEPHILA_PROFILE";
 pub(crate) struct Programs(HashMap<String, PathBuf>);
 
 impl Programs {
-    /// Builds all of them.
+    /// Builds all programs.
     pub(crate) fn build() -> Result<Self> {
         let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".into());
         let mut command =
@@ -43,21 +43,21 @@ impl Programs {
         Ok(Programs(built.collect()))
     }
 
-    /// Where a program is.
+    /// The path of a program.
     pub(crate) fn path(&self, name: &str) -> Result<&Path> {
         self.0.get(name).map(PathBuf::as_path).with_context(|| format!("cargo did not build {name}"))
     }
 }
 
-/// A server that says in one JSON line where it is, and ends when this is dropped.
+/// A server that prints its addresses in one JSON line, and ends when this value is dropped.
 pub(crate) struct Server {
     child: Child,
-    /// What it said.
+    /// The JSON line of the server.
     pub(crate) ready: Value,
 }
 
 impl Server {
-    /// Starts it and waits for its line.
+    /// Starts the server and waits for the line.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -72,7 +72,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A port it named.
+    /// A port from the line.
     pub(crate) fn port(&self, name: &str) -> Result<u16> {
         self.ready[name]
             .as_u64()
@@ -80,14 +80,14 @@ impl Server {
             .with_context(|| format!("no {name} in the ready line"))
     }
 
-    /// A text it named.
+    /// A text from the line.
     pub(crate) fn text(&self, name: &str) -> Result<&str> {
         self.ready[name].as_str().with_context(|| format!("no {name} in the ready line"))
     }
 }
 
 impl Server {
-    /// Lets it end by itself, so that everything it writes is written.
+    /// Lets the server end by itself, so that all its output is written.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<()> {
         drop(self.child.stdin.take());
         let end = Instant::now() + limit;
@@ -107,7 +107,7 @@ impl Drop for Server {
     }
 }
 
-/// What a program used.
+/// Resource usage of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// From start to end.
@@ -118,7 +118,7 @@ pub(crate) struct Usage {
     pub(crate) memory_kb: u64,
 }
 
-/// Runs a program to its end and measures it. Its standard output goes nowhere.
+/// Runs a program to its end and measures its usage. Standard output is discarded.
 pub(crate) fn measure(command: &mut Command, limit: Duration) -> Result<Usage> {
     match measure_for(command, limit)? {
         (usage, Some(status)) => {
@@ -129,7 +129,8 @@ pub(crate) fn measure(command: &mut Command, limit: Duration) -> Result<Usage> {
     }
 }
 
-/// Runs a program to its end, or kills it at the limit, which gives no status. What it used is measured either way.
+/// Runs a program to its end, or kills the program at the timeout, which gives no status. The usage is measured either
+/// way.
 pub(crate) fn measure_for(command: &mut Command, limit: Duration) -> Result<(Usage, Option<ExitStatus>)> {
     let began = Instant::now();
     let mut child = command
@@ -151,14 +152,14 @@ pub(crate) fn measure_for(command: &mut Command, limit: Duration) -> Result<(Usa
     }
 }
 
-/// Collects a child that has ended, with what it used. The standard library waits without asking for that.
+/// Reaps a child that has ended, with its resource usage. The standard library reaps without the usage.
 #[allow(unsafe_code, reason = "the standard library has no wait4")]
 fn ended(child: &Child) -> Result<Option<(ExitStatus, Duration, u64)>> {
     let id = libc::pid_t::try_from(child.id()).context("a process id")?;
     let mut status = 0;
     // SAFETY: all fields of rusage are numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers lead to values that live through the call; the id is of a child of ours that nobody else
+    // SAFETY: both pointers lead to values that live through the call; the id is of a child of ours that no other code
     // waits for.
     let collected = unsafe { libc::wait4(id, &mut status, libc::WNOHANG, &mut usage) };
     if collected == 0 {

@@ -1,9 +1,9 @@
-//! `cargo xtask bench reflog`: how many lines of visited URLs a second one node takes in.
+//! `cargo xtask bench reflog`: throughput of one node in lines of visited URLs per second.
 //!
-//! What is measured is the whole way of `nephila add --reflog FILE -o DIR`, as a person would run it: the process begins,
-//! opens the folder of a crawl, reads and groups the lines, decides about each URL beside what it remembers, writes all
-//! of it into the logs of the partitions, synced, and ends. Beside it, in turns, runs a program that only reads, parses
-//! and hashes the same lines. A ratio is the median over the rounds.
+//! The measurement covers the whole of `nephila add --reflog FILE -o DIR`, as a person would run the command: the
+//! process begins, opens the folder of a crawl, reads and groups the lines, decides about each URL with its record,
+//! writes all decisions to the logs of the partitions (fsync), and ends. In turns with that run, a program only reads,
+//! parses and hashes the same lines. A ratio is the median over the rounds.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -16,20 +16,20 @@ use anyhow::{Context, Result, ensure};
 use crate::programs::{Programs, Usage, measure};
 use crate::shell;
 
-/// One run may take this long.
+/// Timeout of one run.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
-/// Lines a second.
+/// Minimum number of lines per second.
 const RATE_MIN: f64 = 200_000.0;
-/// Of only reading, parsing and hashing.
+/// Minimum share of the program that only reads, parses and hashes.
 const SHARE_MIN: f64 = 0.60;
 
-/// How much to measure.
+/// Sizes of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Lines.
+    /// Number of lines.
     #[arg(long, default_value_t = 2_000_000)]
     lines: u64,
-    /// How often both are repeated, each time into a new folder.
+    /// Number of repetitions of both, each time into a new folder.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Do not fail when a goal is missed.
@@ -37,7 +37,7 @@ pub struct Args {
     report_only: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     ensure!(args.lines > 0 && args.rounds > 0, "nothing to measure");
     let programs = Programs::build()?;
@@ -77,11 +77,11 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A crawl to which lines can be added: of one page, which is not there.
+/// A crawl to which lines can be added: of one page that does not exist.
 fn make_crawl(nephila: &Path, folder: &Path) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
     let port = listener.local_addr().context("the port")?.port();
-    // It ends with this program.
+    // The thread ends with this program.
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut head = [0; 4_096];

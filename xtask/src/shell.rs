@@ -1,7 +1,7 @@
 //! How the commands call other programs: from the workspace root, with a time limit, and with an error that names
 //! the command line that failed.
 //!
-//! Invariant: no child outlives its limit, and output is passed on while it is kept, so a reader sees progress.
+//! Invariant: no child outlives its limit, and output is both kept and passed on at once, so a reader sees progress.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a waiting parent looks whether its child has ended.
+/// Polling interval of a waiting parent.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
 /// At most this many bytes of a child's output are kept; the rest is passed on and forgotten.
@@ -18,7 +18,7 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// The folder of the workspace manifest.
 pub(crate) fn root() -> PathBuf {
-    // Asked when it runs: clones that share a target folder share this binary as well.
+    // Read at run time: clones that share a target folder share this binary as well.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     manifest.parent().expect("xtask lies in the workspace").to_path_buf()

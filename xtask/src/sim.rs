@@ -1,8 +1,8 @@
 //! `cargo xtask sim frontier | cluster | scale | feeds | reflog | planted`: the frontier, whole clusters, large ones, feeds,
 //! and streams of URLs, in worlds made from seeds, with faults, and checkers that stand outside them.
 //!
-//! The program is `nephila-sim`; this builds it and passes on what was asked for. It ends with one
-//! line of figures, or with the seed that failed and the command that shows it again.
+//! The program is `nephila-sim`; this command builds the program and passes on the arguments. The last line is one line
+//! of figures, or the seed that failed and the command that repeats the failure.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::programs::Programs;
 use crate::shell;
 
-/// What is simulated.
+/// The simulation to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// `frontier`, `cluster`, `scale`, `feeds`, `reflog` or `planted`, and sizes; `--help` lists them.
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     what: Vec<String>,
 }
 
-/// The longest run, a cold build included.
+/// Timeout of the longest run, a cold build included.
 const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 /// Runs the command.

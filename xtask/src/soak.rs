@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: no hang, no leak.
 //!
-//! Runs the hostile web in one process and the spider in another (`crates/nephila/examples/soak.rs`, which says what
-//! must hold), so that files, tasks and memory are the spider's alone. 85 of 100 URLs are good, 15 hostile, all cases
+//! Runs the hostile web in one process and the spider in another (`crates/nephila/examples/soak.rs`, which lists the
+//! invariants), so that files, tasks and memory are the spider's alone. 85 of 100 URLs are good, 15 hostile, all cases
 //! in turn. The last line is the figures.
 
 use std::process::Command;
@@ -12,24 +12,24 @@ use anyhow::Context;
 use crate::programs::{Programs, Server};
 use crate::shell;
 
-/// How long to soak.
+/// Sizes of the soak.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fetches in all, in two rounds alike.
+    /// Number of fetches in all, in two rounds alike.
     #[arg(long, default_value_t = 100_000)]
     fetches: u64,
-    /// Fetches at the same time.
+    /// Number of fetches at the same time.
     #[arg(long, default_value_t = 2_000)]
     concurrency: u32,
-    /// How many of a hundred URLs are hostile.
+    /// Percentage of hostile URLs.
     #[arg(long, default_value_t = 15)]
     hostile_percent: u32,
-    /// The whole soak must end within this many seconds.
+    /// Timeout of the whole soak in seconds.
     #[arg(long, default_value_t = 1_200)]
     seconds_max: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let programs = Programs::build()?;
     let folder = tempfile::tempdir().context("make a temporary folder")?;

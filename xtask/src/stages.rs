@@ -10,26 +10,26 @@ use anyhow::{Context, Result, ensure};
 use crate::programs::{Programs, Server};
 use crate::shell;
 
-/// The whole measurement may take this long.
+/// Timeout of the whole measurement.
 const LIMIT: Duration = Duration::from_secs(600);
-/// What one page may cost in all, in milliseconds of one core.
+/// Maximum cost of one page in all, in milliseconds of one core.
 const TOTAL_MS_MAX: f64 = 3.5;
-/// What sockets and HTTP may cost of it.
+/// Maximum cost of sockets and HTTP therein.
 const HTTP_MS_MAX: f64 = 0.5;
 
-/// How much to measure.
+/// Sizes of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pages.
+    /// Number of pages.
     #[arg(long, default_value_t = 400)]
     pages: u32,
     /// Size of a page before compression, in bytes.
     #[arg(long, default_value_t = 185_000)]
     page_bytes: u32,
-    /// Links of a page.
+    /// Number of links of a page.
     #[arg(long, default_value_t = 105)]
     links: u32,
-    /// How the archive compresses: `gzip` or `zstd`.
+    /// Compression of the archive: `gzip` or `zstd`.
     #[arg(long, default_value = "gzip")]
     compression: String,
     /// Do not fail when a goal is missed.
@@ -37,7 +37,7 @@ pub struct Args {
     report_only: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let programs = Programs::build()?;
     let folder = tempfile::tempdir().context("make a temporary folder")?;

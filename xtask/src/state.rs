@@ -12,10 +12,10 @@ use anyhow::Result;
 use crate::programs::Programs;
 use crate::shell;
 
-/// No proof takes longer than this, however large.
+/// Timeout of a proof of any size.
 const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// What to prove.
+/// The proof to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -26,43 +26,43 @@ pub struct Args {
 enum Proof {
     /// Stops the machine at every call to its disk, then kills a process that folds again and again.
     Crash {
-        /// Groups in the log whose folding is stopped.
+        /// Number of groups in the log whose folding is stopped.
         #[arg(long, default_value_t = 500)]
         groups: u64,
-        /// Every so many calls is a point at which it is stopped.
+        /// Distance between two stop points, in calls to the disk.
         #[arg(long, default_value_t = 1)]
         stride: u64,
-        /// How many times the process is killed.
+        /// Number of times the process is killed.
         #[arg(long, default_value_t = 500)]
         kills: u64,
         /// Seed of the random moments; the moment of a kill still depends on the machine.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Where the states go; a temporary folder if not given.
+        /// Folder for the states; a temporary folder if not given.
         #[arg(long)]
         dir: Option<PathBuf>,
     },
     /// Folds a log twice, and once from a snapshot in its middle: the same state.
     Replay {
-        /// URLs found and outcomes in the log, roughly.
+        /// Approximate number of discoveries and outcomes in the log.
         #[arg(long, default_value_t = 10_000_000)]
         entries: u64,
-        /// Where the states go; a temporary folder if not given.
+        /// Folder for the states; a temporary folder if not given.
         #[arg(long)]
         dir: Option<PathBuf>,
     },
     /// Snapshots a large partition when one URL in a hundred has changed, goes on from the copy, and splits.
     Snapshot {
-        /// URLs of the partition.
+        /// Number of URLs of the partition.
         #[arg(long, default_value_t = 10_000_000)]
         urls: u64,
-        /// Where the states go; a temporary folder if not given.
+        /// Folder for the states; a temporary folder if not given.
         #[arg(long)]
         dir: Option<PathBuf>,
     },
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let programs = Programs::build()?;
     let program = programs.path("state_proof")?;

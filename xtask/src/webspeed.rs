@@ -1,7 +1,7 @@
-//! `web-speed`: is the synthetic web quick enough not to be what is measured?
+//! `web-speed`: checks that the synthetic web is quick enough not to limit our measurements.
 //!
-//! `wrk` asks the web for many different pages and a bare hyper server for one fixed page of the same size, in turn
-//! and in the same run, so that whatever else the machine does meets both. The figure is the median of the ratios of
+//! `wrk` requests many different pages of the web and one fixed page of the same size of a bare hyper server, in turn
+//! and in the same run, so that other load on the machine meets both. The figure is the median of the ratios of
 //! neighbouring runs; below [`RATIO_MIN`] the command fails. Runs of a second or two only show that the command works.
 
 use std::io::{BufRead, BufReader};
@@ -12,16 +12,16 @@ use anyhow::{Context, bail, ensure};
 
 use crate::programs::Programs;
 
-/// The web answers at least this share of what the bare server does.
+/// Minimum rate of the web as a share of the bare server's rate.
 const RATIO_MIN: f64 = 0.60;
 /// Runs shorter than this many seconds prove that the command works, not how quick the web is: on a machine that does
 /// something else beside, they are judged by [`RATIO_MIN_SHORT`].
 const SECONDS_JUDGED: u32 = 3;
-/// What even a short run on a busy machine reaches.
+/// Minimum share for a short run on a busy machine.
 const RATIO_MIN_SHORT: f64 = 0.20;
 /// Pairs of runs.
 const REPETITIONS: usize = 3;
-/// Pages asked for in turn, so that no cache on either side answers.
+/// Number of pages requested in turn, so that no cache on either side answers.
 const PAGES: u32 = 2000;
 
 /// Measures the synthetic web against a bare server.
@@ -92,7 +92,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server that ends when this is dropped: its standard input closes, and if that is not enough it is killed.
+/// A server that ends when this value is dropped: its standard input closes, and if that is not enough the process is
+/// killed.
 struct Server {
     child: Child,
     url: String,
@@ -152,7 +153,7 @@ fn measure(server: &Server, args: &Args, script: &Path) -> anyhow::Result<f64> {
     rate(&text).with_context(|| format!("wrk gave no rate:\n{text}"))
 }
 
-/// The rate in what `wrk` prints.
+/// The rate in the output of `wrk`.
 fn rate(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:")?.trim().parse().ok())
 }

@@ -1,6 +1,6 @@
-//! Numbers by chance for tests, from a seed (splitmix64): the same on every machine.
+//! Pseudo-random numbers for tests, from a seed (splitmix64): the same on every machine.
 
-/// Begins with its seed.
+/// A generator; the field is the seed.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -17,7 +17,7 @@ impl Chance {
         self.next() % n
     }
 
-    /// A wait with this mean, as between things that happen by themselves.
+    /// A random wait with this mean, as between independent events (exponential distribution).
     pub(crate) fn wait(&mut self, mean: u64) -> u64 {
         let part = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         (-(1.0 - part).ln() * mean as f64) as u64 + 1

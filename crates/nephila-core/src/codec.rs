@@ -1,9 +1,9 @@
-//! How the core writes numbers and texts into bytes that outlive it: varints, lengths first, nothing else.
+//! How the core writes numbers and texts into durable bytes: varints, lengths first, nothing else.
 //!
-//! What always holds: a [`Reader`] never panics and never allocates more than its input holds; what it cannot read is a
-//! [`Damaged`] with the name of what was missing.
+//! Invariants: a [`Reader`] never panics and never allocates more than its input holds; unreadable bytes are a
+//! [`Damaged`] with the name of the missing part.
 
-/// Bytes that are not what they should be: cut, or written by something else.
+/// Damaged bytes: cut, or written by another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {0}")]
 pub struct Damaged(pub &'static str);
@@ -23,7 +23,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads what the functions above wrote.
+/// Reads the output of the functions above.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -35,12 +35,12 @@ impl<'a> Reader<'a> {
         Reader { bytes }
     }
 
-    /// Is everything read?
+    /// Whether everything is read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What is not read yet.
+    /// The bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Err(Damaged(what))
     }
 
-    /// A number that must fit.
+    /// A number that must fit into 32 bits.
     pub fn u32(&mut self, what: &'static str) -> Result<u32, Damaged> {
         u32::try_from(self.u64(what)?).map_err(|_| Damaged(what))
     }

@@ -1,10 +1,11 @@
-//! The fold: carries out what the entries of a log say.
+//! The fold: applies the entries of a log to the state.
 //!
-//! It never decides: the owner of the partition did, and wrote it down. So the same entries always give the same state,
-//! on another machine, years later, from the beginning or from a snapshot in the middle.
+//! The fold never decides: the owner of the partition decided and wrote the decision down. So a replay of the same
+//! entries always gives the same state, on another machine, years later, from the beginning or from a snapshot in the
+//! middle.
 //!
-//! What always holds: a group is folded whole or not at all; a fetch that is reported twice counts once; entries of an
-//! owner that has been replaced change nothing.
+//! Invariants: a group is folded whole or not at all; a fetch that is reported twice counts once (idempotent);
+//! entries of a replaced owner change nothing (fencing).
 
 #[cfg(test)]
 mod tests;
@@ -27,10 +28,10 @@ use crate::state::totals::{Counted, Left, recount, recount_open};
 use crate::state::{Beside, Changes, Meta, Planned, Position, Queued, State, StateError};
 use crate::time::Seconds;
 
-/// Folds a group into a state that stands just before it.
+/// Folds a group into a state that stands just before the group.
 pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -> Result<(), StateError> {
     let mut folding = Folding::begin(state, group)?;
-    // An owner that was replaced may still have written; whoever replaced it does not believe it.
+    // A replaced owner may still have written; the fold skips its groups.
     let epoch = state.meta().epoch;
     if group.epoch >= epoch {
         if group.epoch > epoch {
@@ -40,7 +41,7 @@ pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -
             folding.entry(entry);
         }
     }
-    // What went elsewhere is not counted here any more.
+    // Prefixes that moved to another partition are no longer counted here.
     let elsewhere = match folding.split {
         Some(prefixes) => {
             folding.counted.open_anew = Some(recount_open(state, prefixes)?);
@@ -57,30 +58,31 @@ pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -
     state.apply(changes, behind)
 }
 
-/// A group on its way into the state: what it touches, read once, and what changes.
+/// A group on its way into the state: the records of the group, read once, and the changes.
 struct Folding {
     changes: Changes,
     hosts: BTreeMap<HostKey, HostRecord>,
     domains: BTreeMap<DomainKey, DomainRecord>,
     urls: BTreeMap<UrlKey, UrlRecord>,
-    /// Feeds that the group has polls of.
+    /// Feeds with polls in the group.
     feeds: BTreeMap<UrlKey, feed::record::Record>,
-    /// Sources that were shown something.
+    /// Sources whose feeds have polls in the group.
     sources: BTreeMap<UrlKey, feed::source::Record>,
-    /// The small things, if the group may change them: there may be many.
+    /// The metadata, if the group may change them: a copy may be large.
     meta: Option<Meta>,
     meta_changed: bool,
-    /// What the partition holds.
+    /// The prefixes of the partition.
     prefixes: Prefixes,
     /// The last split in the group.
     split: Option<Prefixes>,
     counted: Counted,
-    /// URLs of a job that will be asked for from here on, or will not any more.
+    /// Changes to the number of open URLs of a job: +1 for a URL that will be fetched from here on, -1 for one that
+    /// will not.
     opened: Vec<(DomainKey, JobId, i64)>,
 }
 
 impl Folding {
-    /// Reads what the group touches, sorted, in as few batches as there are kinds.
+    /// Reads all records of the group, sorted, in one batch for each kind.
     fn begin<S: State + ?Sized>(state: &mut S, group: &Group) -> Result<Folding, StateError> {
         let (mut hosts, mut domains, mut urls) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut feeds, mut sources) = (BTreeSet::new(), BTreeSet::new());
@@ -166,14 +168,14 @@ impl Folding {
         Ok(folding)
     }
 
-    /// What is left of what the group touches.
+    /// The URLs left on the hosts and domains of the group.
     fn left(&self) -> Left {
         let hosts = self.hosts.iter().filter(|(key, _)| self.prefixes.holds(key.domain));
         let domains = self.domains.iter().filter(|(key, _)| self.prefixes.holds(**key));
         Left::of(hosts.map(|(_, host)| host), domains.map(|(_, domain)| domain))
     }
 
-    /// `elsewhere` is what is left of what the group does not touch, if it had to be counted.
+    /// `elsewhere` has the URLs left on all other hosts and domains, if they had to be counted.
     fn finish(mut self, elsewhere: Option<Left>) -> Changes {
         self.counted.left.1 = self.left();
         self.counted.left_anew = elsewhere.map(|elsewhere| elsewhere.plus(self.counted.left.1));
@@ -253,11 +255,11 @@ impl Folding {
             }
             let domain = self.domains.entry(key.domain).or_default();
             if domain.found == Seconds(0) {
-                // New, or an operator spoke of it before it was found.
+                // New, or an operator gave an order before the domain was found.
                 domain.found = found.at;
             }
             if let Some(origin) = &of_host.origin {
-                // An operator may have spoken of it before it was found; that stays.
+                // An operator may have given an order before the host was found; the order stays.
                 let host = self.hosts.entry(key).or_default();
                 (host.origin, host.found) = (origin.clone(), found.at);
                 domain.hosts = domain.hosts.saturating_add(1);
@@ -304,7 +306,7 @@ impl Folding {
                         let known = self.urls.get(&UrlKey { host: key, path: url.path });
                         match known.map(|known| known.state) {
                             Some(UrlState::Waiting) => UrlState::Waiting,
-                            // The budget has the last word: it comes when there is room, as what it is now.
+                            // The budget decides: the URL comes when there is room, with its new properties.
                             Some(UrlState::Parked) => UrlState::Parked,
                             Some(UrlState::Later(_)) => {
                                 host.waiting += 1;
@@ -325,12 +327,12 @@ impl Folding {
                 let mut record = match (url.admission, known) {
                     (Admission::Raise(_) | Admission::Again(_), Some(known)) => {
                         let mut known = known.clone();
-                        // What is raised may have ended meanwhile: then it stays so.
+                        // A raised URL may have ended meanwhile: then the URL stays ended.
                         if matches!(url.admission, Admission::Again(_)) {
                             known.state = state;
                             known.depth = known.depth.min(url.depth);
                         } else if url.read_as == ReadAs::Feed {
-                            // Somebody follows it from now on, however it was found.
+                            // A job follows this feed from now on, however the feed was found.
                             known.depth = known.depth.min(url.depth);
                         }
                         known.priority = url.priority;
@@ -358,7 +360,7 @@ impl Folding {
                     | Admission::Again(place) => {
                         self.changes.queued.push((key, Queued { place, text: url.text.clone() }));
                     }
-                    // What is refused has no other place for its text, and people will ask for the list.
+                    // A refused URL has no other place for its text, and people will ask for the list.
                     Admission::Refuse(_) => record.text = Some(url.text.clone()),
                     Admission::ParkBare => {}
                 }
@@ -381,13 +383,13 @@ impl Folding {
             Some(record) => record,
             None => UrlRecord::new(UrlState::Waiting, JobId(0), 0, 0, at),
         };
-        // The same report again, after its first answer was lost on the way.
+        // A second report of the same fetch, after the answer to the first was lost.
         let again = record.last.as_ref().is_some_and(|last| last.fetch == ended.fetch);
         if again && !planted::is(Bug::FoldTwice) {
             self.urls.insert(ended.key, record);
             return;
         }
-        // After a split the other side counts it.
+        // After a split the other partition counts the fetch.
         if self.prefixes.holds(ended.key.host.domain) {
             let tally = self.counted.tally.entry(record.job.0).or_default();
             *tally.ended.entry(ended.outcome.code()).or_default() += 1;
@@ -426,7 +428,7 @@ impl Folding {
         host.floor = host.floor.max(ended.floor);
         if host.later_floor < ended.later_floor {
             host.later_floor = ended.later_floor;
-            // Nothing planned is earlier than what has ended.
+            // No plan is earlier than the floor.
             host.later_next = host.later_next.max(ended.later_floor.due);
         }
         host.rest_until = host.rest_until.max(ended.rest_until);
@@ -443,7 +445,7 @@ impl Folding {
         self.changes.urls.push((ended.key, record));
     }
 
-    /// The outcome of the visit comes behind it, and writes the record.
+    /// The outcome of the visit follows in the log, and writes the record.
     fn visited(&mut self, visited: &Visited) {
         let Some(record) = self.urls.get_mut(&visited.key) else { return };
         if record.last.as_ref().is_some_and(|last| last.fetch == visited.fetch) {
@@ -478,8 +480,8 @@ impl Folding {
     }
 }
 
-/// What is remembered of a fetch, given what was remembered of the one before. An answer without a body of its own says
-/// nothing new about the page: what is known of it stays, so that the next request can still be conditional.
+/// The stored data of a fetch, given the data of the fetch before. A response without a body of its own says nothing
+/// new about the page: digest and validators stay, so that the next request can still be conditional.
 fn last_fetch(old: Option<Box<LastFetch>>, ended: &Ended) -> LastFetch {
     let is_page = ended.outcome.class() == Class::Ok && ended.outcome != Outcome::NotModified;
     let mut last = LastFetch {

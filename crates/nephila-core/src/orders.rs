@@ -1,11 +1,11 @@
-//! What an operator has ordered: hosts, domains and addresses that are not asked any more.
+//! Orders of an operator: hosts, domains and addresses that are no longer requested (stop list).
 //!
-//! A complaint comes in, somebody says `nephila stop add`, and every node has the order within seconds. An order says who
-//! gave it, when and why, because somebody else will ask. Orders are one small list, read as a whole and asked before every
-//! request.
+//! A complaint comes in, an operator runs `nephila stop add`, and every node has the order within seconds. An order
+//! names its author, time and reason, because other people will ask. Orders are one small list, read as a whole and
+//! checked before every request.
 //!
-//! What always holds: there are at most [`ORDERS_MAX`] orders, one for each target; a stop that cannot be read stops
-//! nothing else.
+//! Invariants: there are at most [`ORDERS_MAX`] orders, one for each target; a text that is no valid target is
+//! rejected and stops nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::url::registrable_domain;
 
-/// Orders that are kept. One of them takes some 200 bytes, and all of them travel as one record.
+/// Maximum number of orders. One of them takes some 200 bytes, and all of them travel as one record.
 pub const ORDERS_MAX: usize = 3_000;
-/// A longer reason or name is cut.
+/// Maximum size of a reason or a name in bytes. A longer one is cut.
 pub const TEXT_BYTES_MAX: usize = 200;
 
-/// Whom an order is about.
+/// The target of an order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// One host, whatever scheme and port: `a.example`.
+    /// One host, with any scheme and port: `a.example`.
     Host(String),
     /// A domain with all names below it: `*.a.example`.
     Domain(String),
@@ -56,7 +56,7 @@ impl FromStr for Target {
             Some(name) => (name, true),
             None => (trimmed.as_str(), false),
         };
-        // The name as a URL has it: without user, path and port, in the letters of the name system.
+        // The name as in a URL: without user, path and port, in the letters of the name system.
         let url = crate::url::CrawlUrl::parse(&format!("http://{name}/")).map_err(|_| wrong())?;
         let plain = url.path_and_query() == "/" && url.port() == 80 && url.credentials().is_none();
         let name = url.host_str().to_owned();
@@ -64,7 +64,7 @@ impl FromStr for Target {
             return Err(wrong());
         }
         match below {
-            // Nobody has registered `com`, and a stop of it would be a stop of half the web.
+            // `com` is not registrable, and a stop of it would be a stop of half the web.
             true if registrable_domain(&name).is_none() => Err(wrong()),
             true => Ok(Target::Domain(name)),
             false => Ok(Target::Host(name)),
@@ -101,21 +101,21 @@ impl<'de> Deserialize<'de> for Target {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// Whom it is about.
+    /// The target.
     pub target: Target,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
-    /// Who said so.
+    /// The author.
     #[serde(default)]
     pub author: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the order, in milliseconds since 1970.
     #[serde(default)]
     pub at: u64,
 }
 
 impl Order {
-    /// A stop, with texts that fit.
+    /// A stop; texts that are too long are cut.
     pub fn new(target: Target, reason: &str, author: &str, at: Timestamp) -> Order {
         let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].trim().to_owned();
         Order { target, reason: cut(reason), author: cut(author), at: at.0 }
@@ -132,7 +132,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// There is no room for another order.
+/// The list of orders is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there are {ORDERS_MAX} orders already: remove some, or stop a domain or a range instead of its hosts"
@@ -148,7 +148,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// As they were written down. Later ones win; what is beyond the bound is left.
+    /// The orders as stored. Later ones win; orders beyond the bound are dropped.
     pub fn of(orders: impl IntoIterator<Item = Order>) -> Orders {
         let mut all = Orders::default();
         for order in orders {
@@ -159,17 +159,17 @@ impl Orders {
         all
     }
 
-    /// How many there are.
+    /// Number of orders.
     pub fn len(&self) -> usize {
         self.hosts.len() + self.domains.len() + self.ranges.len()
     }
 
-    /// Are there none?
+    /// Whether there are no orders.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an order, or says one anew.
+    /// Adds an order, or replaces the order of the same target.
     pub fn add(&mut self, order: Order) -> Result<(), Full> {
         self.remove(&order.target);
         if self.len() >= ORDERS_MAX {
@@ -183,7 +183,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Takes an order back; gives it.
+    /// Removes an order and returns the order.
     pub fn remove(&mut self, target: &Target) -> Option<Order> {
         match target {
             Target::Host(name) => self.hosts.remove(name),
@@ -195,13 +195,13 @@ impl Orders {
         }
     }
 
-    /// All of them: hosts, domains, ranges.
+    /// All orders: hosts, domains, ranges.
     pub fn iter(&self) -> impl Iterator<Item = &Order> {
         let ranges = self.ranges.iter().map(|(_, order)| order);
         self.hosts.values().chain(self.domains.values()).chain(ranges)
     }
 
-    /// The order that stops a host, if there is one. `host` is a name or an address as a URL has it.
+    /// The order that stops a host, if there is one. `host` is a name or an address as in a URL.
     pub fn stop_of_host(&self, host: &str) -> Option<&Order> {
         if self.is_empty() {
             return None;

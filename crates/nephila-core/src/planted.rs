@@ -1,19 +1,19 @@
 //! Bugs that are planted on purpose, so that the checkers of the simulation can show that they would notice.
 //!
-//! Each stands at the place in the code where somebody could have made it. Without the feature `planted` [`is`] is a
-//! constant and nothing of this is left in the program; with it, a bug is on only in the thread that has [`set`] it, or in
-//! all threads of a program that was started for it ([`set_everywhere`]).
+//! Each bug stands at the place in the code where a programmer could have made the mistake. Without the feature
+//! `planted` [`is`] is a constant and no bug is left in the program; with the feature, a bug is on only in the thread
+//! that has [`set`] the bug, or in all threads of a program that was started for the bug ([`set_everywhere`]).
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// robots.txt is compared with the path as it is written, not in its normal form.
+    /// robots.txt is compared with the path as written, not in its canonical form.
     RobotsRawPath,
     /// A robots.txt that answers 5xx is taken for one without rules.
     RobotsErrorAllows,
-    /// New rules leave alone what was judged by the old ones and is at hand.
+    /// New robots.txt rules are not applied to URLs that are already loaded.
     RobotsNotJudgedAgain,
-    /// URLs are known by 32 bits.
+    /// URLs are deduplicated by 32 bits.
     UrlHash32,
     /// An outcome that is folded twice counts twice.
     FoldTwice,
@@ -21,43 +21,43 @@ pub enum Bug {
     ReplayTwice,
     /// Offers are taken without a limit.
     OffersUnbounded,
-    /// Rests go by the time of day.
+    /// Rests go by the time of day, not by the monotonic clock.
     RestByWallClock,
-    /// Tickets that nobody reports stay open.
+    /// Tickets without a report stay open.
     TicketsNeverExpire,
     /// Hosts are served in the order of a hash table.
     HashOrder,
-    /// What is at hand counts as ended.
+    /// Loaded URLs count as ended.
     FloorTooFar,
     /// An address forgets its rest when its last host moves away.
     SlotForgetsRest,
-    /// What is at hand of a job that is held back is fetched all the same.
+    /// Loaded URLs of a job that no longer runs are fetched all the same.
     HeldAtHand,
-    /// A host that was asked on behalf of another does not rest.
+    /// A host that was requested on an errand for another host does not rest.
     ErrandWithoutRest,
     /// A partition that is taken over begins without a rest.
     TakeOverWithoutRest,
     /// A host that cannot be reached is given up the first time.
     GivenUpEarly,
-    /// `Retry-After` is not written down.
+    /// `Retry-After` is not durable.
     RestNotDurable,
-    /// A log is read by its numbers alone: a group that is missing is not missed.
+    /// A log is read by its numbers alone: a missing group goes unnoticed.
     ChainUnchecked,
     /// A lease counts from the answer to its renewal, without a margin.
     LeaseFromAnswer,
-    /// Each node keeps the limits of an address for itself alone.
+    /// Each node applies the rate limit of an address for itself alone.
     SlotPerNode,
-    /// The owner of an address hands out turns before all nodes have said what they hold.
+    /// The owner of an address grants turns before all nodes have claimed the turns that they hold.
     OwnerDoesNotWait,
-    /// With the turn of an address its rest is forgotten.
+    /// The turn of an address does not carry the rest of the address.
     TurnForgetsRest,
-    /// A page that is being fetched counts as wanted already when a stream names it anew.
+    /// A page that is being fetched is not fetched again when a stream names the page anew.
     UnderWayIsWanted,
-    /// A part of a stream that comes again counts again.
+    /// A part of a stream that arrives twice counts twice.
     PartCountsTwice,
-    /// A crawl is over when all its hosts rest, whatever was never tried.
+    /// A crawl is over when all its hosts rest, even with URLs that were never tried.
     RestIsTheEnd,
-    /// Of the addresses of a name only the first is known.
+    /// Of the addresses of a name only the first is used.
     FirstAddressAlone,
 }
 
@@ -66,7 +66,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a bug in this thread, or takes it out.
+/// Plants a bug in this thread, or removes the bug.
 #[cfg(feature = "planted")]
 pub fn set(bug: Option<Bug>) {
     PLANTED.set(bug);
@@ -82,7 +82,7 @@ pub fn set_everywhere(bug: Bug) {
     EVERYWHERE.store(bug as u8 + 1, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Is this bug planted?
+/// Whether this bug is planted.
 #[cfg(feature = "planted")]
 #[inline]
 pub fn is(bug: Bug) -> bool {
@@ -99,7 +99,7 @@ pub(crate) fn shuffle(queue: &mut std::collections::VecDeque<u32>) {
     }
 }
 
-/// Is this bug planted? Never, in this build.
+/// Whether this bug is planted. Never, in this build.
 #[cfg(not(feature = "planted"))]
 #[inline]
 pub const fn is(_bug: Bug) -> bool {

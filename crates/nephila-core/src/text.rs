@@ -1,14 +1,14 @@
-//! Text of others, made safe to show: on a terminal, in a log line, on a page of ours.
+//! Untrusted text, made safe to show: on a terminal, in a log line, on a page of ours.
 //!
-//! Titles and URLs come from strangers. Control characters move a cursor, marks of direction turn `gpj.exe` into
-//! something harmless-looking, invisible characters hide, private-use characters are whatever a font makes of them.
-//! They are shown as what they are, `\u{202e}`, and nothing else is changed.
+//! Titles and URLs come from strangers. Control characters move a cursor, direction marks turn `gpj.exe` into something
+//! harmless-looking, invisible characters hide, private-use characters depend on the font. These characters are shown
+//! as escapes, `\u{202e}`, and nothing else is changed.
 //!
-//! What always holds: the result has no character that changes how its neighbours are shown, and is one line.
+//! Invariants: the result has no character that changes how its neighbours are shown, and is one line.
 
 use std::fmt;
 
-/// Text to show, with what could mislead made visible.
+/// Text to show, with misleading characters made visible.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(&'a [u8]);
 
@@ -17,12 +17,12 @@ pub fn shown(text: &str) -> Shown<'_> {
     Shown(text.as_bytes())
 }
 
-/// Shows bytes that may be UTF-8. What is not, lone surrogates included, is shown byte by byte: `\xed\xa0\x80`.
+/// Shows bytes that may be UTF-8. Invalid bytes, including lone surrogates, are shown one by one: `\xed\xa0\x80`.
 pub fn shown_bytes(bytes: &[u8]) -> Shown<'_> {
     Shown(bytes)
 }
 
-/// Shows text on a page: without markup of its own.
+/// Shows text on an HTML page: with markup escaped.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in shown(text).to_string().chars() {
@@ -49,7 +49,7 @@ impl fmt::Display for Shown<'_> {
                     '\n' => f.write_str("\\n")?,
                     '\r' => f.write_str("\\r")?,
                     '\t' => f.write_str("\\t")?,
-                    // So that an escape we wrote can be told from one that was there.
+                    // Distinguishes our escapes from escapes in the text.
                     '\\' => f.write_str("\\\\")?,
                     _ => write!(f, "\\u{{{:x}}}", u32::from(char))?,
                 }

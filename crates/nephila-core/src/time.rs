@@ -1,10 +1,10 @@
-//! Time as the rest of the core sees it: an argument, never a question.
+//! Time as an argument: the core never reads a clock.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Wall-clock time in milliseconds since 1970, UTC. What logs, records and indexes carry.
+/// Wall-clock time in milliseconds since 1970, UTC. Used in logs, records and indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
@@ -15,7 +15,7 @@ impl Timestamp {
         Timestamp(secs * 1_000)
     }
 
-    /// As WARC writes it: `2026-11-14T22:58:09Z`. Whole seconds, because every reader takes those.
+    /// In WARC format: `2026-11-14T22:58:09Z`. Whole seconds, because every reader accepts them.
     pub fn warc_date(self) -> String {
         let t = self.civil();
         format!(
@@ -29,7 +29,7 @@ impl Timestamp {
         )
     }
 
-    /// Fourteen digits, as CDX writes it: `20261114225809`.
+    /// Fourteen digits, in CDX format: `20261114225809`.
     pub fn digits14(self) -> String {
         let t = self.civil();
         format!(
@@ -49,7 +49,7 @@ impl Timestamp {
     }
 
     fn civil(self) -> jiff::civil::DateTime {
-        // A u64 of milliseconds reaches past the year 9999, which no format of ours can write; such a time is clamped.
+        // A u64 of milliseconds reaches past the year 9999, which our formats cannot represent; such a time is clamped.
         let ms = i64::try_from(self.0).unwrap_or(i64::MAX).min(253_402_207_200_000 - 1);
         jiff::Timestamp::from_millisecond(ms)
             .expect("clamped into range above")
@@ -58,7 +58,7 @@ impl Timestamp {
     }
 }
 
-/// Whole seconds since the beginning of 2020, UTC: what is kept for each of 10^12 URLs. Lasts until 2156.
+/// Whole seconds since the beginning of 2020, UTC: kept for each of 10^12 URLs. Lasts until 2156.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seconds(pub u32);
@@ -67,9 +67,9 @@ impl Seconds {
     /// 2020-01-01T00:00:00Z in seconds since 1970.
     const EPOCH: u64 = 1_577_836_800;
 
-    /// This many seconds later, at most the end of time.
+    /// This duration later, saturating.
     pub fn plus(self, after: std::time::Duration) -> Seconds {
-        // Rounded up: what may not happen before a moment does not happen in its second.
+        // Rounded up: an event that must not happen before a moment does not happen in its second.
         let secs = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         Seconds(self.0.saturating_add(u32::try_from(secs).unwrap_or(u32::MAX)))
     }
@@ -88,24 +88,25 @@ impl From<Seconds> for Timestamp {
     }
 }
 
-/// The two clocks at one moment. Rests and deadlines go by `mono`, which only moves forward, whatever is done to the
-/// machine's clock; what is written down carries `wall`.
+/// The two clocks at one moment. Crawl delays and deadlines use `mono`, which is monotonic whatever happens to the
+/// machine's clock; logs and records carry `wall`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds on a clock that never jumps, from any beginning; it has no meaning outside the process.
+    /// Milliseconds on a monotonic clock, from any beginning; without a meaning outside the process.
     pub mono: u64,
     /// The time of day.
     pub wall: Timestamp,
 }
 
-/// A clock that is set back by no more than this is waited for. Clocks kept right over the network step by less.
+/// If the clock is set back by at most this, dates stand still until the clock catches up. Clocks kept right over the
+/// network step by less.
 pub const HELD_MS_MAX: u64 = 2 * 60 * 1_000;
 
-/// Dates for what is written down, from a clock that may be set back.
+/// Dates for logs and records, from a clock that may be set back.
 ///
-/// Set back a little, they stand still until the clock has come that far again. Set back by more than [`HELD_MS_MAX`],
-/// they follow it: the time before was wrong, and dates that stood still for a day would be wrong as well. The archive
-/// then begins a new file (see [`roll::is_set_back`](crate::store::roll::is_set_back)).
+/// If the clock is set back a little, dates stand still until the clock catches up. If set back by more than
+/// [`HELD_MS_MAX`], dates follow the clock: the time before was wrong, and dates that stood still for a day would be
+/// wrong as well. The archive then begins a new file (see [`roll::is_set_back`](crate::store::roll::is_set_back)).
 #[derive(Debug, Default)]
 pub struct Forward {
     last: Timestamp,
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(Timestamp(0).warc_date(), "1970-01-01T00:00:00Z");
     }
 
-    /// A clock that shows these seconds, and the dates that come of it.
+    /// A clock that shows these seconds, and the resulting dates.
     fn check(clock: &[(u64, u64)]) {
         let mut dates = Forward::default();
         for (wall, date) in clock {
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn sto_22_dates_wait_for_a_clock_that_is_set_back_a_little() {
         check(&[(1_000, 1_000), (940, 1_000), (999, 1_000), (1_000, 1_000), (1_001, 1_001)]);
-        // Little by little it is too much at last: what counts is how far the dates are ahead.
+        // Small steps add up to too much: the distance between dates and clock counts.
         check(&[(1_000, 1_000), (940, 1_000), (880, 1_000), (879, 879), (880, 880)]);
     }
 

@@ -1,8 +1,9 @@
-//! What every implementation promises, as checks. Each is called with a [`World`] that nobody else uses, and panics with
-//! what was broken.
+//! Conformance checks: the promises of every implementation. Each check gets a [`World`] of its own and panics with a
+//! description of the broken promise.
 //!
-//! Memory, local files and JetStream pass the same ones; a promise that one of them does not make (a second owner in the
-//! same folder is kept away by the lock of the crawl, not by the journal) is named in the world and nowhere else.
+//! Memory, local files and JetStream pass the same checks. A promise that one implementation does not make is named in
+//! its world and nowhere else. Example: for local files the lock of the crawl, not the journal, keeps a second owner
+//! away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Error, Fence, GroupLog, Inbox, Leases, Reply};
 
-/// How long something may take that has to happen, on a machine that does much else.
+/// Timeout for an expected event, generous for a busy machine.
 pub const WAIT_MAX: Duration = Duration::from_secs(90);
-/// How often a waiting check looks.
+/// Polling interval of a waiting check.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One implementation, with everything in it empty.
@@ -26,19 +27,19 @@ pub trait World: Send + Sync {
     fn inbox(&self) -> Arc<dyn Inbox>;
     /// Leases and records.
     fn leases(&self) -> Arc<dyn Leases>;
-    /// After how long a lease ends.
+    /// Time to live of a lease.
     fn lease_ttl(&self) -> Duration;
-    /// Does opening a log shut out whoever had it open?
+    /// Whether opening a log fences out the previous owner.
     fn shuts_out(&self) -> bool {
         true
     }
-    /// Are groups removed one by one, and not file by file?
+    /// Whether groups are removed one by one rather than file by file.
     fn removes_groups(&self) -> bool {
         true
     }
 }
 
-/// A group with bytes that tell which one it is. They do not compress.
+/// A group whose bytes identify its number. The bytes do not compress.
 pub fn group(sequence: u64, len: usize) -> Vec<u8> {
     let mut state = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = sequence.to_be_bytes().to_vec();
@@ -52,12 +53,12 @@ pub fn group(sequence: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs what blocks where it may.
+/// Runs a blocking closure on a thread that may block.
 pub async fn block<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     spawn_blocking(act).await.expect("a check panicked")
 }
 
-/// Opens a log, does something with it on a thread of its own, and gives it back.
+/// Moves an open log to a thread of its own, runs a closure on the log, and returns both.
 async fn with_log<T: Send + 'static>(
     mut log: Box<dyn GroupLog>,
     act: impl FnOnce(&mut dyn GroupLog) -> T + Send + 'static,
@@ -77,7 +78,7 @@ pub fn write(log: &mut dyn GroupLog, groups: std::ops::RangeInclusive<u64>, len:
     log.sync()
 }
 
-/// The numbers of all groups from one on, each with the bytes it should have.
+/// The numbers of all groups from `from` on. Checks the bytes of each group.
 pub fn numbers(log: &mut dyn GroupLog, from: u64, len: usize) -> Result<Vec<u64>, Error> {
     let mut numbers = Vec::new();
     for read in log.replay(from) {
@@ -88,7 +89,7 @@ pub fn numbers(log: &mut dyn GroupLog, from: u64, len: usize) -> Result<Vec<u64>
     Ok(numbers)
 }
 
-/// Groups come back in order, from any of them on, after one sync for several.
+/// Groups come back in order, from any start group, after one sync for several groups.
 pub async fn groups_come_back_in_order(world: &dyn World) {
     let log = world.log(1, 1, Fence::new()).await.unwrap();
     with_log(log, |log| {
@@ -111,7 +112,7 @@ pub async fn groups_come_back_in_order(world: &dyn World) {
     .await;
 }
 
-/// A log that is opened again goes on where it was, and takes only the group that follows.
+/// A log that is opened again continues after its last group and accepts only the next number.
 pub async fn a_log_that_is_opened_again_goes_on(world: &dyn World) {
     let log = world.log(2, 1, Fence::new()).await.unwrap();
     let (log, ()) = with_log(log, |log| write(log, 7..=30, 300).unwrap()).await;
@@ -127,12 +128,12 @@ pub async fn a_log_that_is_opened_again_goes_on(world: &dyn World) {
         assert_eq!(numbers(log, 1, 300).unwrap(), Vec::from_iter(7..=35));
     })
     .await;
-    // Logs of other partitions are others.
+    // Each partition has a log of its own.
     let log = world.log(3, 1, Fence::new()).await.unwrap();
     with_log(log, |log| assert_eq!(log.synced(), 0)).await;
 }
 
-/// Groups of all sizes come back as they were, from none to several messages long.
+/// Groups of all sizes come back unchanged, from empty to several messages long.
 pub async fn groups_of_all_sizes_come_back(world: &dyn World) {
     let log = world.log(4, 1, Fence::new()).await.unwrap();
     let (log, ()) = with_log(log, |log| {
@@ -158,7 +159,7 @@ pub async fn groups_of_all_sizes_come_back(world: &dyn World) {
     .await;
 }
 
-/// What is not needed goes; what is needed, and the last group, never.
+/// Truncation removes unneeded groups. It never removes a needed group or the last group.
 pub async fn what_is_not_needed_goes(world: &dyn World) {
     let is_exact = world.removes_groups();
     let log = world.log(5, 1, Fence::new()).await.unwrap();
@@ -194,7 +195,8 @@ pub async fn what_is_not_needed_goes(world: &dyn World) {
     .await;
 }
 
-/// Whoever opens a log shuts out the owner before, who finds out when it writes; an older epoch cannot open it.
+/// Opening a log fences out the previous owner, which gets an error at its next write. An older epoch cannot open the
+/// log.
 pub async fn a_second_owner_shuts_out_the_first(world: &dyn World) {
     if !world.shuts_out() {
         return;
@@ -203,7 +205,7 @@ pub async fn a_second_owner_shuts_out_the_first(world: &dyn World) {
     let (first, ()) = with_log(first, |log| write(log, 1..=5, 400).unwrap()).await;
     let second = world.log(6, 4, Fence::new()).await.unwrap();
     assert_eq!(second.synced(), 5);
-    // Before the second has written a word.
+    // Before the second owner has written a group.
     let (mut first, refused) = with_log(first, |log| write(log, 6..=6, 400)).await;
     assert!(refused.as_ref().is_err_and(Error::is_fenced), "{refused:?}");
     let again = first.append(6, b"x");
@@ -219,7 +221,7 @@ pub async fn a_second_owner_shuts_out_the_first(world: &dyn World) {
     assert_eq!(same.synced(), 9);
 }
 
-/// When the fence falls every call ends with that.
+/// After the fence falls every call returns a fenced error.
 pub async fn a_fallen_fence_ends_every_call(world: &dyn World) {
     let fence = Fence::new();
     let log = world.log(7, 1, fence.clone()).await.unwrap();
@@ -240,18 +242,18 @@ pub async fn a_fallen_fence_ends_every_call(world: &dyn World) {
     }
 }
 
-/// Asks until a log says that everything is durable, each time only after it has called.
+/// Calls `try_sync` until the log is durable, each time only after a wake-up.
 fn try_until_synced(log: &mut dyn GroupLog, woken: &std::sync::mpsc::Receiver<()>) -> Result<u32, Error> {
     let mut asked = 1;
     while !log.try_sync()? {
-        // A log that says no calls when there is more to say; otherwise this never ends.
+        // A log that is not durable yet calls the wake-up later; otherwise this never ends.
         woken.recv_timeout(WAIT_MAX).expect("a log that is not done calls");
         asked += 1;
     }
     Ok(asked)
 }
 
-/// A group may be on its way while its owner does something else; it is called when the group has arrived.
+/// A group may be in flight while its owner does something else. The log wakes the owner when the group is durable.
 pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
     let log = world.log(8, 1, Fence::new()).await.unwrap();
     let (log, ()) = with_log(log, |log| {
@@ -261,14 +263,14 @@ pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
         for sequence in 1..=20 {
             log.append(sequence, &group(sequence, 700)).unwrap();
             if !log.try_sync().unwrap() {
-                // What is on its way is not said to be durable, whoever asks.
+                // A group in flight is never reported as durable.
                 assert!(log.synced() < sequence);
             }
             try_until_synced(log, &woken).unwrap();
             assert_eq!(log.synced(), sequence);
             assert!(log.try_sync().unwrap(), "it stays durable");
         }
-        // Several before the first has arrived, and one that is waited for.
+        // Several groups before the first is durable, and one blocking sync.
         for sequence in 21..=25 {
             log.append(sequence, &group(sequence, 700)).unwrap();
             log.try_sync().unwrap();
@@ -279,7 +281,7 @@ pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
         log.try_sync().unwrap();
         log.sync().unwrap();
         assert_eq!(log.synced(), 26);
-        // Reading and removing wait for what is on its way.
+        // Reading and truncation wait for groups in flight.
         log.append(27, &group(27, 700)).unwrap();
         log.try_sync().unwrap();
         let read = numbers(log, 1, 700).unwrap();
@@ -287,7 +289,7 @@ pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
         log.truncate_before(1).unwrap();
         try_until_synced(log, &woken).unwrap();
         assert_eq!(numbers(log, 1, 700).unwrap(), Vec::from_iter(1..=27));
-        // Whoever leaves now leaves a log that is whole, with this group or without it.
+        // An owner that stops now leaves a whole log, with this group or without it.
         log.append(28, &group(28, 700)).unwrap();
         log.try_sync().unwrap();
     })
@@ -303,7 +305,7 @@ pub async fn a_sync_need_not_be_waited_for(world: &dyn World) {
     .await;
 }
 
-/// A fence that falls while a group is on its way ends the wait for it.
+/// A fence that falls while a group is in flight ends the wait for the group.
 pub async fn a_fallen_fence_ends_a_sync_on_its_way(world: &dyn World) {
     let fence = Fence::new();
     let log = world.log(9, 1, fence.clone()).await.unwrap();
@@ -320,7 +322,7 @@ pub async fn a_fallen_fence_ends_a_sync_on_its_way(world: &dyn World) {
     .await;
 }
 
-/// Messages come in order, behind the position asked for, as many as asked for.
+/// Messages come in order, after the requested position, up to the requested number.
 pub async fn messages_come_in_order(world: &dyn World) {
     let inbox = world.inbox();
     assert_eq!(inbox.read(1, 0, 10, Duration::ZERO).await.unwrap(), []);
@@ -341,14 +343,14 @@ pub async fn messages_come_in_order(world: &dyn World) {
     for (id, (_, message)) in (0..).zip(&read) {
         assert_eq!(message[..], group(id, 100));
     }
-    // Again from the middle, as whoever takes over does.
+    // Again from the middle, like a new owner.
     let again = inbox.read(1, positions[19], 100, Duration::from_secs(1)).await.unwrap();
     assert_eq!(again, read[20..]);
     assert_eq!(inbox.read(1, from, 10, Duration::from_millis(100)).await.unwrap(), []);
     assert_eq!(inbox.read(1, 0, 0, Duration::from_millis(100)).await.unwrap(), []);
 }
 
-/// The same id is stored once, however often it is sent.
+/// Deduplication: a message id is stored once, however often the message is sent.
 pub async fn the_same_id_is_stored_once(world: &dyn World) {
     let inbox = world.inbox();
     let first = inbox.publish(3, 77, Bytes::from_static(b"one")).await.unwrap();
@@ -360,7 +362,7 @@ pub async fn the_same_id_is_stored_once(world: &dyn World) {
     assert_eq!(read, [(first, Bytes::from_static(b"one")), (other, Bytes::from_static(b"two"))]);
 }
 
-/// A reader that waits gets what comes.
+/// A waiting reader receives a message that arrives later.
 pub async fn a_waiting_reader_gets_what_comes(world: &dyn World) {
     let inbox = world.inbox();
     for round in 0..3_u64 {
@@ -374,7 +376,7 @@ pub async fn a_waiting_reader_gets_what_comes(world: &dyn World) {
     }
 }
 
-/// Messages that were consumed go, and those behind stay.
+/// Consumed messages are removed; later messages stay.
 pub async fn consumed_messages_go(world: &dyn World) {
     let inbox = world.inbox();
     let mut positions = Vec::new();
@@ -391,7 +393,7 @@ pub async fn consumed_messages_go(world: &dyn World) {
     assert!(next > positions[19]);
 }
 
-/// A lease has one holder, who alone renews it and gives it back.
+/// A lease has one holder. Only the holder can renew or release the lease.
 pub async fn a_lease_has_one_holder(world: &dyn World) {
     let leases = world.leases();
     let value = |text: &'static str| Bytes::from_static(text.as_bytes());
@@ -405,7 +407,7 @@ pub async fn a_lease_has_one_holder(world: &dyn World) {
     let held = leases.held().await.unwrap();
     let held: Vec<_> = held.iter().map(|item| (item.key.as_str(), &item.value[..], item.revision)).collect();
     assert_eq!(held, [("node.a", &b"3"[..], second), ("node.b", b"5", other)]);
-    // A revision from before gives nothing back.
+    // An older revision releases nothing.
     leases.release("node.a", first).await.unwrap();
     assert_eq!(leases.acquire("node.a", value("6")).await.unwrap(), None);
     leases.release("node.a", second).await.unwrap();
@@ -416,7 +418,7 @@ pub async fn a_lease_has_one_holder(world: &dyn World) {
     assert!(leases.acquire("no key", value("9")).await.is_err());
 }
 
-/// A lease that is renewed stays, one that is not ends, and its holder finds out.
+/// A renewed lease stays held. A lease without renewal expires, and its holder is told at the next renewal.
 pub async fn a_lease_that_is_not_renewed_ends(world: &dyn World) {
     let (leases, ttl) = (world.leases(), world.lease_ttl());
     let lost = leases.acquire("lost", Bytes::new()).await.unwrap().unwrap();
@@ -428,7 +430,7 @@ pub async fn a_lease_that_is_not_renewed_ends(world: &dyn World) {
         let now = Instant::now();
         kept = match leases.renew("kept", kept, Bytes::from_static(b"k")).await.unwrap() {
             Some(revision) => revision,
-            // A machine that stood still for as long as a lease lives has lost it rightly.
+            // A machine that was suspended for the time to live of a lease has rightly lost the lease.
             None => {
                 assert!(renewed.elapsed() >= ttl, "it was renewed in time");
                 leases.acquire("kept", Bytes::from_static(b"k")).await.unwrap().expect("it has ended")
@@ -446,7 +448,7 @@ pub async fn a_lease_that_is_not_renewed_ends(world: &dyn World) {
     assert!(leases.acquire("lost", Bytes::new()).await.unwrap().is_some());
 }
 
-/// Records change only by who has seen the last revision, and do not end.
+/// A record changes only through a writer that knows the last revision. Records do not expire.
 pub async fn records_change_by_compare_and_swap(world: &dyn World) {
     let leases = world.leases();
     assert_eq!(leases.record("owner.1").await.unwrap(), None);
@@ -467,7 +469,7 @@ pub async fn records_change_by_compare_and_swap(world: &dyn World) {
     assert_eq!(leases.held().await.unwrap(), []);
 }
 
-/// Many at once count up one record: nothing is lost and nothing counted twice.
+/// Many concurrent writers increment one record: no increment is lost or counted twice.
 pub async fn a_counter_that_many_count_is_right(world: &dyn World) {
     const TASKS: u64 = 6;
     const ROUNDS: u64 = 10;
@@ -494,7 +496,7 @@ pub async fn a_counter_that_many_count_is_right(world: &dyn World) {
     assert_eq!(end.value[..], (TASKS * ROUNDS).to_be_bytes());
 }
 
-/// Lists are whole, also long ones.
+/// Lists are complete, also long lists.
 pub async fn long_lists_are_whole(world: &dyn World) {
     const RECORDS: usize = 1_300;
     let leases = world.leases();
@@ -519,7 +521,7 @@ pub async fn long_lists_are_whole(world: &dyn World) {
     }
 }
 
-/// Makes a test of each promise, from an expression that makes a world.
+/// Generates one test per promise, from an expression that creates a world.
 #[macro_export]
 macro_rules! conformance {
     ($world:expr; $($promise:ident),* $(,)?) => {

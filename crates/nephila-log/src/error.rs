@@ -1,69 +1,69 @@
-//! Why a log, an inbox or a lease did not do it. Each variant says what the caller does.
+//! Errors of logs, inboxes and leases. Each variant tells the caller how to react.
 
 use std::time::Duration;
 
 use nephila_store::journal;
 
-/// Why it was not done.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no room where it should be kept. Go back, wait, and write it again.
+    /// No storage space. Call [`GroupLog::go_back`](crate::GroupLog::go_back), wait, and write again.
     #[error("there is no room: {0}")]
     Full(String),
-    /// Somebody else owns the log now, or we were told to stop. Leave the partition; do not write again.
+    /// Another owner has the log, or this owner was told to stop. Leave the partition; do not write again.
     #[error("fenced: {0}")]
     Fenced(String),
     /// Groups are missing in the middle. Rebuild from a snapshot, or stop with an alarm.
     #[error("group {expected} is missing: group {found} follows")]
     Gap {
-        /// The group that should come.
+        /// The next group in order.
         expected: u64,
-        /// The one that comes, or 0 if none does.
+        /// The group found instead, or 0 if none was found.
         found: u64,
     },
-    /// What was durable is not there any more: the log was rolled back or made anew. Rebuild from a snapshot, or stop
-    /// with an alarm.
+    /// Durable entries are missing from the end: the log was rolled back or created again. Rebuild from a snapshot, or
+    /// stop with an alarm.
     #[error("the log was rolled back: its last message is {found}, after {expected} was there")]
     RolledBack {
         /// The position that was durable.
         expected: u64,
-        /// The last one there is now; 0 if none.
+        /// The last position now; 0 if the log is empty.
         found: u64,
     },
-    /// The group does not follow the last one. The owner's state is of another log: stop.
+    /// The group does not follow the last group. The owner's state belongs to another log: stop.
     #[error("group {found} cannot follow group {last}")]
     OutOfOrder {
-        /// The last group here.
+        /// The last group in the log.
         last: u64,
-        /// The one that came.
+        /// The group that was given.
         found: u64,
     },
-    /// It is larger than can be kept. Commit sooner, or pack less.
+    /// The group or message is too large to store. Commit sooner, or pack less.
     #[error("{bytes} bytes are more than {bytes_max}")]
     TooLarge {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The longest there can be.
+        /// Maximum length in bytes.
         bytes_max: usize,
     },
-    /// A write failed before. Go back, or open the log again.
+    /// An earlier write failed. Call `go_back`, or open the log again.
     #[error("the log takes nothing more since a write failed")]
     Broken,
-    /// The engine did not answer in time. Whether it was done is not known; it may be tried again.
+    /// The engine did not answer before the deadline. The result is unknown; the call may be retried.
     #[error("{what} was not possible within {} s: {why}", waited.as_secs())]
     Unavailable {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// For how long.
+        /// How long the operation was retried.
         waited: Duration,
-        /// What the last try said.
+        /// Error text of the last attempt.
         why: String,
     },
-    /// What was read is not what was written. Rebuild from a snapshot, or stop with an alarm.
+    /// The bytes read differ from the bytes written. Rebuild from a snapshot, or stop with an alarm.
     #[error("damaged: {0}")]
     Damaged(String),
-    /// It cannot be done this way. Correct the settings or the call.
+    /// The call is invalid. Correct the settings or the call.
     #[error("refused: {0}")]
     Refused(String),
     /// The journal on this machine failed.
@@ -72,7 +72,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Is there no room? Then it may work later: see [`GroupLog::go_back`](crate::GroupLog::go_back).
+    /// Whether storage is full. A later attempt may succeed: see [`GroupLog::go_back`](crate::GroupLog::go_back).
     pub fn is_full(&self) -> bool {
         match self {
             Error::Full(_) => true,
@@ -81,17 +81,17 @@ impl Error {
         }
     }
 
-    /// Does somebody else own the log now, or were we told to stop?
+    /// Whether another owner has the log, or this owner was told to stop.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Error::Fenced(_))
     }
 
-    /// Is the engine away, and may it be tried again?
+    /// Whether the engine is unavailable and the call may be retried.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::Unavailable { .. })
     }
 
-    /// Has the log lost what it had? Then a snapshot has to be used, or a person has to look.
+    /// Whether the log lost durable entries. Recovery needs a snapshot or an operator.
     pub fn is_loss(&self) -> bool {
         match self {
             Error::Gap { .. } | Error::RolledBack { .. } | Error::Damaged(_) => true,

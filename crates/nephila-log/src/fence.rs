@@ -1,7 +1,7 @@
-//! The fence: how a node that may not write any more tells everything that still would.
+//! Fencing: stops all writes of a node that lost its ownership.
 //!
-//! What always holds: a fence that fell never rises; every call that was given it ends with
-//! [`Error::Fenced`], also one that waits at that moment.
+//! Invariants: a fallen fence never rises; every call that was given the fence ends with [`Error::Fenced`], also a call
+//! that is waiting at that moment.
 
 use std::sync::Arc;
 
@@ -14,33 +14,33 @@ use crate::Error;
 pub struct Fence(Arc<watch::Sender<bool>>);
 
 impl Fence {
-    /// One that stands.
+    /// Creates a standing fence.
     pub fn new() -> Self {
         Fence(Arc::new(watch::Sender::new(false)))
     }
 
-    /// From now on nothing is written.
+    /// Lowers the fence: no write starts after this call.
     pub fn fall(&self) {
         self.0.send_replace(true);
     }
 
-    /// Has it fallen?
+    /// Whether the fence has fallen.
     pub fn is_down(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it falls.
+    /// Waits until the fence falls.
     pub async fn fallen(&self) {
-        // The sender is ours, so it cannot go away while we wait.
+        // `self` owns the sender, so the channel stays open while we wait.
         _ = self.0.subscribe().wait_for(|is_down| *is_down).await;
     }
 
-    /// An error if it has fallen.
+    /// Returns [`Error::Fenced`] if the fence has fallen.
     pub fn check(&self) -> Result<(), Error> {
         if self.is_down() { Err(told_to_stop()) } else { Ok(()) }
     }
 
-    /// Does this unless the fence falls first.
+    /// Runs a future unless the fence falls first.
     pub(crate) async fn unless_fallen<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,

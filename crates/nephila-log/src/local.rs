@@ -1,9 +1,9 @@
 //! Logs, inboxes and records in the files of one machine, on [`Journal`].
 //!
-//! Leases live in memory: on one machine they are held by the process, and end with it. Who may open a folder is decided
-//! by the lock of the crawl, not here.
+//! Leases live in memory: on one machine the process holds them, and they end with the process. The lock of the crawl,
+//! not this module, decides which process may open a folder.
 //!
-//! What always holds: what was said to be durable is synced; after a crash an open gives back just that.
+//! Invariants: data reported as durable is synced; after a crash, opening recovers exactly that data.
 
 mod away;
 
@@ -22,9 +22,9 @@ use crate::memory::{self, Ids, MemoryLeases};
 use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply, Wake};
 use away::Away;
 
-/// A file of an inbox, or of the records, that has grown beyond this is followed by another.
+/// A segment of an inbox or of the records beyond this size is followed by a new segment.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
-/// Changes of records after which all of them are written again, so that older files can go.
+/// Changes of records after which all records are written again, so that older files can be removed.
 const CHANGES_MAX: u64 = 1_024;
 
 /// A partition's log in a folder.
@@ -32,15 +32,15 @@ const CHANGES_MAX: u64 = 1_024;
 pub struct LocalLog {
     journal: Away,
     fence: Fence,
-    /// As they were when the journal was last at home.
+    /// Last durable group and bytes, as of the last time the journal was here.
     synced: u64,
     bytes: u64,
-    /// Remembers apart from the journal how far it was durable.
+    /// Stores apart from the journal how far the log was durable.
     marker: Option<Marker>,
 }
 
 impl LocalLog {
-    /// Opens the log in this folder, or begins one. A torn end is cut.
+    /// Opens the log in this folder, or creates an empty log. A torn end is cut.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -51,20 +51,20 @@ impl LocalLog {
         Ok((LocalLog::new(journal, fence), recovered))
     }
 
-    /// From a journal that is open already.
+    /// Creates a log from an open journal.
     pub fn new(journal: Journal, fence: Fence) -> Self {
         let (synced, bytes) = (journal.synced(), journal.bytes());
         LocalLog { journal: Away::new(journal), fence, synced, bytes, marker: None }
     }
 
-    /// With somebody who remembers how far it was durable.
+    /// Adds a marker, which stores how far the log was durable.
     pub fn marked(mut self, mut marker: Marker) -> Self {
         marker.synced(self.synced);
         self.marker = Some(marker);
         self
     }
 
-    /// Remembers where the journal stands, for when it is away.
+    /// Updates `synced` and `bytes` from the journal, for use while a sync is running.
     fn note(&mut self) {
         if let Ok(journal) = self.journal.home() {
             (self.synced, self.bytes) = (journal.synced(), journal.bytes());
@@ -134,7 +134,7 @@ impl GroupLog for LocalLog {
     }
 }
 
-/// Inboxes in a folder, a folder in it for each partition. Cheap to clone.
+/// Inboxes in a folder, with a subfolder for each partition. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LocalInbox(Arc<Boxes>);
 
@@ -192,7 +192,7 @@ impl LocalInbox {
         bytes.extend(message);
         let written = kept.journal.append(position, &bytes).and_then(|()| kept.journal.sync());
         if let Err(error) = written {
-            // It was not said to be durable, so it may go; whoever sent it tries again.
+            // The message was not reported as durable, so it may be dropped; the sender retries.
             kept.journal.go_back()?;
             return Err(error.into());
         }
@@ -213,14 +213,14 @@ impl LocalInbox {
     }
 }
 
-/// A message as it is kept: its id, then what it says.
+/// Splits a stored message into its id and its content.
 fn split(bytes: &[u8]) -> Result<(u128, Bytes), Error> {
     let (id, message) =
         bytes.split_first_chunk().ok_or_else(|| Error::Damaged("a message without an id".to_owned()))?;
     Ok((u128::from_be_bytes(*id), Bytes::copy_from_slice(message)))
 }
 
-/// Runs what touches the disk where it may wait.
+/// Runs disk access on a thread that may block.
 async fn on_disk<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -245,7 +245,7 @@ impl Inbox for LocalInbox {
             let inboxes = self.clone();
             let inbox = on_disk(move || inboxes.inbox(partition)).await?;
             loop {
-                // Registered before looking, so that a message between looking and waiting is not missed.
+                // Registered before the read, so that a message between read and wait is not missed.
                 let mut coming = std::pin::pin!(inbox.arrived.notified());
                 coming.as_mut().enable();
                 let inboxes = self.clone();
@@ -281,7 +281,7 @@ struct Changes {
 }
 
 impl LocalLeases {
-    /// Opens the records in this folder. Leases end after this long.
+    /// Opens the records in this folder. `lease_ttl` is the time to live of a lease.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, lease_ttl: Duration) -> Result<Self, Error> {
         let settings = Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 };
         let (journal, _) = Journal::open(disk, folder, settings)?;
@@ -330,7 +330,7 @@ impl Changes {
         }
         self.since_all += 1;
         if is_all {
-            // All of them stand behind here; what is before may go, and if it stays it does no harm.
+            // All records are stored from `first` on. Older ones may be removed, and do no harm if they stay.
             self.since_all = 0;
             _ = self.journal.truncate_before(first);
         }
@@ -338,7 +338,7 @@ impl Changes {
     }
 }
 
-/// A record as it is kept: revision, length of the key, key, value.
+/// Encodes a record: revision, length of the key, key, value.
 fn bytes_of(item: &Item) -> Vec<u8> {
     let mut bytes = item.revision.to_be_bytes().to_vec();
     bytes.extend(u16::try_from(item.key.len()).expect("keys are short").to_be_bytes());

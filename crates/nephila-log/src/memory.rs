@@ -1,7 +1,7 @@
-//! Logs, inboxes and leases in memory: for tests, and for whoever needs none of it to last.
+//! Logs, inboxes and leases in memory: for tests, and for uses without durability.
 //!
-//! What always holds: they keep the promises of the others as long as the [`Engine`] lives, fencing included, so what
-//! works here works there.
+//! Invariant: they keep the promises of the other implementations as long as the [`Engine`] lives, fencing included.
+//! Code that works here works there.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Error, Fence, GroupLog, Groups, Inbox, Item, Leases, Reply, Wake, check_key};
 
-/// Ids of a partition's inbox that are remembered to notice repeated messages.
+/// Maximum remembered ids of a partition's inbox for deduplication.
 pub const IDS_MAX: usize = 65_536;
 
-/// What all parts share, like a server.
+/// State shared by all parts, like a server.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Shared>);
 
@@ -40,7 +40,7 @@ struct State {
 struct Groupings {
     groups: BTreeMap<u64, Bytes>,
     epoch: u64,
-    /// Which opening may write.
+    /// The opening that may write.
     claim: u64,
 }
 
@@ -53,7 +53,7 @@ struct Messages {
     arrived: Arc<Notify>,
 }
 
-/// Ids seen lately, with the positions of their messages.
+/// Recent ids, with the positions of their messages.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     positions: HashMap<u128, u64>,
@@ -78,12 +78,12 @@ impl Ids {
 }
 
 impl Engine {
-    /// An empty one whose leases end after this long.
+    /// Creates an empty engine with this time to live for leases.
     pub fn new(lease_ttl: Duration) -> Self {
         Engine(Arc::new(Shared { state: Mutex::default(), lease_ttl }))
     }
 
-    /// Opens a partition's log to write it. Whoever wrote it before cannot any more.
+    /// Opens a partition's log for writing. The previous owner is fenced out.
     pub fn log(&self, partition: u32, epoch: u64, fence: Fence) -> Result<MemoryLog, Error> {
         fence.check()?;
         let mut state = self.state();
@@ -109,7 +109,7 @@ impl Engine {
         MemoryLeases(self.clone())
     }
 
-    /// Removes a group, for tests of those who have to notice.
+    /// Removes a group, for tests of gap detection.
     pub fn lose_group(&self, partition: u32, sequence: u64) {
         if let Some(log) = self.state().logs.get_mut(&partition) {
             log.groups.remove(&sequence);
@@ -133,7 +133,7 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    /// Does something with the log, if it is still ours.
+    /// Runs a closure on the log, if this owner still holds the log.
     fn with<T>(&self, act: impl FnOnce(&mut Groupings) -> T) -> Result<T, Error> {
         self.fence.check()?;
         let mut state = self.engine.state();
@@ -169,7 +169,7 @@ impl GroupLog for MemoryLog {
         self.sync().map(|()| true)
     }
 
-    /// Nothing is ever on its way.
+    /// Nothing is ever in flight.
     fn wake_with(&mut self, _wake: Wake) {}
 
     fn go_back(&mut self) -> Result<(), Error> {
@@ -246,7 +246,7 @@ impl Inbox for MemoryInbox {
             let end = Instant::now() + wait;
             let arrived = self.0.state().inboxes.entry(partition).or_default().arrived.clone();
             loop {
-                // Registered before looking, so that a message between looking and waiting is not missed.
+                // Registered before the read, so that a message between read and wait is not missed.
                 let mut coming = std::pin::pin!(arrived.notified());
                 coming.as_mut().enable();
                 let read: Vec<(u64, Bytes)> = {
@@ -292,7 +292,7 @@ impl MemoryLeases {
         Ok(Some(revision))
     }
 
-    /// Puts back what was there before, when what came after could not be kept.
+    /// Restores the previous record after a failed write to disk.
     pub(crate) fn restore(&self, key: &str, before: Option<Item>) {
         let mut state = self.0.state();
         match before {

@@ -1,4 +1,4 @@
-//! Those who read beside the owners: the stream of events, and a log that somebody else writes.
+//! Readers other than the owner: the event stream, and a log that another node writes.
 
 mod worlds;
 
@@ -14,7 +14,7 @@ use worlds::Jet;
 
 const EVENTS: &str = "NEPH_test_EVENTS";
 
-/// Past the engine, to do what only a server does.
+/// A direct connection, to act like the server.
 async fn past(jet: &Jet) -> jetstream::Context {
     jetstream::new(async_nats::connect(jet.nats.urls()).await.unwrap())
 }
@@ -32,7 +32,7 @@ async fn a_reader_whose_consumer_the_server_removed_goes_on() {
     let mut reader = events.reader(0);
     let one = (1_u64, Bytes::from_static(b"one\n"));
     assert_eq!(reader.take(10, Duration::ZERO).await.unwrap(), [one]);
-    // As it does with one that nobody asks for a while.
+    // The server does the same with an idle consumer.
     let stream = past(&jet).await.get_stream(EVENTS).await.unwrap();
     let names: Vec<String> = stream.consumer_names().try_collect().await.unwrap();
     assert!(!names.is_empty());
@@ -55,7 +55,7 @@ async fn a_stream_of_events_that_was_removed_is_made_again() {
     let lines = Bytes::from_static(b"two\n");
     let failed = events.publish(1, "two", lines, Duration::from_secs(1)).await;
     assert!(failed.is_err_and(|error| error.is_unavailable()));
-    // However many ask for it, it is looked once in a while.
+    // However many callers there are, the stream is checked only once in a while.
     let end = tokio::time::Instant::now() + WAIT_MAX;
     while past.get_stream(EVENTS).await.is_err() {
         assert!(tokio::time::Instant::now() < end, "it was not made");
@@ -66,7 +66,7 @@ async fn a_stream_of_events_that_was_removed_is_made_again() {
     assert_eq!(events.end().await.unwrap(), 1);
 }
 
-/// What a reader finds, until there is nothing for the moment: groups by their number, checked, and claims.
+/// Reads until no message is pending: the numbers of checked groups, and claims.
 async fn all(reader: &mut LogReader) -> (Vec<u64>, Vec<u64>) {
     let (mut groups, mut claims) = (Vec::new(), Vec::new());
     loop {
@@ -104,7 +104,7 @@ async fn a_log_is_read_beside_its_owner_who_does_not_notice() {
     let log = written(log, 21..=25).await;
     assert_eq!(all(&mut reader).await.0, Vec::from_iter(21..=25));
     drop(log);
-    // Another owner, whose log is begun anew: what is between is not there, and the claim says so.
+    // Another owner, whose log starts anew: the groups in between are missing, and the claim says so.
     let mut log = jet.engine.log(1, 2, Fence::new()).await.unwrap();
     log.begin_behind(40).await.unwrap();
     let log = written(log, 41..=42).await;

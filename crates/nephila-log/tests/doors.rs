@@ -1,4 +1,4 @@
-//! Servers that do not let everybody in.
+//! Servers that require credentials.
 
 mod worlds;
 
@@ -15,7 +15,7 @@ async fn started(extra: String) -> Nats {
     block(|| Nats::with(Options { extra, ..Options::default() })).await.unwrap()
 }
 
-/// Connects and does one thing.
+/// Connects and makes one request.
 async fn enters(settings: Settings) -> Result<(), Error> {
     let leases = Engine::connect(settings).await?.leases();
     leases.put("here", None, Bytes::new()).await.map(|_| ())

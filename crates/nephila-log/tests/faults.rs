@@ -1,4 +1,4 @@
-//! JetStream when something is wrong: lost answers, servers that go away, networks that break, logs that lose.
+//! JetStream under faults: lost answers, stopped servers, broken networks, logs that lose messages.
 
 mod worlds;
 
@@ -18,7 +18,7 @@ use worlds::{Jet, settings};
 /// The stream of partition 1 and 3.
 const STREAM: &str = "NEPH_test_1";
 
-/// Servers, with a proxy before the first of them through which the engine goes.
+/// Servers, with a proxy between the engine and the first server.
 struct Behind {
     proxy: Arc<Proxy>,
     engine: Engine,
@@ -33,7 +33,7 @@ impl Behind {
         Behind { proxy, engine, nats }
     }
 
-    /// Messages that the stream holds, as the server says.
+    /// Number of messages in the stream, from the server.
     fn messages(&self) -> u64 {
         let said = self.nats.ask(0, "/jsz?streams=true&accounts=true").unwrap();
         let streams = said["account_details"][0]["stream_detail"].as_array().unwrap();
@@ -50,7 +50,7 @@ impl Behind {
     }
 }
 
-/// Past the engine, to do what only a broken server would.
+/// A direct connection, to act like a broken server.
 async fn past(nats: &Nats) -> jetstream::Context {
     jetstream::new(async_nats::connect(nats.urls()).await.unwrap())
 }
@@ -70,7 +70,7 @@ async fn a_lost_answer_does_not_double_the_group() {
     let mut log = written(&behind.engine, 1..=1, 500).await;
     behind.proxy.mute();
     log.append(2, &group(2, 500)).unwrap();
-    // The claim and two groups: the server has it, and we do not know.
+    // The claim and two groups: the server has stored them, but the acknowledgement is lost.
     behind.wait_for_messages(3).await;
     behind.proxy.cut();
     sleep(Duration::from_millis(300)).await;
@@ -132,7 +132,7 @@ async fn a_lost_answer_does_not_double_a_message_nor_a_record() {
     assert_eq!(read.len(), 2);
     assert_eq!(read[1], (message.unwrap(), Bytes::from_static(b"two")));
     assert_eq!(leases.record("r").await.unwrap().unwrap().revision, put.unwrap().unwrap());
-    // Whether the lease ended meanwhile is the clock's business; that it is ours if it did not is not.
+    // The lease may have expired meanwhile; if not, it must be ours.
     if let Some(held) = leases.held().await.unwrap().first() {
         assert_eq!(renewed.unwrap(), Some(held.revision));
     }
@@ -142,7 +142,7 @@ async fn a_lost_answer_does_not_double_a_message_nor_a_record() {
 async fn a_renewal_after_one_with_an_unknown_result_holds_the_lease() {
     let nats = block(Nats::one).await.unwrap();
     let proxy = Proxy::to(nats.address(0)).unwrap();
-    // A lease that lives longer than the trouble.
+    // A lease that outlives the fault.
     let long = Settings { lease_ttl: Duration::from_secs(120), ..settings(vec![proxy.url()], 1) };
     let leases = Engine::connect(long).await.unwrap().leases();
     let first = leases.acquire("l", Bytes::from_static(b"0")).await.unwrap().unwrap();
@@ -159,7 +159,7 @@ async fn a_renewal_after_one_with_an_unknown_result_holds_the_lease() {
     let renewed = leases.renew("l", first, Bytes::from_static(b"2")).await.unwrap();
     let held = leases.held().await.unwrap();
     assert_eq!((renewed, &held[0].value[..]), (Some(held[0].revision), &b"2"[..]));
-    // Once that is known, what came before counts no more.
+    // Once the new revision is known, the earlier one no longer counts.
     assert_eq!(leases.renew("l", first, Bytes::from_static(b"3")).await.unwrap(), None);
 }
 
@@ -187,7 +187,7 @@ async fn a_server_that_goes_away_and_comes_back_is_waited_for() {
         let (back, result) = writing.await.unwrap();
         result.unwrap();
         let sent = publishing.await.unwrap().unwrap();
-        // A reader that was there before goes on with what it has not seen.
+        // An existing reader continues with unseen messages.
         let more = inbox.read(1, read.last().unwrap().0, 10, WAIT_MAX).await.unwrap();
         assert_eq!(more, [(sent, Bytes::from_static(b"while"))]);
         read.extend(more);
@@ -206,7 +206,7 @@ async fn a_frozen_server_is_waited_for() {
         write(&mut log, 6..=10, 500).unwrap();
         numbers(&mut log, 1, 500).unwrap()
     });
-    // Longer than one question waits for its answer.
+    // Longer than the timeout of one request.
     sleep(Duration::from_secs(7)).await;
     jet.nats.cont(0).unwrap();
     assert_eq!(writing.await.unwrap(), Vec::from_iter(1..=10));
@@ -313,7 +313,7 @@ async fn a_group_that_is_gone_from_the_middle_is_noticed() {
     }
     assert_eq!(*results[2].as_ref().unwrap(), 30);
     drop(log);
-    // Whoever opens it later notices too.
+    // A later owner notices too.
     let mut log = jet.engine.log(1, 2, Fence::new()).await.unwrap();
     let read = block(move || numbers(&mut log, 5, 500)).await;
     assert!(matches!(read, Err(Error::Gap { expected: 20, found: 21 })), "{read:?}");
@@ -376,7 +376,7 @@ async fn a_group_whose_writer_died_in_the_middle_does_not_count() {
     })
     .await;
     assert_eq!(read, [1, 2, 3, 4]);
-    // The same with the only group there is.
+    // The same with the only group.
     let mut log = jet.engine.log(3, 1, Fence::new()).await.unwrap();
     block(move || write(&mut log, 9..=9, 300_000).unwrap()).await;
     let last = stream.get_info().await.unwrap().state.last_sequence;
@@ -477,7 +477,7 @@ async fn a_long_log_is_searched_and_not_read_from_the_start() {
         for from in [1, 2, 450, 451, 899, 900] {
             assert_eq!(numbers(&mut log, from, 100).unwrap(), Vec::from_iter(from..=900));
         }
-        // And what is not needed is found without having read it.
+        // Unneeded groups are found without reading them all.
         log.truncate_before(890).unwrap();
     })
     .await;
@@ -584,7 +584,7 @@ async fn leaders_die_and_nothing_is_lost_or_doubled() {
     assert_eq!(ids, Vec::from_iter(0..ROUNDS * 20));
 }
 
-/// What is lost and written anew is not what was folded before: the groups themselves say so.
+/// A lost and rewritten log differs from the log folded before: the chain in the groups shows this.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_history_is_noticed_by_the_chain() {
     use nephila_core::entry::{self, ChainError, Group};
@@ -614,7 +614,8 @@ async fn another_history_is_noticed_by_the_chain() {
     // A node that has folded five groups sees that the log ends with the third.
     let mut second = jet.engine.log(1, 2, Fence::new()).await.unwrap();
     assert_eq!((second.synced(), fifth.sequence), (3, 5));
-    // One that had folded only three cannot see it, and goes on; whoever folded five finds another history.
+    // A node that had folded only three groups cannot notice, and continues; a node that folded five finds another
+    // history.
     let verdict = block(move || {
         chain(&mut second, third, 2, 4);
         let (sequence, bytes) = second.replay(fifth.sequence + 1).next().unwrap().unwrap();

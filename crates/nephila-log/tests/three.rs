@@ -1,4 +1,4 @@
-//! Three servers when much goes wrong at once, and files after a restart.
+//! Three servers with several faults at once, and files after a restart.
 
 mod worlds;
 
@@ -71,8 +71,8 @@ async fn a_lease_outlives_the_leader_that_keeps_it() {
     assert_eq!(leases.held().await.unwrap()[0].revision, revision);
 }
 
-/// Owners open the log from under each other while a leader freezes and wakes: whatever one was told is durable stays,
-/// in its place, whoever wrote after it.
+/// Owners take the log from each other while a leader freezes and wakes: every acknowledged group stays durable, in its
+/// place, whichever owner writes after.
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_that_race_lose_nothing_that_was_acknowledged() {
     const OWNERS: u64 = 3;
@@ -87,7 +87,7 @@ async fn owners_that_race_lose_nothing_that_was_acknowledged() {
                 let mut told = BTreeMap::new();
                 for turn in 0..TURNS {
                     let epoch = epochs.fetch_add(1, Ordering::AcqRel) + 1;
-                    // Whoever is late finds a later epoch there.
+                    // A late owner finds a later epoch.
                     let mut log = match runtime.block_on(engine.log(1, epoch, Fence::new())) {
                         Ok(log) => log,
                         Err(error) if error.is_fenced() => continue,
@@ -139,13 +139,13 @@ async fn a_client_goes_on_with_another_server_when_its_own_is_cut_off() {
     let nats = block(Nats::three).await.unwrap();
     let proxies: Vec<Proxy> = (0..3).map(|server| Proxy::to(nats.address(server)).unwrap()).collect();
     let urls = proxies.iter().map(Proxy::url).collect();
-    // Only through the proxies, and not to the addresses that the servers tell.
+    // Only through the proxies, and not to the addresses that the servers announce.
     let engine = Engine::connect(Settings { discover: false, ..settings(urls, 3) }).await.unwrap();
     let mut log = engine.log(1, 1, Fence::new()).await.unwrap();
     for round in 0..4_u64 {
         let (server, _) = engine.server().unwrap();
         let server: usize = server.strip_prefix('n').unwrap().parse().unwrap();
-        // Cut off, or silent: the second is noticed by the pings.
+        // Cut off, or silent: pings detect the second case.
         if round % 2 == 0 {
             proxies[server].cut()
         } else {
@@ -167,7 +167,7 @@ async fn messages_and_records_in_files_outlive_the_process() {
     let local = Local::new();
     let first = local.inbox().publish(1, 7, Bytes::from_static(b"m")).await.unwrap();
     let mut revision = None;
-    // More changes than are kept before all is written again.
+    // More changes than the threshold for writing all records again.
     for count in 0..1_100_u32 {
         let value = Bytes::from(count.to_string());
         revision = local.leases().put("often", revision, value).await.unwrap();

@@ -1,29 +1,30 @@
-//! Does everything stay under its limit? The frontier's own gauges against its settings, and our count of what it has
-//! open against its.
+//! Checks that every queue and table stays within its bound: the frontier's gauges against its settings, and the
+//! frontier's count of open tickets against our own count.
 
 use nephila_core::frontier::errand::ERRANDS_MAX;
 use nephila_core::frontier::{Gauges, Settings};
 
 use crate::{Checker, Violation};
 
-/// Entries of a group beside one for each ticket and each URL at hand: what the operator said, what was found.
+/// Entries that a group may hold beside one for each open ticket and one for each URL loaded in memory: commands of the
+/// operator, discoveries.
 const ENTRIES_BESIDE: usize = 4_096;
 
-/// Bytes that one host may take on the bench, its URLs aside.
+/// Bytes that one host may take on the workbench, without its URLs.
 const HOST_BYTES: usize = 8_192;
 
-/// What is open, as we counted it.
+/// Open work, as counted by the simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Tickets that were given out and have neither been reported nor run out.
+    /// Tickets that were given out and have neither been reported nor expired.
     pub tickets: usize,
-    /// Names asked for and not answered.
+    /// Name lookups without an answer yet.
     pub resolves: usize,
     /// The most offers that wait in one partition.
     pub offers: usize,
 }
 
-/// Checks all of them.
+/// Checks all bounds.
 pub fn check(settings: &Settings, gauges: &Gauges, counted: Counted) -> Result<(), Violation> {
     under("hosts at hand", gauges.hosts_active - gauges.guests, settings.hosts_active_max)?;
     under("hosts at hand for others", gauges.guests, ERRANDS_MAX)?;
@@ -40,7 +41,7 @@ pub fn check(settings: &Settings, gauges: &Gauges, counted: Counted) -> Result<(
     Ok(())
 }
 
-/// Checks how many entries are written at once.
+/// Checks the number of entries of one group.
 pub fn check_group(settings: &Settings, entries: usize) -> Result<(), Violation> {
     let at_hand = settings.hosts_active_max.saturating_mul(settings.visit_urls_max);
     under("entries in a group", entries, settings.tickets_open_max + at_hand + ENTRIES_BESIDE)

@@ -1,6 +1,6 @@
-//! Does everything arrive? Every URL that was offered, and whose offer is in the log, is known for ever; when the world
-//! is quiet each has been fetched, or is planned, parked or refused for a reason. And none is fetched again unless that
-//! was planned, or its ticket died with its process.
+//! Checks that no URL is lost. Every URL whose offer is in the log stays known for ever; when the world is quiet each
+//! URL has been fetched, or is planned, parked or refused for a reason. No URL is fetched again unless the fetch was
+//! planned, or its ticket died with its process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use crate::robots::Obedience;
 use crate::world::World;
 use crate::{Checker, Violation};
 
-/// When a URL may be asked for again.
+/// When a URL may be requested again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Never.
     Never,
-    /// When the wall shows this, in milliseconds; counted from this moment of the world.
+    /// When the wall clock reads this, in milliseconds; counted from this moment of the world.
     NotBefore {
         /// On the wall.
         wall: u64,
@@ -29,15 +29,15 @@ pub enum Plan {
     },
 }
 
-/// Where a URL stands, as far as this process goes.
+/// The state of a URL, as far as this process knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
     /// Nothing is known of a fetch.
     #[default]
     Unasked,
-    /// It is being fetched.
+    /// A fetch is open.
     Open,
-    /// It was fetched.
+    /// The fetch has ended.
     Ended(Plan),
 }
 
@@ -47,7 +47,7 @@ struct Book {
     /// Its offer is in the log.
     known: bool,
     standing: Standing,
-    /// What the log says of it.
+    /// How the URL ended according to the log.
     ended: Option<(Plan, Outcome)>,
 }
 
@@ -63,7 +63,7 @@ impl Completeness {
         Completeness { urls: vec![Book::default(); urls] }
     }
 
-    /// Somebody offered it and was told that it would be looked at.
+    /// The URL was offered and the frontier accepted the offer for sifting.
     pub fn handle_offered(&mut self, url: u32) {
         self.urls[url as usize].offered = true;
     }
@@ -73,17 +73,17 @@ impl Completeness {
         self.urls[url as usize].known = true;
     }
 
-    /// Is its offer in the log?
+    /// Whether the URL's offer is in the log.
     pub fn is_known(&self, url: u32) -> bool {
         self.urls[url as usize].known
     }
 
-    /// How many are.
+    /// The number of URLs whose offers are in the log.
     pub fn known(&self) -> usize {
         self.urls.iter().filter(|book| book.known).count()
     }
 
-    /// A ticket for it was given out.
+    /// A ticket for this URL was given out.
     pub fn handle_ticket(&mut self, url: u32, world: &World, clock: &Clock) -> Result<(), Violation> {
         let book = &mut self.urls[url as usize];
         let again = |why: String| Violation::new(Checker::Repeats, format!("{} {why}", world.url(url)));
@@ -110,7 +110,7 @@ impl Completeness {
         Ok(())
     }
 
-    /// The frontier took a report, or gave the ticket up.
+    /// The frontier accepted a report, or gave the ticket up.
     pub fn handle_ended(&mut self, url: u32, plan: Plan) {
         self.urls[url as usize].standing = Standing::Ended(plan);
     }
@@ -131,7 +131,7 @@ impl Completeness {
         }
     }
 
-    /// The process died: only what is in the log is left.
+    /// The process died: only the facts in the log remain.
     pub fn handle_crash(&mut self) {
         for book in &mut self.urls {
             book.standing = book.ended.map_or(Standing::Unasked, |(plan, _)| Standing::Ended(plan));

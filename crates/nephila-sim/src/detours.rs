@@ -1,8 +1,9 @@
-//! robots.txt files that are somewhere else. Each hop is a request to whoever is asked, and belongs to whoever sent us.
+//! Redirects of robots.txt files. Each hop is a request to the redirect's target and belongs to the site whose
+//! robots.txt redirected.
 //!
-//! The hops of a site have URLs of their own, so the URL of a ticket tells whose it is. A chain that is redirected has one
-//! of two ends: the next hop is asked for, that very one; or the frontier says in the log, without asking, that it was not
-//! reached. A circle and a chain that is too long end at once, as a file without rules.
+//! The hops of a site have URLs of their own, so the URL of a ticket names the site. After a redirect a chain continues
+//! in one of two ways: exactly the next hop is requested; or the frontier says in the log, without a request, that the
+//! hop was not reached. A redirect loop and a chain that is too long end at once, as a file without rules.
 
 use nephila_core::entry::{Entry, Group};
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
@@ -23,22 +24,22 @@ const HOPS_MAX: usize = 5;
 /// A robots.txt that redirects.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
-    /// What was asked for.
+    /// URLs that were requested.
     asked: Vec<String>,
-    /// What has to be asked for next; none while somebody is busy with it.
+    /// The URL that must be requested next; none while its request is open.
     next: Option<String>,
-    /// When the last redirect was reported, on the wall; earlier if that was set back since.
+    /// Wall clock time when the last redirect was reported; earlier if the clock was set back since.
     pub(crate) since: u64,
 }
 
-/// Whose robots.txt a URL is a hop of; none if it is none.
+/// The site whose robots.txt this URL is a hop of; none if the URL is not a hop.
 pub(crate) fn asker(url: &str) -> Option<usize> {
     let (_, path) = url.split_once("://")?.1.split_once('/')?;
     path.strip_prefix("hop-")?.split('-').next()?.parse().ok()
 }
 
 impl Sim {
-    /// The site that a ticket for a robots.txt asks; the ticket must be one that is wanted.
+    /// The site that a ticket for a robots.txt is sent to; the ticket must be for the expected URL.
     pub(crate) fn start_robots(&mut self, ticket: &Ticket) -> Result<usize, Violation> {
         let path = ticket.url.split_once("://").and_then(|(_, rest)| rest.find('/')).expect("a URL of ours");
         let origin = &ticket.url[..path + ticket.url.find("://").expect("as above") + 3];
@@ -55,7 +56,7 @@ impl Sim {
         Err(Violation::new(Checker::Robots, what))
     }
 
-    /// Where a robots.txt redirects to this time, if it does.
+    /// The target to which a robots.txt redirects this time; none if the file does not redirect.
     pub(crate) fn detour(&mut self, finished: &Finished) -> Option<String> {
         if !self.rng.one_in(if self.calm { 6 } else { 4 }) {
             return None;
@@ -100,12 +101,12 @@ impl Sim {
         Ok(())
     }
 
-    /// Is there a hop that has to be gone and has no ticket yet?
+    /// Whether a hop must still be requested and has no ticket yet.
     pub(crate) fn awaits_hop(&self, host: usize) -> bool {
         self.chains.get(&host).is_some_and(|chain| chain.next.is_some())
     }
 
-    /// A hop found nobody, and is asked for at another address of its host.
+    /// A hop did not connect, and is requested at another address of its host.
     pub(crate) fn ask_elsewhere(&mut self, url: &str, asker: usize) {
         let since = self.clock.wall();
         if let Some(chain) = self.chains.get_mut(&asker) {
@@ -113,7 +114,7 @@ impl Sim {
         }
     }
 
-    /// A group says what came of chains whose next hop was never asked for: they were not reached.
+    /// A group records chains whose next hop was never requested: these were not reached.
     pub(crate) fn chains_given_up(&mut self, group: &Group) {
         for entry in &group.entries {
             let Entry::Robots(read) = entry else { continue };

@@ -1,4 +1,4 @@
-//! The end of a world: nothing fails any more, time runs on, and everything that is due has to happen.
+//! The end of a world: no more faults, time runs on, and everything that is due must happen.
 
 use nephila_core::entry::{Entry, HostChange};
 use nephila_core::frontier::ticket::Ticket;
@@ -10,16 +10,16 @@ use crate::facts::Fact;
 use crate::harness::Sim;
 use crate::{Checker, Violation};
 
-/// Rounds until a world must be quiet.
+/// Maximum number of rounds until a world must be quiet.
 const ROUNDS_MAX: u64 = 2_000_000;
 
-/// Rounds at one moment.
+/// Maximum number of rounds at one moment.
 const ROUNDS_AT_ONCE_MAX: u64 = 10_000;
 
 /// Rounds in a row in which the frontier wanted to be called at once and did nothing.
 const SPINS_MAX: u32 = 50;
 
-/// A quiet frontier is left alone for this long, in milliseconds, before we look whether it slept through something.
+/// A quiet frontier is left alone for this long, in milliseconds, before we check that nothing was due meanwhile.
 const LEFT_ALONE: u64 = 2 * 24 * 3_600 * 1_000;
 
 /// No world has plans further ahead than this, in milliseconds.
@@ -90,7 +90,7 @@ impl Sim {
         Err(stuck(format!("not quiet after {ROUNDS_MAX} rounds")))
     }
 
-    /// What is remembered of the hosts, for whoever looks for the reason.
+    /// Prints the records of the hosts, their URLs and queues, for debugging.
     fn tell_hosts(&mut self) -> Result<(), Violation> {
         for host in 0..self.world.hosts.len() {
             let Some(key) = self.keys[host] else { continue };
@@ -110,7 +110,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Everything that can be done now. Gives true if something was.
+    /// Does everything that can be done now. Returns whether anything was done.
     fn round(&mut self) -> Result<bool, Violation> {
         let mut busy = self.work(u64::MAX)?;
         for partition in 0..self.parts.len() {
@@ -147,7 +147,8 @@ fn stuck(what: String) -> Violation {
 }
 
 impl Sim {
-    /// Is there nothing left for some time? Then nothing may be asked for until somebody says something.
+    /// Asks the frontier whether nothing is left until a random horizon. If so, no ticket may follow before then,
+    /// unless new input arrives.
     pub(crate) fn ask_whether_done(&mut self) -> Result<(), Violation> {
         let after = *self.rng.pick(&[0, 10, 600, 4_000, 100_000]);
         let (horizon, now) = (self.clock.wall_seconds().saturating_add(after), self.clock.now());
@@ -158,7 +159,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A ticket is given out: nobody may have said that there would be none.
+    /// A ticket is given out: the frontier must not have said that nothing is left until later.
     pub(crate) fn check_not_done(&self, ticket: &Ticket) -> Result<(), Violation> {
         match self.done_until.filter(|until| self.clock.wall_seconds() <= *until) {
             None => Ok(()),
@@ -169,7 +170,7 @@ impl Sim {
         }
     }
 
-    /// Offers every page there is and checks that each is known. Gives how many.
+    /// Offers every page there is and checks that each is known. Returns their number.
     pub(crate) fn offer_everything(&mut self) -> Result<u64, Violation> {
         self.calm = true;
         let job = self.world.jobs[0].id;

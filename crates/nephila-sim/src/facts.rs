@@ -1,7 +1,7 @@
-//! What becomes true when a group is in the log, as the checkers see it.
+//! Facts that become true when a group is in the log, as the checkers see them.
 //!
-//! A fact waits beside its partition until the next group is written, travels with it, and is true once the group is in
-//! the log. If the process dies before, it never was.
+//! A fact waits beside its partition until the next group is written, travels with that group, and is true once the
+//! group is in the log. If the process dies before, the fact never becomes true.
 
 use nephila_core::job::Job;
 use nephila_core::spider::outcome::Outcome;
@@ -16,25 +16,25 @@ use crate::robots::{InForce, Word};
 pub(crate) enum Fact {
     /// A URL is known.
     Known(u32),
-    /// A page was fetched and says this.
+    /// A page was fetched, with this outcome.
     Ended {
         url: u32,
         plan: Plan,
         outcome: Outcome,
         /// Its links, if they were read.
         links: Vec<u32>,
-        /// A rest that the site asked for, on the wall; 0 if none.
+        /// A rest that the site requested, in wall clock time; 0 if none.
         rest_until: u64,
     },
     /// A robots.txt is in force.
     Robots { host: usize, word: Word, rest_until: u64 },
-    /// A site failed so often in a row.
+    /// The number of failures of a site in a row.
     Failures { host: usize, failures: u32 },
     /// The name of a site was found.
     Found { host: usize, at: u64 },
     /// An operator set a rest, in milliseconds.
     Delay { host: usize, delay: u64 },
-    /// An operator stopped a host, or let it go on.
+    /// An operator stopped a host, or resumed one.
     Stopped { host: usize, stopped: bool },
     /// A job is new or has changed.
     Job { partition: usize, job: Box<Job> },
@@ -43,7 +43,7 @@ pub(crate) enum Fact {
 }
 
 impl Sim {
-    /// A group of this partition is in the log.
+    /// A group of this partition is in the log: its facts become true.
     pub(crate) fn facts_are_true(&mut self, partition: usize) -> Result<(), Violation> {
         let facts = std::mem::take(&mut self.parts[partition].facts_in_flight);
         for fact in &facts {

@@ -1,4 +1,4 @@
-//! What goes wrong, and what people do: processes die, clocks are set, reports come twice, operators change their minds.
+//! Faults, and actions of people: processes die, clocks are set, reports arrive twice, operators change their minds.
 
 use nephila_core::entry::{self, ChainError, DomainChange, Entry, HostChange};
 use nephila_core::fold::fold;
@@ -15,7 +15,7 @@ const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
 impl Sim {
-    /// One of all that can go wrong.
+    /// Injects one random fault.
     pub(crate) fn fault(&mut self) -> Result<(), Violation> {
         match self.rng.below(20) {
             0..5 => self.crash(),
@@ -60,10 +60,10 @@ impl Sim {
         }
     }
 
-    /// The states as they are become what a restart begins with.
+    /// The current states become the snapshots that a restart begins with.
     fn snapshot(&mut self) {
         let partition = self.rng.index(self.parts.len());
-        // What is in the log and not folded would be forgotten.
+        // Groups that are in the log and not folded would be lost.
         if self.parts[partition].in_flight.as_ref().is_some_and(|(_, appended)| *appended) {
             return;
         }
@@ -73,7 +73,7 @@ impl Sim {
         part.log.clear();
     }
 
-    /// The process dies, and another begins with what is in the logs.
+    /// The process dies, and another one recovers from the logs.
     pub(crate) fn crash(&mut self) -> Result<(), Violation> {
         self.figures.crashes += 1;
         self.tell(|| "crash".to_owned());
@@ -91,7 +91,7 @@ impl Sim {
             part.feed_at = part.feed_durable;
             let mut again = part.snapshot.clone();
             replay(&mut again, &part.log)?;
-            // It may die while it recovers, and begin once more.
+            // The new process may die during recovery, and begin once more.
             if self.rng.one_in(3) {
                 replay(&mut again, &part.log)?;
             }
@@ -122,7 +122,7 @@ impl Sim {
         Ok(())
     }
 
-    /// An outcome stands in the log a second time.
+    /// An outcome is written to the log a second time.
     fn repeat_outcome(&mut self) -> Result<(), Violation> {
         let partition = self.rng.index(self.parts.len());
         if self.front().has_group(partition) || self.parts[partition].in_flight.is_some() {
@@ -138,7 +138,7 @@ impl Sim {
         Ok(())
     }
 
-    /// An outcome of this group that is still the last of its URL.
+    /// An outcome of this group that is still the latest of its URL.
     fn last_outcome(&mut self, partition: usize) -> Result<Option<Entry>, Violation> {
         let Some((bytes, before)) = &self.parts[partition].last else { return Ok(None) };
         let opened = entry::open(bytes, *before);
@@ -193,7 +193,7 @@ impl Sim {
     }
 }
 
-/// Folds what a log holds behind a state.
+/// Replays a log into a state.
 fn replay(state: &mut MemoryState, log: &[Vec<u8>]) -> Result<(), Violation> {
     for bytes in log {
         match entry::open(bytes, state.position()) {

@@ -1,8 +1,8 @@
 //! One world, run step by step: the frontier, the logs of its partitions, a web that answers, a worker that reports.
 //!
-//! A step is one thing that happens at one time: some time passes, the frontier is asked what to do, a group is written,
-//! a name is answered, a page comes back, an operator speaks, something breaks. What happens is chosen by the seed.
-//! After each step the limits are checked; everything else is checked when it happens.
+//! A step is one event: some time passes, the frontier is polled for actions, a group is written, a name is answered, a
+//! page comes back, an operator gives a command, something breaks. The seed chooses the events. After each step the
+//! bounds are checked; everything else is checked when it happens.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -34,30 +34,30 @@ use crate::web::Ending;
 use crate::world::World;
 use crate::{Checker, Violation};
 
-/// Reports that may be sent a second time.
+/// Maximum number of reports kept for a second delivery.
 pub(crate) const SENT_MAX: usize = 16;
 
-/// Things asked of the frontier in one step.
+/// Maximum number of actions polled from the frontier in one step.
 const ACTIONS_MAX: u64 = 8;
 
 /// One partition, seen from outside.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The state some time ago.
+    /// The state at the last snapshot.
     pub(crate) snapshot: MemoryState,
-    /// What was written since; some of it twice.
+    /// Groups written since the snapshot; some of them twice.
     pub(crate) log: Vec<Vec<u8>>,
-    /// The last group and what it follows.
+    /// The last group and the position before that group.
     pub(crate) last: Option<(Vec<u8>, Position)>,
-    /// A group on its way, and whether it is in the log already.
+    /// A group that is being written, and whether the log has it already.
     pub(crate) in_flight: Option<(Vec<u8>, bool)>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) facts_in_flight: Vec<Fact>,
-    /// What others found for this partition, in the order of its inbox.
+    /// URLs that others found for this partition, in the order of its inbox.
     pub(crate) feed: Vec<u32>,
-    /// How far that was offered by this process.
+    /// How far this process has offered the feed.
     pub(crate) feed_at: usize,
-    /// How far the log says it was read.
+    /// How far the feed was read, according to the log.
     pub(crate) feed_durable: usize,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) host: usize,
-    /// Whose robots.txt it is, if it is one.
+    /// The site whose robots.txt is fetched, if the ticket is for a robots.txt.
     pub(crate) asker: usize,
     pub(crate) url: Option<u32>,
     pub(crate) deadline: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Open {
     pub(crate) address: IpAddr,
 }
 
-/// A request that a server is busy with.
+/// A request that a server is processing.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     ticket: Ticket,
@@ -96,33 +96,33 @@ pub(crate) struct Finished {
     pub(crate) links: Vec<u32>,
     pub(crate) offered: usize,
     pub(crate) orphan: bool,
-    /// Planted: it was reported before its links were offered.
+    /// Planted: the page was reported before its links were offered.
     pub(crate) reported: bool,
     pub(crate) ending: Option<(Outcome, u16, u64, Option<Duration>)>,
 }
 
-/// What happened, in numbers.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Steps.
     pub steps: u64,
-    /// Pages asked for.
+    /// Pages requested.
     pub pages: u64,
-    /// robots.txt files asked for.
+    /// robots.txt files requested.
     pub robots: u64,
-    /// Of these, hops of redirected ones.
+    /// Of these, hops of redirects.
     pub hops: u64,
-    /// Chains of them that ended because nobody could be asked.
+    /// Chains of redirects that ended because the next hop could not be requested.
     pub given_up: u64,
     /// Times the frontier said that nothing was left for now.
     pub done: u64,
     /// Times the process died.
     pub crashes: u64,
-    /// Times the clock on the wall was set.
+    /// Times the wall clock was set.
     pub jumps: u64,
     /// Groups written.
     pub groups: u64,
-    /// Tickets that ran out.
+    /// Tickets that expired.
     pub expired: u64,
     /// Reports that came too late or twice.
     pub late: u64,
@@ -136,7 +136,7 @@ pub struct Figures {
 pub struct Sim {
     /// The world.
     pub world: World,
-    /// What happened.
+    /// Counts of events.
     pub figures: Figures,
     pub(crate) rng: Rng,
     pub(crate) clock: Clock,
@@ -155,15 +155,15 @@ pub struct Sim {
     pub(crate) addresses: Vec<Vec<IpAddr>>,
     pub(crate) files: Vec<File>,
     pub(crate) stopped: Vec<bool>,
-    /// Redirected robots.txt files, by the site whose they are.
+    /// Redirected robots.txt files, by the site that they are for.
     pub(crate) chains: BTreeMap<usize, Chain>,
     /// Jobs as each partition's log has them.
     pub(crate) jobs: BTreeMap<(usize, JobId), Job>,
-    /// Tells what happens, on standard error.
+    /// Prints every event to standard error.
     pub verbose: bool,
-    /// The frontier said that nothing comes before this time, in seconds on the wall.
+    /// The frontier said that nothing comes before this time, in seconds of the wall clock.
     pub(crate) done_until: Option<u32>,
-    /// Nothing fails any more.
+    /// Faults are over.
     pub(crate) calm: bool,
     /// Planted: pages are reported before their links are offered.
     pub(crate) links_late: bool,
@@ -177,12 +177,12 @@ impl From<StateError> for Violation {
 }
 
 impl Sim {
-    /// The world of this seed, at its beginning.
+    /// The world of this seed, at its start.
     pub fn new(seed: u64) -> Sim {
         Sim::of(World::new(seed), seed)
     }
 
-    /// This world, at its beginning.
+    /// This world, at its start.
     pub fn of(world: World, seed: u64) -> Sim {
         let mut rng = Rng::new(seed ^ 0x51_4d);
         let hosts = world.hosts.len();
@@ -203,7 +203,7 @@ impl Sim {
                 feed_durable: 0,
             })
             .collect();
-        // What others find: most pages, some of them several times.
+        // URLs found by others: most pages, some of them several times.
         for _ in 0..world.urls.len() {
             let url = rng.below(world.urls.len() as u64) as u32;
             parts[world.hosts[world.urls[url as usize].host].partition].feed.push(url);
@@ -245,8 +245,8 @@ impl Sim {
         sim
     }
 
-    /// Runs so many steps, then lets the world come to rest and checks everything. Gives the hash of all that was asked
-    /// and written.
+    /// Runs this number of steps, then lets the world come to rest and checks everything. Returns the hash of all
+    /// requests and groups.
     pub fn run(&mut self, steps: u64) -> Result<u64, Violation> {
         for _ in 0..steps {
             self.step()?;
@@ -257,7 +257,7 @@ impl Sim {
         Ok(self.trace.digest())
     }
 
-    /// Tells what happens, if somebody wants to know.
+    /// Prints an event if the run is verbose.
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.verbose {
             eprintln!(
@@ -380,7 +380,7 @@ impl Sim {
         }
     }
 
-    /// Asks the frontier what to do, and does it. Gives true if there was anything.
+    /// Polls the frontier for actions, and carries them out. Returns whether there was any.
     pub(crate) fn work(&mut self, max: u64) -> Result<bool, Violation> {
         let now = self.clock.now();
         self.expire(now.mono);
@@ -460,7 +460,7 @@ impl Sim {
         Ok(())
     }
 
-    /// What the frontier is about to give up, by our own clock.
+    /// Expires the tickets that the frontier is about to give up, by our own clock.
     fn expire(&mut self, mono: u64) {
         let expired: Vec<TicketId> =
             self.open.iter().filter(|(_, open)| open.deadline <= mono).map(|(id, _)| *id).collect();
@@ -483,7 +483,7 @@ impl Sim {
         }
     }
 
-    /// Writes a group, if there is one. Gives true if there was.
+    /// Writes a group, if there is one. Returns whether there was.
     pub(crate) fn write(&mut self, partition: usize) -> Result<bool, Violation> {
         let now = self.clock.now();
         let Some(bytes) = self.front().poll_group(partition, now)? else { return Ok(false) };
@@ -504,7 +504,7 @@ impl Sim {
         Ok(true)
     }
 
-    /// Reads a group that follows what is folded.
+    /// Reads a group that follows the folded position.
     pub(crate) fn read_group(&mut self, partition: usize, bytes: &[u8]) -> Result<Group, Violation> {
         let position = self.front().state(partition).position();
         match entry::open(bytes, position) {
@@ -513,14 +513,14 @@ impl Sim {
         }
     }
 
-    /// A group reaches the log, or the word that it did reaches us.
+    /// A group reaches the log, or its acknowledgement reaches us.
     pub(crate) fn commit(&mut self, partition: usize) -> Result<(), Violation> {
         let now = self.clock.now();
         let part = &mut self.parts[partition];
         let Some((bytes, appended)) = &mut part.in_flight else { return Ok(()) };
         if !*appended {
             part.log.push(bytes.clone());
-            // Nobody answered in time, so it is sent again; both arrive.
+            // No answer came in time, so the group is sent again; both arrive.
             if !self.calm && self.rng.one_in(10) {
                 part.log.push(bytes.clone());
             }
@@ -535,7 +535,7 @@ impl Sim {
         self.facts_are_true(partition)
     }
 
-    /// Offers what others found. Gives true if there was anything.
+    /// Offers URLs that others found. Returns whether there was any.
     pub(crate) fn read_feed(&mut self, partition: usize, max: usize) -> bool {
         let mut any = false;
         for _ in 0..max {
@@ -556,7 +556,7 @@ impl Sim {
         any
     }
 
-    /// Offers a URL. Gives false if there was no room.
+    /// Offers a URL. Returns false if the queue was full.
     pub(crate) fn offer(&mut self, url: u32, job: JobId, depth: u8) -> bool {
         let priority = if self.rng.one_in(12) { 0 } else { self.rng.within(1, 9) as u8 };
         let page = &self.world.urls[url as usize];
@@ -590,7 +590,7 @@ impl Sim {
         }
     }
 
-    /// Somebody says something that goes into the log.
+    /// A command that goes into the log.
     pub(crate) fn command(&mut self, partition: usize, entry: Entry, fact: Fact) {
         self.tell(|| format!("{entry:?}"));
         self.done_until = None;
@@ -602,7 +602,7 @@ impl Sim {
         self.jobs.get(&(partition, job)).is_some_and(|job| job.state != job::State::Running)
     }
 
-    /// A job is new or has changed: every partition is told.
+    /// A job is new or has changed: every partition gets the job.
     pub(crate) fn command_job(&mut self, job: &Job) {
         for partition in 0..self.parts.len() {
             let fact = Fact::Job { partition, job: Box::new(job.clone()) };

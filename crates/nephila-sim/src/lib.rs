@@ -1,16 +1,16 @@
 //! The frontier in a world made from one seed.
 //!
-//! One thread runs one [`harness::Sim`]: a frontier, its partitions' logs, a web that answers (or does not), an operator,
-//! and a clock that somebody sets now and then. Everything that happens is chosen by the seed. At any step the process
-//! may die; what was not in the log is gone, and another begins from what was.
+//! One thread runs one [`harness::Sim`]: a frontier, its partitions' logs, a web that answers (or does not), an
+//! operator, and a wall clock that is set now and then. The seed chooses every event. At any step the process may die;
+//! everything that was not in the log is lost, and another process recovers from the log.
 //!
-//! The checkers stand outside. They keep their own books, from what the frontier asked for and what the world answered:
-//! [`politeness`] (rests and connections), [`robots`] (what may be fetched, and where), [`completeness`] (nothing
-//! vanishes, nothing is fetched twice without reason), [`reach`] (no site is given up too early), [`bounds`] (queues and
-//! tables stay under their limits). Whether they would notice is shown by [`mutants`]: bugs planted on purpose, each to be found by the checker that is there for
-//! it.
+//! The checkers stand outside. They keep their own books, from the frontier's requests and the world's answers:
+//! [`politeness`] (rests and connections), [`robots`] (which URLs may be fetched, and from which address),
+//! [`completeness`] (nothing vanishes, nothing is fetched twice without reason), [`reach`] (no site is given up too
+//! early), [`bounds`] (queues and tables stay within their bounds). [`mutants`] tests the checkers: bugs planted on
+//! purpose, each of which its own checker must find.
 //!
-//! What always holds: the same seed gives the same trace, to the bit.
+//! Invariant: the same seed gives the same trace, to the bit.
 
 pub mod bounds;
 pub mod clock;
@@ -34,50 +34,50 @@ pub mod world;
 
 use std::fmt;
 
-/// Something that must never be, and was.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Who noticed.
+    /// The checker that found the violation.
     pub checker: Checker,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 
-/// Who notices.
+/// The checkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checker {
     /// Rests and connections.
     Politeness,
-    /// What may be fetched, and from which address.
+    /// Which URLs may be fetched, and from which address.
     Robots,
     /// Nothing vanishes.
     Completeness,
     /// Nothing is fetched again without reason.
     Repeats,
-    /// What an operator stopped stays still.
+    /// Hosts that an operator stopped are not requested.
     Operator,
-    /// Limits.
+    /// Bounds.
     Bounds,
-    /// Whatever is due happens.
+    /// Everything that is due happens.
     Liveness,
-    /// A state from its log equals the one that wrote it.
+    /// A state replayed from its log equals the state that wrote the log.
     Recovery,
     /// Two nodes never act for one partition.
     Owners,
-    /// Whatever is in the log is in the archive, once.
+    /// Everything in the log is in the archive, once.
     Archive,
     /// The same as an independent statement of the rule says.
     Model,
-    /// A stream is decided as the seed's pipeline decides it.
+    /// A stream is decided as the seed's pipeline decides.
     Streams,
     /// One seed, one trace.
     Trace,
-    /// The frontier itself gave up.
+    /// The frontier itself returned an error.
     Error,
 }
 
 impl Violation {
-    /// What a checker has to say.
+    /// A violation found by this checker.
     pub fn new(checker: Checker, what: impl Into<String>) -> Violation {
         Violation { checker, what: what.into() }
     }

@@ -1,5 +1,5 @@
-//! `sim`: runs worlds until enough steps are done, one seed after another; ends with one line of figures, or with the
-//! seed that failed and how to see it again.
+//! `sim`: runs worlds until enough steps are done, one seed after another; prints one line of figures at the end, or
+//! the seed that failed and the command that repeats the failure.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,95 +24,95 @@ struct Cli {
 enum Command {
     /// The frontier, in worlds of 20,000 steps.
     Frontier {
-        /// Steps in all.
+        /// Number of steps in all.
         #[arg(long, default_value_t = 50_000_000)]
         steps: u64,
-        /// The first seed; the next worlds have the next ones. A single world if `--worlds 1` is given as well.
+        /// First seed; the next worlds have the next seeds. A single world if `--worlds 1` is given as well.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// So many worlds, whatever steps that makes.
+        /// Number of worlds, regardless of the steps.
         #[arg(long)]
         worlds: Option<u64>,
-        /// Steps of a world before it is drained.
+        /// Number of steps of a world before draining.
         #[arg(long, default_value_t = STEPS)]
         world_steps: u64,
-        /// Tells everything that happens, on standard error.
+        /// Prints every event to standard error.
         #[arg(long)]
         verbose: bool,
-        /// Plants a bug, to see it found.
+        /// Plants a bug, which a checker must find.
         #[arg(long)]
         planted: Option<String>,
     },
-    /// Whole clusters: ten minutes in which things go wrong, then rest, then the reckoning.
+    /// Whole clusters: ten minutes of faults, then rest, then all checks.
     Cluster {
-        /// Hours of clusters in all.
+        /// Simulated hours of clusters in all.
         #[arg(long, default_value_t = 2_000)]
         hours: u64,
-        /// Nodes killed in all.
+        /// Number of nodes killed in all.
         #[arg(long, default_value_t = 20_000)]
         kills: u64,
-        /// The first seed; the next worlds have the next ones.
+        /// First seed; the next worlds have the next seeds.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// So many worlds, whatever hours and kills that makes.
+        /// Number of worlds, regardless of hours and kills.
         #[arg(long)]
         worlds: Option<u64>,
-        /// Tells everything that happens, on standard error.
+        /// Prints every event to standard error.
         #[arg(long)]
         verbose: bool,
-        /// Plants a bug, to see it found.
+        /// Plants a bug, which a checker must find.
         #[arg(long)]
         planted: Option<String>,
     },
-    /// Large clusters: figures for each size, beside what the capacity model says.
+    /// Large clusters: figures for each size, beside the prediction of the capacity model.
     Scale {
-        /// The sizes.
+        /// Numbers of nodes.
         #[arg(long, value_delimiter = ',', default_value = "8,64,256,1000")]
         nodes: Vec<usize>,
-        /// Fetches of the largest; the others have as many for each node.
+        /// Number of fetches of the largest cluster; the others have as many for each node.
         #[arg(long, default_value_t = 100_000_000)]
         fetches: u64,
-        /// Whatever happens follows from it.
+        /// Seed; every event follows from the seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Writes the figures to this file, with tabs, and the picture beside it (`.svg`). A text beside it (`.md`) that has
-        /// a place for the table gets it.
+        /// File for the figures, tab-separated, with the picture beside the file (`.svg`). A text beside the file
+        /// (`.md`) that has a place for the table gets the table.
         #[arg(long)]
         write: Option<PathBuf>,
         /// Runs nothing: prints and writes the figures of these files, which earlier runs have written.
         #[arg(long, value_delimiter = ',')]
         from: Vec<PathBuf>,
     },
-    /// Feeds for days: every story found once, asked when an independent model of the rule says.
+    /// Feeds for days: every story is found once, and polled when an independent model of the rule says.
     Feeds {
-        /// Feeds that are followed by the seed's rule; a tenth of them once more by the adaptive one.
+        /// Number of feeds followed by the seed's rule; a tenth of them once more by the adaptive rule.
         #[arg(long, default_value_t = 100_000)]
         feeds: u64,
-        /// For so many days.
+        /// Number of days.
         #[arg(long, default_value_t = 30)]
         days: u64,
-        /// Of these, feeds in a whole frontier, which dies once in a day.
+        /// Of these, the number of feeds in a whole frontier, which dies once in a day.
         #[arg(long, default_value_t = 500)]
         whole: u64,
-        /// Whatever happens follows from it.
+        /// Seed; every event follows from the seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
     /// Streams of visited URLs over a day, to several nodes that die, beside the seed's pipeline.
     Reflog {
-        /// Lines.
+        /// Number of lines.
         #[arg(long, default_value_t = 10_000_000)]
         lines: u64,
         /// Hours of the stream.
         #[arg(long, default_value_t = 24)]
         hours: u64,
-        /// Nodes.
+        /// Number of nodes.
         #[arg(long, default_value_t = 4)]
         nodes: usize,
-        /// Nodes killed.
+        /// Number of nodes killed.
         #[arg(long, default_value_t = 40)]
         kills: u64,
-        /// Whatever happens follows from it.
+        /// Seed; every event follows from the seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -163,10 +163,10 @@ fn streams(size: reflog::Size) -> anyhow::Result<()> {
     }
 }
 
-/// How far a run is is told this often.
+/// Interval between progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Runs a cluster of each size and prints what they showed.
+/// Runs a cluster of each size and prints the figures.
 fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> anyhow::Result<()> {
     let most = nodes.iter().copied().max().unwrap_or(1) as u64;
     ensure!(nodes.iter().all(|nodes| *nodes >= 2), "a cluster has two nodes at least");
@@ -182,7 +182,7 @@ fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> any
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 let seconds = begun.elapsed().as_secs_f64();
-                // What comes before the figures count is work as well.
+                // Work before the figures start to count is work as well.
                 let left =
                     fetches.saturating_sub(progress.counted) as f64 * seconds / progress.all.max(1) as f64;
                 eprintln!(
@@ -226,7 +226,7 @@ fn scales(nodes: &[usize], fetches: u64, seed: u64, write: Option<&Path>) -> any
     Ok(())
 }
 
-/// Prints the figures of earlier runs beside what is predicted today, smallest cluster first.
+/// Prints the figures of earlier runs beside today's predictions, smallest cluster first.
 fn collect(from: &[PathBuf], write: Option<&Path>) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for path in from {
@@ -297,13 +297,13 @@ fn follow(feeds: u64, days: u64, whole: u64, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// CPU time of this thread so far, where the system tells.
+/// CPU time of this thread so far, if the system provides the figure.
 fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
-/// Runs clusters until there are enough. Gives a line of figures.
+/// Runs clusters until there are enough. Returns a line of figures.
 fn clusters(
     seed: u64,
     worlds: Option<u64>,

@@ -6,28 +6,28 @@ use crate::harness::{Figures, Sim};
 use crate::world::World;
 use crate::{Checker, Violation};
 
-/// Steps of one world.
+/// Number of steps of one world.
 pub const STEPS: u64 = 20_000;
 
-/// Worlds in which a planted bug has to show itself.
+/// Maximum number of worlds in which a planted bug must be found.
 pub const WORLDS_MAX: u64 = 60;
 
-/// Pages of the world that has to notice short hashes.
+/// Number of pages of the world in which short hashes must be found.
 pub const LARGE_PAGES: u32 = 300_000;
 
 thread_local! {
-    /// Worlds that are run in this thread tell what happens.
+    /// Whether worlds run in this thread print every event.
     pub static VERBOSE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// A bug, where it is, and who must notice.
+/// A bug, its place, and the checkers that must find the bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Where it is.
+    /// The place of the bug.
     pub site: Site,
-    /// Who must notice.
+    /// The checkers that must find the bug.
     pub checkers: &'static [Checker],
 }
 
@@ -36,9 +36,9 @@ pub struct Mutant {
 pub enum Site {
     /// In the core.
     Core(Bug),
-    /// In the core, and only a large world can show it.
+    /// In the core; only a large world can show the bug.
     Large(Bug),
-    /// In the core, and only two runs can show it.
+    /// In the core; only two runs can show the bug.
     Trace(Bug),
     /// In the worker: pages are reported before their links are offered.
     LinksLate,
@@ -75,7 +75,7 @@ pub fn by_name(name: &str) -> Option<&'static Mutant> {
 }
 
 impl Mutant {
-    /// Runs one world with this bug in it.
+    /// Runs one world with this bug.
     pub fn run(&self, seed: u64, steps: u64) -> (Result<u64, Violation>, Figures) {
         match self.site {
             Site::Core(bug) => with(bug, || run(seed, steps)),
@@ -100,8 +100,8 @@ impl Mutant {
         }
     }
 
-    /// Runs worlds until the checker that is there for the bug notices it; gives the number of worlds it took, and what
-    /// was noticed. Others may notice before: a bug seldom breaks one promise alone.
+    /// Runs worlds until the checker for the bug finds the bug; returns the number of worlds and the violation. Other
+    /// checkers may report before: a bug seldom breaks one promise alone.
     pub fn hunt(&self, seed: u64, steps: u64) -> Result<(u64, Violation), String> {
         for n in 0..WORLDS_MAX {
             match self.run(seed + n, steps).0 {
@@ -118,7 +118,7 @@ impl Mutant {
     }
 }
 
-/// Runs one world as it is.
+/// Runs one world without a bug.
 pub fn run(seed: u64, steps: u64) -> (Result<u64, Violation>, Figures) {
     let mut sim = Sim::new(seed);
     sim.verbose = VERBOSE.get();

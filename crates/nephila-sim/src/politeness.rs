@@ -1,7 +1,8 @@
-//! Are we polite? Counted at the servers: when a request began, when it ended, on which host and which address.
+//! Checks politeness (crawl delays and connection limits), counted at the servers: when a request began, when the
+//! request ended, on which host and which address.
 //!
-//! The rest in force is computed here, from the settings and from what sites and operators said once that was in the log.
-//! What ran when a process died may still run for a moment; that alone is forgiven.
+//! The rest in force is computed here, from the settings and from the wishes of sites and operators once these are in
+//! the log. Requests that were open when a process died may still run for a moment; these alone are exempt.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -87,9 +88,9 @@ fn rude(what: String) -> Violation {
 #[derive(Clone, Debug, Default)]
 struct HostBook {
     busy: Busy,
-    /// What its robots.txt asks for, in milliseconds, once that is in the log.
+    /// The crawl delay of the site's robots.txt, in milliseconds, once the file is in the log.
     crawl_delay: u64,
-    /// What the operator set, once that is in the log.
+    /// The delay set by the operator, once the command is in the log.
     delay: u64,
     /// A rest that this process knows of.
     rests_until: u64,
@@ -114,7 +115,7 @@ impl Politeness {
     pub fn handle_start(&mut self, host: usize, address: IpAddr, clock: &Clock) -> Result<(), Violation> {
         let at = clock.t;
         let book = &mut self.hosts[host];
-        // By the meaning of a rate, and not by how the frontier reckons it.
+        // From the definition of a rate, not from the frontier's computation.
         let by_rate = match self.settings.host_per_second {
             rate if rate > 0.0 => (1_000.0 / rate).ceil() as u64,
             _ => 0,
@@ -149,8 +150,8 @@ impl Politeness {
         self.slots.get_mut(&Slot::of(address)).expect("it began").end();
     }
 
-    /// The frontier knows that a request ended, and everybody rests from here. The slower the answer, the longer the rest; and the
-    /// site may have asked for one.
+    /// The frontier knows that a request ended, and the rests count from here. The slower the answer, the longer the
+    /// rest; the site may also have requested one.
     pub fn handle_report(&mut self, host: usize, address: IpAddr, took: u64, rest: u64, at: u64) {
         let slow = took * u64::from(self.settings.host_delay_factor);
         let slow = slow.min(self.settings.host_delay_max.as_millis() as u64);
@@ -160,7 +161,7 @@ impl Politeness {
         book.rests_until = book.rests_until.max(at + slow).max(at + rest);
     }
 
-    /// A site rests because of what another one said of its robots.txt.
+    /// A site rests because of another site's answer about its robots.txt.
     pub fn handle_rest_now(&mut self, host: usize, rest: u64, at: u64) {
         let book = &mut self.hosts[host];
         book.rests_until = book.rests_until.max(at + rest);
@@ -172,17 +173,17 @@ impl Politeness {
         book.rests_until_wall = book.rests_until_wall.max(until_wall);
     }
 
-    /// What a robots.txt asks for is in the log.
+    /// A robots.txt's crawl delay is in the log.
     pub fn handle_crawl_delay(&mut self, host: usize, delay: u64) {
         self.hosts[host].crawl_delay = delay;
     }
 
-    /// What an operator set is in the log.
+    /// An operator's delay is in the log.
     pub fn handle_delay(&mut self, host: usize, delay: u64) {
         self.hosts[host].delay = delay;
     }
 
-    /// The process died. What it had open may run on and counts no more.
+    /// The process died. Its open requests may run on and no longer count.
     pub fn handle_crash(&mut self, at: u64) {
         self.crashed_at = Some(at);
         for book in &mut self.hosts {

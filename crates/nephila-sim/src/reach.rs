@@ -1,13 +1,14 @@
-//! Is nobody given up too early? How often in a row a site failed is counted here, as the world answered: its name, its
-//! robots.txt and its pages.
+//! Checks that no site is given up too early. The failures of a site in a row are counted here, as the world answered:
+//! its name, its robots.txt and its pages.
 //!
-//! What was never asked for ends without a request only if its robots.txt forbids it, if its job is held back, or if its
-//! site was given up: the last of `retries_max` failures and one more in a row was one that every URL of the site would have
-//! met (no address, no connection, no certificate), or the resolver said that there is no such name, of which nothing else
-//! was ever heard. Each such end says how the site failed, and is compared with these books when it is written down.
+//! A URL that was never requested ends without a request only if its robots.txt forbids the fetch, if its job is held
+//! back, or if its site was given up: the last of `retries_max` failures and one more in a row was one that every URL
+//! of the site would have met (no address, no connection, no certificate), or the resolver said that a name does not
+//! exist, and no other answer ever came for that name. Each such end says how the site failed, and is compared with
+//! these books when the entry is written.
 //!
 //! The count here is never below the frontier's: where only the frontier can know (a host without its place, a hop that
-//! nobody went), the failure is taken to be one.
+//! was not followed), a failure is assumed.
 
 use nephila_core::entry::{Ended, Entry, Group, NO_FETCH};
 use nephila_core::spider::outcome::{Action, Outcome};
@@ -21,13 +22,13 @@ use crate::{Checker, Violation};
 struct Book {
     /// Failures in a row.
     failures: u32,
-    /// The same, as far as it is in the log.
+    /// Failures in a row according to the log.
     known: u32,
-    /// Does its name have an address, as far as this process knows?
+    /// Whether its name has an address, as far as this process knows.
     named: bool,
-    /// How it may have been given up, and when in the order of all that happened.
+    /// How the site may have been given up, and when, in the order of all events.
     causes: Vec<(Outcome, u64)>,
-    /// The same, since the world began.
+    /// How the site may have been given up, since the world began.
     ever: Vec<Outcome>,
 }
 
@@ -39,21 +40,21 @@ pub struct Reach {
     events: u64,
 }
 
-/// What a failure says about its site.
+/// The meaning of an answer for its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It answered.
+    /// The site answered.
     None,
-    /// Nothing: it was our own fault, or that of one address.
+    /// Nothing: the failure was our own, or that of one address.
     Ours,
-    /// It failed.
+    /// The request failed.
     Failed,
-    /// It failed, and everything else of it would have, like this.
+    /// The request failed, and every other request to the site would have failed, with this outcome.
     Unreachable(Outcome),
 }
 
 impl Failure {
-    /// How a page of ours ended.
+    /// The meaning of a page's outcome.
     pub(crate) fn of_page(outcome: Outcome) -> Failure {
         match outcome {
             Outcome::LocalFiles => Failure::Ours,
@@ -71,7 +72,7 @@ impl Reach {
         Reach { hosts: vec![Book::default(); hosts], retries_max: retries_max.into(), events: 0 }
     }
 
-    /// Something was answered. Gives the failures in a row, for the log.
+    /// An answer arrived. Returns the failures in a row, for the log.
     fn handle(&mut self, host: usize, failure: Failure, before: u32) -> u32 {
         self.events += 1;
         let book = &mut self.hosts[host];
@@ -83,7 +84,7 @@ impl Reach {
                 if book.failures + before >= self.retries_max {
                     book.causes.push((outcome, self.events));
                     book.ever.push(outcome);
-                    // Whatever is under way now finds nobody elsewhere either.
+                    // No request that is under way now reaches the site at another address either.
                     book.named = false;
                 }
                 book.failures += 1;
@@ -92,29 +93,29 @@ impl Reach {
         book.failures
     }
 
-    /// Is the failure of one address of a site its own? Not while its name has others.
+    /// Whether a failure belongs to one address alone: the site's name has others.
     pub(crate) fn is_elsewhere(&self, host: usize) -> bool {
         self.hosts[host].named
     }
 
-    /// A site was given up whatever its count is.
+    /// A site was given up, regardless of its count.
     fn give_up(&mut self, host: usize, outcome: Outcome) {
         let book = &mut self.hosts[host];
         book.causes.push((outcome, self.events));
         book.ever.push(outcome);
     }
 
-    /// It stands in the log.
+    /// This count of failures is in the log.
     pub(crate) fn handle_known(&mut self, host: usize, failures: u32) {
         self.hosts[host].known = failures;
     }
 
-    /// It stands in the log that a name was found at this moment: what it was given up for before is over.
+    /// The log says that the site's name was found at this moment: earlier reasons to give the site up no longer count.
     pub(crate) fn handle_found(&mut self, host: usize, at: u64) {
         self.hosts[host].causes.retain(|(_, given_up)| *given_up > at);
     }
 
-    /// The process died: only what is in the log is left.
+    /// The process died: only the facts in the log remain.
     pub fn handle_crash(&mut self) {
         for book in &mut self.hosts {
             (book.failures, book.named) = (book.known, false);
@@ -122,7 +123,7 @@ impl Reach {
         }
     }
 
-    /// May a URL of this site end like this, without a request?
+    /// Whether a URL of this site may end with this outcome without a request.
     pub fn was_given_up(&self, host: usize, outcome: Outcome) -> bool {
         self.hosts[host].ever.contains(&outcome)
     }
@@ -141,9 +142,9 @@ impl Reach {
 }
 
 impl Sim {
-    /// Something of a site was answered.
+    /// A request to a site was answered, or failed.
     pub(crate) fn site_answered(&mut self, host: usize, failure: Failure) {
-        // A hop that nobody will go may count already; the log will tell.
+        // A hop that will not be followed may count already; the log will tell.
         let before = u32::from(self.awaits_hop(host));
         let failures = self.reach.handle(host, failure, before);
         self.site_known(host, failures);
@@ -153,7 +154,7 @@ impl Sim {
     pub(crate) fn name_failed(&mut self, host: usize, outcome: Outcome) {
         let unheard = outcome == Outcome::DnsNxdomain && self.obedience.is_unheard(host);
         match outcome.action() {
-            // Our own resolver is away: what is at hand is put off.
+            // Our own resolver is away: loaded URLs are put off.
             Action::Pause => self.site_answered(host, Failure::Ours),
             _ => self.site_answered(host, Failure::Unreachable(outcome)),
         }
@@ -175,7 +176,7 @@ impl Sim {
         self.parts[self.world.hosts[host].partition].facts.push(Fact::Failures { host, failures });
     }
 
-    /// Whatever ends in this group without a request has a site that was given up like this.
+    /// Checks that every URL that ends in this group without a request belongs to a site given up with that outcome.
     pub(crate) fn check_given_up(&mut self, partition: usize, group: &Group) -> Result<(), Violation> {
         for entry in &group.entries {
             let Entry::Ended(ended) = entry else { continue };
@@ -185,7 +186,7 @@ impl Sim {
             if fetch & NO_FETCH == 0 || judged {
                 continue;
             }
-            // It may stand there a second time.
+            // The entry may be in the log a second time.
             let record = self.front().state(partition).url(&key)?;
             if record.and_then(|record| record.last).is_some_and(|last| last.fetch == fetch) {
                 continue;

@@ -1,7 +1,9 @@
-//! Do we obey? What each site's robots.txt says is known here as it was made up, not as it was parsed.
+//! Checks obedience to robots.txt. The rules of each site are known here as they were generated, not as they were
+//! parsed.
 //!
-//! In force is the last answer that stands in the log, or the rules before it if it was no answer. No page is asked for
-//! before that, none that it forbids, none after it has run out, and none from an address that the name does not have.
+//! In force is the last answer in the log, or the rules before that answer if the answer carried none. No page is
+//! requested before an answer, none that the rules forbid, none after the rules have expired, and none from an address
+//! that the name does not have.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,7 +17,7 @@ use crate::{Checker, Violation};
 /// A copy is used no longer than a day and no shorter than ten minutes, in seconds.
 const KEPT: std::ops::RangeInclusive<u64> = 600..=86_400;
 
-/// The lines that sites make their files of, and what text they stand for. `None` is the end `9`.
+/// The lines of the files, and the text that each line matches. `None` is the end `9`.
 const LINES: [(&str, Option<&str>); 8] = [
     ("/", Some("/")),
     ("/a/", Some("/a/")),
@@ -30,14 +32,14 @@ const LINES: [(&str, Option<&str>); 8] = [
 /// A robots.txt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// May it be fetched, and the line it is about.
+    /// Whether the line allows or forbids, and the index of the line.
     rules: Vec<(bool, usize)>,
-    /// The rest it asks for, in seconds.
+    /// The crawl delay in seconds.
     pub crawl_delay: Option<u64>,
 }
 
 impl File {
-    /// One that somebody may have written.
+    /// A random file.
     pub fn random(rng: &mut Rng) -> File {
         let rules = (0..rng.below(4)).map(|_| {
             let line = rng.index(LINES.len());
@@ -60,7 +62,7 @@ impl File {
         text.into_bytes().into()
     }
 
-    /// May this be fetched? The longest line decides; of two equal ones the kinder.
+    /// Whether this text may be fetched. The longest line decides; of two equal ones the more permissive.
     pub fn allows(&self, text: &str) -> bool {
         let matching = self.rules.iter().filter(|(_, line)| match LINES[*line].1 {
             Some(start) => text.starts_with(start),
@@ -70,25 +72,25 @@ impl File {
     }
 }
 
-/// What is in force for a site.
+/// The rules in force for a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InForce {
-    /// Nobody has asked.
+    /// No answer yet.
     Unknown,
     /// These rules.
     Rules(File),
-    /// None.
+    /// No rules: everything may be fetched.
     AllowAll,
     /// Nothing may be fetched.
     DisallowAll,
 }
 
-/// What is in force after an answer, and until when.
+/// The rules in force after an answer, and their expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// What.
+    /// The rules.
     pub in_force: InForce,
-    /// Until when, in seconds on the wall; none if that is the retry table's business.
+    /// Expiry in seconds of the wall clock; none if the retry table decides.
     pub expires: Option<u32>,
 }
 
@@ -98,7 +100,7 @@ struct HostBook {
     /// Every file that was ever in force.
     files: Vec<File>,
     addresses: Vec<IpAddr>,
-    /// Those at which nobody was reached since.
+    /// Addresses that could not be reached since the lookup.
     refused: BTreeSet<IpAddr>,
 }
 
@@ -116,7 +118,7 @@ impl Obedience {
         Obedience { hosts: vec![book; hosts] }
     }
 
-    /// What an answer means (RFC 9309, 2.3.1), given what is in force now.
+    /// The rules that follow from an answer (RFC 9309, 2.3.1), given the rules in force now.
     pub fn word(
         &self,
         host: usize,
@@ -139,7 +141,7 @@ impl Obedience {
         }
     }
 
-    /// It stands in the log.
+    /// This answer is in the log.
     pub fn handle_word(&mut self, host: usize, word: Word) {
         if let InForce::Rules(file) = &word.in_force {
             self.hosts[host].files.push(file.clone());
@@ -147,7 +149,7 @@ impl Obedience {
         self.hosts[host].word = word;
     }
 
-    /// Has nothing ever been heard of its robots.txt, as far as is in the log?
+    /// Whether the log has no answer about the site's robots.txt at all.
     pub fn is_unheard(&self, host: usize) -> bool {
         self.hosts[host].word.in_force == InForce::Unknown
     }
@@ -158,14 +160,14 @@ impl Obedience {
         self.hosts[host].refused.clear();
     }
 
-    /// Nobody was reached at this address. Is there one that was not tried since the name was looked up?
+    /// This address could not be reached. Returns whether the name has an address that was not tried since the lookup.
     pub fn handle_refused(&mut self, host: usize, address: IpAddr) -> bool {
         let book = &mut self.hosts[host];
         book.refused.insert(address);
         book.addresses.iter().any(|address| !book.refused.contains(address))
     }
 
-    /// The process died, and with it what it knew of names.
+    /// The process died and lost the addresses of all names.
     pub fn handle_crash(&mut self) {
         self.hosts.iter_mut().for_each(|book| book.addresses.clear());
     }
@@ -179,7 +181,7 @@ impl Obedience {
         Err(wrong(format!("host {host} is asked at {address}, its name has {known:?}")))
     }
 
-    /// A page is asked for.
+    /// A page is requested.
     pub fn handle_page(&self, host: usize, text: &str, wall: u32) -> Result<(), Violation> {
         let Word { in_force, expires } = &self.hosts[host].word;
         let allowed = match in_force {
@@ -198,7 +200,7 @@ impl Obedience {
         Ok(())
     }
 
-    /// Was there ever a file in force that forbids this?
+    /// Whether a file that forbids this text was ever in force.
     pub fn was_forbidden(&self, host: usize, text: &str) -> bool {
         self.hosts[host].files.iter().any(|file| !file.allows(text))
     }

@@ -1,5 +1,5 @@
-//! The other side: names are answered, pages come back, and a worker reports them, in the order that durability asks
-//! for. How an answer is to be understood is worked out here a second time, for the checkers.
+//! The other side: names are answered, pages come back, and a worker reports them, in the order that durability
+//! requires. The meaning of an answer is computed here a second time, for the checkers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::reach::Failure;
 use crate::robots::File;
 use crate::{Checker, Violation};
 
-/// How a page ended, and what that means, by our own table.
+/// How a page ended, and the consequences, by our own table.
 pub(crate) struct Ending {
     pub(crate) outcome: Outcome,
     pub(crate) status: u16,
@@ -58,7 +58,7 @@ impl Sim {
         self.addresses[host] = some_addresses(&self.world, &mut self.rng);
     }
 
-    /// Something that came back is worked on: its links are offered, then it is reported.
+    /// Processes an answer that came back: offers its links, then reports the page.
     pub(crate) fn come_back(&mut self, at: usize) -> Result<(), Violation> {
         if self.finished[at].orphan {
             let finished = self.finished.swap_remove(at);
@@ -149,7 +149,8 @@ impl Sim {
         self.page_ended_at(open, ending, took, links, false);
     }
 
-    /// The same; if nobody was reached there, and its name has another address, it may be asked for again at once.
+    /// A page ended; if the address could not be reached, and its name has another one, the page may be requested again
+    /// at once.
     fn page_ended_at(&mut self, open: &Open, ending: &Ending, took: u64, links: Vec<u32>, elsewhere: bool) {
         let url = open.url.expect("a page");
         let failure = match elsewhere && self.reach.is_elsewhere(open.host) {
@@ -199,7 +200,7 @@ impl Sim {
         let mut report = RobotsReport::of(answer, Duration::from_millis(finished.took));
         (report.max_age, report.retry_after) = (max_age, retry_after);
         if answer == Answer::Status(200) {
-            // Sometimes the file goes on, and stops where nobody can tell what the line would have said.
+            // Sometimes the file goes on, and is cut off in a line whose rule is then unknown.
             report.cut = self.rng.one_in(8);
             let half = if report.cut { "Disallow: /" } else { "" };
             report.body = [&*file.bytes(), half.as_bytes()].concat().into();
@@ -213,7 +214,7 @@ impl Sim {
         let unconnected = report.unconnected;
         if let Some(open) = self.taken(&finished, report.clone())? {
             if unconnected && self.obedience.handle_refused(open.host, open.address) {
-                // Nobody was asked: the same will be asked for at another address.
+                // No request was sent: the same URL will be requested at another address.
                 self.tell(|| format!("{} is to be asked for elsewhere", finished.ticket.url));
                 self.polite.handle_report(open.host, open.address, 0, 0, self.clock.t);
                 self.ask_elsewhere(&finished.ticket.url, open.asker);
@@ -228,7 +229,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Reports a robots.txt. Gives the ticket if it was open.
+    /// Reports a robots.txt. Returns the ticket if the ticket was open.
     pub(crate) fn taken(
         &mut self,
         finished: &Finished,
@@ -246,20 +247,20 @@ impl Sim {
         Ok(open)
     }
 
-    /// A robots.txt is answered for its site, by whoever was asked last.
+    /// A robots.txt is answered for its site, by the host of the last hop.
     pub(crate) fn robots_ended(&mut self, open: &Open, report: &RobotsReport, file: &File, took: u64) {
         let RobotsReport { max_age, retry_after, cause, .. } = *report;
         let RobotsAnswer::Ended(answer) = report.answer else { unreachable!("a redirect goes on") };
         self.chains.remove(&open.asker);
         let failure = match (answer, cause) {
-            // What happened elsewhere says nothing about whether the site can be reached.
+            // A failure elsewhere says nothing about whether the site can be reached.
             (Answer::Unreachable, Some(cause)) if open.asker == open.host => Failure::of_page(cause),
             (Answer::Unreachable | Answer::Status(429 | 500..), _) => Failure::Failed,
             _ => Failure::None,
         };
         self.site_answered(open.asker, failure);
         let rest = self.robots_rest(answer, retry_after);
-        // Whoever said it rests as well, if it said for how long.
+        // The answering host rests as well, if the answer said for how long.
         let asked_for = match (open.asker == open.host, answer, retry_after) {
             (true, ..) => rest,
             (false, Answer::Status(429 | 503), Some(after)) => {
@@ -286,7 +287,7 @@ impl Sim {
         }
     }
 
-    /// What an answer means stands in the log with the next group.
+    /// The meaning of an answer becomes durable with the next group.
     pub(crate) fn robots_known(
         &mut self,
         host: usize,
@@ -303,7 +304,7 @@ impl Sim {
         self.parts[partition].facts.push(Fact::Robots { host, word, rest_until });
     }
 
-    /// A report comes again, or after its process: it changes nothing.
+    /// A report arrives again, or after its process died, and must change nothing.
     pub(crate) fn report_late(&mut self, ticket: &Ticket, url: Option<u32>) -> Result<(), Violation> {
         if self.open.contains_key(&ticket.id) {
             let what = format!("ticket {} of a dead process is given out again", ticket.id.0);
@@ -366,7 +367,7 @@ impl Sim {
         }
     }
 
-    /// When a page may be asked for again, by our own reading of the rules.
+    /// When a page may be requested again, by our own reading of the rules.
     fn plan(&self, outcome: Outcome, open: &Open) -> Plan {
         let settings = &self.world.config.retry;
         let since = self.clock.t;

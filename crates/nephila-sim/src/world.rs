@@ -1,6 +1,6 @@
 //! The world of a seed: sites, pages and their links, addresses, and the settings the frontier runs with.
 //!
-//! What always holds: the links of a page are the same whenever it is read; everything comes from the seed.
+//! Invariants: the links of a page are the same at every read; everything comes from the seed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,22 +30,22 @@ pub struct Host {
 pub struct Page {
     /// The site.
     pub host: usize,
-    /// The key under which it is offered.
+    /// The key under which the page is offered.
     pub key: UrlKey,
     /// Path and query.
     pub text: String,
-    /// Whoever finds it knows that it is not wanted.
+    /// The refusal with which the page is offered, if the page is not wanted.
     pub refusal: Option<Refusal>,
 }
 
-/// How often things happen, each against all of them together.
+/// How often events happen, relative to each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// A fault of any kind, once in so many steps.
+    /// A fault of any kind, once in this number of steps.
     pub fault: u64,
-    /// A report is lost, once in so many.
+    /// A report is lost, once in this number of reports.
     pub lost: u64,
-    /// A page or name fails, once in so many.
+    /// A page or name fails, once in this number of requests.
     pub failure: u64,
     /// The longest a server takes, in milliseconds.
     pub took_max: u64,
@@ -56,7 +56,7 @@ pub struct Rates {
 /// The world.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What the frontier goes by.
+    /// The frontier's configuration.
     pub config: Config,
     /// Its secret.
     pub secret: Secret,
@@ -78,7 +78,7 @@ pub struct World {
     pub jobs: Vec<Job>,
     /// How often things happen.
     pub rates: Rates,
-    /// May a robots.txt redirect to another site? Not where keys are masked: the frontier makes its own.
+    /// Whether a robots.txt may redirect to another site. False where keys are masked: the frontier makes its own.
     pub detours: bool,
     seed: u64,
 }
@@ -145,7 +145,7 @@ impl World {
         world
     }
 
-    /// A site whose name nobody knows: only a redirect leads there.
+    /// A site whose name does not resolve: only a redirect leads there.
     fn add_void(&mut self) {
         let origin = "http://void.test".to_owned();
         let url = CrawlUrl::parse(&origin).expect("a URL of ours");
@@ -189,7 +189,7 @@ impl World {
         self.hosts.push(Host { origin, partition, pages: first..first + pages });
     }
 
-    /// A world of one site with this many pages and nothing that fails: for what only a large table shows.
+    /// A world of one site with this many pages and no faults: for bugs that only a large table shows.
     pub fn large(seed: u64, pages: u32) -> World {
         let mut world = World::new(seed);
         world.hosts.clear();

@@ -16,7 +16,7 @@ fn nothing_is_violated_in_sixty_clusters() {
     assert!(enough, "clusters to which nothing happens show nothing: {sum}");
 }
 
-// In this world a node wakes up to what it had read of a log before that log had a hole.
+// In this world a node wakes up with a part of a log, read before that log had a hole.
 #[test]
 fn seed_7303_is_clean() {
     let (result, _) = mutants::run(7_303, false);

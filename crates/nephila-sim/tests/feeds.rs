@@ -1,4 +1,4 @@
-//! Feeds in small: what holds for a hundred thousand must hold for a hundred, and the model must notice what is wrong. The
+//! Feeds in small: every promise for a hundred thousand must hold for a hundred, and the model must notice errors. The
 //! long run is `cargo xtask sim feeds`.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Large clusters, in small: what holds for a thousand nodes must hold for eight, and the books must notice what is wrong. The
-//! long run is `cargo xtask sim scale`.
+//! Large clusters, in small: every promise for a thousand nodes must hold for eight, and the books must notice errors.
+//! The long run is `cargo xtask sim scale`.
 
 use nephila_core::planted::{self, Bug};
 use nephila_sim::scale::{Figures, Sim};

@@ -1,7 +1,7 @@
-//! Where a body lies while it arrives: in memory as long as there is room for all, else in a file without a name.
+//! Buffers a body while it arrives: in memory while the budget lasts, otherwise in an unnamed temporary file.
 //!
-//! All open fetches share one [`Budget`]. A body that finds it spent moves to a file, which disappears with it,
-//! so that two thousand endless bodies cost disk for a moment and never memory.
+//! All open fetches share one [`Budget`]. A body that finds the budget spent moves to a file, which disappears with the
+//! body. So two thousand endless bodies cost disk for a moment and never memory.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use nephila_core::store::Payload;
 
-/// Room made at once for a body that says how long it is; a liar gets no more than this.
+/// Maximum capacity reserved at once for a body that declares its length, also if the declaration is a lie.
 const EXPECTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Memory for bodies, in bytes, shared by all fetches of a spider.
@@ -22,7 +22,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget of this many bytes.
+    /// A budget of this number of bytes.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Budget { left: AtomicUsize::new(bytes) })
     }
@@ -60,10 +60,11 @@ impl Spool {
         Spool { budget, taken: 0, held: BytesMut::new(), expected, file: None, len: 0 }
     }
 
-    /// Takes the next piece. An error is our own disk's.
+    /// Appends the next piece. An error comes from our own disk.
     ///
-    /// A piece is a view of the connection's read buffer, so it is copied: to keep it would keep the whole buffer,
-    /// which nobody counts, for a body of a few bytes, and the connection would need a new one.
+    /// A piece is a view of the connection's read buffer, so the bytes are copied. Keeping the view would keep the
+    /// whole buffer, which the budget does not count, for a body of a few bytes, and the connection would need a new
+    /// buffer.
     pub(crate) fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.len += piece.len() as u64;
         if let Some(file) = &mut self.file {
@@ -96,7 +97,7 @@ impl Spool {
     }
 }
 
-/// A decoder writes into it like into a file.
+/// Lets a decoder write into the spool like into a file.
 impl Write for Spool {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         self.push(piece)?;
@@ -133,7 +134,7 @@ enum Kept {
 }
 
 impl Body {
-    /// The first `max` bytes, in memory. An error is our own disk's.
+    /// The first `max` bytes, in memory. An error comes from our own disk.
     pub fn start(&self, max: usize) -> io::Result<Bytes> {
         if let Kept::Memory(bytes) = &self.0.kept {
             return Ok(bytes.slice(..bytes.len().min(max)));
@@ -174,7 +175,7 @@ impl Drop for Held {
     }
 }
 
-/// Reads by position, so that several readers never disturb each other.
+/// Reads by position, so that several readers are independent.
 struct FileReader<'a> {
     file: &'a File,
     at: u64,

@@ -1,9 +1,10 @@
-//! Connections that were dropped and whose sockets may still be open.
+//! Tracks connections that were dropped and whose sockets may still be open.
 //!
-//! A socket belongs to a task, and a task that is aborted ends when its thread gets to it: soon, but after whoever dropped
-//! the connection has gone on. If its host were asked again in between, it would see two connections of ours at once.
+//! A task owns the socket, and an aborted task ends when its thread gets to the task: soon, but after the caller that
+//! dropped the connection has gone on. A request to the same host in between would show the host two connections of
+//! ours at once.
 //!
-//! What always holds: nobody waits longer than [`WAIT_MAX`]; what has ended is forgotten.
+//! Invariants: no caller waits longer than [`WAIT_MAX`]; ended tasks are forgotten.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,11 +15,11 @@ use tokio::time::Instant;
 
 use crate::pool::Key;
 
-/// A socket that is not closed by then is none of ours to wait for: the machine is held up.
+/// Maximum wait for a socket to close. A socket that is still open then means that the machine is stalled.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// How often it is looked whether it is.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(1);
-/// Origins beyond which those are looked for that have nothing left to close.
+/// Number of origins beyond which origins without open sockets are removed.
 const ORIGINS_SWEEP: usize = 1_024;
 
 /// See the module.
@@ -26,7 +27,7 @@ const ORIGINS_SWEEP: usize = 1_024;
 pub(crate) struct Closing(Mutex<HashMap<Key, Vec<AbortHandle>>>);
 
 impl Closing {
-    /// These tasks of a connection to this origin were aborted.
+    /// Registers the aborted tasks of a connection to this origin.
     pub(crate) fn note(&self, key: &Key, tasks: impl IntoIterator<Item = AbortHandle>) {
         let mut open = tasks.into_iter().filter(|task| !task.is_finished()).peekable();
         if open.peek().is_none() {
@@ -39,7 +40,7 @@ impl Closing {
         closing.entry(key.clone()).or_default().extend(open);
     }
 
-    /// Waits until nothing of this origin is left to close.
+    /// Waits until no socket of this origin is left to close.
     pub(crate) async fn over(&self, key: &str) {
         let began = Instant::now();
         while self.is_open(key) && began.elapsed() < WAIT_MAX {
@@ -63,7 +64,7 @@ impl Closing {
     }
 }
 
-/// Where a connection is noted when it is dropped.
+/// Where a dropped connection registers its tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Noted {
     pub(crate) key: Key,
@@ -74,7 +75,7 @@ pub(crate) struct Noted {
 mod tests {
     use super::*;
 
-    /// Holds something until it is dropped, and drops it late: as a thread that is busy elsewhere.
+    /// Sets a flag when dropped, after a delay, like a busy thread.
     struct Late(Arc<Mutex<bool>>);
 
     impl Drop for Late {

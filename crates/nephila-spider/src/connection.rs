@@ -1,7 +1,8 @@
-//! One open connection: its protocol, its witness, and the tasks that drive it.
+//! One open connection: its protocol, its witness, and the tasks that drive the connection.
 //!
-//! Dropping a [`Connection`] aborts its tasks, and its socket closes with them, so that no server can keep either alive by
-//! not reading or not closing. Until it has, nobody opens another to the same origin: see [`crate::closing`].
+//! Dropping a [`Connection`] aborts its tasks, and its socket closes with them. So no server can keep either alive by
+//! not reading or not closing. Until the socket is closed, no other connection to the same origin is opened: see
+//! [`crate::closing`].
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,14 +38,14 @@ pub(crate) type Request = http::Request<Empty<Bytes>>;
 pub(crate) struct Connection {
     sender: Sender,
     pub(crate) witness: Witness,
-    /// The address really dialled.
+    /// The address actually dialled.
     pub(crate) address: SocketAddr,
     pub(crate) proxied: bool,
     pub(crate) tls: Option<TlsInfo>,
     tasks: Tasks,
-    /// Who is told when it is dropped, and not yet closed.
+    /// Where the tasks are registered when the connection is dropped and not yet closed.
     pub(crate) noted: Option<Noted>,
-    /// It counts at its address.
+    /// Counts the connection at its address.
     pub(crate) live: Option<Live>,
 }
 
@@ -77,7 +78,7 @@ where
     }
 }
 
-/// What is known about a connection before HTTP is spoken on it.
+/// Facts about a connection before HTTP starts.
 pub(crate) struct Facts {
     pub(crate) address: SocketAddr,
     pub(crate) proxied: bool,
@@ -85,7 +86,7 @@ pub(crate) struct Facts {
 }
 
 impl Connection {
-    /// Starts to speak HTTP on a stream.
+    /// Starts HTTP on a stream.
     pub(crate) async fn start<S>(
         stream: S,
         h2: bool,
@@ -123,7 +124,7 @@ impl Connection {
                 .allow_obsolete_multiline_headers_in_responses(true)
                 .ignore_invalid_headers_in_responses(true)
                 .title_case_headers(true)
-                // One more than ours: the witness names the fault before the library does.
+                // One more than our own limit, so that the witness names the fault before the library does.
                 .max_headers(settings.head_fields_max + 1)
                 .max_buf_size(settings.head_bytes_max.max(8 * 1024) + 8 * 1024)
                 .writev(false)
@@ -149,7 +150,7 @@ impl Connection {
         matches!(self.sender, Sender::Http2(_))
     }
 
-    /// Whether the connection is still there, as far as one can know.
+    /// Whether the connection is still usable, as far as known.
     pub(crate) async fn is_usable(&mut self) -> bool {
         match &mut self.sender {
             Sender::Http1(sender) => !sender.is_closed() && sender.ready().await.is_ok(),
@@ -157,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     pub(crate) async fn send(
         &mut self,
         request: Request,

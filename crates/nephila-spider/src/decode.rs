@@ -1,13 +1,13 @@
-//! Undoing content codings, within limits, whatever the server made of them.
+//! Decodes content codings, within limits, whatever the server sent.
 //!
-//! What can be read is given, and what went wrong is told beside it: a cut stream gives its first part, a wrong
-//! checksum gives everything, a body that is not what it claims to be is given as it is. Output is counted inside
-//! the decoder's own loop, so that a bomb stops at the limit and never in memory.
+//! The decoder delivers all readable bytes and reports faults in a note. A cut stream delivers its first part, a wrong
+//! checksum delivers everything, and a body without the claimed coding is delivered unchanged. Output is counted inside
+//! the decoder's own loop, so a decompression bomb stops at the limit and never in memory.
 //!
-//! Work is counted too (`meter.rs`): what each layer reads, what it reads without giving anything for it, and, every so many
-//! bytes, the clock of whoever asked.
+//! Work is counted too (`meter.rs`): the input of each layer, the input since the last output, and at regular intervals
+//! the caller's deadline and CPU limit.
 //!
-//! [`decode`] undoes what `Content-Encoding` says. [`unpack`] undoes the gzip of a file that is one by itself.
+//! [`decode`] decodes the codings of `Content-Encoding`. [`unpack`] decodes a file that is itself gzip.
 
 mod meter;
 
@@ -20,34 +20,34 @@ use nephila_core::spider::coding::{Coding, Codings};
 pub use meter::{BARREN_BYTES_MAX, LAYER_BYTES_MAX, Stop};
 use meter::{Meter, Metered};
 
-/// zstd windows up to 8 MiB, which is what a server may use (RFC 9659).
+/// zstd windows up to 8 MiB, the maximum for servers (RFC 9659).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Enough to tell codings apart.
 const START_BYTES: usize = 4;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// How the decoding went.
+/// Result of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Everything was undone.
+    /// Everything was decoded.
     Whole,
-    /// The coded stream ends early; the first part was given.
+    /// The coded stream ends early; the first part was delivered.
     Cut,
-    /// The coded stream is damaged or has bytes behind its end; what could be read was given.
+    /// The coded stream is damaged or has bytes after its end; the readable part was delivered.
     Damaged,
-    /// The body is not coded as it says; it was given as it is.
+    /// The body does not have the claimed coding; the body was delivered unchanged.
     Plain,
     /// The output reached its limit.
     Limit,
-    /// A layer below the last reached its limit, the stream went on without giving anything, or the work was stopped; what
-    /// came before was given.
+    /// A layer below the last reached its limit, the stream went on without output, or the caller stopped the work; the
+    /// part before was delivered.
     Work,
-    /// Time was up; what came before was given.
+    /// The deadline passed; the part before was delivered.
     Time,
-    /// The stream wants a larger window than it gets.
+    /// The stream needs a larger window than allowed.
     Window,
-    /// The field names codings that nobody knows (`none`, `utf-8`); they were ignored and the body was given as it is.
+    /// The header field names unknown codings (`none`, `utf-8`), which were ignored; the body was delivered unchanged.
     Unknown,
 }
 
@@ -68,18 +68,18 @@ impl Note {
     }
 }
 
-/// What came out.
+/// Result and size of a decoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes given to the sink.
+    /// Bytes written to the sink.
     pub bytes: u64,
-    /// How it went.
+    /// The result.
     pub note: Note,
 }
 
-/// Undoes `codings` of what `open` reads and writes at most `limit` bytes to `sink`. `open` may be called again when
-/// a first guess (zlib or raw deflate) was wrong. `stop` is asked every few thousand bytes of work, of whatever layer. An
-/// error is the sink's or the reader's own, never the data's.
+/// Decodes `codings` of the bytes from `open` and writes at most `limit` bytes to `sink`. `open` is called again when a
+/// first guess (zlib or raw deflate) was wrong. `stop` is called every 64 KiB of work, over all layers. An error comes
+/// from the sink or the reader, never from the data.
 pub fn decode<'a>(
     codings: &Codings,
     open: impl Fn() -> io::Result<Box<dyn Read + Send + 'a>>,
@@ -103,7 +103,7 @@ pub fn decode<'a>(
             source = next;
         }
         let decoded = copy(source, limit, sink, &faults, &meter)?;
-        // Nothing was given yet, so another guess costs nothing.
+        // No output yet, so another guess costs nothing.
         if decoded.bytes == 0 && matches!(decoded.note, Note::Damaged | Note::Cut) {
             match (guess, codings.undo.as_slice()) {
                 // A raw deflate stream can look like zlib.
@@ -111,7 +111,7 @@ pub fn decode<'a>(
                     guess = Guess::RawDeflate;
                     continue;
                 }
-                // Neither has a magic number that could be missing, so here it takes a failure to see a plain page.
+                // Neither coding has a magic number, so only a failure reveals a plain page.
                 (Guess::AsSaid | Guess::RawDeflate, [Coding::Deflate | Coding::Brotli])
                     if begins_as_text(open()?)? =>
                 {
@@ -126,8 +126,8 @@ pub fn decode<'a>(
     }
 }
 
-/// Undoes the gzip of a file that is gzip by itself (`sitemap.xml.gz`), once, up to `limit` bytes. This comes after
-/// the content codings. `None`: the bytes are no such file.
+/// Decodes a file that is itself gzip (`sitemap.xml.gz`), once, up to `limit` bytes. This comes after the content
+/// codings. Returns `None` if the bytes are not gzip.
 pub fn unpack(file: &[u8], limit: u64) -> Option<(Vec<u8>, Note)> {
     if !file.starts_with(&GZIP_MAGIC) {
         return None;
@@ -151,7 +151,7 @@ fn begins_as_text(reader: Box<dyn Read + Send + '_>) -> io::Result<bool> {
     Ok(!start.is_empty() && sniff::sniff([], &start).kind.is_text())
 }
 
-/// One layer. The second value says that the data is not coded as claimed and passes through.
+/// Decodes one layer. The second value tells that the data lacks the claimed coding and passes through.
 fn undo<'a>(
     coding: Coding,
     source: Box<dyn BufRead + 'a>,
@@ -181,8 +181,8 @@ fn undo<'a>(
     Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, reader)), false))
 }
 
-/// The first bytes, and a reader that still gives them. The layer below may hand out one byte at a time, so what it
-/// happens to hold is not enough to tell one coding from another.
+/// Returns the first bytes, and a reader that still delivers them. The layer below may deliver one byte at a time, so
+/// its current buffer is not enough to tell one coding from another.
 fn peek<'a>(mut source: Box<dyn BufRead + 'a>) -> (Vec<u8>, Box<dyn BufRead + 'a>) {
     let mut start = Vec::with_capacity(START_BYTES);
     let error = (&mut source).take(START_BYTES as u64).read_to_end(&mut start).err();
@@ -194,7 +194,7 @@ fn peek<'a>(mut source: Box<dyn BufRead + 'a>) -> (Vec<u8>, Box<dyn BufRead + 'a
     (start, rest)
 }
 
-/// Gives the error that was met while peeking.
+/// Returns an error that occurred while peeking.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {
@@ -208,7 +208,7 @@ fn looks_like_zlib(start: &[u8]) -> bool {
     start.len() >= 2 && start[0] & 0x0f == 8 && u16::from_be_bytes([start[0], start[1]]).is_multiple_of(31)
 }
 
-/// A frame, or a skippable frame in front of one.
+/// A frame, or a skippable frame before a frame.
 fn is_zstd(start: &[u8]) -> bool {
     start.len() < 4
         || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
@@ -254,12 +254,12 @@ fn copy(
     }
 }
 
-/// The zstd binding has a message for this and no kind.
+/// The zstd binding has a message for this and no error kind.
 fn wants_larger_window(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Other && error.to_string().contains("too much memory")
 }
 
-/// Input whose end is an error: the brotli decoder asks for more only inside a stream, and calls the end of input
+/// Input whose end is an error: the brotli decoder requests more only inside a stream, and reports the end of input as
 /// damage like any other.
 struct NoEnd<R>(R);
 
@@ -272,7 +272,7 @@ impl<R: Read> Read for NoEnd<R> {
     }
 }
 
-/// Errors of the reader itself, told apart from errors of the data that the decoders find.
+/// Errors of the reader, kept apart from errors that the decoders find in the data.
 #[derive(Clone, Default)]
 struct Faults(Rc<std::cell::Cell<Option<io::Error>>>);
 
@@ -282,12 +282,12 @@ impl Faults {
     }
 }
 
-/// The body as it was received. It fills what it is given, so that the decoders see the same pieces however the bytes
-/// arrived: some of them give nonsense first and fail later when they get little at a time.
+/// The body as received. Each read fills the whole buffer, so that the decoders see the same pieces however the bytes
+/// arrived: with little input at a time some decoders deliver garbage first and fail later.
 struct Outermost<'a> {
     inner: Box<dyn Read + Send + 'a>,
     faults: Faults,
-    /// Met behind bytes that could still be given.
+    /// An error that occurred after bytes that are still deliverable.
     late: Option<io::Error>,
 }
 

@@ -1,12 +1,12 @@
-//! Who may decode a body now: few at a time, and no host in the way of the others.
+//! Schedules decoding: few bodies at a time, and no host delays the others.
 //!
-//! A decoder can want 16 MiB for its window and a second of a core, so there are few of them (`decoders_max`). A host has one at
-//! a time. A host whose last body cost more than [`HEAVY_CPU`] is **heavy**: all heavy hosts together have no more than half of
-//! the decoders, so that four hosts with bombs leave room for everybody else. The next body that costs less makes it a host like
-//! any other.
+//! A decoder can need 16 MiB for its window and a second of a core, so there are few of them (`decoders_max`). A host
+//! has one at a time. A host whose last body cost more than [`HEAVY_CPU`] is **heavy**: all heavy hosts together have
+//! at most half of the decoders, so that four hosts with bombs leave capacity for all other hosts. The next cheaper
+//! body makes the host normal again.
 //!
-//! What always holds: whoever waits gets a turn in the order in which it came, or gives up at its deadline and leaves
-//! nothing behind.
+//! Invariant: waiting bodies get their turns in order of arrival, or give up at their deadline and leave nothing
+//! behind.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,11 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A body that took more of a processor than this makes its host heavy. A page of 10 MiB takes about a fifth of it.
+/// CPU time of a body above which its host is heavy. A page of 10 MiB takes about a fifth of this.
 pub(crate) const HEAVY_CPU: Duration = Duration::from_millis(250);
-/// A body that takes more of a processor than this is given up.
+/// Maximum CPU time for decoding a body; beyond this decoding stops.
 pub(crate) const DECODE_CPU_MAX: Duration = Duration::from_secs(2);
-/// Heavy hosts that are remembered. With more, all are forgotten: each then costs one long turn to be known again.
+/// Maximum remembered heavy hosts. Beyond this all are forgotten: each then costs one long turn to be known again.
 const HEAVY_HOSTS_MAX: usize = 10_000;
 
 /// The decoders of a spider.
@@ -32,7 +32,7 @@ pub(crate) struct Decoders {
 
 #[derive(Debug, Default)]
 struct Hosts {
-    /// Those that decode or wait for it, each with one place.
+    /// Hosts that decode or wait, each with one permit.
     here: HashMap<String, Arc<Semaphore>>,
     heavy: HashSet<String>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Turn {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// A host's place among those that are here; it leaves with the last of its bodies.
+/// A host's entry in `here`, removed with the last of its bodies.
 #[derive(Debug)]
 struct Place {
     decoders: Arc<Decoders>,
@@ -55,7 +55,7 @@ struct Place {
 }
 
 impl Decoders {
-    /// So many at a time; at least one.
+    /// Creates `max` decoders; at least one.
     pub(crate) fn new(max: usize) -> Arc<Decoders> {
         let max = max.max(1);
         Arc::new(Decoders {
@@ -69,7 +69,7 @@ impl Decoders {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn of this host. Dropped while it waits, it leaves nothing behind.
+    /// Waits for a turn of this host. Dropping the future leaves nothing behind.
     pub(crate) async fn turn(self: &Arc<Self>, host: &str) -> Turn {
         let semaphore = {
             let mut hosts = self.hosts();
@@ -82,7 +82,7 @@ impl Decoders {
             permit: None,
         };
         place.permit = Some(semaphore.acquire_owned().await.expect("never closed"));
-        // Looked at only now: the body before this one may just have shown what its host is like.
+        // Read only now: the previous body may have changed the state of its host.
         let is_heavy = self.hosts().heavy.contains(host);
         let of_heavy = match is_heavy {
             true => Some(self.for_heavy.clone().acquire_owned().await.expect("never closed")),
@@ -94,7 +94,7 @@ impl Decoders {
 }
 
 impl Turn {
-    /// The body is decoded, and took this much of a processor.
+    /// Ends a turn with the CPU time that decoding took.
     pub(crate) fn ended(self, cpu: Duration) {
         let mut hosts = self.place.decoders.hosts();
         if cpu <= HEAVY_CPU {
@@ -113,14 +113,14 @@ impl Drop for Place {
         let mut hosts = self.decoders.hosts();
         self.permit = None;
         self.semaphore = None;
-        // Whoever waits holds it too.
+        // Waiting bodies hold a reference too.
         if hosts.here.get(&self.host).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             hosts.here.remove(&self.host);
         }
     }
 }
 
-/// What this thread has had of a processor so far.
+/// CPU time of this thread so far.
 pub(crate) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -1,10 +1,11 @@
 //! The dialler: the only place that opens a connection to a crawled host.
 //!
-//! Every address passes the filter here, right before it is dialled, whether it came from a name, from a literal in a
-//! URL or from a redirect, and whatever kind of fetch it is for. Addresses of a name are tried in their order; when
-//! one is slow the next is tried beside it, and the first connection wins.
+//! Every address passes the filter here, immediately before the dial, whatever its source (a name, a literal in a URL,
+//! a redirect) and whatever the kind of fetch. Addresses of a name are tried in order. When one is slow, the next is
+//! tried in parallel, and the first connection wins.
 //!
-//! Invariant: no socket is connected to an address that neither [`AddressFilter`] has just passed nor a person has typed.
+//! Invariant: a socket is connected only to an address that [`AddressFilter`] has just passed or that a person has
+//! typed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,19 +20,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error;
 
-/// Requests are small. With a small buffer, what the kernel has taken is nearly sent, and a server that reads nothing
-/// is noticed while we write.
+/// Requests are small. With a small buffer, bytes accepted by the kernel are nearly sent, and a server that reads
+/// nothing is noticed during the write.
 const SEND_BUFFER_BYTES: u32 = 16 * 1024;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
-/// Addresses of one name that may be tried beside each other.
+/// Maximum addresses of one name tried in parallel.
 const BESIDE_MAX: usize = 2;
 
 /// Opens connections.
 #[derive(Debug)]
 pub(crate) struct Dialler {
     pub(crate) filter: AddressFilter,
-    /// For a connection to be made. One that is made and leaves the kernel without an answer for as long is dead too:
-    /// a NAT forgot it, or a cable is cut.
+    /// Timeout for connecting. An open connection whose data stays unacknowledged for this time is dead too: a NAT
+    /// dropped its entry, or a cable is cut.
     pub(crate) timeout: Duration,
     pub(crate) fallback: Duration,
 }
@@ -51,7 +52,7 @@ pub(crate) struct NotDialled {
 }
 
 impl Dialler {
-    /// Whether this address may be dialled, for a URL for which this was opened.
+    /// Whether this address may be dialled for a URL with these exceptions.
     pub(crate) fn check(&self, address: IpAddr, opened: Opened) -> Result<(), NotDialled> {
         if address.is_unspecified() {
             return Err(NotDialled {
@@ -97,7 +98,7 @@ impl Dialler {
             if open.len() < BESIDE_MAX
                 && let Some(next) = waiting.pop()
             {
-                // Between the check above and this line nothing changes the address: it is the very value dialled.
+                // Nothing changes the address between the check above and this line: the checked value is dialled.
                 let target = SocketAddr::from((next, port));
                 open.push(next);
                 let dead_after = self.timeout;

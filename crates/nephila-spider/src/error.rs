@@ -1,4 +1,4 @@
-//! From the errors of sockets, TLS and HTTP libraries to outcomes. The one place that reads other people's errors.
+//! Maps errors of sockets, TLS and HTTP libraries to outcomes. The one place that inspects errors of other libraries.
 
 use std::error::Error as StdError;
 use std::io;
@@ -38,7 +38,7 @@ fn tls_of(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// What TLS says of a certificate or of the other side.
+/// A TLS error about a certificate or the peer.
 pub(crate) fn of_tls(error: &rustls::Error) -> Outcome {
     match error {
         rustls::Error::InvalidCertificate(reason) => match reason {
@@ -59,7 +59,7 @@ pub(crate) fn of_tls(error: &rustls::Error) -> Outcome {
             | AlertDescription::InsufficientSecurity,
         )
         | rustls::Error::PeerIncompatible(_)
-        // A server that knows only ciphers we do not offer, such as RC4, and chooses one all the same.
+        // The server chose a cipher suite that we did not offer, such as RC4, because it knows no other.
         | rustls::Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedCipherSuite) => Outcome::TlsVersion,
         rustls::Error::AlertReceived(AlertDescription::CloseNotify) => Outcome::TlsClosed,
         rustls::Error::AlertReceived(_) => Outcome::TlsAlert,
@@ -67,7 +67,7 @@ pub(crate) fn of_tls(error: &rustls::Error) -> Outcome {
     }
 }
 
-/// What an HTTP/2 error says about trying again.
+/// Retry hints from an HTTP/2 error.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hints {
     pub(crate) wants_h1: bool,
@@ -111,7 +111,7 @@ fn of_silence(error: Option<io::ErrorKind>) -> Outcome {
     }
 }
 
-/// The connection broke. A time-out of the kernel's is a path that is gone, not a server that thinks.
+/// Whether the connection broke. A timeout from the kernel means a dead path, not a slow server.
 fn is_broken(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,

@@ -1,11 +1,11 @@
 //! One fetch, from a URL to an outcome.
 //!
 //! The phases follow each other: a kept connection or resolve, dial, TLS; then the request, the head, the body, and
-//! the undoing of content codings. Each phase has its deadline and the whole has one; each failure is a value. The
-//! spider never queues, never follows a redirect and never asks twice: the target is part of what it brings back, and so
-//! is whether a second try is worth it.
+//! content decoding. Each phase has a deadline and the whole fetch has one; each failure is a value. The spider never
+//! queues, never follows a redirect and never retries: the result names the redirect target, and whether a second
+//! attempt is worthwhile.
 //!
-//! Invariant: a fetch ends before its total deadline plus the time of one buffer, whatever the server does.
+//! Invariant: a fetch ends before its total deadline plus the time of one buffer, regardless of the server.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -38,12 +38,12 @@ use crate::resolver::Resolver;
 use crate::sign::Signer;
 use crate::tls::Tls;
 
-/// Hosts remembered as unable to speak HTTP/2. Forgetting one costs a second try, nothing else.
+/// Maximum hosts remembered as unable to speak HTTP/2. Forgetting a host costs one retry, nothing else.
 const H1_ONLY_HOSTS_MAX: usize = 100_000;
-/// Largest request head we send; fields beyond it are a mistake of the caller's.
+/// Maximum size of a request head we send. More header fields are a mistake of the caller.
 const REQUEST_BYTES_MAX: usize = 32 * 1024;
 
-/// Fetches. Cheap to clone; clones share connections, names and memory.
+/// Fetches URLs. Cheap to clone; clones share connections, names and memory.
 #[derive(Clone, Debug)]
 pub struct Spider(Arc<Inner>);
 
@@ -66,34 +66,35 @@ pub(crate) struct Inner {
     pub(crate) decoders: Arc<Decoders>,
 }
 
-/// The settings name something that cannot be used.
+/// A setting has an unusable value.
 #[derive(Debug, thiserror::Error)]
 #[error("spider settings: {0}")]
 pub struct Error(String);
 
-/// What to fetch.
+/// A request for one fetch.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The URL.
     pub url: CrawlUrl,
     /// GET, or HEAD.
     pub head_only: bool,
-    /// Fields beside those that every request has. The caller decides what may go to this origin.
+    /// Additional header fields. The caller decides which fields may go to this origin.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// What to bring back beside the outcome.
+    /// Parts to keep in addition to the outcome.
     pub keep: Keep,
     /// A size limit below that of the settings, for the body as received and as decoded: robots.txt has one.
     pub body_bytes_max: Option<u64>,
-    /// The address to dial, and no other: politeness counts by it. None: the resolver is asked.
+    /// The only address to dial: politeness counts by address. With `None` the resolver is asked.
     pub address: Option<IpAddr>,
-    /// Connections to an address that may be open at once, those included that are kept for other names; 0 for no limit.
-    /// Kept ones are closed before another is opened.
+    /// Maximum open connections to an address, including connections kept for other names; 0 for no limit. Kept
+    /// connections are closed before another is opened.
     pub connections_max: u32,
-    /// This is the second try of a request that may have had no answer: on a new connection, and no third follows.
+    /// This is the second attempt of a request that may have had no answer: uses a new connection, and no third
+    /// follows.
     pub second: bool,
 }
 
-/// What a fetch brings back beside its outcome.
+/// Parts of a fetch to keep in addition to the outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     /// Head and body as received, for the archive.
@@ -129,7 +130,7 @@ impl Request {
     }
 }
 
-/// A try that ended without an answer to judge.
+/// A failed attempt without a response to judge.
 struct Failed {
     outcome: Outcome,
     detail: String,
@@ -150,7 +151,7 @@ impl From<NotDialled> for Failed {
     }
 }
 
-/// An answer whose head has come.
+/// A response whose head has arrived.
 pub(crate) struct Answered {
     pub(crate) connection: Connection,
     pub(crate) response: http::Response<Incoming>,
@@ -158,19 +159,19 @@ pub(crate) struct Answered {
     pub(crate) asked: Asked,
     /// When the request was written.
     pub(crate) sent: Instant,
-    /// What was sent to prove who asks.
+    /// The signature fields sent.
     pub(crate) proof: Vec<(HeaderName, HeaderValue)>,
-    /// What the site wants us to prove it with.
+    /// The signature label that the site requests.
     pub(crate) wanted: Option<String>,
 }
 
 impl Spider {
-    /// A spider with these settings, which calls itself `user_agent`.
+    /// Creates a spider with these settings and this user agent.
     pub fn new(settings: Settings, user_agent: &str) -> Result<Self, Error> {
         Spider::signed(settings, user_agent, None)
     }
 
-    /// The same, which proves who it is.
+    /// Like [`Spider::new`], with signed requests.
     pub fn signed(settings: Settings, user_agent: &str, signer: Option<Signer>) -> Result<Self, Error> {
         let mut common = Vec::new();
         for (name, value) in [
@@ -210,7 +211,7 @@ impl Spider {
         })))
     }
 
-    /// Fetches. Never fails: whatever happens is an outcome.
+    /// Fetches a URL. Never fails: every failure is an outcome.
     pub async fn fetch(&self, request: Request) -> Fetched {
         let began = Instant::now();
         let mut fetched = Fetched::not_sent(Outcome::Cancelled, String::new());
@@ -222,22 +223,23 @@ impl Spider {
         fetched
     }
 
-    /// Closes connections that are kept for these origins: somebody else will ask them.
+    /// Closes idle connections to these origins, which another node takes over.
     pub fn close_idle(&self, which: impl Fn(&str) -> bool) {
         self.0.pool.close(which);
     }
 
-    /// What people have typed, from now on.
+    /// Replaces the exceptions from the address filter: the URLs that people have typed.
     pub fn set_doors(&self, doors: Doors) {
         *self.0.doors.write().unwrap_or_else(PoisonError::into_inner) = doors;
     }
 
-    /// May this address be dialled for this URL at all? What the operator has not opened is never asked.
+    /// Whether this address may be dialled for this URL. An address that the operator has not opened is never
+    /// requested.
     pub fn may_dial(&self, url: &CrawlUrl, address: IpAddr) -> bool {
         self.0.dialler.check(address, self.0.opened(url)).is_ok()
     }
 
-    /// The resolver, for those who want to know an address before they fetch.
+    /// The resolver, for callers that need an address before the fetch.
     pub fn resolver(&self) -> &Resolver {
         &self.0.resolver
     }
@@ -294,12 +296,12 @@ impl Spider {
 }
 
 impl Inner {
-    /// What was opened for a URL, because somebody typed it.
+    /// The exceptions from the address filter for a URL that a person typed.
     fn opened(&self, url: &CrawlUrl) -> Opened {
         self.doors.read().unwrap_or_else(PoisonError::into_inner).opened(url)
     }
 
-    /// Sends the request once and judges the head of the answer.
+    /// Sends the request once and judges the head of the response.
     async fn ask(
         &self,
         request: &Request,
@@ -308,14 +310,14 @@ impl Inner {
         fetched: &mut Fetched,
     ) -> Result<Answered, Failed> {
         let kept = self.kept(request).await;
-        // A second try goes over a new connection, which takes the place of the kept one: together they would be too many.
+        // A second attempt uses a new connection in place of the kept one: together they would be too many.
         let kept = kept.filter(|_| !request.second);
         fetched.reused = kept.is_some();
         let mut connection = match kept {
             Some(connection) => connection,
             None => {
                 let key: Arc<str> = request.url.origin().into();
-                // The last one may be on its way out.
+                // The previous connection may still be closing.
                 self.closing.over(&key).await;
                 let mut opened =
                     self.open(request, deadline, h2, &mut fetched.timings, &mut fetched.address).await;
@@ -353,27 +355,27 @@ impl Inner {
         Ok(Answered { connection, response, answer, asked, sent, proof, wanted })
     }
 
-    /// The fields that prove who asks: made anew for every request that is sent, also for the second of a fetch.
+    /// The signature fields: made anew for every request sent, also for the second request of a fetch.
     fn proof(&self, request: &Request, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {
         let method = if request.head_only { "HEAD" } else { "GET" };
         let fields = self.signer.as_ref().and_then(|signer| signer.fields(method, &request.url, now));
         fields.map_or_else(Vec::new, Vec::from)
     }
 
-    /// Does this answer turn us away until we prove who we are?
+    /// Returns the requested signature label if this response demands a signature.
     fn wants_proof(&self, response: &http::Response<Incoming>) -> Option<String> {
         let turned_away = matches!(response.status().as_u16(), 401 | 403 | 429);
         let field = response.headers().get("accept-signature").filter(|_| turned_away)?;
         signature::wanted(field.to_str().ok()?).map(str::to_owned)
     }
 
-    /// Have we a proof that the site has not seen? It is then sent with all further requests to it.
+    /// Whether the site demands a signature that it has not seen. All further requests to the site carry one.
     fn owes_proof(&self, url: &CrawlUrl, answered: &Answered) -> bool {
         let (Some(signer), Some(label)) = (&self.signer, &answered.wanted) else { return false };
         signer.note(url, label) && answered.proof.is_empty()
     }
 
-    /// Writes the request and waits for the head: a short deadline for the one, a longer one for the other.
+    /// Writes the request and waits for the head: a short deadline for the request, a longer one for the head.
     async fn send(
         &self,
         connection: &mut Connection,
@@ -419,7 +421,7 @@ impl Inner {
         self.pool.put(url.origin().into(), connection);
     }
 
-    /// A new connection: resolve, dial, TLS.
+    /// Opens a new connection: resolve, dial, TLS.
     async fn open(
         &self,
         request: &Request,
@@ -459,7 +461,7 @@ impl Inner {
             .map_err(start)
     }
 
-    /// A stream to the host, directly or through a proxy.
+    /// Opens a stream to the host, directly or through a proxy.
     async fn reach(
         &self,
         request: &Request,
@@ -474,7 +476,7 @@ impl Inner {
             Some(proxy) => self.through(proxy, &addresses, url, deadline).await,
             None => match self.dialler.dial(&addresses, url.port(), self.opened(url)).await {
                 Err(failed) if old && self.names_a_host(url) && failed.outcome != Outcome::AddressPrivate => {
-                    // The host may have moved since: ask again, once, and dial only what is new.
+                    // The host may have moved since: resolve again, once, and dial only new addresses.
                     self.resolver.forget(url.host_str());
                     let (now_at, _) = self.addresses(url, deadline, timings).await?;
                     let moved = now_at.iter().any(|address| !addresses.contains(address));
@@ -497,7 +499,7 @@ impl Inner {
         result
     }
 
-    /// Closes connections that are kept for other names of these addresses, if one more would be too many there, and waits
+    /// Closes connections kept for other names of these addresses if one more would exceed the limit there, and waits
     /// until they are closed.
     async fn make_room(&self, addresses: &[IpAddr], connections_max: u32) {
         if connections_max == 0 {
@@ -511,7 +513,7 @@ impl Inner {
         }
     }
 
-    /// The same, at this address alone.
+    /// Like [`Inner::reach`], at this address only.
     async fn reach_at(
         &self,
         url: &CrawlUrl,
@@ -557,7 +559,7 @@ impl Inner {
             .map_err(|outcome| Failed::new(outcome, format!("{name}: {}", outcome.meaning().trim())))
     }
 
-    /// The proxy is the operator's own word, so its address is not filtered; the target's is.
+    /// The operator configures the proxy, so its address is not filtered; the target's address is.
     async fn through(
         &self,
         proxy: &Proxy,
@@ -618,12 +620,12 @@ impl Inner {
         Ok(message)
     }
 
-    /// The date of a moment in a fetch that ends now: the time of day, less what has passed since on the clock that
-    /// never jumps. So all fetches that end after the clock was set have dates of the same clock, whenever they began.
+    /// The date of a moment in a fetch that ends now: the wall clock time minus the monotonic time since that moment.
+    /// So all fetches that end after a clock adjustment have dates of the same clock, whenever they began.
     pub(crate) fn date_of(&self, moment: Instant) -> Timestamp {
         let ago = u64::try_from(moment.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut dates = self.dates.lock().expect("nobody panics holding it");
-        // Asked under the lock: a time that waited for it would be older than the last date.
+        // Read under the lock: a time read before waiting for the lock would be older than the last date.
         let end = dates.date(now());
         Timestamp(end.0.saturating_sub(ago))
     }

@@ -1,4 +1,4 @@
-//! What a fetch brings back.
+//! The result of a fetch.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,29 +12,30 @@ use crate::body::Body;
 use crate::decode;
 use crate::tls::TlsInfo;
 
-/// One fetch, ended.
+/// One finished fetch.
 #[derive(Debug)]
 pub struct Fetched {
-    /// How it ended.
+    /// How the fetch ended.
     pub outcome: Outcome,
-    /// What happened, for people. Empty if the outcome says it all.
+    /// Details for people. Empty if the outcome says everything.
     pub detail: String,
-    /// The status of the answer, if there is one.
+    /// The status of the response, if there is one.
     pub status: Option<u16>,
-    /// Its fields.
+    /// The header fields of the response.
     pub fields: HeaderMap,
-    /// The address really dialled.
+    /// The address actually dialled.
     pub address: Option<SocketAddr>,
     /// `http/1.0`, `http/1.1` or `h2`.
     pub protocol: Option<&'static str>,
-    /// What is known about TLS.
+    /// TLS parameters of the connection.
     pub tls: Option<TlsInfo>,
     /// Whether the connection was kept from an earlier fetch.
     pub reused: bool,
-    /// Requests sent: 1, or 0 if it did not come to that.
+    /// Number of requests sent: 1, or 0 if the fetch ended before.
     pub requests: u32,
-    /// The server cannot have answered, or wants to be asked another way: one more request may follow once host and
-    /// address have rested ([`crate::Request::second`]). Nothing of the answer was read.
+    /// Whether one retry is allowed: the server cannot have answered, or wants another protocol or a signature. The
+    /// retry follows once the crawl delay of host and address has passed ([`crate::Request::second`]). No part of the
+    /// response was read.
     pub again: bool,
     /// How long each phase took.
     pub timings: Timings,
@@ -42,21 +43,21 @@ pub struct Fetched {
     pub head_bytes: u64,
     /// Bytes of the body, as received.
     pub body_bytes: u64,
-    /// Bytes of the body after its content codings were undone; the same as `body_bytes` if there were none.
+    /// Bytes of the body after decoding; equals `body_bytes` without content codings.
     pub decoded_bytes: u64,
-    /// How undoing the content codings went, if there were any.
+    /// Result of decoding the content codings, if there were any.
     pub decoding: Option<decode::Note>,
-    /// Where the answer sends us.
+    /// Redirect target.
     pub redirect: Option<CrawlUrl>,
-    /// Why the body is not whole.
+    /// Why the body is incomplete.
     pub truncated: Option<Truncation>,
-    /// How long the site asks us to wait.
+    /// Delay requested by the site (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// SHA-1 of the body as received, if it was asked for.
+    /// SHA-1 of the body as received, if requested.
     pub sha1: Option<[u8; 20]>,
-    /// What to archive, if it was asked for and there is an answer.
+    /// The exchange to archive, if requested and if there is a response.
     pub exchange: Option<Exchange>,
-    /// The decoded body, if it was asked for.
+    /// The decoded body, if requested.
     pub decoded: Option<Body>,
 }
 
@@ -89,14 +90,14 @@ impl Fetched {
     }
 }
 
-/// How long each phase took. `None`: there was no such phase, or it was never reached.
+/// Duration of each phase. `None`: there was no such phase, or the fetch ended before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Name to addresses.
+    /// Name resolution.
     pub resolve: Option<Duration>,
-    /// To the connection.
+    /// Connecting.
     pub connect: Option<Duration>,
-    /// To the end of the TLS handshake.
+    /// TLS handshake.
     pub tls: Option<Duration>,
     /// From the request to the end of the head.
     pub head: Option<Duration>,

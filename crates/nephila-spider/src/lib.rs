@@ -1,12 +1,13 @@
-//! Talks to the web: one URL in, one outcome out.
+//! Fetches from the web: one URL in, one outcome out.
 //!
 //! A fetch goes through the files of this crate in this order: `fetch` (phases and deadlines) asks `resolver` for
 //! addresses, `dial` for a connection (where every address is checked), `proxy` for a tunnel, `tls` for a handshake;
-//! `connection` speaks HTTP on it while `tee` keeps the bytes; `receive` reads the body into `body` and has `decode`
-//! undo its codings when `decoders` says that it is its turn; `pool` keeps the connection for the next page. `error` names what went wrong. What an answer
-//! means and how a fetch may end is decided in `nephila_core::spider`. `sign` proves who asks.
+//! `connection` speaks HTTP while `tee` keeps the bytes; `receive` reads the body into `body` and has `decode` decode
+//! its codings when `decoders` grants a turn; `pool` keeps the connection for the next page. `error` names failures.
+//! `nephila_core::spider` decides the meaning of a response and the possible outcomes of a fetch. `sign` signs
+//! requests.
 //!
-//! The spider never queues and never follows: when to fetch what is the frontier's business.
+//! The spider never queues and never follows redirects: the frontier decides when to fetch which URL.
 
 mod body;
 mod closing;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// The addresses of this machine except loopback, which nobody may dial anyway. Read once, at the start; what cannot
-/// be read is left to `spider.deny_addresses`.
+/// The addresses of this machine except loopback, which the filter denies anyway. Read once, at the start; unreadable
+/// addresses are left to `spider.deny_addresses`.
 pub(crate) fn addresses() -> Vec<IpNet> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut found = parse_fib_trie(&read("/proc/net/fib_trie"));
@@ -15,7 +15,7 @@ pub(crate) fn addresses() -> Vec<IpNet> {
     found
 }
 
-/// Lines such as `|-- 192.0.2.7`, each followed by what is known about it: ours are `/32 host LOCAL`.
+/// Parses lines such as `|-- 192.0.2.7`, each followed by attributes of the address: ours are `/32 host LOCAL`.
 fn parse_fib_trie(text: &str) -> Vec<IpNet> {
     let mut found: Vec<IpNet> = Vec::new();
     let mut last: Option<Ipv4Addr> = None;

@@ -1,8 +1,8 @@
-//! Connections kept for the next page of their host.
+//! Pool of idle connections for the next page of their host.
 //!
-//! A connection is kept under scheme, host, port *and* the address that was checked when it was dialled, so that it
-//! never serves another name. It is kept for less time than servers keep theirs, and the oldest go first when there
-//! are too many, here or at one address.
+//! A connection is kept under scheme, host, port *and* the address that was checked when dialling, so a connection
+//! never serves another name. The idle timeout is shorter than that of servers. The oldest connections are evicted
+//! first when there are too many, here or at one address.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 
-/// How often the pool looks for connections that were kept long enough.
+/// Interval between two sweeps for expired connections.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Scheme and authority. The address is part of the connection; one origin has one address at a time here.
@@ -28,7 +28,7 @@ pub(crate) struct Pool {
     live: Arc<Mutex<HashMap<SlotKey, usize>>>,
 }
 
-/// A connection that is open, kept or in use: it counts at its address until this is dropped.
+/// An open connection, kept or in use: counts at its address until dropped.
 #[derive(Debug)]
 pub(crate) struct Live {
     slot: SlotKey,
@@ -50,7 +50,7 @@ impl Drop for Live {
 #[derive(Debug, Default)]
 struct Kept {
     by_key: HashMap<Key, Vec<Idle>>,
-    /// In the order in which they were put here. An entry whose number is gone was taken out meanwhile.
+    /// In order of insertion. An entry whose number is gone was taken meanwhile.
     order: VecDeque<(Instant, Key, u64)>,
     next: u64,
     count: usize,
@@ -76,8 +76,8 @@ impl Pool {
         Live { slot, live: self.live.clone() }
     }
 
-    /// Closes kept connections to an address, the oldest first, until one more may be opened there, or none is left. Gives
-    /// their origins.
+    /// Closes kept connections to an address, the oldest first, until one more may be opened there, or none is left.
+    /// Returns their origins.
     pub(crate) fn make_room(&self, address: IpAddr, connections_max: usize) -> Vec<Key> {
         let slot = SlotKey::of(address);
         let open = || self.live.lock().expect("nobody panics holding it").get(&slot).copied().unwrap_or(0);
@@ -105,7 +105,7 @@ impl Pool {
         closed
     }
 
-    /// A kept connection to this origin, the newest first.
+    /// Takes a kept connection to this origin, the newest first.
     pub(crate) fn take(&self, key: &str) -> Option<Connection> {
         let mut kept = self.lock();
         let list = kept.by_key.get_mut(key)?;
@@ -114,7 +114,8 @@ impl Pool {
             kept.by_key.remove(key);
         }
         kept.count -= 1;
-        // Too old, and not yet swept: the server may be closing it right now. The others here are older still.
+        // Too old, and not yet swept: the server may be closing the connection right now. The others here are older
+        // still.
         (newest.since.elapsed() < self.idle_timeout).then_some(newest.connection)
     }
 
@@ -137,14 +138,14 @@ impl Pool {
         }
     }
 
-    /// Closes the older half of what is kept: we are short of handles, and these are the ones we can do without.
+    /// Closes the older half of the kept connections, to free file handles when they run short.
     pub(crate) fn shed(&self) {
         let mut kept = self.lock();
         let keep = kept.count / 2;
         while kept.count > keep && remove_oldest(&mut kept) {}
     }
 
-    /// Closes what is kept for these origins.
+    /// Closes the kept connections to these origins.
     pub(crate) fn close(&self, which: impl Fn(&str) -> bool) {
         let mut kept = self.lock();
         let mut closed = 0;
@@ -158,7 +159,7 @@ impl Pool {
 
     fn sweep(&self, kept: &mut Kept, now: Instant) {
         while let Some((since, _, _)) = kept.order.front() {
-            // The order list may hold many entries of connections long taken; those cost nothing to drop.
+            // The order list may hold many entries of connections long taken, which cost nothing to drop.
             if kept.count <= self.idle_max && now.duration_since(*since) < self.idle_timeout {
                 break;
             }
@@ -171,14 +172,14 @@ impl Pool {
     }
 }
 
-/// Closes the connection that was put here first, if it is still here. False when the list is at its end.
+/// Closes the oldest connection, if it is still here. Returns false at the end of the list.
 fn remove_oldest(kept: &mut Kept) -> bool {
     let Some((_, key, number)) = kept.order.pop_front() else { return false };
     remove(kept, &key, number);
     true
 }
 
-/// Closes this connection, if it is still here.
+/// Closes this connection, if still kept.
 fn remove(kept: &mut Kept, key: &Key, number: u64) {
     if let Some(list) = kept.by_key.get_mut(key) {
         let before = list.len();

@@ -1,8 +1,8 @@
-//! Through a proxy: HTTP CONNECT and SOCKS5, always to the address that we have resolved and checked ourselves.
+//! Proxies: HTTP CONNECT and SOCKS5, always to an address that we have resolved and checked ourselves.
 //!
-//! A proxy that is given a name resolves it again, and the address filter never sees the answer. So names are
-//! resolved here first and the proxy is told the address; both http and https go through a tunnel. A proxy that
-//! allows CONNECT to port 443 only cannot be used for http.
+//! A proxy that is given a name resolves the name again, and the address filter never sees the result. So names are
+//! resolved here first and the proxy gets the address. Both http and https go through a tunnel. A proxy that allows
+//! CONNECT to port 443 only cannot be used for http.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,10 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use url::Url;
 
-/// The proxy's answer to CONNECT may be this long.
+/// Maximum size of the proxy's answer to CONNECT, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// Where to tunnel through.
+/// A proxy to tunnel through.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     kind: Kind,
@@ -30,7 +30,7 @@ enum Kind {
     Socks5,
 }
 
-/// The proxies of the environment and the settings, and who goes without.
+/// The proxies of the environment and the settings, and the hosts without a proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proxies {
     http: Option<Proxy>,
@@ -39,7 +39,7 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// From the setting, or from `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` where it is empty.
+    /// Reads the setting, or, if empty, `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     pub(crate) fn new(setting: &str, environment: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         if !setting.is_empty() {
             let proxy = Proxy::parse(setting)?;
@@ -62,7 +62,7 @@ impl Proxies {
         })
     }
 
-    /// The proxy for this host. Asked anew for every fetch, so that a redirect to another scheme changes it.
+    /// The proxy for this host. Called for every fetch, so that a redirect to another scheme may change the proxy.
     pub(crate) fn of(&self, https: bool, host: &str) -> Option<&Proxy> {
         let exempt = |name: &String| {
             name == "*"
@@ -120,7 +120,7 @@ impl Proxy {
         request.push_str("\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
-        // Byte by byte, because what follows the blank line belongs to the tunnel.
+        // Byte by byte, because the bytes after the blank line belong to the tunnel.
         while !answer.ends_with(b"\r\n\r\n") {
             if answer.len() >= ANSWER_BYTES_MAX {
                 return Err(io::Error::other("the proxy's answer is too long"));
@@ -194,7 +194,7 @@ impl Proxy {
     }
 }
 
-/// Without the password.
+/// Prints the proxy without its password.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} proxy {}:{}", self.kind, self.host, self.port)

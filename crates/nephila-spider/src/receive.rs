@@ -1,4 +1,4 @@
-//! The second half of a fetch: the head is judged, now the body is read, kept, decoded and handed over.
+//! The second half of a fetch: after the head is judged, the body is read, kept, decoded and handed over.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::fetch::{Answered, Inner, Request, now};
 use crate::fetched::Fetched;
 use crate::tee::Witness;
 
-/// Reads the answer to its end and fills in what is known.
+/// Reads the response to its end and fills in the result.
 pub(crate) async fn receive(
     inner: &Inner,
     request: &Request,
@@ -78,7 +78,7 @@ pub(crate) async fn receive(
     }
     fetched.detail = read.detail;
     if is_h2 && read.broke_h2 {
-        // The page is cut and will be asked for again. Over HTTP/2 it would be cut again, for ever.
+        // The page is cut and will be requested again. Over HTTP/2 it would be cut again, for ever.
         inner.remember_h1_only(&request.url);
     }
 
@@ -125,7 +125,8 @@ pub(crate) async fn receive(
                             fetched.outcome = Outcome::CutTime;
                             fetched.detail = "the whole fetch took too long: it was being decoded".into();
                         }
-                        // The framing was kept, but somebody before it lost the rest: half a page is no whole one.
+                        // The framing is intact, but the server or a hop before it lost the rest: half a page is
+                        // incomplete.
                         Note::Cut => fetched.truncated = fetched.truncated.or(Some(Truncation::Disconnect)),
                         _ => {}
                     }
@@ -158,7 +159,7 @@ pub(crate) async fn receive(
         if let Some(note) = fetched.decoding {
             notes.push(("decoding", note.as_str().to_owned()));
         }
-        // The proof itself is cut out of the request record, like everything that opens a door; that there was one is not.
+        // The signature is removed from the request record like all credentials; the note that one was sent is not.
         if !proof.is_empty() {
             notes.push(("signature", "sent".to_owned()));
         } else if wanted.is_some() {
@@ -180,7 +181,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Whether the body is what was asked for. Of a redirect or a 404 the status matters, not how its body ended.
+/// Whether the body is the requested page. Of a redirect or a 404 the status matters, not how its body ended.
 fn is_page(outcome: Outcome) -> bool {
     matches!(
         outcome,
@@ -192,7 +193,7 @@ fn is_page(outcome: Outcome) -> bool {
     )
 }
 
-/// How large a body may be.
+/// Size limits of a body.
 #[derive(Clone, Copy)]
 struct Limits {
     raw: u64,
@@ -206,7 +207,7 @@ impl Limits {
     }
 }
 
-/// What came of a body.
+/// Result of reading a body.
 struct Read {
     body: Option<Spool>,
     bytes: u64,
@@ -341,8 +342,8 @@ impl Speed {
     }
 }
 
-/// Undoes the content codings on a thread that may be busy, when it is this host's turn. It ends at the deadline, and when it
-/// has cost too much.
+/// Decodes the content codings on a blocking thread, when the host gets its turn. Decoding ends at the deadline, or
+/// when the CPU limit is reached.
 async fn undo(
     inner: &Inner,
     host: &str,
@@ -388,7 +389,7 @@ fn content_length(fields: &http::HeaderMap) -> Option<u64> {
     fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.split(',').next()?.trim().parse().ok()
 }
 
-/// HTTP/2 has no text head; this is the same request as HTTP/1.1 would have written it.
+/// HTTP/2 has no text head; this is the same request in HTTP/1.1 syntax.
 fn h2_request_head(request: &Request, inner: &Inner, proof: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
     let method = if request.head_only { "HEAD" } else { "GET" };
     let mut head = format!(

@@ -1,10 +1,10 @@
-//! Signs requests, so that a site can check who asks (RFC 9421, Ed25519, Web Bot Auth).
+//! Signs requests, so that a site can verify the crawler's identity (RFC 9421, Ed25519, Web Bot Auth).
 //!
-//! The key is read once and stays here: it is never printed and never written anywhere. What is signed is decided in
-//! `nephila_core::identity`; here are the key, the clock and chance.
+//! The key is read once and stays here: never printed and never written anywhere. `nephila_core::identity` decides
+//! which parts are signed; this module has the key, the clock and the random numbers.
 //!
-//! Invariant: every request that is sent carries a signature made for it alone, with its own time and its own nonce. None
-//! is ever sent twice, and none goes to an authority it was not made for.
+//! Invariant: every request sent carries a signature made for this request alone, with its own time and its own nonce.
+//! No signature is sent twice, and none goes to another authority than its own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,26 +23,26 @@ use nephila_core::url::CrawlUrl;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// Origins remembered for asking for signatures. Forgetting one costs one more question, nothing else.
+/// Maximum remembered origins that requested signatures. Forgetting one costs one more request, nothing else.
 const WANTING_MAX: usize = 100_000;
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
-/// A signature is never valid for longer than this.
+/// Maximum validity of a signature.
 const VALID_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Which requests are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Signed {
-    /// Those over https, and those to sites that asked for it.
+    /// Requests over https, and requests to sites that asked for signatures.
     #[default]
     Https,
-    /// All.
+    /// All requests.
     Always,
-    /// Only those to sites that asked for it.
+    /// Only requests to sites that asked for signatures.
     Asked,
 }
 
-/// A key that cannot be used.
+/// An unusable key.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct KeyError(String);
@@ -67,7 +67,7 @@ impl Key {
         Ok(text)
     }
 
-    /// The key in a file's text.
+    /// Reads the key from a file's text.
     pub fn from_pem(text: &[u8]) -> Result<Key, KeyError> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(text)
             .map_err(|error| KeyError(format!("no private key in PEM: {error:?}")))?;
@@ -86,12 +86,12 @@ impl Key {
         Jwk::new(&public, thumbprint.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 
-    /// Its name: the thumbprint of its public half.
+    /// The key id: the thumbprint of the public key.
     pub fn id(&self) -> String {
         self.jwk().kid
     }
 
-    /// The directory that is published, with this key and no other.
+    /// The key directory to publish, with this key only.
     pub fn directory(&self) -> Directory {
         Directory { keys: vec![self.jwk()] }
     }
@@ -110,7 +110,7 @@ pub struct Signer {
     agent: String,
     signed: Signed,
     valid: Duration,
-    /// Origins that asked for signatures, and under which label.
+    /// Origins that asked for signatures, with the requested label.
     wanting: Mutex<HashMap<String, Box<str>>>,
 }
 
@@ -121,7 +121,7 @@ impl Signer {
         Signer { key, id, agent, signed, valid: valid.min(VALID_MAX), wanting: Mutex::default() }
     }
 
-    /// The fields for one request, if it is to be signed.
+    /// The signature fields for one request, if the request is to be signed.
     pub(crate) fn fields(
         &self,
         method: &str,
@@ -138,7 +138,7 @@ impl Signer {
             return None;
         }
         let mut bytes = [0; NONCE_BYTES];
-        // Without chance there is no nonce, and a signature without one would be the same twice.
+        // Without random numbers there is no nonce, and a signature without a nonce could repeat.
         rand::fill(&mut bytes).ok()?;
         let nonce = BASE64URL_NOPAD.encode(&bytes);
         let created = now.0 / 1_000;
@@ -166,7 +166,7 @@ impl Signer {
         ])
     }
 
-    /// Takes note that an origin wants signatures under this label. Was that news?
+    /// Records that an origin wants signatures under this label. Returns whether that is new.
     pub(crate) fn note(&self, url: &CrawlUrl, label: &str) -> bool {
         let mut wanting = self.wanting.lock().expect("nobody panics holding it");
         if wanting.len() >= WANTING_MAX {

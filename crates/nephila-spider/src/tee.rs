@@ -1,8 +1,8 @@
-//! A socket with a witness: what the server says in its head, and what we said in ours, byte for byte.
+//! A socket with a witness, which records the head of the response and of the request, byte for byte.
 //!
-//! The HTTP library gives parsed fields; the archive wants the bytes. So every connection runs through a [`Tee`],
-//! which shows what is read to a [`HeadScan`] (which also holds the limits that the library lacks) and keeps what is
-//! written until the request is out. Between two requests on a kept connection the witness is told to start anew.
+//! The HTTP library returns parsed fields; the archive needs the bytes. So every connection runs through a [`Tee`]. The
+//! tee passes read bytes to a [`HeadScan`] (which also enforces the limits that the library lacks) and keeps written
+//! bytes until the request is out. Between two requests on a kept connection the witness restarts.
 
 use std::io;
 use std::pin::Pin;
@@ -12,16 +12,16 @@ use std::task::{Context, Poll, ready};
 use nephila_core::spider::head::{HeadFault, HeadLimits, HeadScan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// One read takes at most this much. A read that fills the library's buffer doubles it, and a kept connection keeps it: less than
-/// 16 kB is never taken for a reason to have more than that.
+/// Maximum bytes per read. A read that fills the library's buffer makes the library double the buffer, and a kept
+/// connection keeps the larger buffer. Reads of less than 16 kB never grow the buffer beyond that size.
 const READ_BYTES_MAX: usize = 16 * 1024 - 1;
-/// A request head longer than this is not kept whole; ours are a few hundred bytes.
+/// Maximum bytes of a request head that are kept; ours have a few hundred bytes.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// HTTP/2: bytes of frames that may come without the answer moving on.
+/// HTTP/2: maximum bytes of frames without progress of the response.
 const FRAMES_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What was seen on a connection since the last request began.
+/// Recorded since the last request on a connection began.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) scan: HeadScan,
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     /// The kind of the last error of the socket, which the HTTP library may hide.
     pub(crate) error: Option<io::ErrorKind>,
     pub(crate) eof: bool,
-    /// HTTP/2 only: bytes that may still be read before the answer moves on. A flood of frames uses it up.
+    /// HTTP/2 only: bytes that may still be read without progress of the response. A flood of frames uses this up.
     pub(crate) frames_left: Option<u64>,
 }
 
@@ -51,24 +51,24 @@ impl Witness {
         })))
     }
 
-    /// What was seen so far.
+    /// The record so far.
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().expect("nobody panics while holding the witness")
     }
 
-    /// The connection speaks HTTP/2: there is no head to follow, but frames are counted.
+    /// Switches to HTTP/2: there is no text head to scan, but frames are counted.
     pub(crate) fn count_frames(&self) {
         self.seen().frames_left = Some(FRAMES_BYTES_MAX);
     }
 
-    /// The answer moved on by this many bytes of body.
+    /// Records progress of the response by this number of body bytes.
     pub(crate) fn frames_earned(&self, bytes: usize) {
         if let Some(left) = &mut self.seen().frames_left {
             *left = (*left + 2 * bytes as u64).min(FRAMES_BYTES_MAX);
         }
     }
 
-    /// A new request begins.
+    /// Starts the record of a new request.
     pub(crate) fn restart(&self) {
         let mut seen = self.seen();
         seen.scan.reset();
@@ -131,7 +131,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tee<S> {
     }
 }
 
-/// Tells `buf` about bytes that were read into its unfilled part through a smaller view of it.
+/// Marks bytes as filled in `buf` that were read into its unfilled part through a smaller view.
 #[allow(unsafe_code, reason = "ReadBuf has no safe way to say that a sub-buffer was filled")]
 fn advance(buf: &mut ReadBuf<'_>, read: usize) {
     // SAFETY: `read` bytes at the start of the unfilled part were just initialised by the inner read, through

@@ -1,4 +1,4 @@
-//! TLS: which roots are trusted, what is offered, and what a certificate was worth.
+//! TLS: trusted roots, offered protocols, and verification of certificates.
 
 use std::fmt;
 use std::io::{self, BufReader};
@@ -17,17 +17,17 @@ use tokio_rustls::client::TlsStream;
 
 use crate::error;
 
-/// Sessions remembered for resumption.
+/// Maximum sessions cached for resumption.
 const SESSIONS_MAX: usize = 4096;
 
-/// What is known about the TLS of a connection.
+/// TLS parameters of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// For `WARC-Protocol`: `tls/1.3`, `tls/1.2`.
     pub version: &'static str,
     /// The cipher suite by its IANA name.
     pub cipher: String,
-    /// What is wrong with the certificate. Always `None` where certificates are verified.
+    /// The fault of the certificate. Always `None` where certificates are verified.
     pub certificate: Option<Outcome>,
 }
 
@@ -35,7 +35,7 @@ pub struct TlsInfo {
 pub(crate) struct Tls {
     both: TlsConnector,
     only_h1: TlsConnector,
-    /// Checks afterwards what was accepted unchecked.
+    /// Judges afterwards a certificate that was accepted without verification.
     judge: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -81,7 +81,8 @@ impl Tls {
         Ok(Tls { both: connector(true)?, only_h1: connector(false)?, judge: accept_any.then_some(verifier) })
     }
 
-    /// Shakes hands as `host`. Returns the stream, whether it speaks HTTP/2, and what is known of it.
+    /// Performs the handshake with `host`. Returns the stream, whether the connection uses HTTP/2, and the TLS
+    /// parameters.
     pub(crate) async fn connect<S>(
         &self,
         host: &str,
@@ -133,7 +134,7 @@ fn judgement(
     judge.verify_server_cert(own, others, name, &[], UnixTime::now()).err().map(|error| error::of_tls(&error))
 }
 
-/// Takes every certificate; signatures are still checked, so that the peer at least owns the one it shows.
+/// Accepts every certificate; signatures are still checked, so that the peer at least owns its certificate.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

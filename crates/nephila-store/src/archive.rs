@@ -1,16 +1,16 @@
-//! The archive: takes exchanges, acknowledges each once its records are safe on disk.
+//! The archive: accepts exchanges and acknowledges each once its records are durable.
 //!
 //! An [`Exchange`] waits in a bounded queue, is digested and compressed by one of a few threads, and reaches the one
-//! writer, which appends its records to the open WARC file. Whatever arrives within the commit interval shares one
-//! sync of the disk; only then is each acknowledged with a [`Receipt`]. A full or old file is closed: it loses the
-//! ending `.open`, and its CDXJ index appears beside it. [`Archive::close`] merges all indexes into one.
+//! writer, which appends its records to the open WARC file. All exchanges that arrive within the commit interval share
+//! one sync (group commit); only then is each acknowledged with a [`Receipt`]. A full or old file is closed: the ending
+//! `.open` is removed, and the CDXJ index appears beside the file. [`Archive::close`] merges all indexes into one.
 //!
-//! Folders: `DIR/archive/NAME.warc.gz`, `DIR/archive/NAME.cdxj`, `DIR/indexes/index.cdxj`. Which files there should be
-//! stands in `DIR/contents`; what is gone or damaged by that list is told ([`Recovered::damage`]).
+//! Folders: `DIR/archive/NAME.warc.gz`, `DIR/archive/NAME.cdxj`, `DIR/indexes/index.cdxj`. The list `DIR/contents`
+//! names the expected files; missing or damaged files are reported ([`Recovered::damage`]).
 //!
-//! Invariants: an acknowledged record survives every crash, once. What was not acknowledged may be there or not, but
-//! never in part: torn records are cut when the archive is opened. After a failed write or sync nothing that it
-//! touched is acknowledged, and the archive goes on with a new file as soon as the disk lets it.
+//! Invariants: an acknowledged record survives every crash, once. A record without acknowledgement may exist or not,
+//! but never in part: torn records are cut when the archive is opened. After a failed write or sync no affected record
+//! is acknowledged, and the archive continues with a new file as soon as the disk allows.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -38,11 +38,11 @@ use compress::{Ready, Worker};
 use memory::Memory;
 use writer::Writer;
 
-/// Exchanges waiting to be compressed. When as many wait, [`Archive::append`] waits as well.
+/// Capacity of the queue before compression. When the queue is full, [`Archive::append`] waits (backpressure).
 pub const QUEUE_EXCHANGES_MAX: usize = 64;
-/// Exchanges compressed and waiting for the writer.
+/// Capacity of the queue from compression to the writer.
 pub const READY_EXCHANGES_MAX: usize = 64;
-/// Threads that compress; one when the machine has one core.
+/// Maximum threads that compress; one on a machine with one core.
 pub const COMPRESS_THREADS_MAX: usize = 2;
 
 /// A handle to the archive; cheap to clone.
@@ -69,34 +69,34 @@ struct Job {
 /// Proof that an exchange is in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Name of the WARC file it will be in when that is closed; until then the name has `.open` after it.
+    /// Final name of the WARC file; while open, the file has `.open` after this name.
     pub file: Arc<str>,
-    /// Where the record with the answer begins.
+    /// Offset of the record with the response.
     pub offset: u64,
-    /// Bytes it takes, compressed.
+    /// Compressed length of the record in bytes.
     pub length: u64,
-    /// What it became.
+    /// How the exchange was stored.
     pub kind: Kind,
-    /// Digest of the payload; for a revisit, of the payload it refers to.
+    /// Digest of the payload; for a revisit, of the payload referred to.
     pub payload_digest: Digest,
     /// Digest of the record's block.
     pub block_digest: Digest,
 }
 
-/// What an exchange became.
+/// How an exchange was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Head and body are stored.
     Response,
-    /// The payload was there already; only the head is stored.
+    /// The payload was in the archive already; only the head is stored.
     Revisit,
-    /// The server said 304; nothing but that is stored.
+    /// The server answered 304; only this fact is stored.
     NotModified,
-    /// A feed with the URLs of the last one; nothing but the words that say so is stored.
+    /// A feed with the URLs of its previous version; only a note about that is stored.
     Redundant,
 }
 
-/// What an archive that was closed wrote since it was opened.
+/// Statistics of an archive from opening to closing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// WARC files closed.
@@ -113,42 +113,42 @@ pub struct Summary {
     pub index_lines: u64,
 }
 
-/// Why the archive did not do it.
+/// Errors of the archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No space left: the exchange is not stored. Free some and append it again; the archive goes on by itself.
+    /// No space left: the exchange is not stored. Free some space and append again; the archive continues by itself.
     #[error("disk full at {path}: nothing was stored, free space and append again", path = .path.display())]
     Full {
-        /// The file that was being written.
+        /// The file being written.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A write failed: the exchange is not stored and what was written of it is cut. Append it again.
+    /// A write failed: the exchange is not stored and its partial record is cut. Append the exchange again.
     #[error("writing {path} failed: nothing was stored, append again", path = .path.display())]
     Write {
-        /// The file that was being written.
+        /// The file being written.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A sync failed: the exchange must be taken as lost. Append it again; it goes to a new file. A disk that fails
-    /// twice is better replaced.
+    /// A sync failed: treat the exchange as lost. Append the exchange again; a new file is used. Replace a disk that
+    /// fails twice.
     #[error("syncing {path} failed: nothing since the last sync is stored, append again", path = .path.display())]
     Sync {
-        /// The file that was being synced.
+        /// The file being synced.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         #[source]
         source: Arc<io::Error>,
     },
-    /// The body could not be read, or was shorter than it said. Only this exchange is concerned: fetch it again.
+    /// The body could not be read, or was shorter than declared. Only this exchange is affected: fetch the URL again.
     #[error("reading the body failed")]
     Body(#[source] Arc<io::Error>),
-    /// The archive is closed, or its threads are gone: open it again.
+    /// The archive is closed, or its threads are gone: open the archive again.
     #[error("the archive is closed")]
     Closed,
     /// Another process writes to this archive: do not retry.
@@ -157,21 +157,22 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
-    /// The archive could not be opened or closed. Nothing acknowledged is lost: open it again when the cause is gone.
+    /// The archive could not be opened or closed. Nothing acknowledged is lost: open the archive again when the cause
+    /// is gone.
     #[error("{action} {path} failed", path = .path.display())]
     Disk {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         #[source]
         source: Arc<io::Error>,
     },
 }
 
 impl Error {
-    /// Does the same append make sense again, later?
+    /// Whether the same append may succeed later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Error::Full { .. } | Error::Write { .. } | Error::Sync { .. })
     }
@@ -180,7 +181,7 @@ impl Error {
         Error::Disk { action, path: path.into(), source: Arc::new(source) }
     }
 
-    /// The same for somebody else: one failed sync fails everybody who waited for it.
+    /// A copy of the error for another caller: one failed sync fails all waiting appends.
     fn again(&self) -> Self {
         match self {
             Error::Full { path, source } => Error::Full { path: path.clone(), source: source.clone() },
@@ -197,13 +198,13 @@ impl Error {
 }
 
 impl Archive {
-    /// Opens the archive in a crawl's folder, making it if there is none, and mends what a crash left. Reads the
-    /// files that were open and all indexes, so it may take seconds: not for a thread that has other work.
+    /// Opens the archive in a crawl's folder, or creates an empty archive, and repairs the effects of a crash. Reads
+    /// the open files and all indexes, so this may take seconds: do not call this on a thread with other work.
     pub fn open(dir: &Path, settings: Settings, info: WarcInfo) -> Result<Self, Error> {
         Self::open_on(Arc::new(RealDisk), dir, settings, info)
     }
 
-    /// The same on another disk, for tests.
+    /// Like [`Archive::open`], on another disk, for tests.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -239,7 +240,7 @@ impl Archive {
             .map_err(|e| Error::disk("opening", &folder, e))?;
         spawn("archive-writer", move || {
             let result = writer.run(&inbox);
-            // Held until nothing is written any more.
+            // Held until the last write.
             drop(lock);
             let _ = done.send(result);
         })
@@ -253,12 +254,12 @@ impl Archive {
         })))
     }
 
-    /// What opening found and mended.
+    /// Results of recovery.
     pub fn recovered(&self) -> &Recovered {
         &self.0.recovered
     }
 
-    /// Stores an exchange; waits while the queue is full, and then until the records are durable.
+    /// Stores an exchange. Waits while the queue is full, and then until the records are durable.
     pub async fn append(&self, exchange: Exchange) -> Result<Receipt, Error> {
         let queue = guard(&self.0.queue).clone().ok_or(Error::Closed)?;
         let (reply, answer) = oneshot::channel();
@@ -279,7 +280,7 @@ impl Archive {
         Some(last)
     }
 
-    /// Stores what was appended so far, closes the file, sorts and merges the indexes. Later appends are refused.
+    /// Stores all appended exchanges, closes the file, sorts and merges the indexes. Later appends are refused.
     pub async fn close(&self) -> Result<Summary, Error> {
         drop(guard(&self.0.queue).take());
         let summary = guard(&self.0.summary).take().ok_or(Error::Closed)?;
@@ -298,7 +299,7 @@ fn compress_all(
         let Some(Job { exchange, reply }) = guard(jobs).blocking_recv() else { return };
         match worker.work(exchange) {
             Ok(made) => {
-                // The writer is gone: the reply is dropped, which says so.
+                // The writer is gone: dropping the reply tells the caller.
                 if ready.send((made, reply)).is_err() {
                     return;
                 }
@@ -328,6 +329,6 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A thread that died holding it leaves plain maps and options, which are whole at any time.
+    // A thread that panicked with the lock leaves plain maps and options, which are consistent at any time.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! Finds and reads captures: what was fetched from a URL, and when.
+//! Finds and reads captures: the responses of a URL over time.
 //!
-//! A capture stands in the index of its closed WARC file (`archive/NAME.cdxj`) and in the merged index
-//! (`indexes/index.cdxj`); one that was just written lies in a file still open (`NAME.warc.gz.open`), which has no index
-//! and is read through. [`Captures::find`] asks all of them, so that it answers while a crawl runs and after a kill.
-//! Sorted indexes are searched by halving and read a block at a time: their size does not matter.
+//! A capture is listed in the index of its closed WARC file (`archive/NAME.cdxj`) and in the merged index
+//! (`indexes/index.cdxj`). A recent capture lies in a file that is still open (`NAME.warc.gz.open`), which has no index
+//! and is scanned. [`Captures::find`] searches all of them, during a crawl and after a kill. Sorted indexes are
+//! searched by bisection and read a block at a time: their size does not matter.
 //!
-//! What always holds: lines come out sorted by their bytes, each once; only whole records are named; nothing is written.
+//! Invariants: lines come sorted by their bytes, each once; only whole records are named; nothing is written.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,59 +28,59 @@ mod search;
 use open::open_captures;
 use search::Source;
 
-/// Captures of open files that one question holds at most; each takes some 400 bytes.
+/// Maximum captures of open files held by one query; each takes some 400 bytes.
 pub const OPEN_CAPTURES_MAX: usize = 1_000_000;
-/// Captures of one URL that are looked at to find one of them.
+/// Maximum captures of one URL that are searched for one of them.
 const CAPTURES_OF_URL_MAX: usize = 100_000;
-/// Bytes of an HTTP head.
+/// Maximum bytes of an HTTP head.
 const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
-/// A revisit may refer to a revisit, in archives of others; so often.
+/// Maximum chain of revisits: in foreign archives a revisit may refer to a revisit.
 const REVISIT_HOPS_MAX: usize = 4;
 
-/// Which URLs a question is about.
+/// The URLs that a query matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Match {
-    /// This URL, however it is spelled.
+    /// This URL, in every spelling with the same key.
     #[default]
     Exact,
-    /// What begins like it.
+    /// URLs with this prefix.
     Prefix,
     /// Everything on its host.
     Host,
-    /// Everything on its host and the names below it.
+    /// Everything on its host and its subdomains.
     Domain,
 }
 
-/// A question.
+/// A query for captures.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// The URL, with or without scheme.
     pub url: String,
-    /// Which URLs beside it.
+    /// The kind of match.
     pub matches: Match,
-    /// Not before: up to fourteen digits, filled up with the earliest.
+    /// Earliest time: up to fourteen digits, filled up with the earliest.
     pub from: Option<String>,
-    /// Not after: up to fourteen digits, filled up with the latest.
+    /// Latest time: up to fourteen digits, filled up with the latest.
     pub to: Option<String>,
 }
 
 impl Query {
-    /// About one URL.
+    /// A query for one URL.
     pub fn exact(url: &str) -> Query {
         Query { url: url.into(), ..Query::default() }
     }
 
-    /// What the lines that answer begin with; in order, and none contains another.
+    /// Prefixes of the matching lines; in order, and none contains another.
     fn prefixes(&self) -> Vec<String> {
         let key = surt(&self.url);
         let host = key.split_once(')').map(|(host, _)| host);
         match (self.matches, host) {
-            // A folder: itself, what is in it, and itself with a query.
+            // A folder: the folder itself, its content, and the folder with a query.
             (Match::Prefix, Some(_)) if self.url.ends_with('/') && !key.ends_with(")/") => {
                 vec![format!("{key} "), format!("{key}/"), format!("{key}?")]
             }
             (Match::Prefix, _) => vec![key],
-            // Other ports of a host belong to it, unless one is named.
+            // Other ports of a host belong to the host, unless the query names one.
             (Match::Host, Some(host)) if host.contains(':') => vec![format!("{host})")],
             (Match::Host, Some(host)) => vec![format!("{host})"), format!("{host}:")],
             (Match::Domain, Some(host)) => {
@@ -97,12 +97,12 @@ impl Query {
     }
 }
 
-/// What is left out at the end of a time that begins something.
+/// Completion of a partial start time.
 const EARLIEST: &str = "00000101000000";
-/// What is left out at the end of a time that ends something.
+/// Completion of a partial end time.
 const LATEST: &str = "99991231235959";
 
-/// Seconds on a calendar of months of equal length: enough to say which of two moments is nearer, to within days.
+/// Seconds in a calendar with months of equal length: enough to compare distances, to within days.
 fn seconds(digits14: &str) -> u64 {
     let part = |range: std::ops::Range<usize>| -> u64 {
         digits14.get(range).and_then(|digits| digits.parse().ok()).unwrap_or_default()
@@ -117,29 +117,29 @@ fn filled(time: &str, with: &str) -> String {
     format!("{digits}{}", &with[digits.len()..])
 }
 
-/// Why a capture could not be had.
+/// Why a capture could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
     #[error("reading {path}", path = .path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The record is not what the index says. `nephila verify` says more.
+    /// The record does not match the index. Run `nephila verify` for details.
     #[error("{path}: {source}", path = .path.display())]
     Record {
-        /// In which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: warc::Error,
     },
-    /// The payload lies in a record that this archive does not have.
+    /// The payload is in a record that this archive does not have.
     #[error("its payload was stored with {url} at {date}, which is not in this archive")]
     NoOrigin {
         /// `WARC-Refers-To-Target-URI`.
@@ -149,9 +149,9 @@ pub enum Error {
     },
 }
 
-/// Where files of an archive are that its folder does not have any more.
+/// Remote storage of archive files that are no longer in the folder.
 pub trait Elsewhere: Send + Sync + fmt::Debug {
-    /// So many bytes of a file from an offset on, or fewer if it ends. Waits for them.
+    /// Returns `length` bytes of a file from an offset on, or fewer at its end. Blocks.
     fn read(&self, name: &str, offset: u64, length: u64) -> io::Result<Vec<u8>>;
 }
 
@@ -163,33 +163,34 @@ pub struct Captures {
     elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
-/// A capture that was read.
+/// A capture with its content.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// The head of its record.
     pub header: Header,
-    /// Status line and fields of the answer; empty if the record is no HTTP answer.
+    /// Status line and header fields of the response; empty if the record is no HTTP response.
     pub http: Vec<u8>,
-    /// The body as it is stored, which a revisit takes from the record it refers to.
+    /// The stored body; for a revisit, the body of the record referred to.
     pub body: Vec<u8>,
-    /// The line of the record that holds the body, if that is another.
+    /// The line of the record that holds the body, if another.
     pub origin: Option<Line>,
 }
 
 impl Captures {
-    /// Of the archive in this folder: the one with `archive` and `indexes` in it.
+    /// The captures of the archive in this folder, which contains `archive` and `indexes`.
     pub fn new(dir: &Path) -> Captures {
         let merged = dir.join("indexes").join("index.cdxj");
         Captures { archive: dir.join("archive"), merged, elsewhere: None }
     }
 
-    /// Records of files that are not in the folder are read from there.
+    /// Sets the remote storage for files that are not in the folder.
     pub fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Captures {
         self.elsewhere = elsewhere;
         self
     }
 
-    /// Is the record there that a line names? An index may outlive its file. What a node gave to an object store is there.
+    /// Whether the record of a line exists. An index may outlive its file. A file uploaded to an object store counts as
+    /// existing.
     pub fn is_there(&self, line: &Line) -> bool {
         let dir = self.archive.parent().unwrap_or(&self.archive);
         let open = self.archive.join(format!("{}{}", line.filename, roll::OPEN));
@@ -200,13 +201,13 @@ impl Captures {
         }
     }
 
-    /// The lines that answer a question, in order.
+    /// The lines that match a query, in order.
     pub fn find(&self, query: &Query) -> Result<Lines, Error> {
         self.find_in(query, query.prefixes())
     }
 
     fn find_in(&self, query: &Query, prefixes: Vec<String>) -> Result<Lines, Error> {
-        // Open files first: one that is closed meanwhile is found again below, by its index.
+        // Open files first: a file that is closed meanwhile is found again below, by its index.
         let mut open = Vec::new();
         let mut left_out = 0;
         for path in self.list(|name| name.ends_with(roll::OPEN))? {
@@ -248,8 +249,8 @@ impl Captures {
         })
     }
 
-    /// The capture of a URL that is nearest to a time of up to fourteen digits, or the latest. A capture of the very
-    /// URL goes before those of other spellings that share its key (`www.`, `https`).
+    /// The capture of a URL that is nearest to a time of up to fourteen digits, or the latest. A capture of exactly
+    /// this URL goes before captures of other spellings with the same key (`www.`, `https`).
     pub fn nearest(&self, url: &str, at: Option<&str>) -> Result<Option<Line>, Error> {
         let at = at.map(|at| seconds(&filled(at, EARLIEST)));
         let mut best: Option<(bool, u64, Line)> = None;
@@ -281,7 +282,7 @@ impl Captures {
             let (http, body) = split(&record.header, block);
             refers = refers_to(&record.header);
             capture.body = body;
-            // 304 says nothing about the page; its head is the one of then.
+            // The head of a 304 does not describe the page; use the original head.
             if capture.http.is_empty() || is_not_modified(&capture.http) {
                 capture.http = http;
             }
@@ -295,7 +296,7 @@ impl Captures {
         self.find_in(&Query::default(), vec![String::new()])
     }
 
-    /// Writes the record itself as it lies there, uncompressed: its head and its block.
+    /// Writes the stored record, uncompressed: its head and its block.
     pub fn copy_record(&self, line: &Line, out: &mut dyn io::Write) -> Result<(), Error> {
         let mut copy = Copy { out, error: None };
         let (path, _) = self.visit(line, Limits::default().record_bytes_max, &mut copy)?;
@@ -323,7 +324,7 @@ impl Captures {
             }
             let other = digest.is_some() && line.capture.digest.as_deref() != digest;
             let away = seconds(&line.capture.digits14).abs_diff(time);
-            // Another payload is no stand-in, unless the date says that it is the one.
+            // Another payload is no substitute, unless the date identifies the record.
             if other && away > 0 {
                 continue;
             }
@@ -376,7 +377,7 @@ impl Captures {
 
     /// Opens a WARC file, which may be open, closed, or be closed at this very moment.
     fn open(&self, name: &str) -> Result<(PathBuf, File), Error> {
-        // A name in an index is a name, whoever wrote the index.
+        // A name in an index is only a file name, even in a foreign index.
         let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
         let closed = self.archive.join(&*name);
         let open = self.archive.join(format!("{name}{}", roll::OPEN));
@@ -408,7 +409,7 @@ impl Captures {
     }
 }
 
-/// The lines that answer a question, in order. Ends after the first error.
+/// Iterator over the lines that match a query, in order. Ends after the first error.
 #[derive(Debug)]
 pub struct Lines {
     query: Query,
@@ -422,12 +423,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Captures of open files beyond [`OPEN_CAPTURES_MAX`].
+    /// Number of captures of open files beyond [`OPEN_CAPTURES_MAX`], which were left out.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Lines so far that are none.
+    /// Number of invalid lines so far.
     pub fn unread(&self) -> u64 {
         self.unread
     }
@@ -475,13 +476,13 @@ impl Iterator for Lines {
     }
 }
 
-/// The line of an index, written again.
+/// Formats a line of an index.
 pub fn text(line: &Line) -> String {
     let place = cdxj::Place { length: line.length, offset: line.offset, filename: &line.filename };
     cdxj::finish(line.capture.begin(), &place, line.capture.truncated.as_deref())
 }
 
-/// Writes a record out as it passes.
+/// Writes a record to an output while reading.
 struct Copy<'a> {
     out: &'a mut dyn io::Write,
     error: Option<io::Error>,
@@ -509,7 +510,7 @@ impl Visitor for Copy<'_> {
     }
 }
 
-/// Head and body of an HTTP answer; anything else is all body.
+/// Splits an HTTP response into head and body; any other block is all body.
 fn split(header: &Header, mut block: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     if !matches!(header.get("WARC-Type"), Some("response" | "revisit")) || !block.starts_with(b"HTTP/") {
         return (Vec::new(), block);

@@ -1,11 +1,11 @@
-//! What belongs to a crawl's folder: one list of its key, its partitions and its archive files.
+//! The list of a crawl's folder: its key, its partitions and its archive files.
 //!
-//! Files that vanish or change leave no trace of themselves. So the folder keeps a list, `DIR/contents`, against which it is
-//! checked whenever it is opened: the fingerprint of the key under which URLs are hashed (and the key once more, to put it
-//! back), how many partitions there are, and each archive file with its length and its sum. A folder without a list is one
-//! of an earlier version: it is taken as it is, and gets one.
+//! Files that vanish or change leave no trace of themselves. So the folder keeps a list, `DIR/contents`, which is
+//! compared with the folder at every opening: the fingerprint of the key under which URLs are hashed (and the key once
+//! more, as a backup), the number of partitions, and each archive file with its length and its checksum. A folder
+//! without a list is from an earlier version: the folder is accepted unchanged, and gets a list.
 //!
-//! The list is text, a line for each thing, and ends with the sum of all lines before it:
+//! The list is text, a line for each item, and ends with the checksum of all earlier lines:
 //!
 //! ```text
 //! nephila contents 1
@@ -16,9 +16,9 @@
 //! sum SUM
 //! ```
 //!
-//! Sums are xxh3 in sixteen hexadecimal digits; `-` is one that nobody has computed.
+//! Checksums are xxh3 in sixteen hexadecimal digits; `-` means not computed.
 //!
-//! What always holds: the list is replaced as a whole; a file is listed after it is there, and taken off before it goes.
+//! Invariants: the list is replaced as a whole; a file is listed after its creation, and unlisted before its removal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,9 +32,9 @@ use crate::disk::Disk;
 
 /// The name of the list in a crawl's folder.
 pub const NAME: &str = "contents";
-/// Where a new one is written.
+/// Name of a new list before the rename.
 const NAME_NEW: &str = "contents.new";
-/// A longer list is none of ours: a line has some 150 bytes.
+/// Maximum size of a list in bytes: a line has some 150 bytes.
 const BYTES_MAX: u64 = 256 << 20;
 const FIRST_LINE: &str = "nephila contents 1";
 const READ_BYTES: usize = 256 * 1024;
@@ -44,40 +44,40 @@ const READ_BYTES: usize = 256 * 1024;
 pub struct Contents {
     /// The key under which URLs are hashed.
     pub key: Option<Key>,
-    /// Partitions of the frontier; 0 if they are not to be found on disk.
+    /// Number of partitions of the frontier; 0 if they are not on disk.
     pub partitions: u32,
-    /// Archive files by their names when closed.
+    /// Archive files by their final names.
     pub files: BTreeMap<String, Listed>,
 }
 
-/// A key, and what tells it from others.
+/// A key for hashing URLs. Its debug output shows only the fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u8; 16]);
 
 /// An archive file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// It is being written, or was when the process ended.
+    /// The file is being written, or was when the process ended.
     Open,
-    /// It is closed and does not change any more.
+    /// The file is closed and no longer changes.
     Closed(Closed),
 }
 
 /// A closed archive file and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Its length.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Its sum; none if it was closed by a version that computed none.
+    /// Checksum of the file; `None` if closed by a version without checksums.
     pub sum: Option<u64>,
-    /// The length of its index.
+    /// Length of the index in bytes.
     pub index_bytes: u64,
-    /// The sum of its index.
+    /// Checksum of the index.
     pub index_sum: Option<u64>,
 }
 
 impl Key {
-    /// What tells it from others, and says nothing about it.
+    /// Fingerprint of the key, which reveals nothing about the key.
     pub fn print(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(b"nephila key");
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Contents {
-    /// The list of a folder; none if it has none. A list that is not as it was written is `InvalidData`.
+    /// Reads the list of a folder; `None` if there is no list. A damaged list is an `InvalidData` error.
     pub fn read(dir: &Path) -> io::Result<Option<Contents>> {
         let mut text = String::new();
         let file = match File::open(dir.join(NAME)) {
@@ -141,7 +141,7 @@ impl Contents {
                     };
                     contents.files.insert(next()?.to_owned(), Listed::Closed(closed));
                 }
-                // A later version may know of more.
+                // A later version may have other lines.
                 _ => {}
             }
         }
@@ -171,10 +171,10 @@ impl Contents {
         out
     }
 
-    /// Makes this the list of a folder, durably.
+    /// Replaces the list of a folder, durably.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         let new = dir.join(NAME_NEW);
-        // What a crash left behind.
+        // Left by a crash.
         if new.exists() {
             disk.remove(&new)?;
         }
@@ -199,12 +199,12 @@ fn sum_of(text: &str) -> Option<Option<u64>> {
     if text == "-" { Some(None) } else { hex(text).map(Some) }
 }
 
-/// The sum of some bytes.
+/// Checksum of bytes.
 pub fn sum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The length and the sum of a file.
+/// Length and checksum of a file.
 pub fn sum_file(path: &Path) -> io::Result<(u64, u64)> {
     let mut file = File::open(path)?;
     let mut hash = Xxh3::new();
@@ -222,7 +222,7 @@ pub fn sum_file(path: &Path) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Is this archive file in an object store, which may hold it instead? A node notes that.
+/// Whether this archive file is in an object store, by the note that a node keeps about its upload.
 pub(crate) fn is_stored_elsewhere(dir: &Path, name: &str) -> bool {
     let note = fs::read_to_string(dir.join("uploads").join(format!("{name}.json"))).unwrap_or_default();
     let note: String = note.split_ascii_whitespace().collect();
@@ -272,7 +272,7 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[at] ^= bit;
                 fs::write(&path, &bytes).unwrap();
-                // The case of a hexadecimal digit says nothing.
+                // The case of a hexadecimal digit is not significant.
                 let read = Contents::read(dir.path());
                 assert!(
                     read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::InvalidData)

@@ -1,12 +1,12 @@
-//! Writes what was made of captures afterwards, by a better reader than that of their day: text and metadata, as records
-//! of their own that refer to the capture.
+//! Writes records derived from captures afterwards, by a better extractor than that of the crawl: text and metadata, as
+//! records of their own that refer to the capture.
 //!
-//! They go into WARC files of their own (`PREFIX-extract-…`), which hold no captures. Where each lies stands in
-//! `indexes/derived.idx`, sorted by the id of the capture's record; [`Captures::beside`] finds the latest there before
-//! it looks beside the capture itself.
+//! They go into WARC files of their own (`PREFIX-extract-…`), which hold no captures. `indexes/derived.idx` lists their
+//! places, sorted by the id of the capture's record. [`Captures::beside`] searches there for the latest record before
+//! looking beside the capture itself.
 //!
-//! What always holds: a record is listed only after it is durable, and its file closed; what a crash leaves behind is
-//! not listed, is removed by the next run, and is made again.
+//! Invariants: a record is listed only after the record is durable and its file closed; leftovers of a crash are not
+//! listed, are removed by the next run, and are made again.
 //!
 //! [`Captures::beside`]: crate::captures::Captures::beside
 
@@ -23,17 +23,17 @@ use crate::archive::{Settings, lock};
 use crate::disk::{Disk, DiskFile, RealDisk};
 use crate::index::{self, Sorter};
 
-/// What the list of these records is called, in `indexes`.
+/// Name of the list of these records, in `indexes`.
 pub const LIST: &str = "derived.idx";
-/// What stands in the name of a file behind its prefix.
+/// Part of the file name after its prefix.
 const MARK: &str = "extract";
 
-/// What was made of a capture.
+/// Kind of a derived record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its main text.
+    /// The main text.
     Text,
-    /// What is known of it: title, author, what it names.
+    /// Metadata: title, author, links.
     Metadata,
 }
 
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Writes such records.
+/// Writes derived records.
 pub struct Deriver {
     disk: RealDisk,
     folder: PathBuf,
@@ -65,7 +65,7 @@ pub struct Deriver {
     open: Option<Open>,
     serial: u32,
     records: u64,
-    /// Held until nothing is written any more.
+    /// Held until the last write.
     _lock: File,
 }
 
@@ -80,7 +80,7 @@ struct Open {
 }
 
 impl Deriver {
-    /// Begins to write into the archive of this folder. Nobody else may write there meanwhile.
+    /// Opens the archive of this folder for derived records. The lock keeps other writers out meanwhile.
     pub fn begin(dir: &Path, settings: &Settings, info: WarcInfo) -> io::Result<Deriver> {
         let folder = dir.join("archive");
         let lock = lock(&folder).map_err(io::Error::other)?;
@@ -89,7 +89,7 @@ impl Deriver {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.starts_with(&prefix(settings)) && name.ends_with(roll::OPEN) {
-                // Left by a run that ended in between: nothing in it is listed.
+                // Left by an interrupted run: nothing in this file is listed.
                 RealDisk.remove(&path)?;
             }
         }
@@ -110,7 +110,7 @@ impl Deriver {
         })
     }
 
-    /// Writes one record: what was made of the capture with this URL and record id.
+    /// Writes one record, derived from the capture with this URL and record id.
     pub fn append(
         &mut self,
         kind: Kind,
@@ -145,7 +145,7 @@ impl Deriver {
         Ok(())
     }
 
-    /// Closes the last file. Returns how many records were written.
+    /// Closes the last file. Returns the number of records written.
     pub fn finish(mut self) -> io::Result<u64> {
         self.close()?;
         Ok(self.records)
@@ -164,7 +164,7 @@ impl Deriver {
         Ok(Open { file, stem, name, written: bytes.len() as u64, lines: Vec::new() })
     }
 
-    /// Makes the open file durable, gives it its name and an index without captures, and lists its records.
+    /// Makes the open file durable, gives the file its name and an index without captures, and lists its records.
     fn close(&mut self) -> io::Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         open.file.sync()?;

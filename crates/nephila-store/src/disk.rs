@@ -1,6 +1,6 @@
-//! Everything that changes a disk, as a small trait: the real one here, one that fails on demand in `faulty`.
+//! All changes to a disk, as a small trait: the real disk here, a disk with fault injection in `faulty`.
 //!
-//! Reading is not part of it: a read that fails loses nothing.
+//! Reading is not part of the trait: a failed read loses nothing.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -13,13 +13,13 @@ pub mod faulty;
 
 /// Changes to folders.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Makes a folder and those above it.
+    /// Creates a folder and its parents.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes a new file; fails if there is one of that name.
+    /// Creates a new file; fails if the name exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file that is there, to write or cut it.
+    /// Opens an existing file for writing or truncation.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Renames a file, over another if there is one.
+    /// Renames a file, and replaces an existing target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -33,7 +33,7 @@ pub trait DiskFile: fmt::Debug + Send {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes the file's bytes durable. After a failure nothing written since the last success may be trusted.
     fn sync(&self) -> io::Result<()>;
-    /// Cuts the file to this length.
+    /// Truncates the file to this length.
     fn truncate(&self, len: u64) -> io::Result<()>;
 }
 
@@ -81,15 +81,15 @@ impl DiskFile for File {
     }
 }
 
-/// Does this mean that there is no room, on the disk or for us?
+/// Whether the error means that the disk or our quota is full.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Bytes gathered before each write by a [`Sink`].
+/// Bytes buffered before each write by a [`Sink`].
 const SINK_BYTES: usize = 256 * 1024;
 
-/// Writes a stream into a [`DiskFile`] from some place on, in large pieces.
+/// Writes a stream into a [`DiskFile`] from an offset on, in large pieces.
 #[derive(Debug)]
 pub struct Sink<'a> {
     file: &'a dyn DiskFile,
@@ -98,12 +98,12 @@ pub struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// Begins at this place.
+    /// Begins at this offset.
     pub fn new(file: &'a dyn DiskFile, offset: u64) -> Self {
         Sink { file, offset, buffer: Vec::with_capacity(SINK_BYTES) }
     }
 
-    /// Writes what is left; returns where the stream ended.
+    /// Flushes the buffer; returns the end offset of the stream.
     pub fn finish(mut self) -> io::Result<u64> {
         io::Write::flush(&mut self)?;
         Ok(self.offset)

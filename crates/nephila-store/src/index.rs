@@ -1,9 +1,9 @@
 //! Sorts lines of an index and merges sorted indexes, both in bounded memory.
 //!
-//! Lines are ordered by their bytes, as `LC_ALL=C sort` orders them. [`Sorter`] takes lines in any order and writes
-//! sorted runs beside its target when it holds too many; [`merge`] reads sorted files side by side. A result appears
-//! under its name only when it is whole and synced: it is written as `NAME.tmp` first. Files ending in `.tmp` are
-//! garbage after a crash.
+//! Lines are ordered by their bytes, like `LC_ALL=C sort`. [`Sorter`] takes lines in any order and writes sorted runs
+//! beside its target when its buffer is full; [`merge`] reads sorted files side by side. A result appears under its
+//! name only when complete and synced: the file is written as `NAME.tmp` first. Files ending in `.tmp` are garbage
+//! after a crash.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Sink};
 
-/// Bytes of lines a [`Sorter`] holds before it writes a run.
+/// Maximum bytes of lines in a [`Sorter`] before it writes a run.
 pub const SORT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Files read at once by [`merge`]; more are merged in rounds.
+/// Maximum files read at once by [`merge`]; more are merged in rounds.
 pub const MERGE_FILES_MAX: usize = 128;
-/// A line longer than this is cut off from the rest of its file; ours stay far below.
+/// Maximum length of a line in bytes; a longer line is split. Ours are far shorter.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
-/// What unfinished files end with.
+/// Ending of unfinished files.
 pub const UNFINISHED: &str = ".tmp";
 
-/// Lines waiting to be sorted into one file.
+/// Lines to be sorted into one file.
 #[derive(Debug)]
 pub struct Sorter {
     target: PathBuf,
@@ -33,7 +33,7 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// For a file of this name.
+    /// Creates a sorter for a file of this name.
     pub fn new(target: PathBuf) -> Self {
         Sorter { target, lines: Vec::new(), bytes: 0, runs: Vec::new(), bytes_max: SORT_BYTES_MAX }
     }
@@ -45,7 +45,7 @@ impl Sorter {
         if self.bytes >= self.bytes_max { self.spill(disk) } else { Ok(()) }
     }
 
-    /// Writes the file and makes it durable, but for its folder.
+    /// Writes the file and makes its content durable; the caller syncs the folder.
     pub fn finish(mut self, disk: &dyn Disk) -> io::Result<()> {
         if self.runs.is_empty() {
             self.lines.sort_unstable();
@@ -59,7 +59,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Removes the runs, as far as that works; what stays is garbage by its name.
+    /// Removes the runs, as far as possible; remaining ones are garbage by their name.
     pub fn discard(self, disk: &dyn Disk) {
         self.runs.iter().for_each(|run| drop(disk.remove(run)));
     }
@@ -78,7 +78,7 @@ impl Sorter {
     }
 }
 
-/// Merges sorted files into one; returns how many lines it has.
+/// Merges sorted files into one; returns its number of lines.
 pub fn merge(disk: &dyn Disk, sources: &[PathBuf], target: &Path) -> io::Result<u64> {
     let mut sources = sources.to_vec();
     let mut rounds = Vec::new();
@@ -149,7 +149,7 @@ impl Iterator for Merged {
     }
 }
 
-/// The next line with its line end, which is added if the file lacks it.
+/// Reads the next line with its line end, which is added if the file lacks one.
 pub fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     io::Read::take(input, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;

@@ -1,15 +1,15 @@
 //! The journal: the log of one partition on one machine.
 //!
-//! A **group** is what the owner of the partition commits at once; here it is a number and bytes that nobody looks into.
-//! [`Journal::append`] gathers groups, [`Journal::sync`] makes all of them durable at once. They lie in **segment** files
-//! that are named by their first group; a full segment is synced and never touched again until
-//! [`Journal::truncate_before`] removes it. After a crash [`Journal::open`] cuts what was torn and [`Journal::replay`]
-//! gives back the rest. `frame` says how the bytes lie in a file.
+//! A **group** is one commit of the partition's owner; here a group is a number and opaque bytes. [`Journal::append`]
+//! buffers groups, [`Journal::sync`] makes all of them durable at once. They lie in **segment** files that are named by
+//! their first group. A full segment is synced and stays unchanged until [`Journal::truncate_before`] removes the file.
+//! After a crash [`Journal::open`] cuts a torn end and [`Journal::replay`] returns the rest. `frame` describes the file
+//! format.
 //!
-//! What always holds: every group for which [`Journal::sync`] returned is there, in order, once, whatever happens to the
-//! machine. A group that was appended and not synced may be there or not, but never without those before it. After a
-//! failed sync the journal takes nothing more: what the disk then holds only a new [`Journal::open`] can tell, or
-//! [`Journal::go_back`] makes it what it was.
+//! Invariants: every group for which [`Journal::sync`] returned is there, in order, once, whatever happens to the
+//! machine. A group that was appended and not synced may be there or not, but never without its predecessors. After a
+//! failed sync the journal accepts nothing more: the content of the disk is unknown until a new [`Journal::open`], or
+//! until [`Journal::go_back`] restores the last synced state.
 
 mod check;
 mod follow;
@@ -35,80 +35,80 @@ pub use marks::{Mark, Marker, Marks};
 pub use recover::Recovered;
 pub use replay::Replay;
 
-/// A segment that has grown beyond this is followed by another.
+/// A segment beyond this size is followed by a new one.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes gathered before they are written, whether or not a sync was asked for.
+/// Maximum bytes buffered before a write, with or without a sync.
 pub const BUFFER_BYTES_MAX: usize = 1 << 20;
 
-/// How the name of a segment ends.
+/// Ending of a segment's name.
 const ENDING: &str = ".journal";
 
-/// Why the journal did not do it.
+/// Errors of the journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk failed. If it failed in a write, [`Journal::sync`] may be called again once there is space.
+    /// The disk failed. After a failed write, [`Journal::sync`] may be retried once there is space.
     #[error("{action} {}: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With this file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What was synced is not there as it was written. Restore the file from elsewhere; nothing was changed.
+    /// Synced bytes are damaged. Restore the file from a backup; nothing was changed.
     #[error("{} is damaged at byte {offset}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the frame begins that cannot be read.
+        /// Offset of the unreadable frame.
         offset: u64,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
     /// Groups are missing before this file. Restore the file that held them.
     #[error("group {expected} is missing: {} begins with group {found}", path.display())]
     Missing {
-        /// The group that should come.
+        /// The next group in order.
         expected: u64,
-        /// The group that comes.
+        /// The group found instead.
         found: u64,
         /// The file.
         path: PathBuf,
     },
-    /// Groups that were durable are not there any more. Restore the folder from elsewhere; nothing was changed.
+    /// Durable groups are missing. Restore the folder from a backup; nothing was changed.
     #[error("the journal in {} ends with group {last}, and group {expected} had been written", path.display())]
     Short {
         /// The folder.
         path: PathBuf,
-        /// The last group there.
+        /// The last group found.
         last: u64,
         /// A group that was durable.
         expected: u64,
     },
-    /// A sync failed before. Open the journal again, or go back.
+    /// An earlier sync failed. Open the journal again, or call [`Journal::go_back`].
     #[error("the journal takes nothing more since a sync failed")]
     Broken,
-    /// The group does not follow the last one. The owner's state is of another journal: stop.
+    /// The group does not follow the last group. The owner's state belongs to another journal: stop.
     #[error("group {found} cannot follow group {last}")]
     OutOfOrder {
-        /// The last group here.
+        /// The last group in the journal.
         last: u64,
-        /// The one that came.
+        /// The group that was given.
         found: u64,
     },
     /// The group is too large. Commit sooner.
     #[error("a group of {bytes} bytes is longer than {GROUP_BYTES_MAX}")]
     TooLarge {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
 }
 
 impl Error {
-    /// Is there no room? Then it may work later: see [`Journal::go_back`].
+    /// Whether storage is full. A later attempt may succeed: see [`Journal::go_back`].
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Disk { source, .. } if crate::disk::is_full(source))
     }
@@ -122,12 +122,12 @@ impl Error {
     }
 }
 
-/// How a journal is kept.
+/// Settings of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// A segment that has grown beyond this is followed by another.
+    /// A segment beyond this size in bytes is followed by a new one.
     pub segment_bytes_max: u64,
-    /// So many bytes are kept for readers, also of groups that the owner does not need any more: see [`Follow`].
+    /// Minimum bytes kept for readers, also of groups that the owner no longer needs: see [`Follow`].
     pub keep_bytes: u64,
 }
 
@@ -153,12 +153,12 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     settings: Settings,
-    /// In order; the last is the one that is written.
+    /// In order; the last segment is the one being written.
     segments: Vec<SegmentFile>,
     file: Option<Box<dyn DiskFile>>,
-    /// Frames that were not written yet; they belong behind what the last segment has.
+    /// Frames not written yet; their place is after the end of the last segment.
     buffer: Vec<u8>,
-    /// Of the last segment.
+    /// Salt of the last segment.
     salt: u64,
     packer: Packer,
     /// The last group appended; 0 if there was never one.
@@ -167,13 +167,13 @@ pub struct Journal {
     synced: u64,
     /// Bytes of the last segment that are durable.
     synced_len: u64,
-    /// Is the last segment's name or head not durable yet?
+    /// Whether the last segment's name or head is not durable yet.
     head_unsynced: bool,
     broken: bool,
 }
 
 impl Journal {
-    /// Opens the journal in this folder, or begins one. A torn end is cut.
+    /// Opens the journal in this folder, or creates an empty journal. A torn end is cut.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -182,8 +182,8 @@ impl Journal {
         Journal::open_expecting(disk, folder, settings, 0)
     }
 
-    /// The same, of a journal that is known to have been durable up to this group. If it is not there any more, nothing is
-    /// cut and nothing is changed.
+    /// Like [`Journal::open`], for a journal that is known to have been durable up to this group. If that group is
+    /// missing, nothing is cut and nothing is changed.
     pub fn open_expecting(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -222,22 +222,23 @@ impl Journal {
         self.synced
     }
 
-    /// The first group that can be replayed, or that will be written next.
+    /// The first group that can be replayed, or the next to be written.
     pub fn first(&self) -> u64 {
         self.segments.first().map_or(self.last + 1, |segment| segment.first)
     }
 
-    /// Bytes of all its files.
+    /// Total bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.len).sum()
     }
 
-    /// Files.
+    /// Number of files.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Adds a group. It is durable after the next [`Journal::sync`]. An empty journal begins with any number but 0.
+    /// Appends a group. The group is durable after the next [`Journal::sync`]. The first number of an empty journal is
+    /// any but 0.
     pub fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
         if self.broken {
             return Err(Error::Broken);
@@ -257,7 +258,7 @@ impl Journal {
             self.roll(sequence)?;
         }
         if self.head_unsynced {
-            // A frame is never written before the head it is read with is durable.
+            // A frame is never written before the head of its segment is durable.
             self.write()?;
             self.sync_written()?;
         }
@@ -266,17 +267,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds several groups.
+    /// Appends several groups.
     pub fn append_all<'a>(&mut self, groups: impl IntoIterator<Item = (u64, &'a [u8])>) -> Result<(), Error> {
         groups.into_iter().try_for_each(|(sequence, group)| self.append(sequence, group))
     }
 
-    /// Is everything durable that was added?
+    /// Whether all appended groups are durable.
     pub fn is_synced(&self) -> bool {
         !self.broken && self.synced == self.last && self.buffer.is_empty()
     }
 
-    /// Makes everything that was added durable.
+    /// Makes all appended groups durable.
     pub fn sync(&mut self) -> Result<(), Error> {
         if self.broken {
             return Err(Error::Broken);
@@ -288,19 +289,19 @@ impl Journal {
         self.sync_written()
     }
 
-    /// Makes the journal what it was after the last sync, so that it goes on after a failure: whatever was appended since
-    /// is forgotten and has to be appended again. If this fails as well it can be called again.
+    /// Restores the state after the last sync, so that the journal continues after a failure. Groups appended since are
+    /// dropped and have to be appended again. If this fails as well, call this again.
     pub fn go_back(&mut self) -> Result<(), Error> {
         self.broken = true;
         self.buffer.clear();
         if let Some(segment) = self.segments.last_mut() {
             let path = &segment.path;
             let file = self.disk.open(path).map_err(|e| Error::disk("opening", path, e))?;
-            // What the system could not write it may have forgotten while it still shows it: it is cut and written anew.
+            // After a failed write the system may show bytes that it has dropped: they are cut and written anew.
             file.truncate(self.synced_len).map_err(|e| Error::disk("cutting", path, e))?;
             self.file = Some(file);
             segment.len = self.synced_len;
-            // A segment without a group was begun for the one that comes again.
+            // An empty segment was begun for the group that comes again.
             self.last = self.synced.max(segment.first - 1);
             if self.head_unsynced {
                 self.buffer.extend(frame::segment_head(segment.first, self.salt));
@@ -310,7 +311,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Groups from this one on, as far as they are durable. If older ones were removed, it begins with the first there is.
+    /// Replays the durable groups from this one on. If older groups were removed, the replay begins with the first
+    /// existing one.
     pub fn replay(&self, from: u64) -> Replay<'_> {
         Replay::new(&self.segments, from, self.synced)
     }
@@ -323,7 +325,7 @@ impl Journal {
             if next.first > sequence || is_kept {
                 break;
             }
-            // Oldest first: if this stops half way, what is left has no gap.
+            // Oldest first: an interruption leaves no gap.
             self.disk.remove(&oldest.path).map_err(|e| Error::disk("removing", &oldest.path, e))?;
             self.segments.remove(0);
             removed = true;
@@ -334,24 +336,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what was gathered. If that fails it is still gathered, and will be written to the same place.
+    /// Writes the buffer. After a failure the buffer is kept and will be written to the same place.
     fn write(&mut self) -> Result<(), Error> {
         let (Some(file), Some(segment)) = (&self.file, self.segments.last_mut()) else { return Ok(()) };
         if !self.buffer.is_empty() {
             file.write_at(segment.len, &self.buffer).map_err(|e| Error::disk("writing", &segment.path, e))?;
             segment.len += self.buffer.len() as u64;
             self.buffer.clear();
-            // One large group should not be remembered for ever by its buffer.
+            // One large group should not enlarge the buffer for ever.
             self.buffer.shrink_to(2 * BUFFER_BYTES_MAX);
         }
         Ok(())
     }
 
-    /// Makes durable what was written.
+    /// Syncs the written bytes.
     fn sync_written(&mut self) -> Result<(), Error> {
         let (Some(file), Some(segment)) = (&self.file, self.segments.last()) else { return Ok(()) };
-        // Until both calls have returned nobody knows what the disk has, and asking again would not tell: the system
-        // forgets what it could not write.
+        // Until both calls have returned the content of the disk is unknown, and a retry would not tell: the system
+        // drops data that it could not write.
         self.broken = true;
         file.sync().map_err(|e| Error::disk("syncing", &segment.path, e))?;
         if self.head_unsynced {
@@ -364,7 +366,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Closes the last segment and begins one with this group.
+    /// Closes the last segment and begins a new one with this group.
     fn roll(&mut self, first: u64) -> Result<(), Error> {
         if self.file.is_some() {
             self.write()?;

@@ -1,8 +1,9 @@
-//! Talks to disks: writes the archive, reads it, checks it.
+//! Storage on disk: writes, reads and checks the archive.
 //!
-//! [`archive`] takes exchanges and acknowledges each once it is safe on disk; [`warc`] reads WARC files of any
-//! compression; [`captures`] finds what was fetched from a URL; [`contents`] lists what belongs to a folder; [`verify`] checks strictly; [`index`] sorts and merges
-//! CDXJ; [`disk`] is the only place that changes anything on a disk, so that a test can make every such call fail.
+//! [`archive`] accepts exchanges and acknowledges each once its records are durable; [`warc`] reads WARC files of any
+//! compression; [`captures`] finds the captures of a URL; [`contents`] lists the files of a folder; [`verify`] checks
+//! strictly; [`index`] sorts and merges CDXJ; [`disk`] is the only place that changes a disk, so that a test can make
+//! every such call fail.
 
 pub mod archive;
 pub mod captures;

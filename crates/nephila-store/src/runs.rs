@@ -1,15 +1,15 @@
-//! Sorted runs: immutable files of sorted entries, from which everything known about many URLs is made.
+//! Sorted runs: immutable files of sorted entries, the storage of all tables about URLs.
 //!
-//! A [`RunWriter`] takes entries in ascending order and writes them once. A [`Run`] opens such a file and answers
-//! whether keys are there, reads single values, or [scans](Scan) a range. A [`Merge`] walks several sorted
-//! [sources](Source) at once, so that a caller can fold many runs into one. Everything is bytes here: keys have a
-//! fixed width and compare bytewise, values are of any length and nobody looks into them.
+//! A [`RunWriter`] takes entries in ascending order and writes them once. A [`Run`] opens such a file, tests for keys,
+//! reads single values, or [scans](Scan) a range. A [`Merge`] iterates over several sorted [sources](Source) at once,
+//! so that a caller can merge many runs into one. Everything is bytes here: keys have a fixed width and compare
+//! bytewise; values are opaque and of any length.
 //!
-//! What always holds: a file is never changed after [`RunWriter::finish`]. Every byte of it is covered by a checksum
-//! that is looked at before the byte is used, so a damaged file gives [`Error::Damaged`] and never a wrong answer.
-//! Memory of an open run is its block index and its filter, both known from [`RunInfo::resident_bytes`].
+//! Invariants: a file never changes after [`RunWriter::finish`]. Every byte is covered by a checksum that is verified
+//! before the byte is used, so a damaged file gives [`Error::Damaged`] and never a wrong answer. The memory of an open
+//! run is its block index and its filter, both known from [`RunInfo::resident_bytes`].
 //!
-//! `format` says how the bytes lie in a file.
+//! `format` describes the file format.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,16 +35,16 @@ pub use run::Run;
 pub use scan::{Entry, Scan};
 pub use writer::RunWriter;
 
-/// Most entries a block may have: positions in it are stored in 16 bits.
+/// Maximum entries per block: positions in a block are stored in 16 bits.
 pub const BLOCK_ENTRIES_MAX: usize = u16::MAX as usize;
-/// Longest value.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of values a piece may be asked to gather.
+/// Maximum setting for [`Options::piece_bytes`].
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
-/// Longest metadata of a caller.
+/// Maximum length of a caller's metadata in bytes.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
 
-/// How wide keys are: a group, which many neighbours share, then a suffix.
+/// Width of keys: a group, which many neighbours share, then a suffix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of the group, 1 to 255.
@@ -63,46 +63,46 @@ impl Shape {
 /// How keys are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyColumn {
-    /// As they are: fast to search. Right for keys that end in hashes, which do not shrink.
+    /// Uncompressed: fast to search. Right for keys that end in hashes, which do not compress.
     Raw,
-    /// Compressed where that makes them smaller.
+    /// Compressed where that is smaller.
     Zstd,
 }
 
-/// What the resident filter of a run knows.
+/// Content of the resident filter of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Every key: 9 bits a key.
     Key,
     /// Every group: 9 bits a group.
     Group,
-    /// Nothing: there is no filter.
+    /// No filter.
     None,
 }
 
-/// How a run is laid out. Written into the file, so that a reader needs only the path.
+/// Layout of a run. Stored in the file, so that a reader needs only the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How wide keys are.
+    /// Width of keys.
     pub shape: Shape,
     /// How keys are stored.
     pub keys: KeyColumn,
-    /// What the filter knows.
+    /// Content of the filter.
     pub filter: Filter,
     /// Whether equal keys may follow each other.
     pub duplicates: bool,
-    /// A block ends after so many entries, at most [`BLOCK_ENTRIES_MAX`]. More make the index smaller, fewer make
-    /// single reads cheaper.
+    /// Maximum entries per block, up to [`BLOCK_ENTRIES_MAX`]. More entries make the index smaller, fewer make single
+    /// reads cheaper.
     pub block_entries: usize,
-    /// Values of a block are compressed in pieces of at most so many bytes before that, at most [`PIECE_BYTES_MAX`]; a
-    /// longer value has a piece of its own. Larger ones shrink more, smaller ones make single reads cheaper. A block
-    /// ends also when its values would fill more than 16 pieces.
+    /// Maximum uncompressed bytes per piece of values, up to [`PIECE_BYTES_MAX`]; a longer value has a piece of its
+    /// own. Larger pieces compress better, smaller ones make single reads cheaper. A block also ends when its values
+    /// would fill more than 16 pieces.
     pub piece_bytes: usize,
 }
 
 impl Options {
-    /// Raw keys, a filter over all of them, no duplicates, blocks of 2,048 entries, pieces of 16 KiB: of records of 60
-    /// bytes, 16 KiB take 5 % more room than 64 KiB and are read in a third of the time.
+    /// Raw keys, a filter over all of them, no duplicates, blocks of 2,048 entries, pieces of 16 KiB: for records of 60
+    /// bytes, pieces of 16 KiB take 5 % more space than 64 KiB and are read in a third of the time.
     pub fn new(shape: Shape) -> Self {
         Options {
             shape,
@@ -114,7 +114,7 @@ impl Options {
         }
     }
 
-    /// What is wrong with these options, if anything.
+    /// The first fault of these options, if any.
     fn fault(&self) -> Option<&'static str> {
         let widths = 1..=usize::from(u8::MAX);
         if !widths.contains(&self.shape.group) || self.shape.suffix > usize::from(u8::MAX) {
@@ -129,14 +129,14 @@ impl Options {
     }
 }
 
-/// What a run is like.
+/// Size and key range of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Memory it takes while open: block index, filter and metadata.
+    /// Memory of an open run: block index, filter and metadata.
     pub resident_bytes: u64,
     /// Lowest key; empty if there are no entries.
     pub first: Vec<u8>,
@@ -144,12 +144,12 @@ pub struct RunInfo {
     pub last: Vec<u8>,
 }
 
-/// Reads from files, counted.
+/// Counters of file reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
-    /// How many.
+    /// Number of reads.
     pub reads: u64,
-    /// Their bytes.
+    /// Total bytes.
     pub bytes: u64,
 }
 
@@ -160,7 +160,7 @@ impl Io {
     }
 }
 
-/// A batch of keys of one width, one after the other, ascending and without repeats.
+/// A batch of keys of one width, concatenated, ascending and without duplicates.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     bytes: &'a [u8],
@@ -168,7 +168,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Bytes beyond the last whole key are not looked at.
+    /// Bytes after the last whole key are ignored.
     pub fn new(bytes: &'a [u8], width: usize) -> Self {
         assert!(width > 0, "a key has at least one byte");
         let keys = Keys { bytes, width };
@@ -176,17 +176,17 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    /// How many.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.width
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// The key with this index.
     #[inline]
     pub fn get(&self, index: usize) -> &'a [u8] {
         &self.bytes[index * self.width..][..self.width]
@@ -197,42 +197,42 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Why a run was not written or read.
+/// Errors of writing and reading runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk refused. A writer that met this is of no more use: remove its file and write it again.
+    /// The disk failed. A writer with this error is unusable: remove its file and write the run again.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Of the run.
+        /// The run.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the disk.
         source: io::Error,
     },
-    /// The file does not have the bytes that were written. Never retry: fetch another copy of the run.
+    /// The file differs from the written bytes. Never retry: fetch another copy of the run.
     #[error("{}: damaged at {offset}: {what}", path.display())]
     Damaged {
-        /// Of the run.
+        /// The run.
         path: PathBuf,
-        /// Which part.
+        /// The damaged part.
         what: &'static str,
-        /// Where this part begins.
+        /// Offset of this part.
         offset: u64,
     },
-    /// The file is whole, but of a format made after this program.
+    /// The file is whole, but of a later format than this program knows.
     #[error("{}: format version {version} is not known", path.display())]
     Version {
-        /// Of the run.
+        /// The run.
         path: PathBuf,
-        /// Of its format.
+        /// Version of the format.
         version: u32,
     },
-    /// The caller broke a rule: keys out of order or of another width, a value too long. A mistake in the program.
+    /// The caller violated a rule: keys out of order or of another width, a value too long. A mistake in the program.
     #[error("{}: misused: {what}", path.display())]
     Misused {
-        /// Of the run.
+        /// The run.
         path: PathBuf,
-        /// Which rule.
+        /// The rule.
         what: &'static str,
     },
 }
@@ -251,15 +251,15 @@ impl Error {
     }
 }
 
-/// Whether one key or part of a key lies before another of the same width. Eight bytes at a time are compared as one
-/// number: the first decide nearly always where keys are hashes, and a call to compare memory costs more.
+/// Whether a key or part of a key sorts before another of the same width. Eight bytes at a time are compared as one
+/// number: in hashes the first bytes decide nearly always, and a call to compare memory costs more.
 #[inline]
 fn less(mut a: &[u8], mut b: &[u8]) -> bool {
     while let (Some((x, a_rest)), Some((y, b_rest))) = (a.split_first_chunk(), b.split_first_chunk()) {
         if x != y {
             return u64::from_be_bytes(*x) < u64::from_be_bytes(*y);
         }
-        // What is left is compared together with some bytes before it, which are equal.
+        // The rest is compared together with some bytes before, which are equal.
         if a_rest.len() < 8
             && let (Some(x), Some(y)) = (a.last_chunk(), b.last_chunk())
         {
@@ -281,8 +281,8 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The first place in `from..to` where `before` does not hold; it must hold up to some place and not after. Looks
-/// `step` places ahead, then twice as far each time, so that it costs the logarithm of the distance gone.
+/// The first index in `from..to` where `before` is false; `before` must hold up to some index and not after (galloping
+/// search). Looks `step` indexes ahead, then twice as far each time: the cost is the logarithm of the distance.
 #[inline]
 fn gallop(from: usize, to: usize, mut step: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (from, to);
@@ -298,7 +298,7 @@ fn gallop(from: usize, to: usize, mut step: usize, before: impl Fn(usize) -> boo
     partition(low, high, before)
 }
 
-/// The same, by halving. The halves are chosen without a branch: nobody could predict it.
+/// Like [`gallop`], by bisection. The halves are chosen without a branch, which would be unpredictable.
 #[inline]
 fn partition(from: usize, to: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut size) = (from, to.saturating_sub(from));

@@ -1,12 +1,12 @@
-//! A partition's state on disk: what was folded lately in memory, everything else in sorted runs.
+//! A partition's state on disk: recent changes in memory, everything else in sorted runs (a log-structured merge tree).
 //!
-//! Reads ask the memory first, then the runs. [`DiskState::checkpoint`] writes the memory out as new runs, one for each
-//! table, and then a manifest that lists them together with the position of the log they hold: that rename is the one
-//! moment at which the state on disk changes. What was folded since is in the log, which is read again from that
-//! position; there is no other recovery. Merges only replace runs by a run that says the same, and become real with the
+//! Reads query the memory first, then the runs. [`DiskState::checkpoint`] flushes the memory to new runs, one for each
+//! table, and then writes a manifest that lists them together with their position in the log: the rename of the
+//! manifest is the one moment at which the state on disk changes. Later changes are in the log, which is replayed from
+//! that position; there is no other recovery. Merges only replace runs by an equivalent run, and take effect with the
 //! next manifest.
 //!
-//! All tables share the manifest and so the position: there is never a moment at which one is ahead of another.
+//! All tables share the manifest and so the position: no table is ever ahead of another.
 
 mod check;
 mod flush;
@@ -43,19 +43,20 @@ pub use check::check;
 pub use merge::Merger;
 pub use snapshot::{Copied, Listed, is_state, list};
 
-/// Runs of a table beyond which a checkpoint waits for a merge, so that a slow disk slows us down instead of filling up.
+/// Maximum runs of a table; beyond this a checkpoint waits for a merge, so that a slow disk slows the owner down
+/// instead of filling up.
 const RUNS_MAX: usize = 32;
 
-/// Where merges are made.
+/// Where merges run.
 #[derive(Clone, Debug)]
 pub enum Merging {
-    /// Where they are due: the caller waits. The same calls always give the same files.
+    /// In the caller's thread: the caller waits. The same calls always give the same files.
     Inline,
-    /// In the thread of a merger.
+    /// In the threads of a merger.
     Background(Merger),
 }
 
-/// What a state did to its disk, in numbers that only grow, and what it takes now.
+/// Disk statistics of a state: counters that only grow, and current sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
     /// Reads of runs.
@@ -64,19 +65,19 @@ pub struct DiskStats {
     pub bytes_flushed: u64,
     /// Bytes of runs written by merges.
     pub bytes_merged: u64,
-    /// Runs there are.
+    /// Number of runs.
     pub runs: usize,
-    /// Their bytes.
+    /// Total bytes of the runs.
     pub file_bytes: u64,
-    /// Memory that their filters and indexes take.
+    /// Memory of their filters and indexes.
     pub resident_bytes: u64,
-    /// Entries in the runs of URLs; a URL with several versions counts as often.
+    /// Entries in the runs of URLs; a URL with several versions counts several times.
     pub url_entries: u64,
-    /// Memory that is not written out yet, roughly.
+    /// Memory not flushed yet, approximately.
     pub memory_bytes: usize,
 }
 
-/// A merge under way: its table, the number of its oldest input, and where its result will be.
+/// A running merge: its table, the number of its oldest input, and the channel for its result.
 type UnderWay = (Table, u64, Receiver<Result<Merged, runs::Error>>);
 
 /// A state on disk. See the module.
@@ -89,25 +90,25 @@ pub struct DiskState {
     position: Position,
     meta: Meta,
     memory: Tables,
-    /// What is being written out by another thread: newer than the runs, older than the memory.
+    /// Tables being flushed by another thread: newer than the runs, older than the memory.
     flushing: Option<Flushing>,
     /// Runs of each table, oldest first, by their numbers.
     runs: BTreeMap<Table, Vec<(u64, Run)>>,
     next_file: u64,
-    /// The merge that is under way.
+    /// The running merge.
     merge: Option<UnderWay>,
-    /// Runs that the manifest on disk lists and the next one will not.
+    /// Runs listed by the manifest on disk, but not by the next one.
     obsolete: Vec<(Table, u64)>,
     /// The position on disk.
     durable: Position,
-    /// There was no room when memory was written out: whoever next asks for a checkpoint is told.
+    /// A flush met a full disk: the next checkpoint returns this error.
     full: Option<String>,
     io: Io,
     bytes_flushed: u64,
     bytes_merged: u64,
 }
 
-/// Says where and what.
+/// Converts an error, with its path.
 fn disk_error(path: &Path, error: io::Error) -> StateError {
     match error.kind() {
         _ if disk::is_full(&error) => StateError::Full(format!("{}: {error}", path.display())),
@@ -125,8 +126,8 @@ fn run_error(error: runs::Error) -> StateError {
 }
 
 impl DiskState {
-    /// Opens the state in a folder, or makes an empty one there. Removes what a crash left behind. The log has to be
-    /// folded from [`nephila_core::state::State::position`] on.
+    /// Opens the state in a folder, or creates an empty state there. Removes leftovers of a crash. The caller has to
+    /// fold the log from [`nephila_core::state::State::position`] on.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -189,18 +190,18 @@ impl DiskState {
             state.meta.totals.open = recount_open(&mut state, prefixes)?;
         }
         if manifest.lacks != Lacks::default() {
-            // Copies are made of what is on disk.
+            // Copies are made of the files on disk.
             state.write_manifest()?;
         }
         Ok(state)
     }
 
-    /// Where it is.
+    /// Folder of the state.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it did and what it takes.
+    /// Disk statistics.
     pub fn stats(&self) -> DiskStats {
         let all = || self.runs.values().flatten().map(|(_, run)| run.info());
         let urls = self.runs.get(&Table::Urls);
@@ -216,12 +217,12 @@ impl DiskState {
         }
     }
 
-    /// Up to where the log is not needed any more.
+    /// Position up to which the log is no longer needed.
     pub fn durable(&self) -> Position {
         self.durable
     }
 
-    /// Makes everything applied so far durable. If there is no room nothing has changed, and it can be called again.
+    /// Makes all applied groups durable. With a full disk nothing changes, and the call may be retried.
     pub fn checkpoint(&mut self) -> Result<Position, StateError> {
         self.full = None;
         self.end_flush(true)?;
@@ -250,7 +251,7 @@ impl DiskState {
         Ok(self.durable)
     }
 
-    /// Writes what is in memory of a table as a run; none if there is nothing.
+    /// Flushes the memory of a table to a run; `None` if the table is empty.
     fn flush(&mut self, table: Table) -> Result<Option<(Table, u64, Run)>, StateError> {
         let entries = read::memory_entries(&self.memory, table, None);
         let mut entries = entries.peekable();
@@ -277,7 +278,7 @@ impl DiskState {
         }
     }
 
-    /// Makes what is held now the state on disk, then removes what is not needed any more.
+    /// Makes the present state the state on disk, then removes obsolete files.
     fn write_manifest(&mut self) -> Result<(), StateError> {
         let wrong = |error| disk_error(&self.folder, error);
         // The names of new runs must be durable before the manifest that lists them.
@@ -290,15 +291,16 @@ impl DiskState {
         Ok(())
     }
 
-    /// Begins merges that are due.
+    /// Starts due merges.
     fn merge(&mut self) -> Result<(), StateError> {
-        // The manifest that is being written lists the runs as they are.
+        // The manifest being written lists the present runs.
         if self.flushing.is_some() {
             return Ok(());
         }
         loop {
             if self.merge.is_some() {
-                // One at a time; too many runs mean that merging is slower than writing, and writing waits for it.
+                // One at a time. Too many runs mean that merging is slower than flushing, and flushing waits
+                // (backpressure).
                 let behind = self.runs.values().any(|runs| runs.len() > RUNS_MAX);
                 self.install(behind)?;
                 if self.merge.is_some() {
@@ -311,7 +313,7 @@ impl DiskState {
                 Merging::Inline => {
                     match plan.run(&*self.disk).map_err(run_error) {
                         Ok(merged) => self.replace(first, merged)?,
-                        // Nothing depends on it: the next checkpoint asks again.
+                        // Nothing depends on the merge: the next checkpoint retries.
                         Err(StateError::Full(why)) => {
                             self.full = Some(why);
                             return Ok(());
@@ -321,7 +323,7 @@ impl DiskState {
                 }
                 Merging::Background(merger) => match merger.submit(plan, self.disk.clone()) {
                     Some(result) => self.merge = Some((table, first, result)),
-                    // The thread is busy with others; the next checkpoint asks again.
+                    // The thread is busy with other states; the next checkpoint retries.
                     None => return Ok(()),
                 },
             }
@@ -334,7 +336,7 @@ impl DiskState {
         runs.iter().find(|(_, run)| run.path() == oldest).expect("its input is here").0
     }
 
-    /// The next merge that is due: the smallest, so that a small table does not wait behind the long merge of a large one.
+    /// The next due merge: the smallest, so that a small table does not wait behind the long merge of a large one.
     fn plan(&mut self) -> Option<Plan> {
         let due = self.runs.iter().filter_map(|(table, runs)| {
             let entries: Vec<u64> = runs.iter().map(|(_, run)| run.info().entries).collect();
@@ -354,7 +356,7 @@ impl DiskState {
         Some(Plan { table, inputs, path, number, prefixes, floors })
     }
 
-    /// Takes over a merge that has ended, if one has, or waits for it.
+    /// Installs the result of an ended merge. With `wait`, waits for a running one.
     fn install(&mut self, wait: bool) -> Result<(), StateError> {
         if self.flushing.is_some() {
             return Ok(());
@@ -374,7 +376,7 @@ impl DiskState {
         self.merge = None;
         match merged.map_err(run_error) {
             Ok(merged) => self.replace(first, merged),
-            // Nothing depends on it: the next checkpoint asks again.
+            // Nothing depends on the merge: the next checkpoint retries.
             Err(StateError::Full(why)) => {
                 self.full = Some(why);
                 Ok(())
@@ -383,7 +385,7 @@ impl DiskState {
         }
     }
 
-    /// Puts a merged run in the place of its inputs.
+    /// Replaces the inputs of a merge by its result.
     fn replace(&mut self, first: u64, merged: Merged) -> Result<(), StateError> {
         self.bytes_merged += merged.info.file_bytes;
         let path = self.folder.join(run_name(merged.table, merged.number));
@@ -395,8 +397,8 @@ impl DiskState {
         Ok(())
     }
 
-    /// Waits for the merge that is under way, makes all that are due, and makes the result durable. For an orderly end
-    /// and for measuring.
+    /// Waits for the running merge, runs all due merges, and makes the result durable. For an orderly shutdown and for
+    /// measurements.
     pub fn settle(&mut self) -> Result<(), StateError> {
         self.checkpoint()?;
         loop {
@@ -415,29 +417,29 @@ impl DiskState {
         }
     }
 
-    /// Takes in what a group changed.
+    /// Takes the changes of a group into memory.
     fn take(&mut self, mut changes: Changes, position: Position) -> Result<(), StateError> {
         if let Some(meta) = changes.meta.take() {
             self.meta = meta;
         }
         self.meta.take_batches(&changes.batches);
-        // Only in memory: it is written with the manifest, and counted again from the log behind it.
+        // Only in memory: totals are written with the manifest, and counted again from the log after that.
         self.meta.totals.count(&changes.counted);
         self.memory.apply(changes);
         self.position = position;
         match self.end_flush(false) {
-            // What was to be written out is in memory again. The group is taken in all the same.
+            // The tables to be flushed are in memory again. The group is still applied.
             Err(StateError::Full(why)) => self.full = Some(why),
             ended => ended?,
         }
-        // When a merge has ended the next that is due begins: one for each checkpoint would not keep up with six tables.
+        // After an ended merge the next due one starts: one merge per checkpoint would not keep up with all tables.
         if self.merge.is_some() { self.merge() } else { Ok(()) }
     }
 }
 
 impl Drop for DiskState {
     fn drop(&mut self) {
-        // What is under way would write into a folder that somebody else may have opened by then.
+        // A running job would write into a folder that another owner may have opened by then.
         if let Some(flushing) = self.flushing.take() {
             flushing.wait();
         }
@@ -447,5 +449,5 @@ impl Drop for DiskState {
     }
 }
 
-/// Bytes of blocks kept for single reads, for all states of a process.
+/// Size of the block cache in bytes, for all states of a process.
 pub const CACHE_BYTES: usize = 64 << 20;

@@ -1,10 +1,10 @@
 //! A strict check of WARC files and their indexes.
 //!
-//! Stricter than the public tools, which let four defects pass that spoil a replay years later: a chunked or gzip
-//! field over a body that is neither, a date that is none, a URI in brackets. What counts as a defect follows the
-//! WARC 1.1 text and, where that leaves a choice, what public readers take. Legal and therefore silent: dates with a
-//! fraction or of lower precision, digests other than SHA-1 (they are not recomputed, only counted in
-//! [`Report::unchecked`]), revisits without a block, `X-Crawler-` fields over a decoded body.
+//! Stricter than the public tools, which accept four defects that spoil a replay years later: a chunked or gzip field
+//! over a body that is neither, an invalid date, a URI in brackets. The definition of a defect follows the WARC 1.1
+//! text and, where the text leaves a choice, the behaviour of public readers. Legal and therefore silent: dates with a
+//! fraction or of lower precision, digests other than SHA-1 (only counted in [`Report::unchecked`], not recomputed),
+//! revisits without a block, `X-Crawler-` fields over a decoded body.
 //!
 //! Each [`Finding`] has a stable name ([`Kind::name`]), for scripts.
 
@@ -28,34 +28,34 @@ mod record;
 
 pub use kind::Kind;
 
-/// Findings kept; more are only counted.
+/// Maximum findings kept; more are only counted.
 pub const FINDINGS_MAX: usize = 10_000;
-/// Record ids remembered to find repeated ones.
+/// Maximum record ids remembered to find duplicates.
 const IDS_MAX: usize = 4_000_000;
-/// Bytes searched for the next record after one that cannot be read.
+/// Maximum bytes searched for the next record after an unreadable one.
 const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Something that is wrong.
+/// A defect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In which file.
+    /// The file.
     pub file: PathBuf,
-    /// Where in it: a byte in a WARC file, a line in an index.
+    /// Place in the file: a byte offset in a WARC file, a line number in an index.
     pub offset: u64,
     /// `WARC-Record-ID`, if there is one.
     pub record: Option<String>,
-    /// What it is.
+    /// Kind of the defect.
     pub kind: Kind,
-    /// What was seen, in a few words.
+    /// Details in a few words.
     pub message: String,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// In the order of files and places.
+    /// Findings in the order of files and places.
     pub findings: Vec<Finding>,
-    /// How many there are in all.
+    /// Total number of findings.
     pub findings_total: u64,
     /// Files read.
     pub files: u64,
@@ -63,7 +63,7 @@ pub struct Report {
     pub records: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Digests of algorithms we do not compute.
+    /// Digests of unsupported algorithms.
     pub unchecked: u64,
 }
 
@@ -89,8 +89,8 @@ impl Report {
     }
 }
 
-/// Checks a WARC file with the index beside it, or a folder: an archive's own, or a crawl's with `archive` and
-/// `indexes` in it. Fails only if something cannot be read at all.
+/// Checks a WARC file with its index, or a folder: an archive's own, or a crawl's with `archive` and `indexes` in the
+/// folder. Fails only if something cannot be read at all.
 pub fn verify_path(path: &Path) -> io::Result<Report> {
     let mut report = Report::default();
     let mut ids = HashSet::new();
@@ -114,7 +114,7 @@ pub fn verify_path(path: &Path) -> io::Result<Report> {
     Ok(report)
 }
 
-/// Compares what is there with the list of the folder, if it has one.
+/// Compares the files with the list of the folder, if there is one.
 fn check_list(dir: &Path, report: &mut Report) -> io::Result<()> {
     let contents = match Contents::read(dir) {
         Ok(Some(contents)) => contents,

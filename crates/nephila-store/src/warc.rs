@@ -1,9 +1,8 @@
 //! Reads WARC files: gzip with a member per record, Zstandard with a frame per record, or plain.
 //!
-//! [`Reader`] goes through any stream and hands each record's head and block to a [`Visitor`], so that a body of any
-//! size passes in bounded memory. [`read_at`] fetches one record of a file. Foreign bytes never panic and never make
-//! us hold more than the [`Limits`] say; what is wrong with a record is reported ([`Record`], [`Error`]), and the
-//! caller decides what it means.
+//! [`Reader`] reads any stream and hands each record's head and block to a [`Visitor`], so that a body of any size
+//! passes in bounded memory. [`read_at`] reads one record of a file. Foreign bytes never cause a panic or exceed the
+//! [`Limits`]. Defects of a record are reported ([`Record`], [`Error`]), and the caller decides about them.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -16,12 +15,12 @@ mod tests;
 
 pub use header::Header;
 
-/// What a reader holds at most.
+/// Memory limits of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a record's own head.
+    /// Maximum bytes of a record's own head.
     pub head_bytes_max: usize,
-    /// Bytes of a record, uncompressed. A member that goes on after it is damaged, whatever it says.
+    /// Maximum bytes of a record, uncompressed. A member that continues after this is damaged, whatever its head says.
     pub record_bytes_max: u64,
 }
 
@@ -31,19 +30,19 @@ impl Default for Limits {
     }
 }
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// gzip, a member per record.
     Gzip,
     /// Zstandard, a frame per record.
     Zstd,
-    /// Not at all.
+    /// No compression.
     Plain,
 }
 
 impl Format {
-    /// What the first bytes say; `None` if they are none of ours.
+    /// Detects the format from the first bytes; `None` if unknown.
     pub fn sniff(start: &[u8]) -> Option<Self> {
         if start.starts_with(&[0x1f, 0x8b]) {
             Some(Format::Gzip)
@@ -58,8 +57,8 @@ impl Format {
 }
 
 impl Format {
-    /// The length of a record as indexes have it: that of its member, but in a plain file without the two line ends
-    /// after it, because `cdxj-indexer` counts so.
+    /// The length of a record for indexes: the length of its member, but in a plain file without the two line ends
+    /// after the record, because `cdxj-indexer` counts like this.
     pub fn index_length(self, length: u64) -> u64 {
         match self {
             Format::Gzip | Format::Zstd => length,
@@ -74,20 +73,20 @@ fn is_skippable(start: &[u8]) -> bool {
     start.len() >= 4 && start[0] & 0xf0 == 0x50 && start[1..4] == [0x2a, 0x4d, 0x18]
 }
 
-/// A record that could be read to its end.
+/// A record that was read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it begins in the file.
+    /// Offset of the record in the file.
     pub offset: u64,
-    /// Bytes it takes in the file.
+    /// Length of the record in the file, in bytes.
     pub length: u64,
-    /// Its head.
+    /// The head of the record.
     pub header: Header,
-    /// Bytes of its block that were there; fewer than its `Content-Length` if it ends too early.
+    /// Bytes of the block that were present; fewer than `Content-Length` if the record ends too early.
     pub block_len: u64,
-    /// Did the block end where its `Content-Length` says, with two line ends after it?
+    /// Whether the block ended where its `Content-Length` says, followed by two line ends.
     pub separator: bool,
-    /// Was there something after the record in the same member? Then it is not alone there.
+    /// Whether other bytes follow the record in the same member.
     pub shares_member: bool,
 }
 
@@ -95,24 +94,24 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The stream does not begin as any WARC file does here.
+    /// The stream does not begin like a WARC file here.
     #[error("no record begins at {offset}")]
     NotWarc {
-        /// Where.
+        /// The offset.
         offset: u64,
     },
     /// The stream ends inside the record: a torn tail.
     #[error("the record at {offset} is torn")]
     Torn {
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
     },
-    /// The compressed bytes or the head do not make sense.
+    /// The compressed bytes or the head are invalid.
     #[error("the record at {offset} is damaged: {why}")]
     Damaged {
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
     /// The stream could not be read.
@@ -120,21 +119,21 @@ pub enum Error {
     Io(#[source] io::Error),
 }
 
-/// Sees a record pass.
+/// Receives the parts of a record.
 pub trait Visitor {
-    /// Its head.
+    /// Receives the head.
     fn header(&mut self, header: &Header);
-    /// The next bytes of its block.
+    /// Receives the next bytes of the block.
     fn block(&mut self, bytes: &[u8]);
 }
 
-/// Sees nothing.
+/// Ignores everything.
 impl Visitor for () {
     fn header(&mut self, _: &Header) {}
     fn block(&mut self, _: &[u8]) {}
 }
 
-/// Goes through the records of a stream.
+/// Iterates over the records of a stream.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -143,32 +142,32 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// From the start of a stream.
+    /// Reads from the start of a stream.
     pub fn new(input: R) -> Self {
         Reader::with_limits(input, 0, Limits::default())
     }
 
-    /// From a stream that begins at this place of a file.
+    /// Reads from a stream that begins at this offset of a file.
     pub fn with_limits(input: R, offset: u64, limits: Limits) -> Self {
         Reader { input: Input::new(input, offset), format: None, limits }
     }
 
-    /// How the stream is compressed, once a record was read.
+    /// Compression of the stream, known once a record was read.
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Takes only records compressed like this: after damage, the rest of a file cannot be of another kind.
+    /// Accepts only records of this format: after damage, the rest of a file cannot be of another format.
     pub(crate) fn expect(&mut self, format: Option<Format>) {
         self.format = format;
     }
 
-    /// Where the next record begins.
+    /// Offset of the next record.
     pub fn offset(&self) -> u64 {
         self.input.offset
     }
 
-    /// The next record; `None` at the end. After an error the place is inside the damaged record.
+    /// Reads the next record; `None` at the end. After an error the offset is inside the damaged record.
     pub fn read(&mut self, visitor: &mut dyn Visitor) -> Result<Option<Record>, Error> {
         let offset = self.input.offset;
         let start = self.input.peek(MAGIC_BYTES).map_err(Error::Io)?;
@@ -178,7 +177,7 @@ impl<R: Read> Reader<R> {
         let format = match (self.format, Format::sniff(start)) {
             (None, Some(format)) => format,
             (Some(known), Some(format)) if known == format => format,
-            // The first bytes of a member may be all there is of it.
+            // The file may end after the first bytes of a member.
             _ if start.len() < MAGIC_BYTES => return Err(Error::Torn { offset }),
             _ => return Err(Error::NotWarc { offset }),
         };
@@ -212,7 +211,7 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// Steps over frames that carry no records (a dictionary, usually). Says whether there was one.
+    /// Skips frames without records (a dictionary, usually). Returns whether there was one.
     fn skip_frames(&mut self) -> io::Result<bool> {
         if !is_skippable(self.input.peek(MAGIC_BYTES)?) {
             return Ok(false);
@@ -227,7 +226,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads one record of a file, at a place that an index named, with a block of at most `block_bytes_max` bytes.
+/// Reads one record of a file, at an offset from an index, with a block of at most `block_bytes_max` bytes.
 pub fn read_at(
     path: &Path,
     offset: u64,
@@ -243,7 +242,7 @@ pub fn read_at(
     Ok((record, block.0))
 }
 
-/// Reads whatever these bytes are, to the end or the first error. For the fuzzer: it must neither panic nor hang.
+/// Reads any bytes, to the end or the first error. For the fuzzer: must neither panic nor hang.
 pub fn fuzz_read(bytes: &[u8]) -> usize {
     let limits = Limits { head_bytes_max: 4 * 1024, record_bytes_max: 1024 * 1024 };
     let mut reader = Reader::with_limits(bytes, 0, limits);
@@ -256,7 +255,7 @@ pub fn fuzz_read(bytes: &[u8]) -> usize {
     records
 }
 
-/// Keeps a block.
+/// Collects a block.
 #[derive(Debug, Default)]
 pub struct Collect(pub Vec<u8>);
 
@@ -269,9 +268,9 @@ impl Visitor for Collect {
 }
 
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Bytes that tell how a record is compressed: `WARC/`.
+/// Bytes needed to detect the compression of a record: `WARC/`.
 const MAGIC_BYTES: usize = 5;
-/// 8 MiB of window, what the Zstandard format asks every reader to support.
+/// 8 MiB of window, which the Zstandard format asks every reader to support.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 struct Parsed {
@@ -281,8 +280,8 @@ struct Parsed {
     shares_member: bool,
 }
 
-/// Reads one record from its uncompressed bytes. With `alone` the stream holds nothing but the record, and is read
-/// to its end, which also checks its checksum.
+/// Reads one record from its uncompressed bytes. With `alone` the stream holds nothing but the record, and is read to
+/// its end, which also verifies its checksum.
 fn parse(
     input: &mut dyn Read,
     limits: &Limits,
@@ -376,7 +375,7 @@ fn classify(error: io::Error, offset: u64) -> Error {
     }
 }
 
-/// A buffered stream that knows where it is and can look ahead, also over the end of its buffer.
+/// A buffered stream with its offset, which can look ahead beyond its buffer.
 #[derive(Debug)]
 struct Input<R> {
     inner: R,
@@ -391,7 +390,7 @@ impl<R: Read> Input<R> {
         Input { inner, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset }
     }
 
-    /// At least this many of the next bytes, fewer only at the end of the stream.
+    /// At least this number of the next bytes, fewer only at the end of the stream.
     fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
         debug_assert!(wanted <= BUFFER_BYTES, "more than fits");
         if self.end - self.start < wanted {
@@ -432,7 +431,7 @@ impl<R: Read> BufRead for Input<R> {
     }
 }
 
-/// Fails instead of giving more than it may.
+/// Fails at the limit instead of delivering more bytes.
 struct Bounded<'a> {
     inner: &'a mut dyn Read,
     left: u64,

@@ -1,4 +1,4 @@
-//! What the archive does when nothing goes wrong, and what it finds after somebody else damaged it.
+//! The archive without faults, and its findings after damage by another program.
 
 use std::sync::Arc;
 
@@ -48,12 +48,12 @@ async fn a_payload_is_stored_once_and_then_referred_to() {
     assert_eq!(second.kind, Kind::Revisit);
     let block = String::from_utf8(redeem(dir.path(), &second)).unwrap();
     assert!(block.starts_with("HTTP/1.1 200 OK\r\n") && block.ends_with("\r\n\r\n"), "the head alone");
-    // Too short to be worth it.
+    // Too short for deduplication.
     for _ in 0..2 {
         assert_eq!(archive.append(exchange("http://a.test/3", "short")).await.unwrap().kind, Kind::Response);
     }
     archive.close().await.unwrap();
-    // An archive that is opened again still knows.
+    // A reopened archive still knows the digests.
     let archive = Archive::open(dir.path(), settings(), info()).unwrap();
     assert_eq!(archive.append(exchange("http://a.test/4", &body)).await.unwrap().kind, Kind::Revisit);
     archive.close().await.unwrap();
@@ -157,7 +157,7 @@ async fn a_large_body_from_a_file_is_streamed() {
         };
         let receipt = archive.append(with(body.len() as u64)).await.unwrap();
         assert_eq!(archive.append(with(body.len() as u64)).await.unwrap().kind, Kind::Revisit);
-        // It lies about its length: an error for it alone.
+        // A body that lies about its length causes an error for this exchange alone.
         for len in [20_000_000, 9_000_001] {
             assert!(matches!(archive.append(with(len)).await, Err(Error::Body(_))));
         }

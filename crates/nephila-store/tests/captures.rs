@@ -1,4 +1,4 @@
-//! Captures are found and read, whichever file they are in and whatever state it is in.
+//! Captures are found and read, in every file and in every state of the file.
 
 use nephila_store::archive::{Archive, Compression, Kind, Settings};
 use nephila_store::captures::{Captures, Error, Match, Query, text};
@@ -42,7 +42,7 @@ async fn captures_are_found_in_open_closed_and_killed_archives() {
             assert_eq!(urls(&captures, &of("http://site.test/", Match::Host)).len(), 20, "{stage}");
         };
         check("while it is written");
-        // A torn tail, as a kill leaves it.
+        // A torn tail, as a killed process leaves one.
         let open =
             names(&dir.path().join("archive")).into_iter().find(|name| name.ends_with(".open")).unwrap();
         let open = dir.path().join("archive").join(open);
@@ -143,7 +143,7 @@ fn a_match_takes_what_it_names_and_no_more() {
         })
         .collect();
     lines.sort();
-    // Twice, so that whatever is found must be found once.
+    // Twice: every capture must still be found only once.
     for name in ["one.cdxj", "two.cdxj"] {
         std::fs::write(dir.path().join("archive").join(name), lines.join("\n") + "\n").unwrap();
     }
@@ -187,7 +187,7 @@ fn a_large_index_is_searched_at_every_place() {
             "m".repeat(pad)
         )
     };
-    // Some lines are longer than what is read at once.
+    // Some lines are longer than the read buffer.
     let all: String =
         (0..3_000).map(|n| line(n, if n % 500 == 7 { 100_000 } else { n as usize % 90 })).collect();
     std::fs::write(dir.path().join("indexes/index.cdxj"), &all).unwrap();

@@ -1,5 +1,5 @@
-//! Damage in our own files: one changed byte anywhere in a compressed record is an error when the record is read,
-//! or changes nothing. Never are other bytes given out as if they had been stored.
+//! Damage in our own files: one changed byte anywhere in a compressed record is an error when the record is read, or
+//! changes nothing. A reader never returns bytes other than the stored ones.
 
 use std::fs;
 use std::path::Path;
@@ -91,7 +91,7 @@ async fn cmp_14_a_damaged_record_is_named_and_its_neighbours_are_still_read() {
         assert!(!verify_path(dir.path()).unwrap().findings.is_empty(), "{compression}: verify sees it");
         redeem(dir.path(), &receipts[0]);
         redeem(dir.path(), &receipts[2]);
-        // Going through the file stops at the damaged record with its place.
+        // A scan of the file stops at the damaged record and reports its place.
         let mut reader = Reader::new(fs::File::open(&path).unwrap());
         let error = loop {
             match reader.read(&mut Collect::default()) {

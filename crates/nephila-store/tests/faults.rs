@@ -1,5 +1,5 @@
-//! Every change to the disk is made to fail, one after the other, and the power is cut at every one of them.
-//! Whatever happens: what was acknowledged can be read with its digest, and the archive works again afterwards.
+//! Fault injection: every change to the disk fails once, and the power is cut at every change. Invariants: acknowledged
+//! records can be read with their digests, and the archive works again afterwards.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn healthy() -> Arc<FaultyDisk> {
     Arc::new(FaultyDisk::new(Plan::Healthy, IO_ERROR, Damage::None))
 }
 
-/// Appends some pages, one after the other, each until it is taken or the disk stays broken; returns the receipts.
+/// Appends some pages in sequence, each until accepted or until the disk stays broken; returns the receipts.
 async fn workload(archive: &Archive, first: u64) -> Vec<(u64, Receipt)> {
     let mut receipts = Vec::new();
     for n in first..first + PAGES {
@@ -40,7 +40,7 @@ async fn workload(archive: &Archive, first: u64) -> Vec<(u64, Receipt)> {
     receipts
 }
 
-/// How many calls a run makes when nothing fails.
+/// Number of disk calls of a run without faults.
 async fn calls_of_a_healthy_run() -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(Plan::Healthy, NO_SPACE, Damage::None);

@@ -1,5 +1,5 @@
-//! Files with planted defects: each must be found under its name, and the good ones must stay silent. The tables
-//! are the decisions about what is a defect; the reasons stand beside each row.
+//! Files with planted defects: each must be reported under its name, and good files must stay silent. The tables define
+//! the defects; the reasons stand beside each row.
 
 use std::io::Write as _;
 
@@ -11,15 +11,15 @@ const IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/identical-paylo
 const NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 const PAGE: &[u8] = b"<html><body>x</body></html>";
 
-/// One record to be.
+/// A record to write.
 #[derive(Clone, Default)]
 struct Rec {
     kind: &'static str,
     fields: Vec<(&'static str, String)>,
     block: Vec<u8>,
-    /// Instead of the real one.
+    /// Replaces the real length.
     content_length: Option<usize>,
-    /// Instead of the real end.
+    /// Replaces the real end.
     end: Option<&'static [u8]>,
 }
 
@@ -154,7 +154,7 @@ fn check(what: &str, records: &[Rec], wanted: &str) {
     let members: Vec<Vec<u8>> = records.iter().map(|record| gzip(&record.bytes())).collect();
     let report = verify("x.warc.gz", &members.concat());
     assert_eq!(names(&report).join(" "), wanted, "{what}: {:#?}", report.findings);
-    // The same without compression and with the other one; a wrong length then also spoils what follows.
+    // The same without compression and with the other one; a wrong length then also spoils the next records.
     if records.iter().all(|record| record.content_length.is_none() && record.end.is_none()) {
         let members: Vec<Vec<u8>> = records.iter().map(Rec::bytes).collect();
         assert_eq!(names(&verify("x.warc", &members.concat())).join(" "), wanted, "{what}, plain");
@@ -246,7 +246,7 @@ fn bodies_and_their_codings() {
     case("c5: chunks alone, digest without", framing, &chunked(PAGE), PAGE, "chunk-framing");
     let zipped_head = format!("{coding}{}", length(&zipped));
     case("c6: gzip, digest of the gzip", &zipped_head, &zipped, &zipped, "");
-    // The payload is what is stored, with its content coding.
+    // The payload is the stored body, with its content coding.
     case("c7: gzip, digest of the page", &zipped_head, &zipped, PAGE, "payload-digest");
     let decoded = format!(
         "X-Crawler-Content-Encoding: gzip\r\nX-Crawler-Transfer-Encoding: chunked\r\nX-Crawler-Content-Length: {}\r\n{}",

@@ -4,8 +4,8 @@
 //! A [`Nats`] starts its servers, waits until JetStream works, and can kill, freeze, restart and wipe each. Their
 //! addresses stay the same over restarts.
 //!
-//! What always holds: no server outlives the value that stands for it, and each is ended by its own process id; what
-//! they keep lies in a temporary folder that goes with it.
+//! Invariants: no server outlives its value, and each is ended by its own process id; their data lies in a temporary
+//! folder that is removed with the value.
 
 mod program;
 mod proxy;
@@ -27,20 +27,20 @@ use tempfile::TempDir;
 pub use program::server_program;
 pub use proxy::Proxy;
 
-/// How long servers may take until JetStream works, on a machine that does much else.
+/// Timeout until JetStream works, on a machine under load.
 const READY_WAIT: Duration = Duration::from_secs(90);
-/// How often a waiting test looks.
+/// Polling interval of a waiting test.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long one question to a monitoring port may take.
+/// Timeout of one request to a monitoring port.
 const MONITOR_WAIT: Duration = Duration::from_secs(3);
-/// The longest answer of a monitoring port.
+/// Maximum size of an answer of a monitoring port.
 const MONITOR_BYTES_MAX: u64 = 16 << 20;
-/// Ports are taken from here: outside the range that the system gives to outgoing connections, so that nobody takes the
-/// port of a server that is down for a moment.
+/// Ports are taken from here: outside the range that the system gives to outgoing connections, so that no other process
+/// takes the port of a server that is down for a moment.
 const PORTS: std::ops::Range<u32> = 10_240..32_000;
-/// How many ports are tried before giving up.
+/// Maximum number of ports that are tried.
 const PORT_TRIES_MAX: u32 = 2_000;
-/// How often a start is tried with other ports, if somebody else took one in between.
+/// Maximum number of starts with other ports, if another process took one in between.
 const START_TRIES_MAX: u32 = 3;
 
 /// How the servers are set up.
@@ -48,11 +48,11 @@ const START_TRIES_MAX: u32 = 3;
 pub struct Options {
     /// One or three.
     pub servers: usize,
-    /// `sync_interval` of JetStream; `always` is what operators are told to use.
+    /// `sync_interval` of JetStream; operators are told to use `always`.
     pub sync_interval: String,
-    /// The longest message, in bytes.
+    /// Maximum size of a message in bytes.
     pub payload_bytes_max: u32,
-    /// The most that JetStream keeps in files, in bytes.
+    /// Maximum size of JetStream's files in bytes.
     pub store_bytes_max: u64,
     /// Further lines of the configuration.
     pub extra: String,
@@ -163,7 +163,7 @@ impl Nats {
         Ok(text)
     }
 
-    /// Where a server keeps what it keeps.
+    /// The folder with the data of a server.
     pub fn store(&self, index: usize) -> PathBuf {
         self.folder.path().join(format!("n{index}"))
     }
@@ -198,7 +198,7 @@ impl Nats {
         self.servers[index].child.as_ref().map(Child::id)
     }
 
-    /// Starts a server that does not run. It may take a while until it takes part: see [`Nats::wait_ready`].
+    /// Starts a server that does not run. The server may take a while until ready: see [`Nats::wait_ready`].
     pub fn start(&mut self, index: usize) -> Result<()> {
         if self.servers[index].child.is_some() {
             return Ok(());
@@ -230,7 +230,7 @@ impl Nats {
         Ok(())
     }
 
-    /// Freezes a server: it keeps its connections and says nothing.
+    /// Freezes a server: the server keeps its connections and says nothing.
     pub fn stop(&mut self, index: usize) -> Result<()> {
         self.signal(index, Signal::STOP)?;
         self.servers[index].is_frozen = true;
@@ -250,7 +250,7 @@ impl Nats {
         Ok(kill_process(id, signal)?)
     }
 
-    /// Removes everything that a server keeps. It must not run.
+    /// Removes all data of a server. The server must not run.
     pub fn wipe(&mut self, index: usize) -> Result<()> {
         ensure!(self.servers[index].child.is_none(), "the server runs");
         match std::fs::remove_dir_all(self.store(index)) {
@@ -302,7 +302,7 @@ impl Nats {
         })
     }
 
-    /// What a monitoring address says.
+    /// The answer of a monitoring address.
     pub fn ask(&self, index: usize, path: &str) -> Result<Value> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.servers[index].monitor));
         let mut stream = TcpStream::connect_timeout(&address, MONITOR_WAIT)?;
@@ -332,7 +332,7 @@ impl Drop for Nats {
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that is free at this moment.
 fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let count = PORTS.end - PORTS.start;

@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 /// Names the program, before everything else.
 const PROGRAM: &str = "NEPHILA_NATS_SERVER";
 
-/// The program of the server: what `NEPHILA_NATS_SERVER` names, or what `.ci/run` installed, or one on the `PATH`.
+/// The program of the server: the path in `NEPHILA_NATS_SERVER`, or the one installed by `.ci/run`, or one on the
+/// `PATH`.
 pub fn server_program() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(named) = variable(PROGRAM) {

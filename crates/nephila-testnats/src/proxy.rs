@@ -1,9 +1,8 @@
 //! A TCP proxy on loopback, for networks that break.
 //!
-//! Each connection has two threads, one per direction. What was said to the proxy holds for connections that are there
-//! and for those that come.
+//! Each connection has two threads, one per direction. A command to the proxy holds for present and future connections.
 //!
-//! What always holds: bytes arrive in order and unchanged, or the connection ends; threads end with the proxy.
+//! Invariants: bytes arrive in order and unchanged, or the connection ends; threads end with the proxy.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,11 +12,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// How often a waiting thread looks at what was said.
+/// Polling interval of a waiting thread.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long the server may take to accept.
+/// Connect timeout to the server.
 const DIAL_WAIT: Duration = Duration::from_secs(3);
 
 const OPEN: u8 = 0;
@@ -61,7 +60,7 @@ impl Proxy {
         Ok(Proxy { address, state })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -76,7 +75,7 @@ impl Proxy {
         self.state.mode.store(CUT, Ordering::Release);
     }
 
-    /// Connections stay, and what the server says does not arrive until [`Proxy::heal`]; what it is told does.
+    /// Connections stay, and the server's bytes do not arrive until [`Proxy::heal`]; the client's bytes do.
     pub fn mute(&self) {
         self.state.mode.store(MUTE, Ordering::Release);
     }
@@ -116,7 +115,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, state: &Arc<State>) {
         if state.mode() == CUT {
             continue;
         }
-        // What cannot be connected is closed, as by a server that is down.
+        // A client is disconnected when the server cannot be reached, as with a server that is down.
         let Ok(server) = TcpStream::connect_timeout(&target, DIAL_WAIT) else { continue };
         _ = connect(client, server, state);
     }
@@ -171,7 +170,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &State)
 mod tests {
     use super::*;
 
-    /// A server that says back what it hears.
+    /// A server that echoes its input.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

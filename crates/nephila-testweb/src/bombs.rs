@@ -1,9 +1,10 @@
-//! Bombs: answers that are small on the wire and were made to cost whoever reads them minutes.
+//! Bombs: answers that are small on the wire and cost a naive reader minutes.
 //!
-//! Each has a name and any size; `bombs/coded.rs` has those that attack the undoing of content codings, `bombs/plain.rs` those
-//! that attack the readers behind it. [`Site`] serves them on loopback, each on an address of its own, among good pages.
+//! Each has a name and any size; `bombs/coded.rs` has the bombs that attack the decoding of content codings,
+//! `bombs/plain.rs` the bombs that attack the parsers after decoding. [`Site`] serves them on loopback, each on an
+//! address of its own, among good pages.
 //!
-//! What always holds: the same name and size give the same bytes.
+//! Invariant: the same name and size give the same bytes.
 
 mod coded;
 mod plain;
@@ -16,42 +17,43 @@ pub use site::Site;
 /// One bomb.
 #[derive(Clone, Copy, Debug)]
 pub struct Bomb {
-    /// What it is called.
+    /// Name of the bomb.
     pub name: &'static str,
     /// Its `Content-Type`.
     pub media: &'static str,
-    /// Its `Content-Encoding`, as it is sent; empty for one that is sent as it is.
+    /// Its `Content-Encoding`, as sent; empty for a bomb without a coding.
     pub coding: &'static str,
     make: fn(usize) -> Vec<u8>,
 }
 
 impl Bomb {
-    /// All of them.
+    /// All bombs.
     pub fn all() -> impl Iterator<Item = Bomb> {
         coded::BOMBS.iter().chain(plain::BOMBS).copied()
     }
 
-    /// Those that are read once their coding is undone.
+    /// Bombs that attack the parser of the decoded body.
     pub fn plain() -> impl Iterator<Item = Bomb> {
         plain::BOMBS.iter().copied()
     }
 
-    /// Those whose coding is the attack.
+    /// Bombs that attack the decoder of the content coding.
     pub fn coded() -> impl Iterator<Item = Bomb> {
         coded::BOMBS.iter().copied()
     }
 
-    /// The one of this name.
+    /// The bomb of this name.
     pub fn named(name: &str) -> Option<Bomb> {
         Bomb::all().find(|bomb| bomb.name == name)
     }
 
-    /// What there is to read, about this many bytes of it. For a bomb of [`Bomb::coded`]: what is undone.
+    /// The body before content coding, about this many bytes. For a bomb of [`Bomb::coded`]: the encoded bytes.
     pub fn body(&self, bytes: usize) -> Vec<u8> {
         (self.make)(bytes)
     }
 
-    /// What is sent, with its `Content-Encoding`: a plain one goes as gzip, which is how ten megabytes fit ten kilobytes.
+    /// The bytes on the wire, with their `Content-Encoding`: a plain bomb goes as gzip, so ten megabytes fit ten
+    /// kilobytes.
     pub fn wire(&self, bytes: usize) -> (Vec<u8>, &'static str) {
         match self.coding {
             "" => (gzip(&self.body(bytes)), "gzip"),

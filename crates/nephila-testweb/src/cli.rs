@@ -22,16 +22,16 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Print the URLs of all pages
     List(WebArgs),
-    /// Print what a crawl finds, and how each URL ends
+    /// Print the ground truth of a crawl: every URL and how it ends
     Truth(TruthArgs),
-    /// Judge a journal that `serve` wrote; fails when it is not clean
+    /// Judge a journal that `serve` wrote; fails unless the journal is clean
     Check(CheckArgs),
     /// Serve the hostile web until standard input closes, a signal comes, or the time is over
     Hostile {
         /// Folder for `ca.pem`, the certificates to trust, and `urls.txt`, every URL there is
         #[arg(long)]
         folder: PathBuf,
-        /// Stop after so many seconds instead of when standard input closes
+        /// Stop after this number of seconds instead of when standard input closes
         #[arg(long = "for")]
         seconds: Option<u64>,
     },
@@ -46,7 +46,7 @@ pub(crate) enum Command {
         /// Threads; one per core unless given
         #[arg(long)]
         threads: Option<usize>,
-        /// Stop after so many seconds instead of when standard input closes
+        /// Stop after this number of seconds instead of when standard input closes
         #[arg(long = "for")]
         seconds: Option<u64>,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Command {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) web: WebArgs,
-    /// Stop after so many seconds instead of when standard input closes
+    /// Stop after this number of seconds instead of when standard input closes
     #[arg(long = "for")]
     pub(crate) seconds: Option<u64>,
     /// Write the journal to this file, one JSON object per line
@@ -91,7 +91,7 @@ pub(crate) struct TruthArgs {
     /// Stay on this host; may be given several times
     #[arg(long)]
     pub(crate) scope: Vec<String>,
-    /// As if there were no robots.txt
+    /// Ignore robots.txt
     #[arg(long)]
     pub(crate) ignore_robots: bool,
     /// Read sitemaps
@@ -109,22 +109,22 @@ pub(crate) struct CheckArgs {
     /// The journal
     #[arg(long)]
     pub(crate) journal: PathBuf,
-    /// Rest a host needs, in milliseconds
+    /// Rest of a host between two requests (crawl delay), in milliseconds
     #[arg(long, default_value_t = 0)]
     pub(crate) host_rest_ms: u64,
-    /// Rest an address needs, in milliseconds
+    /// Rest of an address between two requests, in milliseconds
     #[arg(long, default_value_t = 0)]
     pub(crate) address_rest_ms: u64,
-    /// Requests a host may have at once
+    /// Maximum number of requests of a host at once
     #[arg(long, default_value_t = 1)]
     pub(crate) host_requests_max: usize,
-    /// Requests an address may have at once
+    /// Maximum number of requests of an address at once
     #[arg(long, default_value_t = 1)]
     pub(crate) address_requests_max: usize,
-    /// Connections a host may have at once
+    /// Maximum number of connections of a host at once
     #[arg(long, default_value_t = 1)]
     pub(crate) host_connections_max: usize,
-    /// Connections an address may have at once
+    /// Maximum number of connections of an address at once
     #[arg(long, default_value_t = usize::MAX)]
     pub(crate) address_connections_max: usize,
     /// The crawl was not meant to be complete
@@ -132,22 +132,22 @@ pub(crate) struct CheckArgs {
     pub(crate) partial: bool,
 }
 
-/// Which web. Flags win over the file.
+/// The web. Flags override the file.
 #[derive(Args)]
 pub(crate) struct WebArgs {
-    /// A JSON file of settings, as `testweb settings` prints it
+    /// JSON file of settings, as printed by `testweb settings`
     #[arg(long)]
     settings: Option<PathBuf>,
     /// Some of everything: duplicates, redirects, errors, robots.txt variants, dead hosts, tarpits
     #[arg(long, conflicts_with = "settings")]
     mixed: bool,
-    /// The seed everything follows from
+    /// Seed that everything follows from
     #[arg(long)]
     seed: Option<u64>,
-    /// Hosts
+    /// Number of hosts
     #[arg(long)]
     hosts: Option<u32>,
-    /// Pages of all hosts together
+    /// Number of pages of all hosts together
     #[arg(long)]
     pages: Option<u64>,
     /// Mean size of a page
@@ -156,7 +156,7 @@ pub(crate) struct WebArgs {
     /// Spread of page sizes; 0 for pages of one size
     #[arg(long)]
     page_bytes_sigma: Option<f64>,
-    /// Addresses in 127.0.0.0/8
+    /// Number of addresses in 127.0.0.0/8
     #[arg(long)]
     addresses: Option<u32>,
     /// Second number of these addresses
@@ -168,7 +168,7 @@ pub(crate) struct WebArgs {
     /// Median time before an answer, in milliseconds
     #[arg(long)]
     latency_ms: Option<u64>,
-    /// Content codings to use when asked for, best first
+    /// Content codings in order of preference, for content negotiation
     #[arg(long, value_delimiter = ',')]
     encodings: Option<Vec<Coding>>,
     /// Virtual seconds per real second
@@ -193,7 +193,7 @@ enum Coding {
 }
 
 impl WebArgs {
-    /// What is meant: the file or the defaults, then the flags.
+    /// The effective settings: the file or the defaults, then the flags.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.settings {
             Some(path) => {

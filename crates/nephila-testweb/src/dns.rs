@@ -1,9 +1,9 @@
-//! The DNS server of the web: it knows every host by name, over UDP and TCP on one loopback port.
+//! The DNS server of the web: resolves every host by name, over UDP and TCP on one loopback port.
 //!
-//! What always holds: an answer is made from the question and the model alone; a name that is not a host does not
-//! exist, a host without an address of the asked kind has an empty answer, and an answer too long for UDP is cut with
-//! the truncation bit set. At most [`CONNECTIONS_MAX`] TCP connections are served at once, each for
-//! [`CONNECTION_FOR`] at most.
+//! Invariants: an answer is made from the question and the model alone; a name that is not a host does not exist, a
+//! host without an address of the asked kind has an empty answer, and an answer too long for UDP is cut with the
+//! truncation bit set. At most [`CONNECTIONS_MAX`] TCP connections are served at once, each for [`CONNECTION_FOR`] at
+//! most.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::model::{Fate, World};
 const CONNECTIONS_MAX: usize = 64;
 /// How long one TCP connection is served.
 const CONNECTION_FOR: Duration = Duration::from_secs(30);
-/// Longest question that is read by UDP.
+/// Maximum size in bytes of a UDP message that is read.
 const UDP_BYTES_MAX: usize = 4096;
-/// How often a port that is free for UDP is looked for before TCP there is given up.
+/// Maximum number of attempts to find a port that is free for UDP and TCP.
 const PORT_TRIES_MAX: u32 = 16;
 
 /// A bound DNS server that does not answer yet.
@@ -52,12 +52,12 @@ impl Dns {
         }
     }
 
-    /// Where it is bound.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.tcp.local_addr().expect("a bound socket has an address")
     }
 
-    /// Answers until it is dropped; nobody gets an answer while `silent` is set.
+    /// Answers until the future is dropped; gives no answers while `silent` is set.
     pub async fn run(self, world: Arc<World>, journal: Journal, silent: Arc<AtomicBool>) {
         let answerer = Answerer { world, journal, silent };
         let udp = answer_udp(self.udp, answerer.clone());
@@ -184,7 +184,7 @@ impl Answerer {
     /// The addresses of a name; `None` when there is no such name.
     fn addresses(&self, name: &str, query: &Query) -> Option<Vec<IpAddr>> {
         if self.world.is_domain(name) {
-            // It exists because hosts lie below it, but has no address (RFC 8020).
+            // The name exists because hosts lie below, but has no address (RFC 8020).
             return Some(Vec::new());
         }
         let host = self.world.host_of(name).filter(|_| !name.contains(':'))?;
@@ -210,7 +210,7 @@ impl Answerer {
     }
 }
 
-/// The record that goes with an empty answer, so that a resolver knows how long to remember it (RFC 2308).
+/// The SOA record of an empty answer, which tells a resolver how long to cache the answer (RFC 2308).
 fn start_of_authority(ttl: u32) -> Record {
     let zone = Name::from_ascii("test.").expect("a good name");
     let server = Name::from_ascii("ns.test.").expect("a good name");

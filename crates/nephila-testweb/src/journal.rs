@@ -1,11 +1,11 @@
-//! The journal: what the web was asked, seen from the server's side.
+//! The journal: requests, connections and DNS questions of the web, seen from the server's side.
 //!
-//! A request is noted when its answer has been handed to the socket or given up, a connection when it closes, a DNS
-//! question when it is answered. Times are microseconds of one monotonic clock that starts with the journal. Events
-//! go either to memory (in shards, so that threads seldom meet) or to a writer thread as JSON lines.
+//! A request is recorded when its answer has been handed to the socket or given up, a connection when the socket
+//! closes, a DNS question when its answer is sent. Times are microseconds of one monotonic clock that starts with the
+//! journal. Events go either to memory (in shards, to reduce lock contention) or to a writer thread as JSON lines.
 //!
-//! What always holds: memory holds at most `journal_max` events and the writer's queue at most [`QUEUE_MAX`]; what
-//! does not fit is counted as lost, and checkers refuse a journal with losses.
+//! Invariants: memory holds at most `journal_max` events and the writer's queue at most [`QUEUE_MAX`]; events that do
+//! not fit are counted as lost, and checkers refuse a journal with losses.
 
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// Events that wait for the writer thread at most.
+/// Capacity of the writer thread's queue, in events.
 pub const QUEUE_MAX: usize = 65_536;
 /// Shards of the memory.
 const SHARDS: usize = 16;
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
@@ -38,19 +38,19 @@ pub enum Event {
 /// A request and its answer.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Request {
-    /// The connection it came by.
+    /// The connection that carried the request.
     pub connection: u64,
     /// When its head had been read.
     pub start_us: u64,
-    /// When the last byte of the answer had been handed to the socket, or it was given up.
+    /// When the last byte of the answer had been handed to the socket, or the answer was given up.
     pub end_us: u64,
     /// Virtual time at the start, in seconds since 1970.
     pub virtual_s: u64,
-    /// The address it was sent to.
+    /// The server's address.
     pub local: IpAddr,
-    /// Whether it came by TLS.
+    /// Whether the request came by TLS.
     pub tls: bool,
-    /// Whether it came by HTTP/2.
+    /// Whether the request came by HTTP/2.
     pub http2: bool,
     /// `GET`, mostly.
     pub method: Arc<str>,
@@ -80,34 +80,34 @@ pub struct Request {
 pub struct Connection {
     /// Its number, counted from 1.
     pub id: u64,
-    /// When it was accepted.
+    /// When the connection was accepted.
     pub start_us: u64,
-    /// When it was closed.
+    /// When the connection was closed.
     pub end_us: u64,
-    /// The address it was made to.
+    /// The server's address.
     pub local: IpAddr,
-    /// Whether it came to the HTTPS port.
+    /// Whether the connection came to the HTTPS port.
     pub tls: bool,
-    /// Requests it carried.
+    /// Number of requests on the connection.
     pub requests: u64,
 }
 
 /// A DNS question.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Lookup {
-    /// When it was answered.
+    /// When the question was answered.
     pub start_us: u64,
     /// The name, in lower case, without the last dot.
     pub name: String,
     /// `A`, `AAAA`, …
     pub kind: String,
-    /// Whether it came by TCP.
+    /// Whether the question came by TCP.
     pub tcp: bool,
     /// How many addresses were answered.
     pub answers: u32,
 }
 
-/// A journal as checkers read it.
+/// A journal in the form that checkers read.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Log {
     /// Requests by their start.
@@ -177,7 +177,7 @@ enum Target {
         shards: Vec<Mutex<Vec<Event>>>,
         left: AtomicUsize,
     },
-    /// Nothing in the queue is the sign to end.
+    /// A `None` in the queue tells the writer to end.
     File {
         queue: SyncSender<Option<Event>>,
         writer: Mutex<Option<JoinHandle<()>>>,
@@ -197,7 +197,7 @@ impl Journal {
         Journal(Arc::new(Inner { began: Instant::now(), target, lost: Arc::default() }))
     }
 
-    /// A journal that writes JSON lines to a file. [`Journal::finish`] ends it.
+    /// A journal that writes JSON lines to a file. [`Journal::finish`] ends the writer.
     pub fn to_file(path: &Path) -> std::io::Result<Journal> {
         let file = std::fs::File::create(path)?;
         let (queue, events) = sync_channel(QUEUE_MAX);
@@ -210,7 +210,7 @@ impl Journal {
         Ok(Journal(Arc::new(Inner { began: Instant::now(), target, lost })))
     }
 
-    /// Whether anything is noted at all.
+    /// Whether anything is recorded at all.
     pub fn is_on(&self) -> bool {
         !matches!(self.0.target, Target::Off)
     }
@@ -220,7 +220,7 @@ impl Journal {
         self.0.began.elapsed().as_micros() as u64
     }
 
-    /// Notes an event; `near` picks the shard, so events of one connection meet no others.
+    /// Records an event; `near` picks the shard, so events of one connection share a shard.
     pub fn note(&self, near: u64, event: Event) {
         match &self.0.target {
             Target::Off => {}
@@ -243,7 +243,7 @@ impl Journal {
         }
     }
 
-    /// A copy of what is in memory; empty when the journal is off or goes to a file.
+    /// A copy of the events in memory; empty when the journal is off or goes to a file.
     pub fn log(&self) -> Log {
         let mut events = Vec::new();
         if let Target::Memory { shards, .. } = &self.0.target {
@@ -281,7 +281,7 @@ impl Journal {
         self.0.lost.load(Ordering::Relaxed)
     }
 
-    /// Ends the writer of a file once all that waits is written. Later events are counted as lost.
+    /// Ends the writer of a file once its queue is written. Later events are counted as lost.
     pub fn finish(&self) {
         if let Target::File { queue, writer } = &self.0.target {
             let writer = writer.lock().expect("nobody panics while holding the writer").take();

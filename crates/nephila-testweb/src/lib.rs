@@ -1,10 +1,10 @@
 //! A synthetic internet on loopback, for tests and measurements only.
 //!
-//! The good half is one function of one seed. [`model::World`] says what lies at a URL at a virtual time, without
+//! The good half is one function of one seed. [`model::World`] gives the content of a URL at a virtual time, without
 //! storing a page: hosts whose sizes follow a power law, links of which 79 in 100 stay in their domain, duplicates,
 //! redirects, errors, robots.txt in all variants, sitemaps, feeds. [`render`] turns that into bytes, [`server`] and
-//! [`dns`] serve it on addresses of 127.0.0.0/8 and ::1 with certificates of an own authority ([`tls`]), and
-//! [`Web`] ties it together:
+//! [`dns`] serve these on addresses of 127.0.0.0/8 and ::1 with certificates of an own authority ([`tls`]), and [`Web`]
+//! ties everything together:
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -19,12 +19,12 @@
 //! # }
 //! ```
 //!
-//! What a web was asked stands in its [`journal`]; [`check`] judges it: politeness, robots.txt, repeats, and
-//! completeness against the ground truth of the model. The other half, [`hostile`], misbehaves on purpose. [`bombs`] are answers
-//! that cost whoever reads them much, and [`work`] judges how much.
+//! The [`journal`] records the requests to a web; [`check`] judges a journal: politeness, robots.txt, repeats, and
+//! completeness against the ground truth of the model. The other half, [`hostile`], misbehaves on purpose. [`bombs`]
+//! are answers that cost a reader much CPU time, and [`work`] judges how much.
 //!
-//! What always holds: this crate knows no crawler, so a judge cannot share its subject's mistakes; nothing listens
-//! outside of loopback; the same seed, URL and virtual time give the same bytes.
+//! Invariants: this crate knows no crawler, so a judge cannot share its subject's mistakes; nothing listens outside of
+//! loopback; the same seed, URL and virtual time give the same bytes.
 
 pub mod bombs;
 pub mod hostile;

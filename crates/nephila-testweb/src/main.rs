@@ -1,8 +1,8 @@
-//! The `testweb` command: serve a synthetic web, list it, tell its ground truth, judge a journal; serve the hostile
-//! web; serve one bare page.
+//! The `testweb` command: serve a synthetic web, list its URLs, print its ground truth, judge a journal; serve the
+//! hostile web; serve one bare page.
 //!
-//! Everything it prints on standard output is for programs (one JSON line, or one line per URL); what is for people
-//! goes to standard error.
+//! Everything on standard output is for programs (one JSON line, or one line per URL); messages for people go to
+//! standard error.
 
 mod cli;
 
@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use cli::{CheckArgs, Command, ServeArgs, TruthArgs};
 
-/// Standard input that is read before the command takes it for endless and ends.
+/// Maximum size of standard input in bytes; the command ends when more is read.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
 
 #[global_allocator]
@@ -45,7 +45,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Runs a future on a runtime with so many threads; one per core at 0.
+/// Runs a future on a runtime with this number of threads; one per core at 0.
 fn run(threads: usize, future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
@@ -53,7 +53,7 @@ fn run(threads: usize, future: impl Future<Output = anyhow::Result<()>>) -> anyh
     }
     let runtime = runtime.enable_all().build().context("start the runtime")?;
     let result = runtime.block_on(future);
-    // Reading standard input cannot be interrupted; do not wait for it.
+    // Reading standard input cannot be interrupted; do not wait for the reader.
     runtime.shutdown_background();
     result
 }
@@ -123,7 +123,7 @@ async fn bench_bare(port: u16, page_bytes: usize, seconds: Option<u64>) -> anyho
     }
 }
 
-/// Waits for the end: so many seconds, or until standard input closes; in both cases at most until a signal.
+/// Waits for the end: this number of seconds, or until standard input closes; in both cases at most until a signal.
 async fn wait(seconds: Option<u64>, world: Option<Arc<World>>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
-//! A small proxy on loopback that writes down what it is asked for: HTTP CONNECT and SOCKS5 on one port.
+//! A small proxy on loopback that records the requested tunnels: HTTP CONNECT and SOCKS5 on one port.
 //!
-//! What always holds: it listens and connects on loopback only; it takes names as well as addresses, so that a test
-//! can see which of them a client sends; what it keeps and how long it lives is bounded.
+//! Invariants: the proxy listens and connects on loopback only; targets may be names as well as addresses, so that a
+//! test can see which of them a client sends; records and lifetimes are bounded.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,13 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The longest head of a CONNECT that is read.
+/// Maximum size in bytes of the head of a CONNECT.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Tunnels written down; later ones are served and forgotten.
+/// Maximum number of recorded tunnels; later ones are served without a record.
 const ASKED_MAX: usize = 10_000;
-/// A connection ends after this long, whatever it was doing.
+/// Maximum lifetime of a connection.
 const LIFE_MAX: Duration = Duration::from_secs(60);
-/// What a babbling proxy says in one piece, and how often.
+/// One piece of the endless head of a babbling proxy.
 const BABBLE: [u8; 1024] = [b'x'; 1024];
 const BABBLES_MAX: usize = 4096;
 
@@ -35,12 +35,12 @@ pub enum Manner {
     Babbles,
 }
 
-/// One tunnel that was asked for.
+/// One tunnel that was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// `connect` or `socks5`.
     pub kind: &'static str,
-    /// Where to, as the client wrote it: `address:port` or `name:port`.
+    /// The target, as the client wrote: `address:port` or `name:port`.
     pub target: String,
     /// User and password, if there were any; for CONNECT the value of `Proxy-Authorization` and nothing.
     pub credentials: Option<(String, String)>,
@@ -48,7 +48,7 @@ pub struct Asked {
     pub head: String,
 }
 
-/// A running proxy. Dropping it ends it and all its tunnels.
+/// A running proxy. Dropping the value ends the proxy and all its tunnels.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -75,12 +75,12 @@ impl Proxy {
         Ok(Proxy { addr, asked, task })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The tunnels that were asked for, oldest first.
+    /// The tunnels that were requested, oldest first.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("nobody panics holding it").clone()
     }

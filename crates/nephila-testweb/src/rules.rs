@@ -1,10 +1,9 @@
 //! A small reader of robots.txt, for ground truth and for judging a crawler from outside.
 //!
-//! It is written from RFC 9309 alone and shares no code with any crawler, so that a misreading on one side shows as a
-//! difference. It favours being obviously right over being quick: a rule is tried against a path by trying every
-//! stretch a `*` may cover.
+//! Written from RFC 9309 alone, without code of any crawler, so that a misreading on one side shows as a difference.
+//! Obviously right is preferred over quick: a rule is tried against a path by trying every stretch a `*` may cover.
 //!
-//! What always holds: `/robots.txt` itself is allowed, and so is everything that no rule names.
+//! Invariant: `/robots.txt` itself is allowed, and so is everything that no rule names.
 
 use std::time::Duration;
 
@@ -29,8 +28,8 @@ impl Rules {
         Rules { rules: vec![(false, "/".to_owned())], crawl_delay: None }
     }
 
-    /// The rules for the crawler with this product token: those of all groups that name it, otherwise those of all
-    /// groups for `*`.
+    /// The rules for the crawler with this product token: the rules of all groups that name the token, otherwise the
+    /// rules of all groups for `*`.
     pub fn parse(text: &str, agent: &str) -> Rules {
         let mut named = Rules::default();
         let mut anybody = Rules::default();
@@ -98,13 +97,13 @@ impl Rules {
         best.is_none_or(|(_, allow)| allow)
     }
 
-    /// The `Crawl-delay`, if one is asked for.
+    /// The `Crawl-delay`, if the file has one.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.crawl_delay
     }
 }
 
-/// Whether a pattern covers the beginning of a path, or all of it when it ends in `$`.
+/// Whether a pattern covers the beginning of a path, or the whole path if the pattern ends in `$`.
 fn fits(pattern: &[u8], path: &[u8]) -> bool {
     match pattern {
         [] => true,

@@ -1,4 +1,4 @@
-//! What a person can choose about the synthetic web. Everything else follows from `seed` and the URL.
+//! The settings of the synthetic web. Everything else follows from `seed` and the URL.
 //!
 //! [`Settings::default`] is a plain web without oddities, as a speed test wants it; [`Settings::mixed`] has some of
 //! everything. Shares are between 0 and 1; each page or host draws its lot alone, so a share is met on average.
@@ -77,10 +77,10 @@ pub struct Settings {
     pub retry_after: Duration,
     /// Share of hosts that now and then answer 429 to everything but robots.txt.
     pub busy_share: f64,
-    /// Virtual time such a host is busy for, before it is not for twice as long.
+    /// Virtual time for which such a host is busy; then the host answers normally for twice as long.
     #[serde(with = "humantime_serde")]
     pub busy_period: Duration,
-    /// The crawler that robots.txt files with a group of its own address, and that ground truth is told for.
+    /// The crawler that robots.txt files with a group of its own address, and whose view the ground truth takes.
     pub agent: String,
     /// How many addresses in 127.0.0.0/8 the hosts share.
     pub addresses: u32,
@@ -89,12 +89,13 @@ pub struct Settings {
     pub address_block: u8,
     /// A host has from one up to this many of them.
     pub addresses_per_host_max: u32,
-    /// A host has only one of them at a time and moves to the next this often, in real time; at 0 it has all of them.
+    /// A host has only one of them at a time and moves to the next this often, in real time; at 0 the host has all of
+    /// them.
     #[serde(with = "humantime_serde")]
     pub addresses_move: Duration,
-    /// Hosts also have ::1, where this machine has it.
+    /// Hosts also have ::1, if this machine does.
     pub ipv6: bool,
-    /// Share of hosts that have ::1 and no other address, where this machine has it. Host 0 is never one.
+    /// Share of hosts that have ::1 and no other address, if this machine has ::1. Host 0 is never one.
     pub ipv6_only_share: f64,
     /// Content codings the server is willing to use when asked; empty for none.
     pub encodings: Vec<Encoding>,
@@ -108,7 +109,7 @@ pub struct Settings {
     pub latency_max: Duration,
     /// Virtual time at start, in seconds since 1970.
     pub time_start: u64,
-    /// Virtual seconds per real second; at 0 time stands still until somebody moves it.
+    /// Virtual seconds per real second; at 0 time stands still until a caller advances the clock.
     pub time_rate: f64,
     /// Port for plain HTTP on every address; 0 for any free one.
     pub http_port: u16,
@@ -119,7 +120,7 @@ pub struct Settings {
     /// How long DNS answers may be kept.
     #[serde(with = "humantime_serde")]
     pub dns_ttl: Duration,
-    /// Events the journal keeps in memory; later ones are counted as lost. 0 switches it off.
+    /// Events the journal keeps in memory; later ones are counted as lost. 0 switches the journal off.
     pub journal_max: usize,
     /// Threads of an own runtime; 0 runs the web on the runtime of the caller.
     pub threads: usize,
@@ -224,7 +225,7 @@ pub struct RobotsShares {
     pub changing: f64,
     /// Closes everything for others but only `/private/` for `agent`.
     pub named: f64,
-    /// Closes by `*` and `$`, and opens part of it again.
+    /// Closes by `*` and `$`, and opens a part again.
     pub patterns: f64,
     /// Changes over virtual time: closes `/private/`, fails, disappears, redirects, asks for a delay, closes everything.
     pub shifting: f64,

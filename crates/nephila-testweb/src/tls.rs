@@ -1,12 +1,12 @@
 //! The certificate authority of the test web, and server settings that issue by name.
 //!
-//! A [`Ca`] is made fresh in memory: nothing is read from or written to disk. A leaf is issued when somebody asks
-//! for it, either directly ([`Ca::issue`], [`Ca::issue_with`]) or by the server name in a TLS hello
-//! ([`Ca::server_config`]). Leaves issued by name are remembered, at most [`LEAVES_MAX`] of them, so that a
-//! handshake costs a signature and not a certificate.
+//! A [`Ca`] is made fresh in memory: nothing is read from or written to disk. A leaf is issued on demand, either
+//! directly ([`Ca::issue`], [`Ca::issue_with`]) or by the server name in a TLS hello ([`Ca::server_config`]). Leaves
+//! issued by name are cached, at most [`LEAVES_MAX`] of them, so that a handshake costs a signature and not a
+//! certificate.
 //!
-//! What always holds: the aws-lc-rs provider is named everywhere, so a process without a default provider, or with
-//! another one, behaves the same; all leaves of one `Ca` share one key unless `own_key` is asked for.
+//! Invariants: the aws-lc-rs provider is named everywhere, so a process without a default provider, or with another
+//! one, behaves the same; all leaves of one `Ca` share one key unless `own_key` is set.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// Leaves issued by server name that are kept; when one more is needed, all are forgotten and issued again on demand.
+/// Capacity of the cache of leaves issued by server name; when one more is needed, the cache is cleared and leaves are
+/// issued again on demand.
 pub const LEAVES_MAX: usize = 4096;
 
 /// ALPN for HTTP/1.1 alone.
@@ -60,11 +61,11 @@ pub struct IssueOptions {
     pub names: Vec<String>,
     /// When its validity begins; 2020 unless set.
     pub not_before: Option<SystemTime>,
-    /// When it ends; 2040 unless set.
+    /// When its validity ends; 2040 unless set.
     pub not_after: Option<SystemTime>,
-    /// Who signs; the `Ca` itself unless set.
+    /// The issuer; the `Ca` itself unless set.
     pub issuer: Option<Ca>,
-    /// Signed by its own key, by nobody else. Wins over `issuer`.
+    /// Self-signed, with the leaf's own key. Overrides `issuer`.
     pub self_signed: bool,
     /// Has a key of its own instead of the one all leaves share.
     pub own_key: bool,
@@ -146,7 +147,7 @@ impl Ca {
         self.issue_with(IssueOptions::names(names))
     }
 
-    /// A leaf that may be wrong on purpose: expired, not yet valid, signed by somebody else or by itself.
+    /// A leaf that may be wrong on purpose: expired, not yet valid, signed by another authority or self-signed.
     ///
     /// # Panics
     ///
@@ -182,7 +183,7 @@ impl Ca {
         (chain, PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())))
     }
 
-    /// Settings of a server that shows a good leaf for whatever name the client asks.
+    /// Settings of a server that shows a good leaf for any name the client asks.
     pub fn server_config(&self, alpn: &[&[u8]]) -> Arc<ServerConfig> {
         let mut config = ServerConfig::builder_with_provider(self.0.provider.clone())
             .with_safe_default_protocol_versions()
@@ -193,7 +194,7 @@ impl Ca {
         Arc::new(config)
     }
 
-    /// Settings of a server that shows this one chain to everybody, right or wrong.
+    /// Settings of a server that shows this one chain to every client, right or wrong.
     pub fn server_config_fixed(issued: Issued, alpn: &[&[u8]]) -> Arc<ServerConfig> {
         let (chain, key) = issued;
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -242,7 +243,7 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Answers a hello with a leaf for the name in it.
+/// Answers a hello with a leaf for its server name.
 #[derive(Debug)]
 struct ByName(Ca);
 
@@ -271,7 +272,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// Validity in seconds since 1970. The library does not name its type of time, so we reach it by adding.
+/// Validity in seconds since 1970. The library does not export its type of time, so the value is made by addition.
 fn set_validity(params: &mut CertificateParams, from: Duration, until: Duration) {
     params.not_before = rcgen::date_time_ymd(1970, 1, 1) + from;
     params.not_after = rcgen::date_time_ymd(1970, 1, 1) + until;
@@ -288,7 +289,7 @@ mod tests {
     use rustls::client::danger::ServerCertVerifier;
     use rustls_pki_types::{ServerName, UnixTime};
 
-    /// What a client that trusts `root` says to this chain under this name today.
+    /// The result of a client that trusts `root` and verifies this chain under this name today.
     fn check(root: &Ca, chain: &[CertificateDer<'static>], name: &str) -> Result<(), rustls::Error> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(root.der()).unwrap();

@@ -1,7 +1,7 @@
 //! A web that runs: listeners, DNS, certificates and journal around one [`World`].
 //!
-//! [`Web::builder`] takes settings, [`Builder::start`] binds everything and returns once it answers, and the
-//! [`RunningWeb`] it gives is the handle. What always holds: dropping the handle ends every listener and connection.
+//! [`Web::builder`] takes settings, [`Builder::start`] binds everything and returns once the web answers, and the
+//! returned [`RunningWeb`] is the handle. Invariant: dropping the handle ends every listener and connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::tls::{ALPN_BOTH, Ca};
 
 /// How long [`RunningWeb::stop`] waits for connections to end.
 const STOP_MAX: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often [`RunningWeb::stop`] checks.
 const STOP_LOOK: Duration = Duration::from_millis(5);
 
 /// The synthetic web; begin with [`Web::builder`].
@@ -38,7 +38,7 @@ impl Web {
     }
 }
 
-/// What a web will be.
+/// The description of a web.
 #[derive(Clone, Debug)]
 pub struct Builder {
     settings: Settings,
@@ -89,7 +89,7 @@ impl Builder {
         self
     }
 
-    /// Writes the journal to a file instead of keeping it in memory.
+    /// Writes the journal to a file instead of memory.
     pub fn journal_file(mut self, path: impl Into<PathBuf>) -> Builder {
         self.journal_file = Some(path.into());
         self
@@ -139,7 +139,7 @@ impl Builder {
     }
 }
 
-/// A web that answers. Dropping it stops it.
+/// A web that answers. Dropping the value stops the web.
 pub struct RunningWeb {
     world: Arc<World>,
     shared: Arc<Shared>,
@@ -188,12 +188,12 @@ impl RunningWeb {
         self.world.pages().map(|place| self.world.url(place))
     }
 
-    /// What a polite crawl from all home pages finds.
+    /// The ground truth of a polite crawl from all home pages.
     pub fn truth(&self) -> Truth {
         self.world.truth(&TruthOptions::default())
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -203,7 +203,7 @@ impl RunningWeb {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// Silences the DNS server, or lets it answer again. Questions that come meanwhile stay unanswered.
+    /// Silences the DNS server, or lets the server answer again. Questions that come meanwhile stay unanswered.
     pub fn set_dns_silent(&self, silent: bool) {
         self.dns_silent.store(silent, Ordering::Relaxed);
     }
@@ -236,7 +236,7 @@ impl Drop for RunningWeb {
     }
 }
 
-/// A runtime of our own. It may be dropped inside another one, where waiting for it is not allowed.
+/// A runtime of our own. The value may be dropped inside another runtime, where blocking is not allowed.
 struct Owned(Option<Runtime>);
 
 impl Owned {

@@ -1,33 +1,33 @@
-//! How much work something is: a judge that finds readers which are not linear.
+//! Measures CPU work: a judge that finds readers whose cost is not linear.
 //!
-//! It counts what the thread had of a processor, the least of several runs, so that neighbours on the machine do not count.
-//! Doubled input may cost at most [`GROWTH_MAX`] times as much. The input is doubled twice, so that a reader which takes the
-//! square of it stands out from the noise: sixteen times instead of four. What takes less than [`MEASURABLE`] is made larger first.
-//! A step is no slope (input that leaves a cache, or comes to a dearer part of a format): a verdict that is bad counts only if it
-//! is as bad for input that is doubled twice more.
+//! The CPU time of the thread is measured, the least of several runs, so that other load on the machine does not count.
+//! Doubled input may cost at most [`GROWTH_MAX`] times as much. The input is doubled twice, so that a quadratic reader
+//! stands out from the noise: sixteen times instead of four. Work below [`MEASURABLE`] is repeated with larger input
+//! first. A step is no slope (input that leaves a cache, or comes to a dearer part of a format): a bad verdict counts
+//! only if the verdict is as bad for input that is doubled twice more.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Twice the input is at most so much more work: some room above two for what does not fit a cache any more.
+/// Maximum growth of work when the input doubles: some room above two for input that no longer fits a cache.
 pub const GROWTH_MAX: f64 = 2.5;
-/// Less than this says nothing.
+/// Minimum CPU time of a usable measurement.
 pub const MEASURABLE: Duration = Duration::from_millis(3);
-/// The smaller input is made no larger than this.
+/// Maximum size in bytes of the smaller input.
 const BYTES_MAX: usize = 1 << 20;
-/// Runs of which the least counts.
+/// Number of runs of which the least counts.
 const RUNS: usize = 2;
-/// A verdict that is bad is looked at again so often: machines are shared.
+/// Number of repeated measurements after a bad verdict: machines are shared.
 const LOOKS: usize = 4;
 
-/// What this thread has had of a processor so far.
+/// CPU time of this thread so far.
 pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What one run of `work` takes of a processor.
+/// CPU time of one run of `work`.
 pub fn cpu_of<T>(work: impl FnOnce() -> T) -> Duration {
     let began = thread_cpu();
     std::hint::black_box(work());
@@ -39,32 +39,32 @@ pub fn cpu_of<T>(work: impl FnOnce() -> T) -> Duration {
 pub struct Growth {
     /// Bytes of the smaller input.
     pub bytes: usize,
-    /// What it took.
+    /// CPU time for that input.
     pub single: Duration,
-    /// What four times as much took.
+    /// CPU time for four times that input.
     pub fourfold: Duration,
 }
 
 impl Growth {
-    /// How many times as much twice the input took; one for what is too quick to measure.
+    /// The factor of the CPU time when the input doubles; one for work that is too quick to measure.
     pub fn factor(&self) -> f64 {
         let ratio = self.fourfold.as_secs_f64() / self.single.as_secs_f64().max(1e-6);
         if self.fourfold < MEASURABLE { 1.0 } else { ratio.sqrt() }
     }
 
-    /// Is it linear?
+    /// Whether the growth is linear.
     pub fn is_linear(&self) -> bool {
         self.factor() <= GROWTH_MAX
     }
 
-    /// What so many bytes would take, going by the larger input.
+    /// Estimated CPU time for `bytes` bytes, extrapolated from the larger input.
     pub fn of(&self, bytes: usize) -> Duration {
         self.fourfold.mul_f64(bytes as f64 / (4 * self.bytes) as f64)
     }
 }
 
-/// Measures what `read` does with what `make` gives for a size. It begins with `bytes` and doubles them until there is something
-/// to measure.
+/// Measures `read` on the input that `make` gives for a size. Begins with `bytes` and doubles the size until the work
+/// is measurable.
 pub fn growth(bytes: usize, make: impl Fn(usize) -> Vec<u8>, read: impl Fn(&[u8])) -> Growth {
     let least = |input: &[u8]| (0..RUNS).map(|_| cpu_of(|| read(input))).min().unwrap_or_default();
     let mut bytes = bytes;

@@ -14,9 +14,9 @@ use tokio::net::{TcpStream, UdpSocket};
 /// Areas of the catalogue this web plays.
 const AREAS: &[&str] =
     &["dns", "tcp", "tls", "http1", "http2", "redirect", "encoding", "compression", "ssrf", "url"];
-/// No single check waits longer.
+/// Timeout of a single check.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a check reads of an answer at most.
+/// Maximum size of an answer that a check reads, in bytes.
 const ANSWER_MAX: u64 = 4 * 1024 * 1024;
 
 #[test]
@@ -76,7 +76,7 @@ async fn get(hostile: &Hostile, id: &str, path: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(plain(hostile, id)).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: {id}.hostile.test\r\nX-Test: yes\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        // What is kept open ends here, because we do not ask a second time.
+        // A connection kept open ends here, because we do not send a second request.
         stream.shutdown().await.unwrap();
         let mut answer = Vec::new();
         stream.take(ANSWER_MAX).read_to_end(&mut answer).await.unwrap();
@@ -284,7 +284,7 @@ async fn names_resolve_to_their_cases_and_dns_cases_misbehave() {
     TcpStream::connect(plain(&hostile, "dns-12")).await.unwrap_err();
 }
 
-/// A TLS connection to a case, trusting what its web says, offering these protocols.
+/// A TLS connection to a case, with the trust anchors of the web, offering these protocols.
 async fn tls(
     hostile: &Hostile,
     id: &str,
@@ -336,7 +336,7 @@ async fn tls_cases_fail_for_the_promised_reason() {
         assert!(reason.split('|').any(|reason| error.contains(reason)), "{id}: {error}");
         assert!(!error.contains("Elapsed") && !error.contains("deadline"), "{id}: {error}");
     }
-    // Whether a client goes on after a warning is its own affair; that it is told is ours.
+    // Whether a client goes on after a warning is its own affair; we only test that the warning arrives.
     println!("tls-10: {:?}", tls(&hostile, "tls-10", &["http/1.1"]).await.map(drop));
     for stalled in ["tls-05", "drip.tls-05"] {
         let wait = tokio::time::timeout(Duration::from_millis(500), tls(&hostile, stalled, &[]));
@@ -406,7 +406,7 @@ async fn http2_cases_break_a_real_client_in_the_promised_way() {
     assert_eq!(patiently(get_h2(&hostile, "h2-10", "/misdirected")).await.unwrap().0, 200);
     assert_eq!(patiently(get_h2(&hostile, "h2-09", "/page")).await.unwrap().0, 200);
     assert_eq!(hostile.streams_open_max("h2-09"), 1);
-    // Whether a client survives these is its own affair; that they reach it is ours.
+    // Whether a client survives these is its own affair; we only test that they arrive.
     for id in [
         "h2-02",
         "h2-03",

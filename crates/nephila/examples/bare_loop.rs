@@ -3,11 +3,11 @@
 //!
 //!     bare_loop LIST --address 127.77.0.1 [--ca FILE] [--connections 64] [--compress gzip|zstd] [--links] [--warc FILE]
 //!
-//! So many workers take URLs from the list, ask over a kept connection to the host (or a new one to the one
-//! address that all hosts have), and read the body to its end. No names are resolved, nothing is checked, nothing is
-//! kept. `--compress` adds what no archive can do without: each body compressed once, with libdeflate at level 1 or
-//! zstd at level 3, the defaults of our archive. `--links` reads every page as a crawl does, with the same handler, and
-//! forgets what it found. `--warc` writes what was compressed to a file, as response records with their payload's
+//! Each worker takes URLs from the list, sends a request over a kept connection to the host (or a new one to the one
+//! address that all hosts have), and reads the body to its end. No names are resolved, nothing is checked, nothing is
+//! kept. `--compress` adds work that no archive can do without: each body is compressed once, with libdeflate at level
+//! 1 or zstd at level 3, the defaults of our archive. `--links` parses every page like a crawl, with the same handler,
+//! and drops the links. `--warc` writes the compressed bodies to a file, as response records with their payload's
 //! digest: no request, no metadata, no index, no sync. An answer other than 200 ends the run.
 
 use std::collections::HashMap;
@@ -35,10 +35,10 @@ use tokio_rustls::TlsConnector;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What waits in memory for the file.
+/// Size of the file's write buffer in bytes.
 const FILE_BUFFER: usize = 1024 * 1024;
 
-/// Flags.
+/// Command line arguments.
 #[derive(Parser)]
 struct Args {
     /// A file of URLs, one per line, all with http or all with https.
@@ -49,7 +49,7 @@ struct Args {
     /// Certificates to trust (PEM).
     #[arg(long)]
     ca: Option<PathBuf>,
-    /// Workers; each asks one host at a time.
+    /// Number of workers; each requests one host at a time.
     #[arg(long, default_value_t = 64)]
     connections: usize,
     /// Compress each body.
@@ -200,7 +200,7 @@ async fn work(shared: Arc<Shared>, compress: Option<Compress>) -> anyhow::Result
     Ok(())
 }
 
-/// How many links a page has, read as a crawl reads it.
+/// The number of links of a page, with the parser of a crawl.
 fn links(url: &http::Uri, fields: &http::HeaderMap, body: &[u8]) -> anyhow::Result<usize> {
     let url = CrawlUrl::parse(&url.to_string()).map_err(|error| anyhow::anyhow!("{url}: {error}"))?;
     let (keys, limits) = (KeyRules::default(), Limits::default());

@@ -2,15 +2,15 @@
 //!
 //!     soak --web READY --fetches 100000 --concurrency 2000
 //!
-//! `READY` is the JSON line that `testweb hostile` prints; the hostile web is another process, so that what is
-//! measured here is the spider alone. `cargo xtask soak` runs both.
+//! `READY` is the JSON line that `testweb hostile` prints; the hostile web is another process, so that only the spider
+//! is measured here. `cargo xtask soak` runs both.
 //!
-//! First every URL is fetched once, which opens what is opened once (sessions, names, threads). The level after that
-//! is where open files and tasks must come back to. Then two rounds alike; the second must not end with more memory
-//! than the first. Heads and bodies are kept until a fetch has ended, as `nephila fetch --warc` does.
+//! First every URL is fetched once, which opens everything that is opened once (sessions, names, threads). Open files
+//! and tasks must come back to the level after that. Then two rounds alike; the second must not end with more memory
+//! than the first. Heads and bodies are kept until a fetch has ended, as in `nephila fetch --warc`.
 //!
-//! What must hold: every fetch ends within its total deadline and one second; files and tasks come back to their
-//! level once idle connections have gone; memory stays under its limit at its peak and does not grow by rounds.
+//! Invariants: every fetch ends within its total deadline and one second; files and tasks come back to their level once
+//! idle connections have gone; memory stays under its limit at its peak and does not grow by rounds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,34 +30,34 @@ use tokio::time::{Instant, timeout};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What a fetch may take beyond its total deadline.
+/// Time that a fetch may take beyond its total deadline.
 const GRACE: Duration = Duration::from_secs(1);
-/// A fetch that has not ended so long after its deadline is given up, so that the soak itself ends.
+/// A fetch that has not ended this long after its deadline is given up, so that the soak itself ends.
 const HANG: Duration = Duration::from_secs(10);
 /// Peak of resident memory, in kB.
 const MEMORY_KB_MAX: u64 = 512 * 1024;
-/// The second round may end with so many kB more than the first, beside [`GROWTH_SHARE`].
+/// The second round may end with this many kB more than the first, beside [`GROWTH_SHARE`].
 const GROWTH_KB: u64 = 48 * 1024;
 const GROWTH_SHARE: f64 = 0.10;
 /// How long files and tasks have to come back, beyond the time idle connections are kept.
 const SETTLE: Duration = Duration::from_secs(8);
 const SETTLE_STEP: Duration = Duration::from_millis(200);
-/// Late fetches that are named; the rest is only counted.
+/// Maximum number of late fetches that are named; the rest is only counted.
 const NAMED_MAX: usize = 20;
 
-/// Flags.
+/// Command line arguments.
 #[derive(Parser)]
 struct Args {
     /// The ready line of `testweb hostile`.
     #[arg(long)]
     web: String,
-    /// Fetches of both rounds together.
+    /// Number of fetches of both rounds together.
     #[arg(long, default_value_t = 100_000)]
     fetches: u64,
-    /// Fetches at the same time.
+    /// Number of fetches at the same time.
     #[arg(long, default_value_t = 2_000)]
     concurrency: usize,
-    /// How many of a hundred URLs are hostile; they take turns, so that each case comes equally often.
+    /// Percentage of hostile URLs; they take turns, so that each case comes equally often.
     #[arg(long, default_value_t = 15)]
     hostile_percent: u64,
 }
@@ -176,7 +176,7 @@ struct Urls {
 impl Urls {
     fn read(web: &serde_json::Value, hostile_percent: u64) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(web["urls"].as_str().context("no urls")?)?;
-        // What cannot be parsed never reaches the spider; those are tests of the parser.
+        // URLs that cannot be parsed never reach the spider; these are tests of the parser.
         let all = text.lines().filter_map(|line| CrawlUrl::parse(line).ok());
         let (good, hostile): (Vec<_>, Vec<_>) = all.partition(|url| url.host_str().starts_with("good."));
         ensure!(!good.is_empty() && !hostile.is_empty(), "the list has only one kind of URL");
@@ -203,7 +203,7 @@ impl Urls {
     }
 }
 
-/// What all workers share.
+/// State shared by all workers.
 struct Soak {
     spider: Spider,
     settings: Settings,
@@ -214,7 +214,7 @@ struct Soak {
     late: AtomicUsize,
 }
 
-/// How often an outcome came, and the longest it took.
+/// Number of fetches with an outcome, and the longest time.
 #[derive(Clone, Copy, Default)]
 struct Count {
     fetches: u64,
@@ -296,7 +296,7 @@ impl Soak {
     }
 }
 
-/// What the process holds.
+/// Resources of the process.
 #[derive(Clone, Copy)]
 struct Level {
     files: usize,

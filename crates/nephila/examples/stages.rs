@@ -2,9 +2,9 @@
 //!
 //!     stages --web READY --pages 300
 //!
-//! `READY` is the JSON line that `testweb serve` prints. The web is another process, so what is measured here is ours
-//! alone: the CPU of all threads of this process. Stages that cannot be run by themselves are differences: a handshake is
-//! a fetch on a new connection less one on a kept connection, decoding a fetch that keeps the decoded body less one that
+//! `READY` is the JSON line that `testweb serve` prints. The web is another process, so the measurement is ours alone:
+//! the CPU of all threads of this process. Stages that cannot be run by themselves are differences: a handshake is a
+//! fetch on a new connection less one on a kept connection, decoding a fetch that keeps the decoded body less one that
 //! does not. The last line is JSON.
 
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ const PARTITIONS: u32 = 16;
 /// Fetches at the same time.
 const AT_ONCE: usize = 16;
 
-/// Flags.
+/// Command line arguments.
 #[derive(Parser)]
 struct Args {
     /// The ready line of `testweb serve`.
@@ -52,7 +52,7 @@ struct Args {
     /// A file of URLs of that web, one per line.
     #[arg(long)]
     list: std::path::PathBuf,
-    /// Pages measured.
+    /// Number of pages measured.
     #[arg(long, default_value_t = 300)]
     pages: usize,
     /// `gzip` or `zstd`.
@@ -87,7 +87,7 @@ fn settings(web: &serde_json::Value, idle_max: usize) -> anyhow::Result<Settings
     })
 }
 
-/// Fetches a list, some at once, and says what CPU each took.
+/// Fetches a list, some at once, and returns the CPU time of each.
 async fn fetch(spider: &Spider, urls: &[CrawlUrl], decoded: bool) -> anyhow::Result<(f64, Vec<Fetched>)> {
     let began = cpu();
     let mut pages = Vec::with_capacity(urls.len());
@@ -224,7 +224,8 @@ async fn measure(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes the links in, gives tickets out and takes their reports, until every page has ended. CPU per ticket.
+/// Takes the links in, gives tickets out and takes their reports, until every page has ended. Returns the CPU time per
+/// ticket.
 async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Found>]) -> anyhow::Result<f64> {
     let (cache, merger) = (Cache::new(64 << 20), Merger::start()?);
     let mut parts = Vec::new();

@@ -1,17 +1,19 @@
-//! Answers questions about a crawl, over a socket of its folder while it runs.
+//! HTTP API of a crawl, on a Unix socket in the crawl's folder while the crawl runs.
 //!
-//! [`Questions`] holds what is needed to answer; `http` offers it as HTTP/1.1 on `state/control`:
+//! [`Questions`] holds everything needed to answer a request; `http` serves the answers as HTTP/1.1 on `state/control`:
 //! `GET /api/v1/explain?url=`, `GET /api/v1/host?url=`, `GET /api/v1/stats`, all as JSON. A command that finds no such
-//! socket opens the folder itself and asks the same [`Questions`]. `nephila serve` without a cluster answers them over TCP
-//! as well. A node of a cluster answers more, on the same socket and over TCP (`node::api`); `client` is how it and its
-//! commands ask, `proof` how nodes know each other, `tls` how nobody else hears it.
+//! socket opens the folder and calls the same [`Questions`] directly. `nephila serve` without a cluster answers the
+//! same requests over TCP as well. A node of a cluster has more endpoints, on the same socket and over TCP
+//! (`node::api`). `client` is the HTTP client of nodes and commands, `proof` authenticates nodes to each other, `tls`
+//! encrypts the connections.
 //!
-//! `GET /api/v1/events` gives pages of events, `GET /api/v1/pages?url=` what the archive has of a URL.
+//! `GET /api/v1/events` returns pages of events, `GET /api/v1/pages?url=` the captures of a URL in the archive.
 //!
-//! `POST /api/v1/urls` adds lines of URLs or of JSON to it, `POST /api/v1/reflog?batch=&part=` gives it lines of a stream;
-//! both parameters may be missing.
+//! `POST /api/v1/urls` adds URLs, as lines of plain text or JSON. `POST /api/v1/reflog?batch=&part=` adds lines of a
+//! stream of visited URLs; both parameters are optional.
 //!
-//! What always holds: nothing is changed by a question of a crawl; connections, requests and their time are bounded.
+//! Invariants: a GET request changes nothing in a crawl; the number and duration of connections and the size and
+//! duration of requests are bounded.
 
 pub(crate) mod about;
 pub(crate) mod captures;
@@ -51,12 +53,13 @@ pub use lists::{DownloadSaid, ListSaid, StorySaid};
 
 use crate::folder::Folder;
 
-/// Connections to the folder's socket answered at once; more wait.
+/// Maximum number of connections to the folder's socket that are served at the same time; further connections wait.
 const CONNECTIONS_MAX: usize = 16;
-/// The kernel takes paths of sockets up to 107 bytes; longer ones go another way.
+/// Socket paths longer than this are opened through a handle of their directory: the kernel takes at most 107 bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 
-/// Listens on the folder's socket. The caller holds the folder's lock, so what lies there is left over.
+/// Listens on the folder's socket. The caller holds the folder's lock, so an existing socket file is a leftover and is
+/// removed.
 pub fn listen(folder: &Folder) -> io::Result<UnixListener> {
     let path = folder.socket();
     match std::fs::remove_file(&path) {
@@ -64,12 +67,12 @@ pub fn listen(folder: &Folder) -> io::Result<UnixListener> {
         _ => {}
     }
     let listener = through(&path, |path| UnixListener::bind(path))?;
-    // What a crawl knows is its owner's business.
+    // The state of a crawl is private to its owner.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// Calls with a path that a socket can have: a long one is reached through its folder's handle.
+/// Calls `call` with a path that fits into a socket address. A long path is reached through a handle of its directory.
 pub(crate) fn through<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return call(path);
@@ -80,7 +83,7 @@ pub(crate) fn through<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>)
     call(&short)
 }
 
-/// Answers about a crawl until it is dropped.
+/// Serves the API of a crawl until dropped.
 #[derive(Debug)]
 pub struct Server {
     task: tokio::task::JoinHandle<()>,
@@ -88,7 +91,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to answer. Where no socket can be, a crawl runs all the same: only questions have to wait for its end.
+    /// Starts the server. A crawl runs even if no socket can be created; then commands wait for the end of the process.
     pub(crate) fn start(folder: &Folder, answers: Arc<impl Answers>) -> Option<Server> {
         match listen(folder) {
             Ok(listener) => {
@@ -183,7 +186,7 @@ impl Answers for Questions {
     }
 }
 
-/// How many rows of a list are asked for.
+/// The number of rows that a list request asks for.
 fn max_of(asked: &Asked) -> usize {
     asked.parameter("max").and_then(|max| max.parse().ok()).unwrap_or(lists::PAGE_MAX)
 }

@@ -1,6 +1,6 @@
-//! The clocks of this machine: the one place that asks the time for the frontier.
+//! The clocks of this machine: the one place that reads the time for the frontier.
 //!
-//! What always holds: `mono` never goes back, whatever is done to the time of day.
+//! Invariant: `mono` never goes back, whatever happens to the time of day.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,23 +8,23 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nephila_core::time::{Now, Timestamp};
 
-/// Both clocks. Copies agree with each other.
+/// Monotonic clock and wall clock. Copies agree with each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     began: Instant,
 }
 
 impl Clock {
-    /// Begins to count.
+    /// Starts the monotonic clock at zero.
     pub fn new() -> Clock {
         Clock { began: Instant::now() }
     }
 
-    /// Both clocks now. `mono` stands still while the machine sleeps: a rest then lasts longer for the site, never
-    /// shorter.
+    /// Both clocks now. `mono` stands still while the machine sleeps: a crawl delay then lasts longer for the site,
+    /// never shorter.
     pub fn now(&self) -> Now {
         let mono = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // A machine without a battery may believe that it is 1970; nothing before that can be written down.
+        // A machine without a battery-backed clock may start in 1970; earlier times cannot be represented.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now { mono, wall: Timestamp(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)) }
     }
@@ -36,25 +36,25 @@ impl Default for Clock {
     }
 }
 
-/// Milliseconds on a clock that goes on while the machine sleeps.
+/// Milliseconds on a clock that continues while the machine sleeps (boot time).
 pub fn awake_or_not() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1_000 + nanos / 1_000_000
 }
 
-/// Open until a moment, which may be moved: whoever acts in the name of a lease asks it first. A process that was frozen
-/// finds it closed before anybody had the time to tell it.
+/// A deadline that may be moved, checked before every action under a lease (fencing). A process that was frozen finds
+/// its gate closed before any message can arrive.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<AtomicU64>);
 
 impl Gate {
-    /// It is open until then, in milliseconds of [`awake_or_not`]; 0 closes it.
+    /// Opens the gate until `moment`, in milliseconds of [`awake_or_not`]; 0 closes the gate.
     pub fn open_until(&self, moment: u64) {
         self.0.store(moment, Ordering::Release);
     }
 
-    /// Is it open now?
+    /// Whether the gate is open now.
     pub fn is_open(&self) -> bool {
         awake_or_not() < self.0.load(Ordering::Acquire)
     }

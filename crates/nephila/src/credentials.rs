@@ -1,12 +1,12 @@
-//! Names and passwords in use: which field goes along with a request, and whether a request that was turned away is made
-//! once more with an answer to what the site asked.
+//! HTTP authentication: the `Authorization` field for a request, and the decision whether a request rejected with 401
+//! is retried with an answer to the challenge.
 //!
-//! Basic is sent with every request: to wait for a 401 each time would double what a site is asked, and the person who
-//! named the origin has decided that it may know the password. A digest needs the site's challenge first; it is kept, and
-//! later requests answer it at once.
+//! Basic credentials are sent with every request: waiting for a 401 each time would double the number of requests, and
+//! the person who named the origin has decided that the site may know the password. Digest needs the site's challenge
+//! first; the challenge is kept, and later requests answer directly.
 //!
-//! What always holds: a field goes to the origin that its name and password were given for and to no other, whatever a URL,
-//! a page or a redirect says.
+//! Invariant: credentials go to the origin for which they were given and to no other, regardless of any URL, page or
+//! redirect.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,21 +21,21 @@ use nephila_core::url::CrawlUrl;
 
 use crate::settings::{Credential, usage};
 
-/// Origins whose names and passwords stood in URLs that were given.
+/// Maximum number of origins with credentials from URLs.
 const GIVEN_MAX: usize = 100_000;
-/// Longer password files are none.
+/// Maximum size of a password file in bytes.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Credentials(Mutex<HashMap<String, Held>>);
 
-/// What is held for one origin.
+/// Credentials for one origin.
 struct Held {
     user: String,
     password: String,
     scheme: Scheme,
-    /// What the site asked last, and how often it was answered.
+    /// The last challenge of the site, and the number of answers to this challenge.
     digest: Option<(Box<Challenge>, u32)>,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// As the settings say. Reads the files that they name.
+    /// Credentials from the settings. Reads the password files.
     pub(crate) fn new(settings: &[Credential]) -> anyhow::Result<Credentials> {
         let mut all = HashMap::new();
         for credential in settings {
@@ -71,7 +71,7 @@ impl Credentials {
         Ok(Credentials(Mutex::new(all)))
     }
 
-    /// Somebody gave a URL with a name and a password: they are for its origin.
+    /// Takes the credentials from a URL that a person gave; they apply to the URL's origin.
     pub(crate) fn give(&self, url: &CrawlUrl) {
         let Some((user, password)) = url.credentials() else { return };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl Credentials {
         }
     }
 
-    /// The field that goes along with a request, if there is one for its origin.
+    /// The header field for a request, if there are credentials for its origin.
     pub(crate) fn field(&self, url: &CrawlUrl, head_only: bool) -> Option<(HeaderName, HeaderValue)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
@@ -109,7 +109,8 @@ impl Credentials {
         Some((AUTHORIZATION, value))
     }
 
-    /// A request was turned away with 401; `sent` is what went along. Is it worth another with a better answer?
+    /// Handles a 401 answer; `sent` is the field that was sent. Returns whether a retry with a better answer is
+    /// worthwhile.
     pub(crate) fn may_ask_again(&self, url: &CrawlUrl, sent: Option<&HeaderValue>, said: &HeaderMap) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(held) = all.get_mut(&url.origin()) else { return false };

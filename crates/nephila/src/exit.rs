@@ -7,39 +7,39 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything was done, and well.
+    /// Everything succeeded.
     Done = 0,
-    /// Something failed: a URL did not end well, a file has a defect, or the program could not go on.
+    /// Something failed: a URL failed, a file has a defect, or the program could not go on.
     Failed = 1,
-    /// Wrong flags or settings. Trying again will not help.
+    /// Wrong flags or settings. A retry cannot help.
     Usage = 2,
     /// The disk is full.
     DiskFull = 3,
     /// The input cannot be read.
     Input = 5,
-    /// What runs the crawl cannot be reached. Trying again may help.
+    /// The process or node that runs the crawl cannot be reached. A retry may help.
     Unreachable = 8,
     /// A seed could not be fetched.
     SeedsFailed = 9,
-    /// Stopped by a signal; what was open was finished.
+    /// Stopped by a signal; open requests were finished.
     Stopped = 11,
     /// More failures than `--errors-max`.
     TooManyFailures = 12,
-    /// Stopped by a second signal; what was open was dropped, what was acknowledged is safe.
+    /// Stopped by a second signal; open requests were dropped, acknowledged data is safe.
     StoppedHard = 13,
     /// The size limit is reached; more is queued.
     SizeLimit = 14,
     /// The time limit is reached; more is queued.
     TimeLimit = 15,
-    /// Something of the folder is gone or damaged, and going on would lose pages. What it is was said, and what to do.
+    /// Something in the folder is missing or damaged, and going on would lose pages. The message says what to do.
     Damaged = 17,
     /// Another process crawls into this folder.
     Held = 19,
     /// The page limit is reached; more is queued.
     PageLimit = 20,
-    /// Everything was tried; what failed is to be tried again later.
+    /// Everything was tried; failed URLs are to be retried later.
     TriesLeft = 23,
-    /// Waited for hosts as long as `--wait-max` says; more is queued.
+    /// Waited for hosts until `--wait-max`; more is queued.
     WaitLimit = 24,
 }
 

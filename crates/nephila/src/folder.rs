@@ -1,25 +1,25 @@
-//! A crawl is a folder. What lies where in it, and who may open it.
+//! The folder of a crawl: its layout, and its lock.
 //!
 //! ```text
 //! DIR/archive/*.warc.gz *.cdxj     captures and their indexes
-//! DIR/indexes/index.cdxj           all of them, merged when a crawl ends
+//! DIR/indexes/index.cdxj           all indexes, merged when a crawl ends
 //! DIR/logs/outcomes-*.jsonl        one line per request
-//! DIR/state/partition-NNNN/        what the frontier knows
+//! DIR/state/partition-NNNN/        state of the frontier
 //! DIR/state/secret                 the key under which URLs are hashed
-//! DIR/state/control                the socket of the process that crawls, while one does
+//! DIR/state/control                the socket of the crawling process, while one runs
 //! DIR/job.json                     seeds, scope, limits
 //! DIR/feeds.opml                   the feeds that are followed
-//! DIR/stops.json                   who is not asked any more (`nephila stop`)
-//! DIR/doors.txt                    hosts and ports that were typed, so that they may be asked although private
-//! DIR/node.json                    instead of it: which node of which cluster works here
-//! DIR/settings.toml                the settings in force when it was last crawled
-//! DIR/contents                     what belongs to it: the key's fingerprint, partitions, archive files and their sums
-//! DIR/lost                         captures that were lost with an archive file, until they are asked for again
+//! DIR/stops.json                   stopped hosts, domains and so on (`nephila stop`)
+//! DIR/doors.txt                    hosts and ports that were typed, and so are permitted although private
+//! DIR/node.json                    instead of job.json: node and cluster that use this folder
+//! DIR/settings.toml                settings of the last run
+//! DIR/contents                     inventory: the key's fingerprint, partitions, archive files and their checksums
+//! DIR/lost                         captures that were lost with an archive file, until they are requested again
 //! DIR/state/marks                  how far each partition's journal was durable
-//! DIR/state/papers/                copies of job.json, settings.toml, stops.json and doors.txt, with their sums
+//! DIR/state/papers/                copies of job.json, settings.toml, stops.json and doors.txt, with checksums
 //! ```
 //!
-//! What always holds: one process at a time holds a folder open; files that are replaced are replaced as a whole.
+//! Invariants: one process at a time holds the lock of a folder; files are replaced as a whole.
 
 pub(crate) mod copy;
 pub(crate) mod inspect;
@@ -46,34 +46,34 @@ pub use judged::Judged;
 use crate::exit::Exit;
 use crate::settings::Settings;
 
-/// Partitions of a crawl on one machine. Fixed when the folder is made.
+/// Number of partitions of a crawl on one machine. Fixed when the folder is created.
 const PARTITIONS: usize = 16;
 
-/// Where a crawl lies.
+/// Path of a crawl's folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
     dir: PathBuf,
 }
 
-/// Held while a process works in a folder.
+/// Lock of a folder, held while a process works there.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
-/// What is kept of a job between two runs.
+/// The job, with the progress that persists between two runs.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The job.
     pub job: Job,
-    /// Where seeds redirected to, so that the scope lies around these as well.
+    /// Redirect targets of seeds, which extend the scope.
     #[serde(default)]
     pub moved: Vec<String>,
-    /// How many seeds had been offered when the list was last read to its end.
+    /// Number of seeds offered when the list was last read to its end.
     #[serde(default)]
     pub seeds_offered: u64,
-    /// Milliseconds for which the crawl has run.
+    /// Total running time of the crawl in milliseconds.
     #[serde(default)]
     pub ran_ms: u64,
     /// The rules by which the links in the archive were judged; none if there is no archive yet.
@@ -82,12 +82,12 @@ pub struct Plan {
 }
 
 impl Folder {
-    /// This folder, whether or not there is a crawl in it.
+    /// This folder, whether or not it contains a crawl.
     pub fn new(dir: impl Into<PathBuf>) -> Folder {
         Folder { dir: dir.into() }
     }
 
-    /// The folder that a question is about: the named one, or the current one if it is a crawl, or `nephila-data`.
+    /// The folder for a query: the named one, or the current one if it contains a crawl or a node, or `nephila-data`.
     pub fn find(named: Option<&Path>) -> Folder {
         match named {
             Some(dir) => Folder::new(dir),
@@ -96,27 +96,27 @@ impl Folder {
         }
     }
 
-    /// The folder itself.
+    /// The path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Is there a crawl in it?
+    /// Whether the folder contains a crawl.
     pub fn is_crawl(&self) -> bool {
         self.plan_path().is_file()
     }
 
-    /// Is it the folder of a node?
+    /// Whether the folder belongs to a node.
     pub fn is_node(&self) -> bool {
         self.node_path().is_file()
     }
 
-    /// Either of them, for questions that its files answer; or an error that says what to do.
+    /// Requires a crawl or a node, for queries that its files answer. The error says what to do.
     pub fn expect_crawl_or_node(&self) -> anyhow::Result<()> {
         if self.is_node() { Ok(()) } else { self.expect_crawl() }
     }
 
-    /// Is there a crawl in it? An error that says what to do, if not.
+    /// Requires a crawl. The error says what to do.
     pub fn expect_crawl(&self) -> anyhow::Result<()> {
         if self.is_crawl() {
             return Ok(());
@@ -138,12 +138,12 @@ impl Folder {
         self.dir.join("logs")
     }
 
-    /// What the frontier knows.
+    /// State of the frontier.
     pub fn state(&self) -> PathBuf {
         self.dir.join("state")
     }
 
-    /// The socket of the process that crawls.
+    /// The socket of the crawling process.
     pub fn socket(&self) -> PathBuf {
         self.state().join("control")
     }
@@ -157,7 +157,7 @@ impl Folder {
         self.dir.join("node.json")
     }
 
-    /// A node works here, with these settings.
+    /// Marks the folder as a node's, with these settings.
     pub(crate) fn set_node(&self, name: &str, settings: &Settings) -> anyhow::Result<()> {
         let about = serde_json::json!({"cluster": settings.cluster.name, "node": name});
         replace(&self.node_path(), format!("{about}\n").as_bytes())?;
@@ -168,7 +168,7 @@ impl Folder {
         self.dir.join("job.json")
     }
 
-    /// Takes the folder for this process, making it if there is none.
+    /// Locks the folder for this process, and creates the folder if necessary.
     pub fn lock(&self) -> anyhow::Result<Lock> {
         let state = self.state();
         fs::create_dir_all(&state).with_context(|| format!("making {}", state.display()))?;
@@ -189,7 +189,7 @@ impl Folder {
         }
     }
 
-    /// Does a process work here? Nothing is made to find out.
+    /// Whether a process holds the lock. Creates no file.
     pub(crate) fn is_held(&self) -> bool {
         let file = fs::File::open(self.state().join("lock"));
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -207,13 +207,13 @@ impl Folder {
         }
     }
 
-    /// When the plan last changed.
+    /// Modification time of the plan.
     pub fn plan_changed(&self) -> anyhow::Result<std::time::SystemTime> {
         let path = self.plan_path();
         fs::metadata(&path).and_then(|file| file.modified()).with_context(|| path.display().to_string())
     }
 
-    /// Writes the plan down.
+    /// Writes the plan.
     pub fn set_plan(&self, plan: &Plan) -> anyhow::Result<()> {
         let bytes = serde_json::to_vec_pretty(plan).context("the plan as JSON")?;
         self.write_paper("job.json", &bytes)
@@ -223,12 +223,12 @@ impl Folder {
         self.dir.join("feeds.opml")
     }
 
-    /// Is there a list of feeds?
+    /// Whether the folder has a list of feeds.
     pub fn has_feeds(&self) -> bool {
         self.feeds_path().is_file()
     }
 
-    /// When the list of feeds last changed; none if there is none.
+    /// Modification time of the list of feeds; none without a list.
     pub fn feeds_changed(&self) -> Option<std::time::SystemTime> {
         fs::metadata(self.feeds_path()).and_then(|file| file.modified()).ok()
     }
@@ -238,7 +238,7 @@ impl Folder {
         Ok(self.listed_feeds()?.into_iter().filter(|feed| !feed.removed).collect())
     }
 
-    /// All feeds of the list, also those that are not followed any more.
+    /// All feeds of the list, including removed ones.
     pub fn listed_feeds(&self) -> anyhow::Result<Vec<Outline>> {
         let path = self.feeds_path();
         match fs::read(&path) {
@@ -248,8 +248,8 @@ impl Folder {
         }
     }
 
-    /// Puts feeds on the list; says how many were not there. One that was there gets the source that is named now. A
-    /// crawl that runs here notices.
+    /// Adds feeds to the list. Returns the number of new feeds. A feed already on the list gets the source named now. A
+    /// running crawl notices the change.
     pub fn add_feeds(&self, new: &[Outline]) -> anyhow::Result<usize> {
         self.change_feeds(|feeds| {
             let mut places: HashMap<CrawlUrl, usize> =
@@ -275,8 +275,8 @@ impl Folder {
         })
     }
 
-    /// Marks feeds as not followed any more; says which of them were on the list as followed. Those that were not, since a page
-    /// led to them, are put there as removed.
+    /// Marks feeds as removed. Returns for each whether the feed was on the list as followed. A feed not on the list,
+    /// because a page led to it, is added as removed.
     pub fn remove_feeds(&self, urls: &[CrawlUrl]) -> anyhow::Result<Vec<bool>> {
         self.change_feeds(|feeds| {
             let mut places: HashMap<CrawlUrl, usize> =
@@ -293,7 +293,7 @@ impl Folder {
         })
     }
 
-    /// Changes the list of feeds, if anything of it is to be changed.
+    /// Changes the list of feeds under a lock, and writes only a changed list.
     fn change_feeds<T>(&self, change: impl FnOnce(&mut Vec<Outline>) -> T) -> anyhow::Result<T> {
         let state = self.state();
         fs::create_dir_all(&state).with_context(|| format!("making {}", state.display()))?;
@@ -320,7 +320,7 @@ impl Folder {
         }
     }
 
-    /// Somebody typed these URLs. Their addresses and ports are open from now on, also to a crawl that runs here.
+    /// Permits the addresses and ports of URLs that a person typed, also for a running crawl.
     pub fn open_doors(&self, typed: &[CrawlUrl]) -> anyhow::Result<Doors> {
         let state = self.state();
         fs::create_dir_all(&state).with_context(|| format!("making {}", state.display()))?;
@@ -335,23 +335,23 @@ impl Folder {
         Ok(doors)
     }
 
-    /// Writes the settings down, without their secrets.
+    /// Writes the settings, without their secrets.
     pub fn set_settings(&self, settings: &Settings) -> anyhow::Result<()> {
         self.write_paper("settings.toml", crate::settings::kept_page(settings)?.as_bytes())
     }
 
-    /// How far the journals were durable.
+    /// Path of the marks: how far the journals were durable.
     pub(crate) fn marks(&self) -> PathBuf {
         self.state().join("marks")
     }
 
-    /// Is there a frontier on disk?
+    /// Whether a frontier exists on disk.
     pub(crate) fn has_partitions(&self) -> bool {
         let entries = fs::read_dir(self.state()).into_iter().flatten().flatten();
         entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("partition-"))
     }
 
-    /// The list of what belongs to the folder. One that is damaged is said to be so, and is none.
+    /// The inventory of the folder. A damaged inventory is reported and treated as missing.
     pub(crate) fn contents(&self) -> anyhow::Result<Contents> {
         match Contents::read(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -375,7 +375,7 @@ impl Folder {
         }
     }
 
-    /// Writes the list down if it has changed.
+    /// Writes the inventory if changed.
     pub(crate) fn set_contents(&self, contents: &Contents) -> anyhow::Result<()> {
         if Contents::read(&self.dir).ok().flatten().as_ref() == Some(contents) {
             return Ok(());
@@ -385,7 +385,7 @@ impl Folder {
             .with_context(|| self.dir.join(contents::NAME).display().to_string())
     }
 
-    /// Sets the frontier aside, which begins anew.
+    /// Renames the state directory, so that the frontier starts anew.
     pub(crate) fn set_state_aside(&self) -> anyhow::Result<PathBuf> {
         let state = self.state();
         let aside = (1..)
@@ -399,7 +399,7 @@ impl Folder {
         Ok(aside)
     }
 
-    /// The secret of this crawl, made when it is first asked for. One that is gone or damaged is put back from the list.
+    /// The secret of this crawl, created on the first call. A missing or damaged secret is restored from the inventory.
     pub fn secret(&self, contents: &Contents) -> anyhow::Result<Secret> {
         let path = self.state().join("secret");
         let found: Option<[u8; 16]> = match fs::read(&path) {
@@ -434,14 +434,14 @@ impl Folder {
         }
     }
 
-    /// Has a partition written anything?
+    /// Whether any partition has written to its journal.
     fn has_journals(&self) -> bool {
         let folders = fs::read_dir(self.state()).into_iter().flatten().flatten();
         let logs = folders.map(|entry| entry.path().join("log")).filter(|log| log.is_dir());
         logs.into_iter().any(|log| fs::read_dir(log).is_ok_and(|mut files| files.next().is_some()))
     }
 
-    /// The folders of the partitions, in their order. Their number is fixed when the crawl begins.
+    /// The folders of the partitions, in order. Their number is fixed when the crawl begins.
     pub fn partitions(&self) -> anyhow::Result<Vec<PathBuf>> {
         let state = self.state();
         let mut count = 0;
@@ -460,12 +460,12 @@ impl Folder {
     }
 }
 
-/// An error that says that the folder is damaged: going on would lose pages.
+/// An error for a damaged folder, where going on would lose pages.
 pub(crate) fn damaged(text: String) -> anyhow::Error {
     anyhow::Error::new(Exit::Damaged).context(text)
 }
 
-/// A secret for a new crawl or a new cluster.
+/// A random secret for a new crawl or a new cluster.
 pub(crate) fn new_secret() -> anyhow::Result<Secret> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
@@ -474,13 +474,13 @@ pub(crate) fn new_secret() -> anyhow::Result<Secret> {
     Ok(Secret(bytes))
 }
 
-/// Bytes that are free on the disk of a folder.
+/// Free bytes on the disk of a folder.
 pub(crate) fn disk_free(dir: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(dir)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Replaces a file as a whole, durably.
+/// Replaces a file atomically and durably.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     let write = || {

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 /// A count: `1 038`.
 pub(crate) fn count(number: u64) -> String {

@@ -1,6 +1,7 @@
-//! The key that a crawl signs with.
+//! The key that signs the requests of a crawl.
 //!
-//! What always holds: a key is written once, into a file that only its owner can read; one that others can read is refused.
+//! Invariants: a key is written once, into a file that only its owner can read; a key file that others can read is
+//! refused.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -12,10 +13,10 @@ use nephila_spider::sign::{Key, Signed, Signer};
 
 use crate::settings::{Identity, Sign, usage};
 
-/// A key file is not longer than this.
+/// Maximum size of a key file in bytes.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 
-/// What signs the requests of these settings, if anything does.
+/// The signer of requests from the settings, if a key is configured.
 pub(crate) fn signer(identity: &Identity) -> anyhow::Result<Option<Signer>> {
     if identity.key_file.as_os_str().is_empty() {
         return Ok(None);
@@ -45,7 +46,7 @@ pub(crate) fn make(file: &Path) -> anyhow::Result<Key> {
     Ok(Key::from_pem(text.as_bytes())?)
 }
 
-/// The key in a file that only its owner can read.
+/// Reads the key from a file that only its owner can read.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Key> {
     let what = || format!("identity.key_file {}", path.display());
     let file = std::fs::File::open(path).with_context(what)?;

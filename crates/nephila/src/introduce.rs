@@ -1,4 +1,4 @@
-//! Who we are to a site: what every command that asks the web says of itself, and whom it may ask without saying it.
+//! Identification towards sites: the `From` header field, and the addresses that may be requested without a contact.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use nephila_core::spider::address::AddressFilter;
 
 use crate::settings::{Settings, usage};
 
-/// What we say of ourselves.
+/// Identification of this crawler, and the restriction without one.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     from: Option<HeaderValue>,
-    /// Without a contact, or with rests that disturb people, only what is not public, or what the operator opened, may be
-    /// asked.
+    /// Without a contact, or with crawl delays that disturb people, only addresses are permitted that are not public or
+    /// that the operator opened.
     only: Option<(Outcome, Private)>,
 }
 
-/// A shorter rest is for one's own sites.
+/// A shorter crawl delay is only for the operator's own sites.
 const DELAY_MIN: Duration = Duration::from_millis(250);
-/// More connections to one host are for one's own sites.
+/// More connections to one host are only for the operator's own sites.
 const CONNECTIONS_MAX: u32 = 8;
 
-/// What may be asked by anybody.
+/// The addresses permitted without a contact: all but public ones, and opened ranges.
 #[derive(Debug)]
 struct Private {
     public: AddressFilter,
     opened: Vec<ipnet::IpNet>,
 }
 
-/// Would these settings disturb a site that is not one's own?
+/// Whether these settings would disturb a site of other people.
 pub(crate) fn disturbs(settings: &Settings) -> bool {
     let frontier = &settings.frontier;
     let fast = frontier.host_delay < DELAY_MIN || frontier.host_connections > CONNECTIONS_MAX;
     fast && !settings.crawl.own_sites
 }
 
-/// Why a public site is not asked with them.
+/// The message for a public site that is refused with such settings.
 pub(crate) const DISTURBS: &str = "this is going to disturb people: less than 250 ms of rest, or more than 8 connections to a \
     host, are for your own sites. If they are all yours, say so with --set crawl.own_sites=true";
 
 impl Introduction {
-    /// As the settings say.
+    /// Builds the identification from the settings.
     pub(crate) fn new(settings: &Settings) -> anyhow::Result<Introduction> {
         let from = match settings.identity.from.as_str() {
             "" => None,
@@ -62,7 +62,7 @@ impl Introduction {
         Ok(Introduction { from, only: why.map(|why| (why, private())) })
     }
 
-    /// Why this address may not be asked: a public one wants to know by whom, and to be left in peace.
+    /// Checks whether this address may be requested: a public address needs a contact and an acceptable crawl delay.
     pub(crate) fn may_ask(&self, address: IpAddr) -> Result<(), Outcome> {
         match &self.only {
             Some((why, private))
@@ -75,7 +75,7 @@ impl Introduction {
         }
     }
 
-    /// The From field, if there is one.
+    /// The `From` header field, if configured.
     pub(crate) fn from(&self) -> Option<(HeaderName, HeaderValue)> {
         self.from.clone().map(|from| (FROM, from))
     }

@@ -1,13 +1,14 @@
-//! The outcome log of a crawl: one JSON line for every request that was made. A URL that was never asked for (closed by
-//! robots.txt, say) has no line; `nephila explain` knows why.
+//! The outcome log of a crawl: one JSON line for every request that was sent. A URL that was never requested (forbidden
+//! by robots.txt, for example) has no line; `nephila explain` gives the reason.
 //!
-//! Lines lie in `logs/outcomes-NNNNNNNN.jsonl`; a full file is followed by the next. They are written when a request has
-//! ended and before its outcome is reported, so a crash may leave a line whose fetch is repeated: both requests were
-//! made, and both stand here. What is about to be asked is written down first (`begun`); what a crash leaves without a
-//! line gets one when the log is next opened. Reports and the proof of politeness are computed from these lines alone.
+//! Lines are in `logs/outcomes-NNNNNNNN.jsonl`; a full file is followed by the next. A line is written after its
+//! request has ended and before the outcome is reported. So a crash may leave a line whose fetch is repeated: both
+//! requests were sent, and both have a line. Each request is journaled before it is sent (`begun`); a request that a
+//! crash leaves without a line gets one when the log is next opened. Reports and the proof of politeness are computed
+//! from these lines alone.
 //!
-//! What always holds: lines are whole but for the last one after a crash, which readers skip and the next writer ends; once
-//! the log was opened again, every request that was made has a line.
+//! Invariants: lines are complete except the last one after a crash, which readers skip and the next writer terminates;
+//! once the log was opened again, every sent request has a line.
 
 mod begun;
 mod line;
@@ -18,12 +19,12 @@ pub use line::{Counted, Line, Links, Purpose, Stored};
 pub use read::{Lines, Merged, files};
 pub use write::{Request, Writer};
 
-/// How the name of a log file begins.
+/// Prefix of the name of a log file.
 const BEGINNING: &str = "outcomes-";
-/// How it ends.
+/// Suffix of the name of a log file.
 const ENDING: &str = ".jsonl";
 
-/// The number of a log file; 0 if it is none.
+/// The number of a log file; 0 for other files.
 fn file_number(path: &std::path::Path) -> u64 {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let number = name.strip_prefix(BEGINNING).and_then(|rest| rest.strip_suffix(ENDING));

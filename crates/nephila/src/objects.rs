@@ -1,11 +1,12 @@
 //! The object store: a bucket of an S3-compatible service, or a folder that all nodes see.
 //!
-//! Snapshots and closed archive files go there. An object is written once under a name that no other content ever has, so
-//! nothing here relies on conditional writes, which some services take and do not keep. A large file goes in parts; how far
-//! it came can be kept ([`Sent`]), so that a process that begins again sends only what is missing.
+//! Snapshots and closed archive files are stored there. An object is written once under a name that no other content
+//! ever has, so nothing here relies on conditional writes, which some services accept and do not honour. A large file
+//! is sent as a multipart upload; the progress can be saved ([`Sent`]), so that a restarted process resumes and sends
+//! only the missing parts.
 //!
-//! What always holds: every call ends, by a result or by its deadline; it is tried a few times, with rests, and the error
-//! names the object, the place and what to do; at most [`PARTS_AT_ONCE`] parts of a file are in memory.
+//! Invariants: every call ends, by a result or by its timeout; a failed call is retried a few times with backoff, and
+//! the error names the object, the store and a remedy; at most [`PARTS_AT_ONCE`] parts of a file are in memory.
 
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
@@ -24,43 +25,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings;
 
-/// A file of this length or more goes in parts of it. Services ask for at least 5 MiB; all parts but the last are equal.
+/// Part size of a multipart upload, and the minimum file length for one. Services ask for at least 5 MiB; all parts but
+/// the last are equal.
 pub const PART_BYTES: u64 = 16 << 20;
-/// Parts of one file on their way at the same time.
+/// Maximum number of parts of one file that are sent concurrently.
 pub const PARTS_AT_ONCE: usize = 2;
-/// A part, or a small object, has this long.
+/// Timeout for one try of a part or a small object.
 const CALL_MAX: Duration = Duration::from_secs(60);
-/// How often a call is tried.
+/// Maximum number of tries of a call.
 const TRIES_MAX: u32 = 3;
-/// The rest before the second try; it doubles.
+/// Backoff before the second try; doubles with each further try.
 const REST_FIRST: Duration = Duration::from_millis(250);
-/// Connecting may take this long.
+/// Timeout of the connect.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// The client's own tries, within our deadline.
+/// Retries by the client library, within our timeout.
 const CLIENT_TRIES_MAX: usize = 1;
-/// Objects of a listing that are looked at; a partition has a few hundred.
+/// Maximum number of objects in a listing; a partition has a few hundred.
 const LIST_MAX: usize = 100_000;
-/// The longest object that is read into memory.
+/// Maximum size in bytes of an object that is read into memory.
 const SMALL_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of a file hashed at once.
+/// Buffer size in bytes for hashing a file.
 const HASH_BYTES: usize = 1 << 20;
 
-/// Why the object store did not do it.
+/// Why a call to the object store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It did not answer, or said no. What is stored there is as it was; try again later.
+    /// The store did not answer, or refused. The stored objects are unchanged; retry later.
     #[error("{action} {name} in {store} failed: {why}; {hint}")]
     Away {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Which object.
+        /// The object.
         name: String,
-        /// Where.
+        /// The store.
         store: Arc<str>,
-        /// What the last try said.
+        /// The error of the last try.
         why: String,
-        /// What to look at.
+        /// Hint for the operator.
         hint: &'static str,
     },
     /// There is no such object.
@@ -68,34 +70,34 @@ pub enum Error {
         "{name} is not in {store}: somebody removed it, or `cluster.objects` leads elsewhere than it did"
     )]
     Missing {
-        /// Which object.
+        /// The object.
         name: String,
-        /// Where.
+        /// The store.
         store: Arc<str>,
     },
-    /// What came is not what was stored. Use another copy.
+    /// The received content differs from the stored content. Use another copy.
     #[error("{name} in {store} is damaged: {why}")]
     Damaged {
-        /// Which object.
+        /// The object.
         name: String,
-        /// Where.
+        /// The store.
         store: Arc<str>,
-        /// What is wrong with it.
+        /// The difference.
         why: String,
     },
-    /// A file of ours could not be read or written.
+    /// A local file could not be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the disk said.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Is what is stored not usable, however often it is asked for?
+    /// Whether the stored object is unusable, so that a retry cannot help.
     pub fn is_lost(&self) -> bool {
         matches!(self, Error::Missing { .. } | Error::Damaged { .. })
     }
@@ -105,24 +107,24 @@ impl Error {
     }
 }
 
-/// What a file or an object is, byte for byte.
+/// Length and digest of a file or an object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
     /// SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
 impl Content {
-    /// Of bytes in memory.
+    /// The content of bytes in memory.
     pub fn of(bytes: &[u8]) -> Content {
         let mut hash = Hash::new(&SHA256);
         hash.update(bytes);
         Content { bytes: bytes.len() as u64, sha256: hex(hash) }
     }
 
-    /// Of a file. It is read from beginning to end: not for a thread that has other work.
+    /// The content of a file. Reads the whole file: only for a thread that may block.
     pub fn of_file(path: &FilePath) -> Result<Content, Error> {
         let wrong = |error| Error::file(path, error);
         let mut file = std::fs::File::open(path).map_err(wrong)?;
@@ -142,12 +144,12 @@ fn hex(hash: Hash) -> String {
     hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How far the sending of a file in parts has come.
+/// Progress of a multipart upload.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// The name the service gave to it.
+    /// Upload id from the service.
     pub id: String,
-    /// What it gave for each part, in order.
+    /// Part ids from the service, in order.
     pub parts: Vec<String>,
 }
 
@@ -162,17 +164,17 @@ enum Store {
 pub struct Objects {
     store: Store,
     prefix: Path,
-    /// The place, for messages.
+    /// The store, for messages.
     place: Arc<str>,
 }
 
 impl Objects {
-    /// The store of these settings, if they name one. Nobody is asked yet.
+    /// The store from the settings, if configured. Sends no request.
     pub fn open(settings: &settings::Cluster) -> anyhow::Result<Option<Objects>> {
         Objects::open_as(settings, AmazonS3Builder::from_env())
     }
 
-    /// The same, with who we are.
+    /// Like [`Objects::open`], with the given credentials.
     fn open_as(settings: &settings::Cluster, who: AmazonS3Builder) -> anyhow::Result<Option<Objects>> {
         let place = settings.objects.trim_end_matches('/');
         if place.is_empty() {
@@ -198,13 +200,13 @@ impl Objects {
         Ok(Some(Objects { store, prefix, place: place.into() }))
     }
 
-    /// The same store, one folder down.
+    /// The same store, with a subfolder as root.
     pub fn within(&self, folder: &str) -> Objects {
         let prefix = self.path(folder);
         Objects { store: self.store.clone(), prefix, place: format!("{}/{folder}", self.place).into() }
     }
 
-    /// Where it is.
+    /// The store, for messages.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -231,8 +233,8 @@ impl Objects {
         self.tried("storing", name, put).await
     }
 
-    /// Stores a file, in parts if it is long. `sent` says how far an earlier time came, and is told of every part to
-    /// `note`, who keeps it. When this returns, an object of this length is there.
+    /// Stores a file, as a multipart upload if the file is long. `sent` is the progress of an earlier call; `note` is
+    /// called after every part, and saves the progress. On return, an object of this length exists.
     pub async fn put_file(
         &self,
         name: &str,
@@ -258,7 +260,7 @@ impl Objects {
         }
     }
 
-    /// In parts, each tried by itself.
+    /// Multipart upload; each part is retried separately.
     async fn put_parts(
         &self,
         store: &AmazonS3,
@@ -290,8 +292,8 @@ impl Objects {
             match part {
                 Ok(part) => sent.parts.push(part.content_id),
                 Err(error) => {
-                    // A service that answers, and takes no more of what an earlier process began, has forgotten it: the
-                    // next try begins anew.
+                    // The service answers, but refuses further parts of an upload that an earlier process began: the
+                    // service no longer knows the upload, and the next try starts over.
                     let is_first = sent.parts.len() == before && before > 0;
                     if error.is_lost() || (is_first && self.size(name).await.is_ok()) {
                         note(&Sent::default());
@@ -305,7 +307,7 @@ impl Objects {
         let parts = || sent.parts.iter().map(|part| PartId { content_id: part.clone() }).collect();
         let done = self.tried("ending", name, || store.complete_multipart(&path, &id, parts())).await;
         if let Err(error) = done {
-            // It may have ended by an earlier try whose answer was lost; its length tells.
+            // An earlier try may have completed the upload although its answer was lost; the length tells.
             note(&Sent::default());
             if self.size(name).await? != Some(bytes) {
                 _ = tokio::time::timeout(CALL_MAX, store.abort_multipart(&path, &id)).await;
@@ -315,7 +317,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Into a folder: a file beside it, renamed when it is whole. What is cut off begins anew.
+    /// Stores a file in a folder: writes a temporary file and renames the complete file. An interrupted upload starts
+    /// over.
     async fn put_stream(
         &self,
         store: &LocalFileSystem,
@@ -340,7 +343,7 @@ impl Objects {
         }
     }
 
-    /// The length of an object, if it is there.
+    /// The length of an object, if the object exists.
     pub async fn size(&self, name: &str) -> Result<Option<u64>, Error> {
         let path = self.path(name);
         match self.tried("looking at", name, || self.api().head(&path)).await {
@@ -350,7 +353,7 @@ impl Objects {
         }
     }
 
-    /// A small object.
+    /// Reads a small object.
     pub async fn get(&self, name: &str) -> Result<Bytes, Error> {
         let path = self.path(name);
         let get = || async {
@@ -367,14 +370,14 @@ impl Objects {
         })
     }
 
-    /// So many bytes of an object from an offset on, or fewer if it ends.
+    /// Reads at most `length` bytes of an object from an offset on, fewer at the end of the object.
     pub async fn get_range(&self, name: &str, offset: u64, length: u64) -> Result<Bytes, Error> {
         let path = self.path(name);
         let range = offset..offset.saturating_add(length);
         self.tried("reading", name, || self.api().get_range(&path, range.clone())).await
     }
 
-    /// Brings an object into a file, and looks whether it is what was stored.
+    /// Downloads an object into a file, verifies length and digest, and syncs the file.
     pub async fn get_file(&self, name: &str, to: &FilePath, wanted: &Content) -> Result<(), Error> {
         let mut file = std::fs::File::create(to).map_err(|error| Error::file(to, error))?;
         // A part at a time, into the system's memory.
@@ -384,7 +387,7 @@ impl Objects {
         synced.map_err(io::Error::other).flatten().map_err(|error| Error::file(to, error))
     }
 
-    /// Reads an object and looks whether it is what was stored; nothing is kept.
+    /// Reads an object and verifies length and digest, without keeping the data.
     pub async fn verify(&self, name: &str, wanted: &Content) -> Result<(), Error> {
         self.read(name, wanted, |_| Ok(())).await.map(|_| ())
     }
@@ -449,7 +452,7 @@ impl Objects {
         Ok(names)
     }
 
-    /// Removes an object. One that is gone already is removed.
+    /// Removes an object. Idempotent: a missing object is no error.
     pub async fn delete(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
         match self.tried("removing", name, || self.api().delete(&path)).await {
@@ -458,7 +461,7 @@ impl Objects {
         }
     }
 
-    /// Tries a call of bounded length a few times.
+    /// Calls with timeout, retries and backoff.
     async fn tried<T, F>(
         &self,
         action: &'static str,

@@ -1,10 +1,11 @@
-//! Orders of an operator in force: what `nephila stop` says, as a crawl or a node goes by it.
+//! Orders of an operator (`nephila stop`) in force for a crawl or a node.
 //!
-//! A crawl on one machine has them in a file of its folder, `stops.json`, which a running crawl reads again every second; a
-//! cluster has them in a record that every node reads every two. Both are read before the first request is made.
+//! A crawl on one machine has orders in a file of its folder, `stops.json`, which a running crawl reads again every
+//! second; a cluster has orders in a record that every node reads every two seconds. Both are read before the first
+//! request is sent.
 //!
-//! What always holds: the file and the record are replaced as a whole; who changes the file holds its lock; orders that
-//! cannot be read leave those in force that were.
+//! Invariants: the file and the record are replaced as a whole; a writer of the file holds its lock; if new orders
+//! cannot be read, the previous orders stay in force.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,33 +25,34 @@ use serde::{Deserialize, Serialize};
 use crate::folder::Folder;
 use crate::worker::{Command, Handle, Stopped};
 
-/// A running crawl looks at the file this often.
+/// Polling interval of the file during a crawl.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Hosts with a rest of their own.
+/// Maximum number of hosts with their own crawl delay.
 const DELAYS_MAX: usize = 10_000;
-/// The longest rest that can be given, in milliseconds.
+/// Maximum crawl delay in milliseconds.
 pub(crate) const DELAY_MS_MAX: u32 = 24 * 3_600 * 1_000;
-/// The file is not longer than this.
+/// Maximum size of the file in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Orders as they are written down.
+/// Orders in their stored form.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
-    /// What is stopped.
+    /// Stopped hosts, domains and so on.
     pub(crate) stops: Vec<Order>,
-    /// Rests of hosts in milliseconds, by origin. 0 takes one back. Only in the file: a cluster has them in its logs.
+    /// Crawl delays of hosts in milliseconds, by origin. 0 removes a delay. Only in the file: a cluster has delays in
+    /// its logs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) delays: BTreeMap<String, u32>,
 }
 
 impl Written {
-    /// As they are kept.
+    /// Converts to the stored form.
     pub(crate) fn of(orders: &Orders) -> Written {
         Written { stops: orders.iter().cloned().collect(), delays: BTreeMap::new() }
     }
 
-    /// As they are asked.
+    /// Converts from the stored form.
     pub(crate) fn orders(self) -> Orders {
         Orders::of(self.stops)
     }
@@ -59,14 +61,14 @@ impl Written {
 /// A change of the orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// An order is given.
+    /// Adds orders.
     Add(Vec<Order>),
-    /// Orders are taken back.
+    /// Removes orders.
     Remove(Vec<Target>),
 }
 
 impl Change {
-    /// Does it. Gives how many orders are new or gone.
+    /// Applies the change. Returns the number of added or removed orders.
     pub(crate) fn apply(&self, orders: &mut Orders) -> anyhow::Result<usize> {
         match self {
             Change::Add(new) => {
@@ -80,17 +82,17 @@ impl Change {
     }
 }
 
-/// The orders in force, for everybody who is about to ask somebody.
+/// The orders in force, shared by everything that is about to send a request.
 #[derive(Debug, Default)]
 pub(crate) struct Live(RwLock<Arc<Orders>>);
 
 impl Live {
-    /// As they are now.
+    /// The current orders.
     pub(crate) fn get(&self) -> Arc<Orders> {
         self.0.read().expect("nobody panics holding it").clone()
     }
 
-    /// They have changed.
+    /// Replaces the orders.
     pub(crate) fn set(&self, orders: Orders) {
         let mut held = self.0.write().expect("nobody panics holding it");
         if **held != orders {
@@ -103,12 +105,12 @@ fn path(folder: &Folder) -> PathBuf {
     folder.dir().join("stops.json")
 }
 
-/// The orders of a folder.
+/// Reads the orders of a folder.
 pub(crate) fn read(folder: &Folder) -> anyhow::Result<Orders> {
     Ok(read_all(folder)?.orders())
 }
 
-/// Everything in the file.
+/// Reads the whole file.
 fn read_all(folder: &Folder) -> anyhow::Result<Written> {
     let path = path(folder);
     let what = || path.display().to_string();
@@ -119,7 +121,7 @@ fn read_all(folder: &Folder) -> anyhow::Result<Written> {
     serde_json::from_slice(&fs::read(&path).with_context(what)?).with_context(what)
 }
 
-/// Changes the orders of a folder, also of one that is being crawled.
+/// Changes the orders of a folder, even while a crawl runs there.
 pub(crate) fn change(folder: &Folder, change: &Change) -> anyhow::Result<usize> {
     rewrite(folder, |written| {
         let mut orders = Orders::of(std::mem::take(&mut written.stops));
@@ -129,7 +131,7 @@ pub(crate) fn change(folder: &Folder, change: &Change) -> anyhow::Result<usize> 
     })
 }
 
-/// Gives hosts of a folder a rest of their own.
+/// Sets the crawl delay of hosts in a folder.
 pub(crate) fn set_delays(folder: &Folder, urls: &[CrawlUrl], delay_ms: u32) -> anyhow::Result<()> {
     rewrite(folder, |written| {
         written.delays.extend(urls.iter().map(|url| (url.origin(), delay_ms)));
@@ -142,7 +144,7 @@ pub(crate) fn set_delays(folder: &Folder, urls: &[CrawlUrl], delay_ms: u32) -> a
 }
 
 fn rewrite<T>(folder: &Folder, change: impl FnOnce(&mut Written) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    // Two at once would each write what the other does not know.
+    // Concurrent writers would overwrite each other's changes.
     let lock_path = folder.state().join("stops.lock");
     let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
     let lock = lock.with_context(|| lock_path.display().to_string())?;
@@ -154,7 +156,7 @@ fn rewrite<T>(folder: &Folder, change: impl FnOnce(&mut Written) -> anyhow::Resu
     Ok(changed)
 }
 
-/// Tells the frontier which hosts have a rest of their own, if that has changed.
+/// Sends changed crawl delays of hosts to the frontier.
 async fn tell(
     handle: &Handle,
     delays: BTreeMap<String, u32>,
@@ -173,7 +175,7 @@ async fn tell(
     Ok(())
 }
 
-/// Follows the orders of a folder until it is dropped, or the worker ends.
+/// Polls the orders of a folder until dropped, or until the worker ends.
 pub(crate) async fn follow(folder: Folder, live: Arc<Live>, handle: Handle) {
     let mut told = BTreeMap::new();
     let mut looks = tokio::time::interval(LOOK_EVERY);
@@ -199,12 +201,12 @@ pub(crate) async fn follow(folder: Folder, live: Arc<Live>, handle: Handle) {
     }
 }
 
-/// Who gives orders, if nothing else is said.
+/// Default author of an order.
 pub(crate) fn author() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default()
 }
 
-/// Orders for people.
+/// Formats orders for output.
 pub(crate) fn listed(orders: &Orders, json: bool) -> anyhow::Result<Vec<String>> {
     let line = |order: &Order| {
         if json {

@@ -1,17 +1,17 @@
-//! Who may read what we write: its owner and nobody else.
+//! File permissions: files of a crawl are readable by their owner alone.
 //!
-//! A folder of ours holds what a crawl knows, pages behind passwords among it, and the key of its URLs. New files and
-//! folders are private because the process says so once, whatever the umask of whoever started it; what an older version
-//! or somebody else left open is closed when a folder is worked in.
+//! A crawl's folder holds the state of the crawl, pages behind passwords among the captures, and the key of its URLs.
+//! New files and folders are private because the process sets its umask at startup, whatever umask was inherited. Files
+//! that an older version or another program left readable are restricted when a process starts to work in the folder.
 //!
-//! What always holds: only what bears a name of ours is changed, and no link is followed.
+//! Invariants: only files with a name of ours are changed, and no symbolic link is followed.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What of ours lies in a folder; see `folder`.
+/// Names of our files in a folder; see `folder`.
 const OURS: &[&str] = &[
     "archive",
     "indexes",
@@ -26,16 +26,16 @@ const OURS: &[&str] = &[
     "settings.toml",
     "stops.json",
 ];
-/// Rights of group and others.
+/// Permission bits of group and others.
 const OF_OTHERS: u32 = 0o077;
 
-/// Everything that this process makes is its owner's alone: folders 0700, files 0600.
+/// Sets the umask: this process creates folders with 0700 and files with 0600.
 pub fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(OF_OTHERS));
 }
 
-/// Closes what is ours in a folder and open to others, and says so. A folder in which others have files too stays as it
-/// is; what we may not change is only told.
+/// Removes the permissions of other users from our files in a folder, and prints a note. A folder that also contains
+/// foreign files keeps its own permissions; a failed change is only reported.
 pub(crate) fn tighten(dir: &Path) {
     let mut closed = 0;
     match close_folder(dir, &mut closed) {
@@ -63,7 +63,7 @@ fn close_folder(dir: &Path, closed: &mut u64) -> io::Result<()> {
     if all_ours { close_one(dir, closed) } else { Ok(()) }
 }
 
-/// Closes a file, or a folder and what is in it.
+/// Restricts a file, or a folder and its contents.
 fn close(path: &Path, closed: &mut u64) -> io::Result<()> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_dir() {
@@ -77,7 +77,7 @@ fn close(path: &Path, closed: &mut u64) -> io::Result<()> {
 fn close_one(path: &Path, closed: &mut u64) -> io::Result<()> {
     let mode = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata.mode(),
-        // A file that was merged away meanwhile is read by nobody.
+        // A file that was merged away in the meantime is no longer read.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };

@@ -1,10 +1,10 @@
-//! URLs that name an address which may not be asked: they are refused when they are said, not only when they are dialled.
+//! Rejects URLs with a forbidden IP address when they are added, not only when the address is dialled.
 //!
-//! Whoever may speak to the API may name URLs, but opens no address by that: only the settings do, and in a folder what a
-//! person typed. A name is let through here, because what it stands for is known when it is resolved, unless it means this
-//! machine; the spider judges every address that it is about to dial.
+//! A client of the API may add URLs, but cannot permit an address thereby: only the settings can, and in a folder the
+//! URLs that a person typed. A host name passes this check, because its addresses are known only after resolution,
+//! unless the name means this machine. The spider checks every address before dialling.
 //!
-//! What always holds: by the same settings, what is refused here is refused at the dial as well.
+//! Invariant: with the same settings, every address refused here is refused at the dial as well.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +13,7 @@ use nephila_core::spider::address::{AddressFilter, is_metadata};
 use nephila_core::spider::door::{Doors, is_local_name};
 use nephila_core::url::{CrawlUrl, Host};
 
-/// The addresses that URLs may name.
+/// The addresses that URLs may contain.
 #[derive(Debug)]
 pub(crate) struct Reach {
     filter: AddressFilter,
@@ -21,18 +21,18 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// As the settings say.
+    /// The address rules of the settings.
     pub(crate) fn new(settings: &Settings) -> Reach {
         Reach::with_doors(settings, Doors::default())
     }
 
-    /// As the settings say, and what was typed.
+    /// The address rules of the settings, plus the addresses that people typed.
     pub(crate) fn with_doors(settings: &Settings, doors: Doors) -> Reach {
         let (allow, deny) = (settings.allow_addresses.clone(), settings.deny_addresses.clone());
         Reach { filter: AddressFilter::new(allow, deny), doors }
     }
 
-    /// May a URL be asked for, as far as it says? If not, why.
+    /// Whether a URL may be requested, as far as its text tells. The error is the reason.
     pub(crate) fn check(&self, url: &CrawlUrl) -> Result<(), String> {
         let address = match url.host() {
             Host::Name(name) if is_local_name(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -47,7 +47,7 @@ impl Reach {
             .map_err(|denied| format!("{denied}; only spider.allow_addresses in the settings opens a range"))
     }
 
-    /// The same for a URL that a person types: that opens its address, unless it is one of a cloud's metadata.
+    /// The same check for a URL that a person types: typing permits its address, except a cloud's metadata address.
     pub(crate) fn check_typed(&self, url: &CrawlUrl) -> Result<(), String> {
         match url.host() {
             Host::Ip(address) if is_metadata(address) => self.check(url),

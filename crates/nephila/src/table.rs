@@ -1,4 +1,4 @@
-//! Rows of a report in the format that was asked for, each written as soon as it is known.
+//! Rows of a report in the requested format, each written immediately.
 
 use std::io::{self, Write};
 
@@ -6,12 +6,12 @@ use nephila_core::text::shown;
 
 use crate::cli::ask::TableFormat;
 
-/// What stands in a row.
+/// Content of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     /// A number.
     Number(u64),
-    /// Text, perhaps of a stranger.
+    /// Text, possibly of third parties.
     Text(String),
     /// Nothing.
     None,
@@ -41,10 +41,10 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// Name of a column, and how wide it is on a terminal. Longer text makes its row wider and is never cut.
+/// Name of a column, and its width on a terminal. Longer text makes its row wider and is never cut.
 pub(crate) type Column = (&'static str, usize);
 
-/// Columns of numbers: on a terminal their names stand to the right, as the numbers do.
+/// Numeric columns: right-aligned on a terminal.
 const NUMBERS: [&str; 12] = [
     "requests",
     "ok",
@@ -69,7 +69,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Begins with the names of the columns.
+    /// Writes the column names.
     pub(crate) fn begin(
         out: &'a mut dyn Write,
         format: TableFormat,
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
         writeln!(self.out, "{}", json(&object))
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
             let text = match cell {
                 Cell::Number(number) => number.to_string(),
                 Cell::Text(text) => match self.format {
-                    // A program reads it: nothing is made visible, quotes keep it in its place.
+                    // For programs: nothing is escaped for display, and quotes delimit the field.
                     TableFormat::Csv => quoted(text),
                     TableFormat::Md => shown(text).to_string().replace('|', "\\|"),
                     _ => shown(text).to_string(),
@@ -148,7 +148,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// As RFC 4180 has it.
+/// Quotes a field according to RFC 4180.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -157,7 +157,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// JSON as one line of ASCII: what stands in it cannot mislead a terminal, and means the same to a reader.
+/// JSON as one line of ASCII: safe for a terminal, and equivalent for a parser.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).expect("strings and numbers can be written");
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {

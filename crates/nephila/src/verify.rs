@@ -23,7 +23,7 @@ struct Line<'a> {
     message: &'a str,
 }
 
-/// Runs the check and prints what it found.
+/// Runs the check and prints the findings.
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     let (mut files, mut records, mut bytes, mut found) = (0, 0, 0, 0);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     Ok(if found == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// What is wrong with the state of a crawl, if this is the folder of one.
+/// Findings about the state of a crawl, if this path is the folder of one.
 fn state(path: &Path) -> anyhow::Result<Vec<Finding>> {
     let folder = Folder::new(path);
     if !path.is_dir() || folder.is_node() {

@@ -15,7 +15,7 @@ async fn main() {
         .with_concurrency_limit(Some(64))
         // Any other host is part of the crawl too.
         .with_external_domains(Some(std::iter::once("*".to_owned())))
-        // It knows no way to be told of one more authority to trust.
+        // The crate has no setting for one more authority to trust.
         .with_danger_accept_invalid_certs(true);
     website.crawl().await;
     println!("visited {}", website.get_size().await);

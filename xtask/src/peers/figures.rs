@@ -1,4 +1,4 @@
-//! What was measured, as a table, as ratios, and against the goals.
+//! The measured figures, as a table, as ratios, and against the goals.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::programs::Usage;
 
 /// With many hosts, our CPU per page is at most this share of the cheapest other's.
 const CHEAPEST_SHARE_MAX: f64 = 1.0;
-/// Our CPU per page is at most this share of that of everyone who archives.
+/// Our CPU per page is at most this share of the CPU per page of every tool that archives.
 const ARCHIVER_SHARE_MAX: f64 = 0.25;
-/// Our pages/s are at least this multiple of everyone's.
+/// Our pages/s are at least this multiple of every other tool's.
 const RATE_RATIO_MIN: f64 = 1.0;
 
-/// Left out, and why: said in every table.
+/// Tools left out, with the reason: printed in every table.
 const LEFT_OUT: &[(&str, &str)] = &[("colly", "a Go library; no program of it is built here")];
 
 /// One measured run.
@@ -22,9 +22,9 @@ pub(super) struct Measured {
     pub(super) usage: Usage,
     /// Different pages that the server handed out.
     pub(super) pages: u64,
-    /// Pages it handed out once more.
+    /// Pages handed out more than once.
     pub(super) again: u64,
-    /// It ended by itself, not at the time limit.
+    /// The run ended by itself, not at the timeout.
     pub(super) is_whole: bool,
     /// Bytes left on disk.
     pub(super) disk_bytes: u64,
@@ -91,7 +91,7 @@ pub(super) fn summary(results: &Results) -> String {
     results.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// One comparison, and what it should be.
+/// One comparison and its goal.
 #[derive(Debug)]
 pub(super) struct Goal {
     what: String,
@@ -106,7 +106,7 @@ enum Wanted {
 }
 
 impl Goal {
-    /// Whether it is reached.
+    /// Whether the goal is reached.
     pub(super) fn is_met(&self) -> bool {
         match self.wanted {
             Wanted::AtMost(most) => self.ratio <= most,
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_ratio_compares_neighbours_and_takes_the_middle() {
-        // The second round met a busy machine; both of it did.
+        // The second round met a busy machine; both runs of the round did.
         let (ours, theirs) = (runs(&[(80, 1), (800, 1), (90, 1)]), runs(&[(100, 1), (1_000, 1), (300, 1)]));
         assert!((ratio(&ours, &theirs, Measured::cpu_per_1000) - 0.8).abs() < 1e-9);
     }

@@ -1,4 +1,4 @@
-//! Counts pages in a journal of the test web: what a tool was really given, whatever it says itself.
+//! Counts pages in a journal of the test web: the pages a tool really received, regardless of its own report.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// What a tool was given.
+/// The pages that a tool received.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Different pages, each whole.
@@ -20,7 +20,7 @@ pub(super) struct Counts {
     pub(super) lost: u64,
 }
 
-/// One line, as far as it matters here.
+/// One line, with the fields that matter here.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -32,7 +32,7 @@ struct Line {
     lost: u64,
 }
 
-/// Reads it line by line: a parent's memory counts as that of the programs it starts.
+/// Reads the journal line by line: a parent's memory counts as that of the programs it starts.
 pub(super) fn count(path: &Path) -> Result<Counts> {
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     count_lines(BufReader::new(file))

@@ -4,9 +4,10 @@
 //! to the end, obeying robots.txt, without rests. Each run has a server of its own, whose journal says how many
 //! different pages were handed out: no tool counts for itself. Runs of all tools follow each other in every round, back
 //! and forth; a ratio is the median over the rounds of neighbouring runs. A tool too slow for the time limit is stopped
-//! there, and its figures are those of the pages it had.
+//! there, and its figures are for the pages up to then.
 //!
-//! Others take names and ports as the system gives them, so all of it happens in a network of its own (`place`).
+//! Other tools use the system's resolver and default ports, so everything runs in a network namespace of its own
+//! (`place`).
 //!
 //! Server and tool share the machine, so pages/s also hold the cost of the server; CPU per 1,000 pages does not.
 
@@ -28,7 +29,7 @@ mod tools;
 use figures::{Measured, Results};
 use tools::{Tool, Web};
 
-/// All rounds together, however many.
+/// Timeout of all rounds together.
 const ALL_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 /// A server writes the end of its journal within this time.
 const SERVER_END: Duration = Duration::from_secs(20);
@@ -37,43 +38,43 @@ const SYNC_LIMIT: Duration = Duration::from_secs(120);
 const QUICK_PAGES: u32 = 2_000;
 /// One run of the quick form: all of them together stay below 40 s.
 const QUICK_SECONDS: u64 = 2;
-/// Ours must end by itself, whatever limit others have, and within this time.
+/// Our tool must end by itself, regardless of the others' limit, and within this time.
 const OUR_SECONDS_MAX: u64 = 300;
 /// With many hosts, this many pages per host in the mean.
 const PAGES_PER_HOST: u32 = 3;
 /// Large pages are fewer by this factor.
 const LARGE_FEWER: u32 = 4;
-/// What a failed run of ours said, at most.
+/// Maximum length of the output shown of a failed run of ours, in bytes.
 const SAID_BYTES_MAX: usize = 2_000;
 
-/// What to compare, and how long.
+/// Tools and webs to compare, and sizes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which webs.
+    /// Webs to crawl.
     #[arg(long, value_delimiter = ',', default_values_t = Case::ALL.map(|case| case.name().to_owned()))]
     cases: Vec<String>,
-    /// Which tools.
+    /// Tools to run.
     #[arg(long, value_delimiter = ',', default_values_t = Tool::ALL.map(|tool| tool.name().to_owned()))]
     tools: Vec<String>,
-    /// How often each run is repeated.
+    /// Number of repetitions of each run.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Pages of the web; a quarter of it for large pages.
+    /// Number of pages of the web; a quarter of this number for large pages.
     #[arg(long, default_value_t = 10_000)]
     pages: u32,
-    /// Another's tool is stopped after so many seconds.
+    /// Timeout of another's tool in seconds.
     #[arg(long, default_value_t = 90)]
     seconds: u64,
-    /// Small, once, with many hosts only, with what is installed, without goals: for CI.
+    /// Small, once, with many hosts only, with installed tools, without goals: for CI.
     #[arg(long)]
     quick: bool,
     /// Do not fail when a goal is missed.
     #[arg(long)]
     report_only: bool,
-    /// Where crawls are written while they are measured; a temporary folder if not given.
+    /// Folder for crawls during the measurement; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the environment of Scrapy, the modules of Crawlee and the program with the `spider` crate are kept.
+    /// Folder of the Scrapy environment, the modules of Crawlee and the program with the `spider` crate.
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
     /// A `nephila` built before, instead of building one now.
@@ -87,7 +88,7 @@ pub(crate) struct Args {
     inside: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let tools = args.tools.iter().map(|name| Tool::of(name)).collect::<Result<Vec<_>>>()?;
     if args.quick && args.cases.len() == Case::ALL.len() {
@@ -106,7 +107,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         args.nephila = Some(args.nephila.take().map_or_else(|| built("nephila"), Ok)?);
         args.testweb = Some(args.testweb.take().map_or_else(|| built("testweb"), Ok)?);
         if !args.quick {
-            // What cannot be installed is named later, with the reason, by the look for it.
+            // A tool that cannot be installed is named later, with the reason, when the tool is not found.
             for tool in &tools {
                 if let Err(error) = tool.install(&cache) {
                     println!("{} could not be installed: {error:#}", tool.name());
@@ -249,7 +250,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Why a tool cannot be measured, or none.
+    /// The reason why a tool cannot be measured, or none.
     fn why_not(&self, tool: Tool) -> Option<String> {
         if tool.is_ours() {
             return None;
@@ -285,7 +286,7 @@ impl Bench {
         }
         std::fs::create_dir_all(&out)?;
         if !self.args.quick {
-            // What the run before left to be written would otherwise slow this one down.
+            // Unwritten data of the run before would otherwise slow this one down.
             shell::run(Command::new("sync").arg("-f").arg(&self.folder), SYNC_LIMIT)?;
         }
         let journal = self.folder.join("journal.jsonl");
@@ -299,7 +300,7 @@ impl Bench {
         };
         let said = self.folder.join("said.txt");
         let mut command = tool.command(&self.nephila, &self.cache, &web, &out);
-        // What others take from the surroundings must not lead them elsewhere.
+        // Environment variables must not lead the other tools elsewhere.
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
             command.env_remove(name);
         }
@@ -342,7 +343,7 @@ impl Bench {
         Server::start(&mut command)
     }
 
-    /// The flags of the web of a case, with what has no flag in a file.
+    /// The flags of the web of a case, with a settings file for settings without a flag.
     fn web(&self, case: Case) -> Result<Vec<String>> {
         let (pages, hosts, bytes) = case.size(self.args.pages);
         let settings = self.folder.join("web.json");
@@ -361,7 +362,7 @@ impl Bench {
         Ok(flags)
     }
 
-    /// How many pages there are: every host has one at least, so it may be more than asked for.
+    /// The number of pages: every host has one at least, so there may be more than requested.
     fn listed(&self, case: Case) -> Result<u64> {
         let output = Command::new(&self.testweb).arg("list").args(self.web(case)?).output()?;
         if !output.status.success() {
@@ -371,7 +372,7 @@ impl Bench {
     }
 }
 
-/// The end of what a program said.
+/// The end of a program's output.
 fn last_of(said: &Path) -> String {
     let text = std::fs::read(said).unwrap_or_default();
     let from = text.len().saturating_sub(SAID_BYTES_MAX);

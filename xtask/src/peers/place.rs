@@ -1,14 +1,15 @@
-//! A network of its own for a comparison: loopback alone, and a resolver that is the test web.
+//! A network namespace for a comparison: loopback alone, and the test web as the resolver.
 //!
-//! Others ask the system for names and mean ports 80 and 443 where a URL has none. In a new network both can be had
-//! without touching the machine: `unshare` makes it, nothing in it leads outside, and it ends with the last process.
+//! Other tools ask the system for names and use ports 80 and 443 where a URL has none. In a new network namespace both
+//! are possible without touching the machine: `unshare` makes the namespace, nothing inside leads outside, and the
+//! namespace ends with its last process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-/// Said of tools that need it where it cannot be made.
+/// The reason printed for tools that need a namespace where none can be made.
 pub(super) const WHY_NOT: &str = "needs a network of its own: run as root or allow user namespaces; apt-get install util-linux iproute2 mount";
 
 const UNSHARE: [&str; 4] = ["--net", "--mount", "--map-root-user", "--"];
@@ -16,14 +17,14 @@ const UNSHARE: [&str; 4] = ["--net", "--mount", "--map-root-user", "--"];
 const PREPARE: &str =
     r#"ip link set lo up && mount --bind "$1" "$(readlink -f /etc/resolv.conf)" && shift && exec "$@""#;
 
-/// Whether this machine lets us make one.
+/// Whether this machine allows a new namespace.
 pub(super) fn can_be_made() -> bool {
     let Ok(folder) = tempfile::tempdir() else { return false };
     let Ok(mut command) = inside(folder.path(), "true".as_ref()) else { return false };
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// This program with these flags, in a network of its own. The folder must outlive it.
+/// This program with these flags, in a network namespace of its own. The folder must outlive the command.
 pub(super) fn enter(folder: &Path, flags: &[String]) -> Result<Command> {
     let mut command = inside(folder, &std::env::current_exe()?)?;
     command.args(flags);

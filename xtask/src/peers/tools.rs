@@ -1,8 +1,8 @@
 //! The tools of the comparison: how each is found, installed and called.
 //!
-//! What always holds: each obeys robots.txt, waits for nothing between two requests, follows all links from the home
-//! page, has as many connections as serves it best (64; 16 for wget2, whose threads get in each other's way above; one
-//! for wget, which has no more), and writes into the folder it is given and nowhere else.
+//! Invariants: each obeys robots.txt, waits for nothing between two requests, follows all links from the home page, has
+//! the number of connections that is best for the tool (64; 16 for wget2, whose threads get in each other's way above;
+//! one for wget, which has no more), and writes into the given folder and nowhere else.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ const CRAWLEE: &str = "@crawlee/cheerio@3.18.1";
 /// A crawler.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Tool {
-    /// Ours, as it comes: a WARC with gzip.
+    /// Ours at default settings: a WARC with gzip.
     Nephila,
     /// Ours, with zstd.
     NephilaZstd,
@@ -80,12 +80,12 @@ impl Tool {
         matches!(self, Tool::Nephila | Tool::NephilaZstd)
     }
 
-    /// Whether it writes an archive, as ours do, and not just files or nothing.
+    /// Whether the tool writes an archive, as ours do, and not just files or nothing.
     pub(super) fn archives(self) -> bool {
         self.is_ours() || self == Tool::WgetWarc
     }
 
-    /// What it leaves behind, for the table.
+    /// The output that the tool leaves behind, for the table.
     pub(super) fn keeps(self) -> &'static str {
         match self {
             Tool::Nephila => "WARC, gzip",
@@ -96,7 +96,7 @@ impl Tool {
         }
     }
 
-    /// The line that installs it.
+    /// The command that installs the tool.
     pub(super) fn how_to_install(self) -> String {
         match self {
             Tool::Nephila | Tool::NephilaZstd => "cargo build --release -p nephila".to_owned(),
@@ -113,7 +113,7 @@ impl Tool {
         }
     }
 
-    /// Installs what comes from a language's own registry; what comes from the system is left to its owner.
+    /// Installs a tool from a language's own registry; system packages are left to the user.
     pub(super) fn install(self, cache: &Path) -> Result<()> {
         match self {
             Tool::Scrapy => interop::environment(&cache.join("scrapy"), SCRAPY).map(drop),
@@ -134,7 +134,7 @@ impl Tool {
         }
     }
 
-    /// Whether it can be called.
+    /// Whether the tool is installed.
     pub(super) fn is_here(self, cache: &Path) -> bool {
         let answers = |program: &Path| {
             let mut command = Command::new(program);
@@ -205,7 +205,7 @@ impl Tool {
             }
             Tool::Httrack => {
                 let mut command = Command::new("httrack");
-                // As fast as it can, without questions, an index page or a limit on links; one try each.
+                // At full speed, without questions, an index page or a limit on links; one try each.
                 command.arg(home).arg("-O").arg(out).args([
                     "--disable-security-limits",
                     "-c64",
@@ -223,7 +223,7 @@ impl Tool {
             }
             Tool::Crawlee => {
                 let mut command = Command::new("node");
-                // It slows down when it believes that memory is short; it may have what it wants.
+                // Crawlee slows down when memory seems short, so the limit is high.
                 command.arg("--max-old-space-size=8192").env("CRAWLEE_MEMORY_MBYTES", "8192");
                 command.arg(scripts.join("crawl.mjs")).arg(home).env("PEER_MODULES", modules(cache));
                 command.env("CRAWLEE_STORAGE_DIR", out.join("storage")).env("CRAWLEE_LOG_LEVEL", "ERROR");
@@ -232,7 +232,7 @@ impl Tool {
             }
             Tool::Spider => {
                 let mut command = Command::new(spider(cache));
-                // As it comes it moves what it has visited to SQLite at 15,000 URLs, and is five times slower then.
+                // By default the crate moves visited URLs to SQLite at 15,000 URLs, and is five times slower then.
                 command.arg(home).env("LINKS_VISITED_MEMORY_LIMIT", "100000000").stdout(Stdio::null());
                 command
             }
@@ -271,15 +271,15 @@ fn ours(nephila: &Path, web: &Web, out: &Path) -> Command {
 
 /// The program that uses the `spider` crate: its files here, and where they lie in its folder.
 const SPIDER_FILES: [(&str, &str); 2] = [("manifest.toml", "Cargo.toml"), ("main.rs", "src/main.rs")];
-/// It has 400 dependencies.
+/// Timeout of the build; the program has 400 dependencies.
 const SPIDER_BUILD_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Builds it in a folder, and with a lock file, of its own.
+/// Builds the program in a folder of its own, with its own lock file.
 fn build_spider(cache: &Path) -> Result<()> {
     let folder = cache.join("spider");
     eprintln!("building the spider crate in {}, once, for some minutes", folder.display());
     std::fs::create_dir_all(folder.join("src"))?;
-    // What is there was built from other files, or not to its end.
+    // The present program was built from other files, or not to its end.
     std::fs::remove_file(spider(cache)).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
@@ -293,7 +293,7 @@ fn build_spider(cache: &Path) -> Result<()> {
     shell::run(&mut build, SPIDER_BUILD_MAX)
 }
 
-/// Whether what was built is what stands here now.
+/// Whether the program was built from the present files.
 fn is_current(folder: &Path) -> bool {
     let same = |(from, to): &(&str, &str)| {
         std::fs::read(spider_source(from))

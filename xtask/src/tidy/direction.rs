@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::expect_none;
 use crate::shell;
 
-/// What each package of ours may depend on among ours: in its code, and in its tests besides.
+/// The packages of ours that each package of ours may depend on: in its code, and in its tests besides.
 const ALLOWED: [(&str, &[&str], &[&str]); 9] = [
     ("nephila-core", &[], &[]),
     ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
@@ -24,8 +24,9 @@ const ALLOWED: [(&str, &[&str], &[&str]); 9] = [
     ("xtask", &["nephila-core", "nephila-testnats"], &[]),
 ];
 
-/// What the core may name in its manifest. Each of these computes; none opens, connects, waits or draws lots by
-/// itself. `jiff` can read the clock and the zone files: the core calls neither, and `purity.rs` looks for the clock.
+/// The packages that the core may name in its manifest. Each of these computes; none opens, connects, waits or draws
+/// random numbers by itself. `jiff` can read the clock and the zone files: the core calls neither, and `purity.rs`
+/// checks for the clock.
 const CORE_DIRECT: [&str; 22] = [
     "bytes",
     "chardetng",
@@ -51,7 +52,8 @@ const CORE_DIRECT: [&str; 22] = [
     "xxhash-rust",
 ];
 
-/// What must not be anywhere below the core: sockets, files, clocks, threads, chance, C libraries of the system.
+/// Packages that must not be anywhere below the core: sockets, files, clocks, threads, chance, C libraries of the
+/// system.
 const WORLDS: [&str; 24] = [
     "async-std",
     "aws-lc-rs",
@@ -79,11 +81,11 @@ const WORLDS: [&str; 24] = [
     "zstd",
 ];
 
-/// Exceptions, by who asks for what: on some targets `cpufeatures` asks libc what the processor can do, and
-/// `phf_generator` draws lots in the compiler, where it builds tables.
+/// Exceptions, as pairs of a package and its dependency: on some targets `cpufeatures` asks libc for the features of
+/// the processor, and `phf_generator` draws random numbers in the compiler, where the crate builds tables.
 const EXCEPTIONS: [(&str, &str); 2] = [("cpufeatures", "libc"), ("phf_generator", "fastrand")];
 
-/// The part of `cargo metadata` that the checks look at.
+/// The part of `cargo metadata` that the checks use.
 #[derive(Default)]
 struct Graph {
     /// Members of the workspace, with their direct dependencies by kind.

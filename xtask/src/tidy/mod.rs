@@ -1,7 +1,7 @@
 //! Tidy: tests about the code as text and as a graph. They run with all other tests.
 //!
 //! Every check is a function from data to a list of complaints, so that each can be shown a planted violation. A
-//! complaint names the file or package and says what to do.
+//! complaint names the file or package and the remedy.
 
 mod direction;
 mod purity;
@@ -27,7 +27,7 @@ fn files() -> Vec<(String, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Ok(text) = std::fs::read_to_string(&path) {
-                // What is not UTF-8 is a test's data, not text.
+                // A file that is not UTF-8 is a test's data, not text.
                 found.push((from_root(&root, path), text));
             }
         }

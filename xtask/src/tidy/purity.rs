@@ -2,7 +2,7 @@
 
 use super::{expect_none, files};
 
-/// What the core does not name, and where it lives instead.
+/// Names that the core must not use, and the crate where each belongs instead.
 const FORBIDDEN: [(&str, &str); 15] = [
     ("std::fs", "files belong to nephila-store"),
     ("std::env", "settings are arguments"),

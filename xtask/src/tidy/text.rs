@@ -1,4 +1,4 @@
-//! Tidy: how our files begin, how long they are, and what does not stand in them.
+//! Tidy: how our files begin, how long they are, and which texts they must not contain.
 
 use super::{expect_none, files};
 

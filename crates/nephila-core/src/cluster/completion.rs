@@ -1,18 +1,19 @@
-//! When a job is complete: when nothing of it is left on any node.
+//! When a job is complete: when no work of the job is left on any node.
 //!
-//! Each node says in a record of its own how much is left of each job on its partitions ([`NodeWork`]). That all of them say
-//! "nothing" is not enough: they say so at different times, and a page that one node had open may have sent a link to
-//! another that had spoken already. So whoever sees all of them idle begins a **round** ([`Round`]), writes down how far the
-//! inboxes are filled at that moment, and waits until every node has said once more, behind that point of its inboxes, that
-//! nothing is left and that nothing has happened since ([`Work::events`]). Links are in an inbox, or in the log of their
-//! partition, before the page that names them counts as ended; so then there is nothing under way.
+//! Each node publishes in a record of its own the work left of each job on its partitions ([`NodeWork`]). That all
+//! nodes publish "nothing" is not enough: they publish at different times, and a page that was open on one node may
+//! have sent a link to a node that had already published. So a node that sees all of them idle begins a **round**
+//! ([`Round`]) and writes down how far the inboxes are filled at that moment. The round waits until every node has
+//! published once more, after reading its inboxes up to that point, that nothing is left and that nothing has
+//! happened since ([`Work::events`]). Links are in an inbox, or in the log of their partition, before their page
+//! counts as ended; so then nothing is under way.
 //!
-//! Whoever adds a URL stores it first and ends the round then, complete or not ([`Phase::Void`]), by compare-and-swap on the
-//! same record in which a round is said to be complete: of the two, one is first, and the other sees it. A node that has
-//! something left of a job that is said to be complete ends the round as well.
+//! A caller that adds a URL stores the URL first and then ends the round, complete or not ([`Phase::Void`]), by
+//! compare-and-swap on the same record that marks a round as complete: of the two, one is first, and the other sees
+//! the change. A node that has work left of a job marked as complete ends the round as well.
 //!
-//! What always holds: a job is complete only if at the moment in which its round began nothing of it was left in any
-//! partition or inbox; a partition without an owner, or with one that does not speak, is not complete.
+//! Invariants: a job is complete only if at the moment in which its round began nothing of the job was left in any
+//! partition or inbox; a partition without an owner, or with an owner that does not publish, is not complete.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -24,16 +25,17 @@ use crate::job::JobId;
 use crate::state::totals::Tally;
 use crate::time::Timestamp;
 
-/// Jobs that one node speaks of. With more, those with the highest numbers are left out, and are never complete.
+/// Maximum number of jobs in the record of one node. Beyond this number, the jobs with the highest numbers are left
+/// out and are never complete.
 pub const JOBS_MAX: usize = 4_096;
 
-/// What a node has of a job, over all its partitions.
+/// The work of a node for a job, over all its partitions.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Work {
-    /// URLs that will still be asked for.
+    /// URLs that will still be requested.
     pub left: u64,
-    /// URLs that were found, and fetches that ended, since the beginning. It grows whenever something happens.
+    /// URLs that were found, and fetches that ended, since the beginning. This number grows with every change.
     pub events: u64,
     /// Pages fetched.
     pub pages: u64,
@@ -42,14 +44,14 @@ pub struct Work {
 }
 
 impl Work {
-    /// What a tally says, and so many URLs that are left.
+    /// The work of a tally, and this number of URLs that are left.
     pub fn of(tally: &Tally, left: u64) -> Work {
         let Count { pages, bytes } = Count::of(tally);
         let ended = tally.ended.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
         Work { left, events: tally.found.saturating_add(ended), pages, bytes }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Work) -> Work {
         Work {
             left: self.left.saturating_add(other.left),
@@ -60,27 +62,27 @@ impl Work {
     }
 }
 
-/// What one node says.
+/// The record of one node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct NodeWork {
     /// Its partitions, and the epoch of each.
     pub partitions: BTreeMap<u32, u64>,
-    /// By job. One that is not named has nothing here and never had, unless the list is cut.
+    /// By job. A job that is not listed has nothing here and never had, unless the list is cut.
     pub jobs: BTreeMap<u32, Work>,
-    /// There are more jobs than are named.
+    /// Whether there are more jobs than listed.
     pub cut: bool,
-    /// The last round of each job in which all inboxes of this node were read far enough.
+    /// By job, the last round for which this node has read all its inboxes far enough.
     pub rounds: BTreeMap<u32, u64>,
 }
 
 impl NodeWork {
-    /// Is there nothing left of a job?
+    /// Whether nothing is left of a job.
     pub fn is_idle(&self, job: JobId) -> bool {
         self.jobs.get(&job.0).map_or(!self.cut, |work| work.left == 0)
     }
 
-    /// Is something new to be said at once, and not only other numbers?
+    /// Whether the record must be published at once, because more than counters changed.
     pub fn differs(&self, before: &NodeWork) -> bool {
         let idle = |work: &NodeWork| -> Vec<u32> {
             work.jobs.iter().filter(|(_, work)| work.left == 0).map(|(job, _)| *job).collect()
@@ -91,18 +93,18 @@ impl NodeWork {
     }
 }
 
-/// How far a round is.
+/// The phase of a round.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Somebody came between.
+    /// Another change came between.
     #[default]
     Void,
-    /// It was begun; the inboxes are being asked how far they are filled.
+    /// The round has begun; the fill levels of the inboxes are being read.
     Begun,
     /// The nodes are asked.
     Asked,
-    /// All have said that nothing is left.
+    /// All nodes have published that nothing is left.
     Complete,
 }
 
@@ -110,47 +112,47 @@ pub enum Phase {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Round {
-    /// It grows.
+    /// Round number; it grows.
     pub number: u64,
-    /// How far it is.
+    /// The phase of the round.
     pub phase: Phase,
-    /// A hash of what the nodes said when it began.
+    /// A hash of the nodes' records when the round began.
     pub mark: u64,
-    /// How far the inboxes were filled then; those that were empty are not named.
+    /// How far the inboxes were filled then; empty inboxes are not listed.
     pub tails: BTreeMap<u32, u64>,
-    /// When it was begun, on the clock of whoever did.
+    /// When the round began, on the clock of the node that began it.
     pub at: Timestamp,
-    /// What the nodes have done for the job, once it is complete.
+    /// The nodes' work for the job, once the job is complete.
     pub work: Work,
-    /// Programs were told that it is complete.
+    /// Whether programs were told that the job is complete.
     pub told: bool,
 }
 
 impl Round {
-    /// Are these inboxes, by partition, read as far as they were filled when it began?
+    /// Whether these inboxes, by partition, are read as far as they were filled when the round began.
     pub fn is_behind(&self, read: &BTreeMap<u32, u64>) -> bool {
         read.iter().all(|(partition, read)| self.tails.get(partition).is_none_or(|tail| read >= tail))
     }
 
-    /// The next one, begun now.
+    /// The next round, begun now.
     pub fn next(&self, mark: u64, at: Timestamp) -> Round {
         let number = self.number + 1;
         Round { number, phase: Phase::Begun, mark, at, ..Round::default() }
     }
 }
 
-/// What is to be done.
+/// The next step for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Something is left, or somebody has not spoken yet.
+    /// Work is left, or a node has not published yet.
     Wait,
-    /// All are idle: begin a round with this mark.
+    /// All nodes are idle: begin a round with this mark.
     Begin(u64),
     /// The job is complete.
     Complete(Work),
 }
 
-/// What is to be done about a job. `owners` has every partition that has a live owner, by its name, with its epoch.
+/// Decides the next step for a job. `owners` has every partition with a live owner: the owner's name and the epoch.
 pub fn step(
     job: JobId,
     partitions: u32,
@@ -182,7 +184,7 @@ pub fn step(
             Step::Complete(nodes.values().fold(Work::default(), |sum, node| sum.plus(work(node))))
         }
         Phase::Asked if round.mark == mark => Step::Wait,
-        // One that was begun and not gone on with is begun anew.
+        // A round that was begun and then abandoned is begun anew.
         _ => Step::Begin(mark),
     }
 }

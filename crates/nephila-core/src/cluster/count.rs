@@ -1,13 +1,14 @@
-//! How far a job is over all nodes, for the limits of the job as a whole.
+//! The counts of a job over all nodes, for the limits of the job as a whole.
 //!
-//! The owner of a partition counts what its log says of a job: pages and bytes. It says these counts in a record of its
-//! own ([`Said`]), with the epoch under which it owns the partition. Whoever has read all records adds them up
-//! ([`counts`]): of a partition that several nodes have spoken of, the latest epoch counts. Time is counted by each node on its own
-//! clock ([`Ran`]); nobody compares two clocks, a node only never stays behind what another has said.
+//! The owner of a partition counts the pages and bytes of a job in its log. The owner publishes these counts in a
+//! record of its own ([`Said`]), with the epoch under which it owns the partition. A node that has read all records
+//! adds them up ([`counts`]): of a partition that several nodes have published, the latest epoch counts. Each node
+//! counts time on its own clock ([`Ran`]). No node compares two clocks; a node only never stays behind the time that
+//! another has published.
 //!
-//! What always holds: what is counted stands in a log, so a page that is fetched again after a crash counts once; the sum is
-//! never more than what was done, so no job ends early. It may be late: by what was open when the limit was reached, and
-//! by what is begun until everybody has heard of it.
+//! Invariants: every count stands in a log, so a page that is fetched again after a crash counts once; the sum is
+//! never more than the work done, so no job ends early. A job may end late: by the fetches that were open when the
+//! limit was reached, and by the fetches that begin until all nodes have read the counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,18 +19,19 @@ use crate::job::{Counts, JobId, Limits};
 use crate::spider::outcome::{Class, Outcome};
 use crate::state::totals::Tally;
 
-/// Jobs with limits of this kind that may run at once: what is said of them has to fit a record.
+/// Maximum number of jobs with such limits that may run at once: their counts have to fit into a record.
 pub const JOBS_MAX: usize = 32;
 
-/// Between two looks no more time than this counts: whoever was not looking did not run it, or others count.
+/// Maximum time counted between two looks, in milliseconds: a node that was not looking did not run the job, or other
+/// nodes count the time.
 const LOOK_MAX: u64 = 30_000;
 
-/// Does a job have a limit that is counted over all nodes?
+/// Whether a job has a limit that is counted over all nodes.
 pub fn has_limit(limits: &Limits) -> bool {
     limits.pages_max > 0 || limits.bytes_max > 0 || !limits.time_max.is_zero()
 }
 
-/// What a partition counts of a job.
+/// The counts of one job in one partition.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Count {
     /// Pages fetched.
@@ -39,34 +41,35 @@ pub struct Count {
 }
 
 impl Count {
-    /// What a tally says.
+    /// The counts of a tally.
     pub fn of(tally: &Tally) -> Count {
         let is_page = |outcome: Outcome| outcome.class() == Class::Ok && outcome != Outcome::Redirect;
         Count { pages: tally.ended_as(is_page), bytes: tally.bytes }
     }
 }
 
-/// What was said of a partition.
+/// The published counts of a partition.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// Under which ownership.
+    /// The epoch of the owner that published them.
     pub epoch: u64,
     /// By job.
     pub jobs: BTreeMap<u32, Count>,
 }
 
-/// What one node says. What it said of partitions that it has given up stays, until a later owner speaks.
+/// The record of one node. Counts of partitions that the node has given up stay until a later owner publishes its
+/// own.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Said {
     /// By partition.
     pub partitions: BTreeMap<u32, Share>,
-    /// For how many milliseconds jobs have run.
+    /// Running time of jobs, in milliseconds.
     pub ran_ms: BTreeMap<u32, u64>,
 }
 
 impl Said {
-    /// Nobody asks about other jobs than these any more.
+    /// Drops all jobs but these.
     pub fn keep(&mut self, jobs: &[JobId]) {
         let is_kept = |job: &u32| jobs.contains(&JobId(*job));
         self.partitions.values_mut().for_each(|share| share.jobs.retain(|job, _| is_kept(job)));
@@ -75,7 +78,7 @@ impl Said {
     }
 }
 
-/// How far a job is, by what all nodes have said.
+/// The counts of a job by the records of all nodes.
 pub fn counts<'a>(said: impl IntoIterator<Item = &'a Said>, job: JobId) -> Counts {
     let mut latest: BTreeMap<u32, (u64, Count)> = BTreeMap::new();
     let mut ran_ms = 0;
@@ -97,18 +100,18 @@ pub fn counts<'a>(said: impl IntoIterator<Item = &'a Said>, job: JobId) -> Count
     }
 }
 
-/// Counts for how long jobs run, on the clock of one node.
+/// Counts the running time of jobs, on the clock of one node.
 #[derive(Debug, Default)]
 pub struct Ran {
-    /// When it was looked last, and which jobs ran then.
+    /// When the last look was, and which jobs ran then.
     looked: u64,
     running: Vec<JobId>,
     ran_ms: BTreeMap<u32, u64>,
 }
 
 impl Ran {
-    /// These jobs run now; `said` is what all nodes have said. Gives for how long each has run. `now` is in milliseconds, on a
-    /// clock of this node that never goes back.
+    /// These jobs run now; `said` has the records of all nodes. Returns the running time of each job. `now` is in
+    /// milliseconds, on a clock of this node that never goes back.
     pub fn look<'a>(
         &mut self,
         now: u64,
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(two.look(1_000_000, &[JOB], [&first])[&JOB.0], 4_000);
         let second = heard(two.look(1_003_000, &[JOB], [&first]));
         assert_eq!(counts([&first, &second], JOB).time, Duration::from_secs(7));
-        // A pause does not count, and neither does a time in which nobody looked.
+        // A pause does not count, and neither does a time without a look.
         assert!(two.look(1_006_000, &[], [&second]).is_empty());
         assert_eq!(two.look(1_009_000, &[JOB], [&second])[&JOB.0], 7_000);
         assert_eq!(two.look(9_009_000, &[JOB], [&second])[&JOB.0], 7_000 + LOOK_MAX);

@@ -1,6 +1,6 @@
-//! What two nodes say to each other about an errand, as bytes: see [`frontier::away`](crate::frontier::away).
+//! Messages between two nodes about an errand, as bytes: see [`frontier::away`](crate::frontier::away).
 //!
-//! What always holds: damaged bytes are a [`Damaged`], never a panic; nothing read takes more memory than its bytes.
+//! Invariants: damaged bytes are a [`Damaged`], never a panic; a decoded message takes no more memory than its bytes.
 
 use std::time::Duration;
 
@@ -32,21 +32,21 @@ mod ended {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Ask for this, and tell us.
+    /// A request: fetch this URL and send back the result.
     Ask {
-        /// Who wants to know.
+        /// The node and errand number that the answer goes to.
         asker: AwayAsker,
-        /// What is to be asked for.
+        /// The URL to fetch.
         url: Box<CrawlUrl>,
     },
-    /// This came of it.
+    /// The result of an errand.
     Answer {
         /// The asker's number.
         number: u64,
-        /// What came.
+        /// The robots.txt, a redirect, or the reason why there is neither.
         report: Box<RobotsReport>,
     },
-    /// Its partition is not here: ask its owner again.
+    /// The partition of the URL is not here: ask its owner again.
     NotHere {
         /// The asker's number.
         number: u64,
@@ -54,7 +54,7 @@ pub enum Said {
 }
 
 impl Said {
-    /// As bytes.
+    /// The encoded message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::from(MAGIC);
         out.push(VERSION);
@@ -94,7 +94,7 @@ impl Said {
         out
     }
 
-    /// Reads it.
+    /// Decodes a message.
     pub fn decode(bytes: &[u8]) -> Result<Said, Damaged> {
         let mut reader = Reader::new(bytes);
         if reader.take(2, "the mark of an errand")? != MAGIC || reader.u8("its version")? != VERSION {
@@ -130,7 +130,7 @@ impl Said {
             }
             _ => return Err(Damaged("the kind of an errand")),
         };
-        // What a newer version adds stands behind.
+        // Fields that a newer version adds stand behind.
         Ok(said)
     }
 }

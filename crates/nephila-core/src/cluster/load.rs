@@ -1,18 +1,18 @@
-//! How much work each partition of a node is: its fetches a minute, smoothed.
+//! The load of each partition of a node: its fetches a minute, smoothed.
 //!
-//! Fetches are counted as they begin. Every few seconds [`Meter::measure`] mixes what was counted since the last time into a
-//! mean over about [`WINDOW`]. A partition that changes hands brings its load along: its new owner begins with what the old
-//! one had said and goes on from there, so that nobody looks idle for a minute because it is new. A partition of which
-//! nobody knows anything says nothing until it was watched for [`WATCH_MIN`].
+//! Fetches are counted as they begin. Every few seconds [`Meter::measure`] mixes the new count into a mean over about
+//! [`WINDOW`]. A partition that changes owners brings its load along: the new owner begins with the load published by
+//! the old owner, so that no node looks idle for a minute because its partitions are new. A partition of unknown load
+//! has no load until this node has watched the partition for [`WATCH_MIN`].
 //!
-//! What always holds: whole numbers only; the same fetches at the same times give the same loads.
+//! Invariants: whole numbers only; the same fetches at the same times give the same loads.
 
 use std::collections::BTreeMap;
 
 /// Loads are a mean over about this time, in milliseconds.
 pub const WINDOW: u64 = 60_000;
 
-/// A partition whose load was unknown is watched for so long before it says one, in milliseconds.
+/// A partition of unknown load is watched for this long before a load is published, in milliseconds.
 pub const WATCH_MIN: u64 = 20_000;
 
 /// Loads are kept in thousandths, so that a slow partition does not round to nothing.
@@ -29,18 +29,18 @@ pub struct Meter {
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Since the last time.
+    /// Fetches since the last measurement.
     count: u64,
-    /// When the last time was.
+    /// Time of the last measurement.
     measured: u64,
-    /// How long the mean is about, up to [`WINDOW`].
+    /// The time that the mean covers, up to [`WINDOW`].
     watched: u64,
     /// Fetches a minute, times [`SCALE`].
     mean: u64,
 }
 
 impl Meter {
-    /// A partition is opened. `load` is what its last owner said.
+    /// A partition is opened. `load` is the load published by its last owner.
     pub fn begin(&mut self, now: u64, partition: u32, load: Option<u32>) {
         let watched = if load.is_some() { WINDOW } else { 0 };
         let mean = u64::from(load.unwrap_or(0)) * SCALE;
@@ -52,14 +52,14 @@ impl Meter {
         self.partitions.remove(&partition);
     }
 
-    /// A fetch of a partition begins. One that is not ours any more does not count.
+    /// A fetch of a partition begins. A fetch of a partition that is no longer ours does not count.
     pub fn handle_fetch(&mut self, partition: u32) {
         if let Some(rate) = self.partitions.get_mut(&partition) {
             rate.count += 1;
         }
     }
 
-    /// The loads as they are now, of the partitions that have one: fetches a minute.
+    /// The current loads, of the partitions that have one: fetches a minute.
     pub fn measure(&mut self, now: u64) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.partitions.iter_mut().filter_map(move |(partition, rate)| Some((*partition, rate.measure(now)?)))
     }
@@ -70,7 +70,7 @@ impl Rate {
         let took = now.saturating_sub(self.measured);
         if let Some(fresh) = self.count.saturating_mul(MINUTE * SCALE).checked_div(took) {
             self.watched = (self.watched + took).min(WINDOW);
-            // In the beginning the plain mean of all that was seen, later one in which the old fades.
+            // In the beginning the plain mean of all fetches, later a mean in which old fetches fade.
             let share = took.min(self.watched);
             let (old, new) = (u128::from(self.mean), u128::from(fresh));
             let (share, whole) = (u128::from(share), u128::from(self.watched));
@@ -86,7 +86,7 @@ impl Rate {
 mod tests {
     use super::*;
 
-    /// Measures every five seconds for a while, with so many fetches of partition 7 each time.
+    /// Measures every five seconds for a while, with this number of fetches of partition 7 each time.
     fn go_on(meter: &mut Meter, now: &mut u64, times: u64, fetches: u64) -> Option<u32> {
         let mut last = None;
         for _ in 0..times {

@@ -1,20 +1,22 @@
-//! One node of a cluster: when it may work, on which partitions, and what it does about the others.
+//! One node of a cluster: its lease, the partitions it owns, and how it claims and hands over partitions.
 //!
-//! A node **acquires** its lease, as a new incarnation each time, and **renews** it. The lease counts as held until the
-//! start of the last call that succeeded, measured before it was sent, plus the time to live, less a margin. Past that
-//! the node is **fenced**: it stops everything at once and begins again as another incarnation. `now` is in
-//! milliseconds, on a clock that goes on while the machine sleeps; no clock of another machine is ever looked at.
+//! A node **acquires** its lease, as a new incarnation each time, and **renews** the lease. The lease counts as held
+//! until the start of the last call that succeeded, measured before the call was sent, plus the time to live, less a
+//! margin. After this deadline the node is **fenced**: the node stops everything at once and begins again as another
+//! incarnation. `now` is in milliseconds, on a clock that goes on while the machine sleeps; no clock of another
+//! machine is ever read.
 //!
-//! With a lease it **reads** the view: the owner records first, the live leases after them. In this order an owner whose
-//! lease is not seen had one before it wrote its record, so its lease is gone for good. What [`place`] gives it and
-//! nobody holds it **claims**, by compare-and-swap on the record as it was read; the new revision is the epoch under
-//! which it **opens** the partition. What [`place`] gives to another it **drains** (no more tickets, wait for the open
-//! ones, write, checkpoint) and then **releases**.
+//! With a lease the node **reads** the view: the owner records first, the live leases after them. In this order an
+//! owner whose lease is not seen had a lease before the owner wrote its record, so that lease is gone for good. The
+//! node **claims** partitions that [`place`] gives to the node and that have no owner, by compare-and-swap on the
+//! record as read. The new revision is the epoch under which the node **opens** the partition. The node **drains**
+//! partitions that [`place`] gives to another node (no more tickets, wait for the open ones, write, checkpoint) and
+//! then **releases** them.
 //!
 //! [`place`]: super::placement::place
 //!
-//! Call it like this: the `handle_*` methods when something happened, then [`Member::poll`] until it gives nothing;
-//! sleep until [`Member::next_wake`]. Every action is answered once, in bounded time; [`Answer::Unknown`] is an answer.
+//! Usage: call the `handle_*` methods when something happened, then [`Member::poll`] until no action is left; sleep
+//! until [`Member::next_wake`]. Every action is answered once, in bounded time; [`Answer::Unknown`] is an answer.
 //! After any sleep ask [`Member::is_held`] before doing anything in the name of a partition.
 //!
 //! Invariant: of all members over one store, no two for which [`Member::epoch`] gives an epoch hold one partition.
@@ -38,33 +40,33 @@ pub use action::{Action, Answer, Phase, View};
 pub use outlook::Outlook;
 pub use record::{NodeRecord, OwnerRecord, OwnerState};
 
-/// A call that failed is made again after this, in milliseconds.
+/// Delay before the retry of a failed call, in milliseconds.
 const AGAIN_AFTER: u64 = 500;
 
-/// A partition that could not be opened is not claimed again by this node for so long, in milliseconds.
+/// A node that could not open a partition does not claim the partition again for this long, in milliseconds.
 const OPEN_AGAIN_AFTER: u64 = 30_000;
 
-/// How a node keeps its place. Section `[cluster.member]` of the settings file.
+/// How a node keeps its lease and its partitions. Section `[cluster.member]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Time to live of a node's lease. The engine's own fail-over takes 6 to 13 s, and leases shorter than that die
-    /// with it; a node that is killed is missed for this long.
+    /// Time to live of a node's lease. The engine's own fail-over takes 6 to 13 s, and shorter leases expire during
+    /// the fail-over; the partitions of a killed node stay idle for this long.
     #[serde(with = "humantime_serde")]
     pub ttl: Duration,
-    /// The lease is renewed this often. Keep it under a third of `ttl`.
+    /// Renewal interval of the lease. Keep it under a third of `ttl`.
     #[serde(with = "humantime_serde")]
     pub heartbeat: Duration,
-    /// A node stops this long before its lease can pass on: for what it has to stop, and for clocks that do not run at
-    /// one speed.
+    /// A node stops this long before its lease can pass on. The margin covers the time to stop and clocks of
+    /// different speeds.
     #[serde(with = "humantime_serde")]
     pub margin: Duration,
-    /// The list of nodes and owners is read this often.
+    /// Interval between two reads of the list of nodes and owners.
     #[serde(with = "humantime_serde")]
     pub view_interval: Duration,
-    /// Partitions handed over at once, each without tickets meanwhile.
+    /// Maximum number of partitions handed over at once. A partition gives out no tickets during its hand-over.
     pub drains_max: usize,
-    /// Partitions claimed and opened at once.
+    /// Maximum number of partitions claimed and opened at once.
     pub opens_max: usize,
 }
 
@@ -81,12 +83,12 @@ impl Default for Settings {
     }
 }
 
-/// What the member did, in numbers that only grow.
+/// Counters of the member. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Leases acquired.
     pub acquired: u64,
-    /// Times it was fenced.
+    /// Times the node was fenced.
     pub fenced: u64,
     /// Partitions claimed.
     pub claimed: u64,
@@ -108,9 +110,9 @@ enum Lease {
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     phase: Phase,
-    /// The revision under which it is ours; while it is claimed, the one expected.
+    /// The revision under which the partition is ours; while the claim is open, the expected revision.
     epoch: u64,
-    /// A release is on its way.
+    /// A release call is in flight.
     asked: bool,
 }
 
@@ -118,31 +120,31 @@ struct Holding {
 #[derive(Debug)]
 pub struct Member {
     settings: Settings,
-    /// What the lease says; the incarnation is that of the current lease, or the last one.
+    /// The content of the lease; the incarnation is that of the current lease, or of the last one.
     me: NodeRecord,
     partitions: u32,
     lease: Lease,
-    /// When the view is read next, and whether it is being read.
+    /// When the view is read next, and whether a read is in flight.
     read_at: u64,
     reading: bool,
     holdings: BTreeMap<u32, Holding>,
-    /// By partition, the highest revision seen of its record: whatever is lower is old news.
+    /// By partition, the highest revision seen of its record: a lower revision is stale.
     revisions: Vec<u64>,
-    /// What the last view meant, the same for all nodes that saw it.
+    /// The meaning of the last view, the same for all nodes that saw this view.
     outlook: Option<Arc<Outlook>>,
-    /// Partitions that could not be opened, and until when they are left alone.
+    /// Partitions that could not be opened, and until when this node does not claim them again.
     shunned: BTreeMap<u32, u64>,
     /// Partitions of ours that hold nothing yet.
     empty: BTreeSet<u32>,
     actions: VecDeque<Action>,
-    /// A view was taken in since the last fence, so what it shows of us is known.
+    /// A view was taken in since the last fence, so our partitions in the view are known.
     seen: bool,
     stats: Stats,
 }
 
 impl Member {
-    /// A node that has no lease yet. `me` says its name and where to reach it; its incarnation is a number that no
-    /// process of this node had before and that leaves room for the next ones: chance, or the time in microseconds.
+    /// A node that has no lease yet. `me` has its name and address. Its incarnation is a number that no process of
+    /// this node had before and that leaves room for the next ones: a random number, or the time in microseconds.
     pub fn new(settings: Settings, me: NodeRecord, partitions: u32) -> Member {
         Member {
             settings,
@@ -162,7 +164,7 @@ impl Member {
         }
     }
 
-    /// Which node it is.
+    /// The id of this node.
     pub fn id(&self) -> NodeId {
         self.me.node
     }
@@ -172,12 +174,12 @@ impl Member {
         self.me.incarnation
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// May this node act at all? Ask before every ticket, request and append that a partition's name is under.
+    /// Whether this node may act at all. Check before every ticket, request and append in the name of a partition.
     pub fn is_held(&self, now: u64) -> bool {
         now < self.held_until()
     }
@@ -197,47 +199,47 @@ impl Member {
             .then_some(Epoch(holding.epoch))
     }
 
-    /// How far a partition is, if this node has to do with it.
+    /// The phase of a partition; none if this node neither holds nor claims the partition.
     pub fn phase(&self, partition: u32) -> Option<Phase> {
         self.holdings.get(&partition).map(|holding| holding.phase)
     }
 
-    /// The partitions that this node has to do with.
+    /// The partitions that this node holds or claims.
     pub fn holdings(&self) -> impl Iterator<Item = (u32, Phase)> + '_ {
         self.holdings.iter().map(|(partition, holding)| (*partition, holding.phase))
     }
 
-    /// Has it handed over everything and left?
+    /// Whether the node has handed over everything and left.
     pub fn has_left(&self) -> bool {
         self.lease == Lease::Left
     }
 
-    /// How much work a partition of ours is: see [`load`](super::load). The next heartbeat says so.
+    /// Sets the load of a partition of ours: see [`load`](super::load). The next heartbeat publishes the load.
     pub fn set_load(&mut self, partition: u32, load: u32) {
         self.me.loads.insert(partition, load);
     }
 
-    /// Which partitions of ours hold nothing yet. Where others have much less to do these are given away, so that new
-    /// domains go there.
+    /// Sets which partitions of ours hold nothing yet. Where other nodes have much less load, these partitions are
+    /// given away, so that new domains go there.
     pub fn set_empty(&mut self, empty: BTreeSet<u32>) {
         self.empty = empty;
     }
 
-    /// How much work a partition was when somebody said so last.
+    /// The last known load of a partition.
     pub fn load(&self, partition: u32) -> Option<u32> {
         self.me.loads.get(&partition).copied().or_else(|| self.seen_load(partition))
     }
 
-    /// Its load as the last view had it.
+    /// The load of a partition in the last view.
     fn seen_load(&self, partition: u32) -> Option<u32> {
         self.outlook.as_ref().and_then(|outlook| outlook.load(partition))
     }
 
-    /// Hands everything over and leaves.
+    /// Hands over all partitions and leaves.
     pub fn drain(&mut self, now: u64) {
         self.me.draining = true;
         match &mut self.lease {
-            // The others have to know at once, or they would leave what is given away to us.
+            // The others have to know at once, or they would leave the partitions that we give away to us.
             Lease::Held { renew_at, .. } => *renew_at = now,
             Lease::None { .. } => self.leave(),
             _ => {}
@@ -245,18 +247,18 @@ impl Member {
         self.read_at = self.read_at.min(now);
     }
 
-    /// The same, everything at once: whoever waits for us to leave does not wait long.
+    /// Like [`Member::drain`], with all partitions at once: for a shutdown that must not take long.
     pub fn drain_at_once(&mut self, now: u64) {
         self.settings.drains_max = usize::MAX;
         self.drain(now);
     }
 
-    /// What to do next; none if there is nothing before [`Member::next_wake`].
+    /// The next action; none if nothing is due before [`Member::next_wake`].
     pub fn poll(&mut self, now: u64) -> Option<Action> {
         match self.lease {
             Lease::Held { until, .. } if now >= until => self.fence(),
             Lease::None { not_before } if now >= not_before => {
-                // A new one for each try: a create that was given up may still arrive.
+                // A new incarnation for each try: a create call that was given up may still arrive.
                 self.me.incarnation.0 += 1;
                 self.lease = Lease::Acquiring { started: now };
                 let record = self.me.clone();
@@ -297,7 +299,7 @@ impl Member {
         }
     }
 
-    /// What came of [`Action::Acquire`].
+    /// The result of [`Action::Acquire`].
     pub fn handle_acquired(&mut self, now: u64, incarnation: Incarnation, answer: Answer) {
         let Lease::Acquiring { started } = self.lease else { return };
         if incarnation != self.me.incarnation {
@@ -318,7 +320,7 @@ impl Member {
         };
     }
 
-    /// What came of [`Action::Renew`].
+    /// The result of [`Action::Renew`].
     pub fn handle_renewed(&mut self, now: u64, incarnation: Incarnation, answer: Answer) {
         let heartbeat = ms(self.settings.heartbeat);
         let again = now + AGAIN_AFTER;
@@ -350,23 +352,25 @@ impl Member {
         }
     }
 
-    /// What came of [`Action::Read`]; none if it could not be read.
+    /// The result of [`Action::Read`]; none if the read failed.
     pub fn handle_view(&mut self, now: u64, incarnation: Incarnation, view: Option<&View>) {
         let outlook =
             view.filter(|_| self.is_held(now)).map(|view| Arc::new(Outlook::new(view, self.partitions)));
         self.handle_outlook(now, incarnation, outlook.as_ref());
     }
 
-    /// The same, for whoever knows already what the view means. It must be of as many partitions as this member was made for.
+    /// Like [`Member::handle_view`], for a caller that already has the outlook of the view. The outlook must have as
+    /// many partitions as this member was made for.
     pub fn handle_outlook(&mut self, now: u64, incarnation: Incarnation, outlook: Option<&Arc<Outlook>>) {
         if incarnation != self.me.incarnation {
             return;
         }
-        // Also what comes when the lease has run out is an answer: a renewal that comes a moment later keeps the lease.
+        // A view that arrives after the lease ran out is also an answer: a renewal that comes a moment later keeps
+        // the lease.
         self.reading = false;
         self.read_at = now + AGAIN_AFTER;
         let Some(outlook) = outlook.filter(|_| self.is_held(now)) else { return };
-        // A list without us is older than our lease, or our lease is gone: either way it says nothing to go by.
+        // A list without us is older than our lease, or our lease is gone: either way the list is of no use.
         if !outlook.holds(incarnation) {
             return;
         }
@@ -378,14 +382,14 @@ impl Member {
         self.leave_if_done();
     }
 
-    /// What came of [`Action::Claim`].
+    /// The result of [`Action::Claim`].
     pub fn handle_claimed(&mut self, now: u64, partition: u32, incarnation: Incarnation, answer: Answer) {
         if incarnation != self.me.incarnation || self.phase(partition) != Some(Phase::Claiming) {
             return;
         }
         match answer {
             Answer::Done(revision) => self.own(partition, revision, !self.me.draining),
-            // The next view tells who has it; if it is we after all, it tells that too.
+            // The next view shows the owner, also if we are the owner after all.
             Answer::Refused | Answer::Unknown => {
                 self.holdings.remove(&partition);
                 self.read_soon(now);
@@ -394,7 +398,7 @@ impl Member {
         self.leave_if_done();
     }
 
-    /// What came of [`Action::Open`]: it works.
+    /// [`Action::Open`] succeeded: the partition is open.
     pub fn handle_opened(&mut self, partition: u32, epoch: Epoch) {
         if let Some(holding) = self.holdings.get_mut(&partition)
             && (holding.phase, holding.epoch) == (Phase::Opening, epoch.0)
@@ -403,7 +407,8 @@ impl Member {
         }
     }
 
-    /// What came of [`Action::Open`]: it cannot be opened here. It is given back and left alone for a while.
+    /// [`Action::Open`] failed: the partition cannot be opened here. This node releases the partition and does not
+    /// claim it again for a while.
     pub fn handle_open_failed(&mut self, now: u64, partition: u32, epoch: Epoch) {
         let phase = self.holdings.get(&partition).filter(|holding| holding.epoch == epoch.0);
         if phase.is_some_and(|holding| holding.phase == Phase::Opening) {
@@ -412,7 +417,7 @@ impl Member {
         }
     }
 
-    /// What came of [`Action::Drain`].
+    /// The result of [`Action::Drain`].
     pub fn handle_drained(&mut self, partition: u32, epoch: Epoch) {
         let phase = self.holdings.get(&partition).filter(|holding| holding.epoch == epoch.0);
         if phase.is_some_and(|holding| holding.phase == Phase::Draining) {
@@ -420,7 +425,7 @@ impl Member {
         }
     }
 
-    /// What came of [`Action::Release`].
+    /// The result of [`Action::Release`].
     pub fn handle_released(&mut self, now: u64, partition: u32, incarnation: Incarnation, answer: Answer) {
         if incarnation != self.me.incarnation || self.phase(partition) != Some(Phase::Releasing) {
             return;
@@ -432,7 +437,7 @@ impl Member {
                 self.holdings.remove(&partition);
             }
             Answer::Refused => {
-                // An earlier try was written: whoever still says that it is ours read that before.
+                // An earlier try was written: a view that still shows the partition as ours was read before.
                 if let Some(Holding { epoch, .. }) = self.holdings.remove(&partition) {
                     self.revision(partition, epoch + 1);
                 }
@@ -453,7 +458,7 @@ impl Member {
         self.read_at = self.read_at.min(now + AGAIN_AFTER / 2);
     }
 
-    /// The lease is over: nothing that was begun under it goes on.
+    /// The lease is over: stops everything that was begun under the lease.
     fn fence(&mut self) {
         self.stats.fenced += 1;
         self.lease = Lease::Fencing;
@@ -471,15 +476,15 @@ impl Member {
         fresh
     }
 
-    /// What the records and leases mean for each partition.
+    /// Applies the records and leases of a view to each partition.
     fn decide(&mut self, now: u64, outlook: &Outlook) {
-        // What we are giving up counts as nobody's, or another would be given up in its place at the next look, when the
-        // loads are a little different.
+        // Partitions that we are giving up count as without an owner. Otherwise another partition would be given up
+        // in their place at the next view, when the loads are a little different.
         let going: Vec<u32> = self.holdings.keys().copied().filter(|number| self.is_going(*number)).collect();
         let own = (!going.is_empty()).then(|| outlook.plan_without(&going));
         let plan = own.as_ref().unwrap_or_else(|| outlook.plan());
         let crowded = plan.is_crowded(self.me.node);
-        // All others are others' affair.
+        // All other partitions are the affair of other nodes.
         let (me, incarnation) = (self.me.node, self.me.incarnation);
         let mut ours: Vec<u32> = self.holdings.keys().copied().collect();
         ours.extend(outlook.owned_by(incarnation).chain(plan.all_for(me)));
@@ -488,7 +493,7 @@ impl Member {
         for partition in ours {
             let record = outlook.revision(partition);
             let revision = record.unwrap_or(0);
-            // Old news: we have seen what came after.
+            // A stale record: we have seen a later revision.
             if !self.revision(partition, revision) {
                 continue;
             }
@@ -497,7 +502,7 @@ impl Member {
                 && !(crowded && self.is_spare(partition, outlook));
             let ours = outlook.is_owned_by(partition, incarnation);
             match self.holdings.get(&partition).copied() {
-                // A claim that nobody answered has been written.
+                // A claim without an answer has been written.
                 None if ours => self.own(partition, revision, wanted),
                 None => {
                     if outlook.is_free(partition)
@@ -521,7 +526,8 @@ impl Member {
                     }
                 }
                 Some(Holding { epoch, .. }) if revision > epoch => {
-                    // Somebody took what is ours while our lease holds. That cannot be, so we are wrong about the lease.
+                    // Another node took a partition of ours while our lease holds. That cannot be, so we are wrong
+                    // about the lease.
                     return self.fence();
                 }
                 Some(Holding { phase: Phase::Opening | Phase::Open, epoch, .. }) => {
@@ -539,12 +545,12 @@ impl Member {
         }
     }
 
-    /// Does it hold nothing, and is it nowhere wanted?
+    /// Whether the partition holds nothing and is not pinned.
     fn is_spare(&self, partition: u32, outlook: &Outlook) -> bool {
         self.empty.contains(&partition) && !outlook.is_pinned(partition)
     }
 
-    /// Are we giving it up?
+    /// Whether we are giving up the partition.
     fn is_going(&self, partition: u32) -> bool {
         matches!(self.phase(partition), Some(Phase::Draining | Phase::Releasing))
     }
@@ -570,7 +576,7 @@ impl Member {
     }
 
     fn claim(&mut self, partition: u32, expected: Option<u64>) {
-        // What it was under an earlier lease of ours is old news.
+        // Its load under an earlier lease of ours is stale.
         self.me.loads.remove(&partition);
         let epoch = expected.unwrap_or(0);
         self.holdings.insert(partition, Holding { phase: Phase::Claiming, epoch, asked: false });
@@ -578,7 +584,7 @@ impl Member {
         self.actions.push_back(Action::Claim { partition, expected, record });
     }
 
-    /// The record says that it is ours.
+    /// The record says that the partition is ours.
     fn own(&mut self, partition: u32, revision: u64, wanted: bool) {
         self.stats.claimed += 1;
         self.revision(partition, revision);
@@ -586,7 +592,7 @@ impl Member {
             return self.release(partition, revision);
         }
         self.holdings.insert(partition, Holding { phase: Phase::Opening, epoch: revision, asked: false });
-        // Until it is measured here it is the work that it was.
+        // Until the load is measured here, the load of the last view holds.
         if let Some(load) = self.seen_load(partition) {
             self.me.loads.insert(partition, load);
         }

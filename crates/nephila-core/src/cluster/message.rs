@@ -1,10 +1,10 @@
-//! What travels to a partition's inbox, as bytes.
+//! Messages to a partition's inbox, as bytes.
 //!
-//! Links are sorted by origin and text and written as what differs from the one before; then the whole is deflated. A
-//! link's key is not sent: whoever receives it has the same secret and makes it again. Only a key that another rule
-//! made (a job that drops parameters, say) is written in full.
+//! Links are sorted by origin and text, and each is written as the difference from the link before (prefix
+//! compression); then the whole is deflated. A link's key is not sent: the receiver has the same secret and computes
+//! the key again. Only a key made by another rule (a job that drops parameters, say) is written in full.
 //!
-//! What always holds: a message carries its version and a hash over everything before it; damaged bytes are a
+//! Invariants: a message carries its version and a hash over everything before the hash; damaged bytes are a
 //! [`Damaged`], never a panic, and never unpack to more than [`UNPACKED_MAX`].
 
 use std::io::{Read, Write};
@@ -25,19 +25,19 @@ use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
 use crate::url::CrawlUrl;
 
-/// No message unpacks to more bytes than this, nor do the texts of its links have more. A parcel holds 64 kB and one URL
-/// more, so it never comes near.
+/// Maximum unpacked size of a message in bytes, and maximum size of the texts of its links. A parcel holds 64 kB and
+/// one URL more, so no parcel comes near this limit.
 pub const UNPACKED_MAX: usize = 4 << 20;
 
 const MAGIC: &[u8; 2] = b"NM";
-/// What is written. Version 1 did not say where a link was found, and is read as well.
+/// The version that is written. Version 1 does not say where a link was found; version 1 is read as well.
 const VERSION: u8 = 2;
 const VERSION_OLDEST: u8 = 1;
 
-/// Deflate's level: the fastest. The prefixes are gone already, the next levels save less than a tenth.
+/// Deflate's level: the fastest. The prefixes are gone already, and the next levels save less than a tenth.
 const LEVEL: u32 = 1;
 
-/// A URL on its way to the partition that it belongs to: an [`Offer`] that owns its texts.
+/// A URL on its way to its partition: an [`Offer`] that owns its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedUrl {
     /// Its key.
@@ -46,26 +46,26 @@ pub struct OfferedUrl {
     pub origin: Box<str>,
     /// Path and query.
     pub text: Box<str>,
-    /// Who wants it.
+    /// The job that wants the URL.
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects on the way to the URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How the response is to be read.
     pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
-    /// How often a stream named it.
+    /// How often a stream named the URL.
     pub hits: u32,
-    /// The rule that turns it away, if there is one.
+    /// The rule that refuses the URL, if there is one.
     pub refusal: Option<Refusal>,
-    /// Where it was found, if that is known.
+    /// Where the URL was found, if that is known.
     pub via: Option<Arc<Via>>,
 }
 
 impl OfferedUrl {
-    /// As the frontier takes it.
+    /// As an offer to the frontier.
     pub fn offer(&self) -> Offer<'_> {
         Offer {
             key: self.key,
@@ -82,7 +82,7 @@ impl OfferedUrl {
         }
     }
 
-    /// Bytes it takes before packing, roughly.
+    /// Approximate size in bytes before packing.
     pub fn bytes(&self) -> usize {
         size_of::<OfferedUrl>() + self.origin.len() + self.text.len()
     }
@@ -111,17 +111,17 @@ impl From<&Offer<'_>> for OfferedUrl {
     }
 }
 
-/// What travels to a partition's inbox.
+/// A message to a partition's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// URLs that a node found.
     Offers {
-        /// Who found them.
+        /// The node that found them.
         from: NodeId,
-        /// The URLs. They are read in the order of origin and text, whatever order they were written in.
+        /// The URLs. They are read in the order of origin and text, in whichever order they were written.
         offers: Vec<OfferedUrl>,
     },
-    /// Something to be written into the partition's log: an operator's word about a job, a host or a domain.
+    /// An entry for the partition's log: an operator's command about a job, a host or a domain.
     Command(Box<Entry>),
 }
 
@@ -132,7 +132,7 @@ mod kind {
 }
 
 impl Message {
-    /// As bytes.
+    /// The encoded message.
     pub fn encode(&self, secret: &Secret) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         out.extend(MAGIC);
@@ -159,14 +159,14 @@ impl Message {
         out
     }
 
-    /// The version of a message that is whole, and that only a newer program reads: it must not be left out.
+    /// The version of an undamaged message that only a newer program can read. Such a message must not be skipped.
     pub fn newer(bytes: &[u8]) -> Option<u8> {
         let (body, hash) = bytes.split_last_chunk::<8>()?;
         let version = *body.strip_prefix(MAGIC)?.first()?;
         (version > VERSION && u64::from_be_bytes(*hash) == xxh3_64(body)).then_some(version)
     }
 
-    /// From bytes. The secret is that of whoever wrote them.
+    /// Decodes a message. The secret must be that of the sender.
     pub fn decode(bytes: &[u8], secret: &Secret) -> Result<Message, Damaged> {
         let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a message"))?;
         let (body, hash) = bytes.split_at(len);
@@ -204,7 +204,7 @@ fn inflate(reader: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
         return Err(WHAT);
     }
     let packed = reader.take(reader.rest().len(), "packed links")?;
-    // The length is a claim: memory grows with what really comes out.
+    // The length is a claim: memory grows with the bytes that really come out.
     let mut body = Vec::with_capacity(len.min(packed.len() * 8));
     let mut inflate = DeflateDecoder::new(packed).take(len as u64 + 1);
     inflate.read_to_end(&mut body).map_err(|_| WHAT)?;
@@ -215,7 +215,7 @@ fn inflate(reader: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
     Ok(body)
 }
 
-/// Everything of a link but the link.
+/// All fields of a link but its key, origin and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wants {
     job: JobId,
@@ -228,11 +228,11 @@ struct Wants {
     via: Option<Arc<Via>>,
 }
 
-/// The low bits of a link's first number; above them stands how much of its text is that of the link before.
+/// The low bits of a link's first number; the bits above hold the length of the prefix shared with the link before.
 mod link {
     /// Job, depth and the like are those of the link before.
     pub(super) const SAME: u64 = 1;
-    /// The key follows: the usual rule does not make it.
+    /// The key follows: the usual rule does not give this key.
     pub(super) const KEY: u64 = 2;
     pub(super) const BITS: u32 = 2;
 }
@@ -277,7 +277,7 @@ fn unpack(body: &[u8], version: u8, secret: &Secret) -> Result<Vec<OfferedUrl>, 
     let mut offers: Vec<OfferedUrl> = Vec::with_capacity(count.min(body.len() / 2));
     let mut origin = String::new();
     let mut wants = None;
-    // A few bytes repeat a long text: what counts is what comes out.
+    // A few bytes can repeat a long text, so the unpacked size is bounded.
     let mut room = UNPACKED_MAX;
     while offers.len() < count {
         let links = reader.u64("links of an origin")?;
@@ -329,10 +329,10 @@ fn key_of(origin: &str, text: &str, secret: &Secret) -> Option<UrlKey> {
     CrawlUrl::parse(&[origin, text].concat()).ok().map(|url| UrlKey::of(&url, secret))
 }
 
-/// Writes a text as what differs from the one before; the low `bits` of its first number are free for `flags`.
+/// Writes a text as the difference from the text before; the low `bits` of its first number are free for `flags`.
 fn put_behind(out: &mut Vec<u8>, before: &str, this: &str, flags: u64, bits: u32) {
     let shared = before.bytes().zip(this.bytes()).take_while(|(a, b)| a == b).count();
-    // A character is never torn: what is read back must be text.
+    // The prefix ends at a character boundary: the bytes read back must be text.
     let shared = (0..=shared).rev().find(|&at| this.is_char_boundary(at)).unwrap_or(0);
     put_u64(out, (shared as u64) << bits | flags);
     put_bytes(out, &this.as_bytes()[shared..]);

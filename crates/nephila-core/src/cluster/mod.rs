@@ -1,27 +1,30 @@
-//! Many equal nodes: who works on which partition, and how what one finds reaches the other.
+//! Many equal nodes: which node owns which partition, and how links found on one node reach another.
 //!
-//! A **node** holds one **lease** with a time to live and says in it how busy it is ([`member`],
-//! [`load`]). For each partition
-//! there is one **owner record** without a time to live; it is changed by compare-and-swap alone, and its revision is
-//! the **epoch** of the ownership. From the live leases and the owner records every node computes by itself who should
-//! own what ([`placement`]): it gives up what should be another's, and claims what should be its own once the record
-//! says that it was given up, or once its owner's lease is gone. There is no master, and nobody compares the clocks of
-//! two machines: a node stops by itself, on its own clock, before its lease can pass on.
+//! A **node** holds one **lease** with a time to live and publishes its load in the lease ([`member`], [`load`]). For
+//! each partition there is one **owner record** without a time to live. The record changes by compare-and-swap alone,
+//! and its revision is the **epoch** of the ownership. From the live leases and the owner records every node computes
+//! by itself which node should own which partition ([`placement`]). A node gives up partitions that should be
+//! another's. A node claims a partition that should be its own once the record says that the partition is released,
+//! or once its owner's lease is gone. There is no master, and no node compares the clocks of two machines: a node
+//! stops by itself, on its own clock, before its lease can pass on.
 //!
-//! What a page names belongs to the partition of the named host. Links to other partitions go through the **outbox**
-//! ([`outbox`]): those sent lately are dropped, the others wait in one buffer per destination and travel as a
-//! [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of its links is
-//! acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that turn everything away do not
-//! travel at all, and partitions that cannot keep up are sent less: their owners say so ([`word`]). How far a job is over all
-//! nodes is said and added up as well ([`count`]), and so is what is left of it ([`completion`]).
+//! A link belongs to the partition of the linked host. Links to other partitions go through the **outbox**
+//! ([`outbox`]). Links sent lately are dropped (deduplication); the others wait in one buffer per destination and
+//! travel as a [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of
+//! its links is acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that reject
+//! every link do not travel at all, and partitions that cannot keep up are sent less (backpressure): their owners
+//! publish both ([`word`]). Nodes also publish and add up the counts of a job ([`count`]) and the work left of a job
+//! ([`completion`]).
 //!
-//! Hosts of several nodes may be one machine. Which node may ask an address is decided by a second ring ([`slots`]).
-//! A robots.txt that redirects to a host of another node is asked for by that node, which sends back what came ([`errand`]).
+//! Hosts of several nodes may be one machine. A second ring decides which node may send requests to an address
+//! ([`slots`]). When a robots.txt redirects to a host of another node, that node fetches the target and sends back
+//! the result ([`errand`]).
 //!
-//! Nothing here touches a socket, a file or a clock. A shell carries out what is decided here and says what came of it.
+//! No code here touches a socket, a file or a clock. A shell carries out the actions decided here and reports the
+//! results.
 //!
-//! Invariants: at no time two nodes that are not fenced hold one partition; a page is called safe only when everything
-//! it named stands in an inbox; every buffer has a limit.
+//! Invariants: at no time two nodes that are not fenced hold one partition; a page is called safe only when every
+//! link of the page stands in an inbox; every buffer has a limit.
 
 pub mod completion;
 pub mod count;
@@ -36,7 +39,7 @@ pub mod word;
 
 use std::fmt;
 
-/// A node, by a hash of its name. It keeps it over restarts.
+/// A node, by a hash of its name. The id survives restarts.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -63,7 +66,7 @@ impl fmt::Display for NodeId {
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// How often a partition has changed hands: the revision of its owner record. Later owners have higher ones.
+/// How often a partition has changed owners: the revision of its owner record. Later owners have higher epochs.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

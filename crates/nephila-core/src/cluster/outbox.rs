@@ -1,23 +1,23 @@
 //! Links on their way to other partitions, and which pages wait for them.
 //!
-//! A link that was sent lately is dropped. The others are collected per destination and leave as a **parcel** when
-//! 64 kB are together, when the oldest has waited long enough, or at once if one is urgent. While a node is busy a small
-//! parcel waits longer, since nobody is in a hurry for it, unless too many pages wait with it. A destination has one
-//! parcel on its way at a time; if nobody says that it arrived it is sent again, with the same number and the same
-//! bytes, so that the inbox can drop the repeat.
+//! A link that was sent lately is dropped (deduplication). The others are collected per destination and leave as a
+//! **parcel** when 64 kB are together, when the oldest has waited long enough, or at once if one is urgent. While a
+//! node is busy a small parcel waits longer, since no fetch depends on its links soon, unless too many pages wait for
+//! parcels. A destination has one parcel in flight at a time. A parcel without an acknowledgement is sent again
+//! (retry), with the same number and the same bytes, so that the inbox can drop the repeat.
 //!
-//! A page is **safe** once it was [finished](Outbox::finish) and every parcel that carries one of its links is
-//! acknowledged. A link that was dropped because another page named it a moment ago is carried by that page's parcel:
-//! both pages wait for it.
+//! A page is **safe** once the page was [finished](Outbox::finish) and every parcel that carries one of its links is
+//! acknowledged. A link that was dropped because another page named the same link a moment ago is carried by that
+//! page's parcel: both pages wait for this parcel.
 //!
-//! Call it like this: [`Outbox::push`] for each link of a page (when it says [`Pushed::Full`], send first), then
-//! [`Outbox::finish`]; [`Outbox::poll`] until there is nothing, sleep until [`Outbox::poll_timeout`]; say
-//! [`Outbox::handle_acked`] or [`Outbox::handle_failed`] of each parcel; [`Outbox::poll_safe`] gives the pages that may
-//! be reported.
+//! Usage: [`Outbox::push`] for each link of a page (on [`Pushed::Full`], send first), then [`Outbox::finish`];
+//! [`Outbox::poll`] until there is nothing, sleep until [`Outbox::poll_timeout`]; call [`Outbox::handle_acked`] or
+//! [`Outbox::handle_failed`] for each parcel; [`Outbox::poll_safe`] gives the pages that may be reported.
 //!
-//! A destination that cannot keep up ([`Outbox::set_slow`]) is sent one parcel now and then; whoever has more for it waits.
+//! A destination that cannot keep up ([`Outbox::set_slow`]) is sent one parcel now and then (backpressure); callers
+//! with more links for this destination wait.
 //!
-//! What always holds: per destination at most [`Settings::waiting_bytes_max`] and one link wait, in all at most
+//! Invariants: per destination at most [`Settings::waiting_bytes_max`] and one link wait, in all at most
 //! [`Settings::bytes_max`] and one link; parcels of a destination leave in the order of their numbers.
 
 use std::borrow::Borrow;
@@ -32,48 +32,52 @@ use super::message::{Message, OfferedUrl};
 use crate::frontier::URGENT;
 use crate::frontier::key::{Secret, UrlKey};
 
-/// The first wait before a parcel is sent again, in milliseconds; each next one is twice as long.
+/// The first wait before a parcel is sent again, in milliseconds; each next one is twice as long (exponential
+/// backoff).
 const AGAIN_AFTER: u64 = 500;
 
-/// The longest.
+/// The longest wait before a parcel is sent again, in milliseconds.
 const AGAIN_AFTER_MAX: u64 = 8_000;
 
-/// A destination that lags is sent a parcel this often, in milliseconds.
+/// Interval between two parcels to a destination that lags, in milliseconds.
 const SLOW_AFTER: u64 = 4_000;
 
-/// A small parcel of a busy node waits for so many times [`Settings::parcel_age`].
+/// A small parcel of a busy node waits for this multiple of [`Settings::parcel_age`].
 const PATIENCE: u64 = 6;
 
-/// A parcel with this share of [`Settings::parcel_bytes`] is not small.
+/// A parcel is small below [`Settings::parcel_bytes`] divided by this number.
 const SMALL_SHARE: usize = 2;
 
-/// Links are counted over this time, in milliseconds. A node that is busy no more sends what waits after this time.
+/// Window over which links are counted, in milliseconds. A node that is no longer busy sends its waiting parcels
+/// after this time.
 const PACE_WINDOW: u64 = 1_000;
 
-/// After a partition began to be handed over nothing waits longer than it has to for so long, in milliseconds.
+/// After a hand-over of a partition began, small parcels do not wait longer for this time, in milliseconds.
 const HURRY: u64 = 10_000;
 
-/// With so many pages waiting nothing waits longer than it has to: whoever fetches would be held up. With half of them it
-/// may again.
+/// From this number of waiting pages on, small parcels do not wait longer: fetching would be held up. Below half of
+/// this number they may wait longer again.
 const PAGES_MANY: usize = 1_024;
 
 /// How links to other partitions are collected. Section `[cluster.outbox]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// A parcel leaves when it holds so many bytes, before packing.
+    /// A parcel leaves when it holds this number of bytes, before packing.
     pub parcel_bytes: usize,
-    /// A parcel leaves when its oldest link has waited so long; a small one of a busy node, when it has waited six times
-    /// as long. Longer means fewer and better packed messages; a page is reported that much later.
+    /// A parcel leaves when its oldest link has waited this long. A small parcel of a busy node waits six times as
+    /// long. A longer wait means fewer and better packed messages; pages are reported later by the same time.
     #[serde(with = "humantime_serde")]
     pub parcel_age: Duration,
-    /// A node whose pages name so many links a second is busy: what it found a moment ago is not what is fetched next.
+    /// A node whose pages name this number of links a second is busy: links found a moment ago are not fetched next.
     pub busy_links: u64,
-    /// Bytes that wait for one destination, the parcel on its way included. Whoever has more for it waits.
+    /// Maximum number of bytes that wait for one destination, the parcel in flight included. Callers with more links
+    /// wait.
     pub waiting_bytes_max: usize,
-    /// Bytes that wait in all.
+    /// Maximum number of bytes that wait for all destinations together.
     pub bytes_max: usize,
-    /// Links remembered as sent lately: one sent again soon is dropped here and costs nothing.
+    /// Number of links remembered as sent lately. A remembered link that is found again is dropped here and costs
+    /// nothing.
     pub recent_max: usize,
 }
 
@@ -90,40 +94,40 @@ impl Default for Settings {
     }
 }
 
-/// What became of a link.
+/// The result of pushing a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It will be sent.
+    /// The link will be sent.
     Taken,
-    /// It was sent or is about to be: nothing more to do.
+    /// The link was sent or is about to be: nothing more to do.
     Recent,
-    /// Too much waits for this destination: send first, then push it again.
+    /// The buffer of this destination is full: send first, then push the link again.
     Full,
 }
 
 /// A message to a partition's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// Its number: whoever stores it stores it once. It is the same when it is sent again.
+    /// Its number, for deduplication: the inbox stores each number once. A retry has the same number.
     pub id: u128,
-    /// Where it goes.
+    /// The destination.
     pub partition: u32,
     /// The message.
     pub bytes: Bytes,
-    /// How many pages wait for it.
+    /// Number of pages that wait for this parcel.
     pub pages: usize,
 }
 
-/// What the outbox did, in numbers that only grow.
+/// Counters of the outbox. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Links that came.
+    /// Links that were pushed and not turned back.
     pub pushed: u64,
-    /// Of these, sent lately.
+    /// Of these, links sent lately.
     pub recent: u64,
-    /// Turned back because too much waited.
+    /// Links turned back because the buffer was full.
     pub full: u64,
-    /// Parcels that arrived.
+    /// Parcels that were acknowledged.
     pub parcels: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -137,11 +141,11 @@ pub struct Outbox {
     settings: Settings,
     from: NodeId,
     secret: Secret,
-    /// The high half of each parcel's number: nobody else has it.
+    /// The high half of each parcel's number: no other outbox has the same.
     nonce: u64,
     next: u64,
     to: BTreeMap<u32, Destination>,
-    /// When a destination without a parcel on its way has something to send.
+    /// When a destination without a parcel in flight has a parcel to send.
     due: BTreeSet<(u64, u32)>,
     /// Destinations that cannot keep up, and when the last parcel left for them.
     slow: BTreeMap<u32, u64>,
@@ -156,14 +160,14 @@ pub struct Outbox {
 
 #[derive(Debug, Default)]
 struct Destination {
-    /// The first is on its way or the next to leave; the last is being filled unless it is packed.
+    /// The first batch is in flight or the next to leave; the last is being filled unless packed.
     batches: VecDeque<Batch>,
     bytes: usize,
     on_its_way: bool,
     /// The entry in `Outbox::due`, if there is one.
     due: Option<u64>,
     tries: u32,
-    /// It failed: not before this time.
+    /// After a failure: the earliest time of the retry.
     not_before: u64,
 }
 
@@ -176,7 +180,7 @@ struct Batch {
     began: u64,
     urgent: bool,
     pages: BTreeSet<u64>,
-    /// What was sent; it never changes any more.
+    /// The bytes that were sent; they never change again.
     packed: Option<Bytes>,
 }
 
@@ -187,9 +191,9 @@ struct Pace {
     since: u64,
     links: u64,
     busy: bool,
-    /// Until then somebody waits for the last pages of a partition.
+    /// Until then a hand-over waits for the last pages of a partition.
     hurry_until: u64,
-    /// May small parcels wait longer?
+    /// Whether small parcels may wait longer.
     patient: bool,
 }
 
@@ -201,7 +205,8 @@ struct Page {
 }
 
 impl Outbox {
-    /// An empty one. `nonce` is a number that no other outbox ever had: parcels are told apart by it.
+    /// An empty outbox. `nonce` is a number that no other outbox ever had: the parcels of two outboxes differ by the
+    /// nonce.
     pub fn new(settings: Settings, from: NodeId, secret: Secret, nonce: u64) -> Outbox {
         Outbox {
             recent: Recent::new(settings.recent_max),
@@ -221,12 +226,12 @@ impl Outbox {
         }
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Bytes that wait, the parcels on their way included.
+    /// Bytes that wait, the parcels in flight included.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -236,14 +241,14 @@ impl Outbox {
         self.pages.len()
     }
 
-    /// Does so much wait for this destination that nothing more is taken?
+    /// Whether the buffer of this destination is full, so that no more links are taken.
     pub fn is_full(&self, partition: u32) -> bool {
         let waiting = self.to.get(&partition).map_or(0, |to| to.bytes);
         waiting >= self.settings.waiting_bytes_max || self.bytes >= self.settings.bytes_max
     }
 
-    /// These destinations cannot keep up, and no others: they are sent a parcel now and then. Who has links for them
-    /// waits when the buffer is full.
+    /// Sets the destinations that cannot keep up: they are sent a parcel now and then. Callers with links for them
+    /// wait when the buffer is full.
     pub fn set_slow(&mut self, now: u64, slow: &BTreeSet<u32>) {
         let before: BTreeSet<u32> = self.slow.keys().copied().collect();
         for partition in before.symmetric_difference(slow) {
@@ -255,13 +260,14 @@ impl Outbox {
         }
     }
 
-    /// A partition is being handed over, which waits for its last pages: nothing waits longer than it has to for a while.
+    /// A partition is being handed over, and the hand-over waits for its last pages: small parcels do not wait longer
+    /// for a while.
     pub fn hurry(&mut self, now: u64) {
         self.pace.hurry_until = now + HURRY;
         self.look_at_pace(now);
     }
 
-    /// A page names a URL of another partition.
+    /// Takes a URL of another partition that a page names.
     pub fn push(&mut self, now: u64, partition: u32, url: impl Borrow<OfferedUrl>, page: u64) -> Pushed {
         let url = url.borrow();
         let mark = mark(url);
@@ -305,7 +311,7 @@ impl Outbox {
         Pushed::Taken
     }
 
-    /// A page waits for a batch, unless that has arrived.
+    /// A page waits for a batch, unless the batch is acknowledged.
     fn wait_for(&mut self, partition: u32, number: u64, page: u64) {
         let to = self.to.get_mut(&partition);
         let batch = to.and_then(|to| to.batches.iter_mut().find(|batch| batch.number == number));
@@ -326,7 +332,7 @@ impl Outbox {
         }
     }
 
-    /// Nobody waits for this page any more: its ticket is gone. Its links travel all the same.
+    /// The ticket of this page is gone, so the page is not reported. Its links travel all the same.
     pub fn forget(&mut self, page: u64) {
         if self.pages.remove(&page).is_some() {
             for to in self.to.values_mut() {
@@ -362,7 +368,7 @@ impl Outbox {
                 let offers = std::mem::take(&mut batch.links);
                 let message = Message::Offers { from: self.from, offers };
                 let packed = Bytes::from(message.encode(&self.secret));
-                // From here on it takes what it is packed.
+                // From here on the batch takes its packed size.
                 let size = packed.len().min(batch.bytes);
                 let saved = batch.bytes - size;
                 (batch.bytes, to.bytes, self.bytes) = (size, to.bytes - saved, self.bytes - saved);
@@ -372,14 +378,14 @@ impl Outbox {
         Some(Parcel { id: id(self.nonce, batch.number), partition, bytes, pages: batch.pages.len() })
     }
 
-    /// When to ask again if nothing happens, in milliseconds on the clock of `push` and `poll`.
+    /// When to call [`Outbox::poll`] again if nothing happens, in milliseconds on the clock of `push` and `poll`.
     pub fn poll_timeout(&self) -> Option<u64> {
         let &(at, _) = self.due.first()?;
-        // What waits because the node is busy waits no longer once it is not.
+        // Parcels that wait because the node is busy wait no longer once the node is not.
         Some(if self.pace.patient { at.min(self.pace.since + PACE_WINDOW) } else { at })
     }
 
-    /// A parcel is in its inbox. Said twice, or of one that nobody knows, it changes nothing.
+    /// A parcel is in its inbox. Idempotent; an unknown parcel changes nothing.
     pub fn handle_acked(&mut self, now: u64, id: u128) {
         let Some((partition, to)) = self.on_its_way(id) else { return };
         let batch = to.batches.pop_front().expect("it is on its way");
@@ -402,7 +408,7 @@ impl Outbox {
         self.schedule(partition, now);
     }
 
-    /// A parcel may or may not have arrived: it is sent again after a while.
+    /// A parcel may or may not have arrived: the parcel is sent again after a backoff.
     pub fn handle_failed(&mut self, now: u64, id: u128) {
         let Some((partition, to)) = self.on_its_way(id) else { return };
         to.on_its_way = false;
@@ -412,7 +418,7 @@ impl Outbox {
         self.schedule(partition, now);
     }
 
-    /// The destination of a parcel that is on its way.
+    /// The destination of a parcel in flight.
     fn on_its_way(&mut self, id: u128) -> Option<(u32, &mut Destination)> {
         if (id >> 64) as u64 != self.nonce {
             return None;
@@ -424,7 +430,7 @@ impl Outbox {
         self.to.iter_mut().find(|(_, to)| this(to)).map(|(partition, to)| (*partition, to))
     }
 
-    /// May small parcels wait longer? If not any more, it is looked at again when they leave.
+    /// Decides whether small parcels may wait longer. When they no longer may, all destinations are scheduled anew.
     fn look_at_pace(&mut self, now: u64) {
         let Pace { since, links, busy, hurry_until, patient } = &mut self.pace;
         let passed = now.saturating_sub(*since);
@@ -441,7 +447,7 @@ impl Outbox {
         }
     }
 
-    /// Notes when the first batch of a destination leaves.
+    /// Schedules the first batch of a destination.
     fn schedule(&mut self, partition: u32, now: u64) {
         let Some(to) = self.to.get_mut(&partition) else { return };
         if to.on_its_way {
@@ -473,21 +479,22 @@ fn id(nonce: u64, number: u64) -> u128 {
     u128::from(nonce) << 64 | u128::from(number)
 }
 
-/// What makes a link the same link: the URL, who wants it, and whether it is turned away.
+/// The identity of a link for deduplication: the URL, the job that wants it, and the refusal.
 fn mark(url: &OfferedUrl) -> (u64, u64) {
     let UrlKey { host, path } = url.key;
     let beside = u64::from(url.job.0) << 8 | u64::from(url.refusal.map_or(0, |refusal| refusal.code()));
     (path, host.domain.0 ^ beside.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Links sent lately, and the batch that carries each. It forgets at will; what it remembers is right.
+/// A lossy cache of links sent lately, and the batch that carries each. Links may be evicted at any time; every link
+/// in the cache is right.
 #[derive(Debug)]
 struct Recent {
     places: Box<[(u64, u64, u64)]>,
 }
 
 impl Recent {
-    /// For this many links, rounded up to a power of two.
+    /// A cache for this number of links, rounded up to a power of two.
     fn new(max: usize) -> Recent {
         Recent { places: vec![(0, 0, 0); max.next_power_of_two()].into_boxed_slice() }
     }

@@ -1,21 +1,23 @@
 //! Which node should own which partition: the same answer on every node, from the same list of nodes and partitions.
 //!
-//! A partition stays where it is as long as it can. One that **works**, because pages of it are fetched, moves when its owner
-//! is gone or leaving, when its owner fetches more than [`HIGH`] of the mean, or when another node fetches less than [`LOW`]
-//! of it (one that joined, say). Loads that differ by less than [`MATERIAL`] are alike: nothing moves for trifles.
+//! A partition stays where it is as long as possible. A partition that **works**, because its pages are fetched,
+//! moves when its owner is gone or leaving, when its owner fetches more than [`HIGH`] of the mean, or when another
+//! node fetches less than [`LOW`] of the mean (a node that joined, say). Loads that differ by less than [`MATERIAL`]
+//! are alike: nothing moves for trifles.
 //!
-//! One that is **idle** weighs nothing now, and new domains come to it later. So idle partitions that move go to the nodes that
-//! **have room**, the least loaded one and those that are like it, and are spread evenly over these. A node that is
-//! **crowded**, because it fetches far more than the least loaded one, gives away those of its idle partitions that hold
-//! nothing; only it knows which those are. So new domains go to the least loaded node, and stay there.
+//! A partition that is **idle** weighs nothing now, and new domains come to the partition later. So idle partitions
+//! that move go to the nodes that **have room**, the least loaded one and the nodes like it, and are spread evenly
+//! over these. A node that is **crowded**, because its fetches far exceed the fetches of the least loaded one, gives
+//! away its idle partitions that hold nothing; only the node itself knows which partitions these are. So new domains
+//! go to the least loaded node, and stay there.
 //!
-//! Where a partition goes is decided by **rendezvous**: each pair of node and partition has a fixed score, and the nodes
-//! with room are asked in the order of their scores; so nodes that see slightly different lists still mostly agree. A
-//! partition that an operator has **pinned** goes to its node and stays there as long as that lives and does not leave; when
-//! it is gone the partition is placed like any other, and comes back with it.
+//! **Rendezvous hashing** decides where a partition goes: each pair of node and partition has a fixed score, and the
+//! nodes with room are tried in the order of their scores; so nodes that see slightly different lists still mostly
+//! agree. A partition that an operator has **pinned** goes to its node and stays there as long as that node lives and
+//! does not leave. When the node is gone the partition is placed like any other, and comes back with the node.
 //!
-//! What always holds: the answer does not depend on the order of the lists; as long as one node stays, every partition
-//! has a place; and pins and partitions that are heavier than a quarter of the mean aside, no node carries more than
+//! Invariants: the answer does not depend on the order of the lists; as long as one node stays, every partition has a
+//! place; and pins and partitions that are heavier than a quarter of the mean aside, no node carries more than
 //! [`HIGH`] and [`MATERIAL`].
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -32,12 +34,13 @@ pub const LOW: u64 = 75;
 /// move the next partition.
 const NEAR: u64 = 10;
 
-/// Loads that differ by less than so many fetches a minute are alike, so that a cluster with little to do stays as it is,
-/// however uneven that little is.
+/// Loads that differ by less than this number of fetches a minute are alike, so that a cluster with little to do
+/// stays as it is, however uneven the load is.
 pub const MATERIAL: u64 = 120;
 
-/// A node is like the least loaded one as long as it fetches no more than this share of the mean above it, in percent. At
-/// twice that it is crowded: between the two it is given nothing and keeps what it has.
+/// A node is like the least loaded one as long as its fetches exceed the least load by no more than this share of the
+/// mean, in percent. At twice this share a node is crowded; a node between the two gets nothing and keeps its
+/// partitions.
 const ALIKE: u64 = 25;
 
 /// Loads are scaled to keep shares exact enough in whole numbers.
@@ -46,35 +49,35 @@ const SCALE: u64 = 1 << 12;
 /// A node that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Which.
+    /// The node.
     pub id: NodeId,
-    /// It is leaving: it gets nothing more and gives everything away.
+    /// The node is leaving: it gets nothing more and gives everything away.
     pub draining: bool,
 }
 
 /// A partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionView {
-    /// Which.
+    /// The partition.
     pub number: u32,
-    /// How much work it is, in fetches a minute; none if nobody knows.
+    /// Its load in fetches a minute; none if unknown.
     pub load: Option<u32>,
-    /// Who owns it. Somebody who is not among the nodes counts as nobody.
+    /// Its owner. An owner that is not among the nodes counts as none.
     pub owner: Option<NodeId>,
-    /// Where an operator wants it.
+    /// The node to which an operator has pinned the partition.
     pub pin: Option<NodeId>,
 }
 
-/// Who should own what.
+/// A placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
-    /// Of each of the partitions, in their order. None only if every node is leaving.
+    /// The owner of each of the partitions, in their order. None only if every node is leaving.
     pub to: Vec<Option<NodeId>>,
-    /// Nodes that should give away what holds nothing, in the order of their ids.
+    /// Nodes that should give away their empty partitions, in the order of their ids.
     pub crowded: Vec<NodeId>,
 }
 
-/// Who should own each of the partitions.
+/// Decides which node should own each of the partitions.
 pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Placed {
     let mut ids: Vec<NodeId> = nodes.iter().filter(|node| !node.draining).map(|node| node.id).collect();
     ids.sort_unstable();
@@ -109,7 +112,7 @@ pub fn place(nodes: &[NodeView], partitions: &[PartitionView]) -> Placed {
     }
 }
 
-/// What each partition counts as work: nothing if it is idle. One of which nobody knows anything counts like the others.
+/// The weight of each partition as work: 0 if idle. A partition of unknown load has the mean of the known loads.
 fn weights(partitions: &[PartitionView]) -> Vec<u64> {
     let (sum, known) = partitions
         .iter()
@@ -127,24 +130,24 @@ fn score(node: NodeId, partition: u32) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// What is spread evenly.
+/// The quantity that is spread evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Fetches, by the partitions that work.
     Work,
-    /// Partitions, by those that are idle.
+    /// Partitions, by the idle ones.
     Idle,
 }
 
-/// Something to be spread, and over whom.
+/// A quantity to be spread, and the nodes that share it.
 #[derive(Debug)]
 struct Book {
     what: What,
-    /// What each of the nodes should have.
+    /// The target for each of the nodes.
     mean: u64,
-    /// Differences up to this are none.
+    /// Differences up to this count as none.
     slack: u64,
-    /// Who takes part.
+    /// The nodes that take part.
     nodes: Vec<usize>,
 }
 
@@ -154,7 +157,7 @@ impl Book {
     }
 }
 
-/// A placement that is being made. Nodes go by their place among the sorted ids.
+/// A placement in progress. Nodes go by their place among the sorted ids.
 struct Plan {
     ids: Vec<NodeId>,
     /// Fetches of each node.
@@ -163,7 +166,7 @@ struct Plan {
     counts: Vec<u64>,
     /// By place in the caller's list.
     at: Vec<Option<usize>>,
-    /// By place in the caller's list: does it stay where it was pinned?
+    /// By place in the caller's list: whether the partition stays where it was pinned.
     pinned: Vec<bool>,
     weights: Vec<u64>,
     numbers: Vec<u32>,
@@ -185,7 +188,7 @@ impl Plan {
         self.counts[node] += SCALE;
     }
 
-    /// What a node has of it.
+    /// A node's amount of this quantity.
     fn has(&self, book: &Book, node: usize) -> u64 {
         match book.what {
             What::Work => self.loads[node],
@@ -193,7 +196,7 @@ impl Plan {
         }
     }
 
-    /// What a partition is of it.
+    /// A partition's amount of this quantity.
     fn is_of(&self, book: &Book, partition: usize) -> u64 {
         match book.what {
             What::Work => self.weights[partition],
@@ -206,14 +209,14 @@ impl Plan {
         self.order.iter().copied().filter(|&i| (self.weights[i] > 0) == (book.what == What::Work))
     }
 
-    /// Nodes that fetch more than the least loaded one, and so many times more than still counts as alike.
+    /// Nodes whose load exceeds the least load by more than `times` the difference that counts as alike.
     fn above<'a>(&'a self, work: &'a Book, times: u64) -> impl Iterator<Item = usize> + 'a {
         let least = self.loads.iter().copied().min().unwrap_or(0);
         let alike = work.percent(ALIKE).max(work.slack);
         (0..self.ids.len()).filter(move |&node| self.loads[node] > least + times * alike)
     }
 
-    /// Idle partitions are spread over the nodes that have room.
+    /// The quantity for idle partitions: they are spread over the nodes that have room.
     fn idle(&self, work: &Book) -> Book {
         let mut full = vec![false; self.ids.len()];
         self.above(work, 1).for_each(|node| full[node] = true);
@@ -225,7 +228,7 @@ impl Plan {
         Book { what: What::Idle, mean, slack: 0, nodes }
     }
 
-    /// Everything stays that can, unless it is wanted elsewhere.
+    /// Pinned partitions go to their nodes; the others stay with their owners if the owners stay.
     fn stay(&mut self, partitions: &[PartitionView]) {
         for (i, partition) in partitions.iter().enumerate() {
             if let Some(pin) = partition.pin.and_then(|pin| self.ids.binary_search(&pin).ok()) {
@@ -240,8 +243,9 @@ impl Plan {
         }
     }
 
-    /// What nobody has finds a place, the heaviest first: by rendezvous among those well below the mean, then among
-    /// those below it, and else with whoever carries least. So what a full node gave away never comes back to it.
+    /// Places the partitions without an owner, the heaviest first: by rendezvous among the nodes well below the mean,
+    /// then among the nodes below the mean, and else with the least loaded node. So a partition that a full node gave
+    /// away never comes back to that node.
     fn settle(&mut self, book: &Book) {
         let mut homeless: Vec<usize> = self.items(book).filter(|&i| self.at[i].is_none()).collect();
         homeless.sort_by_key(|&i| std::cmp::Reverse(self.is_of(book, i)));
@@ -262,7 +266,8 @@ impl Plan {
         }
     }
 
-    /// Moves from the fullest to the emptiest while one of them is out of bounds, and a little further.
+    /// Moves partitions from the fullest node to the emptiest while one of them is out of bounds, and a little
+    /// further.
     fn level(&mut self, book: &Book) {
         let is_within = |plan: &Plan, by: u64, slack: u64| {
             let (high, low) = plan.ends(book);
@@ -291,8 +296,8 @@ impl Plan {
         (high, nodes.min_by_key(key).expect("there is a node"))
     }
 
-    /// The partition that brings both ends nearest to the mean without passing it: the heaviest that fits into what
-    /// one has too much and the other too little; else the lightest that still helps.
+    /// The partition that brings both ends nearest to the mean without passing the mean: the heaviest that fits into
+    /// the surplus of one and the shortfall of the other; else the lightest that still helps.
     fn to_move(&self, book: &Book, high: usize, low: usize) -> Option<usize> {
         let much = self.has(book, high).saturating_sub(book.mean);
         let little = book.mean.saturating_sub(self.has(book, low));
@@ -324,7 +329,7 @@ mod tests {
         (0..count).map(|number| PartitionView { number, load: None, owner: None, pin: None }).collect()
     }
 
-    /// Places, and makes it so; gives how many moved.
+    /// Places the partitions and applies the placement; returns the number that moved.
     fn settle(nodes: &[NodeView], partitions: &mut [PartitionView]) -> usize {
         let placed = place(nodes, partitions).to;
         let moved = placed.iter().zip(partitions.iter()).filter(|(to, from)| **to != from.owner).count();
@@ -385,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_a_full_node_gives_away_does_not_come_back_to_it() {
-        // Everything is on node 1; it gives away one after another, and each is placed while it belongs to nobody.
+        // Everything is on node 1; the node gives away one after another, and each is placed while it has no owner.
         let mut partitions = fresh(40);
         partitions.iter_mut().for_each(|partition| partition.owner = Some(NodeId(1)));
         let nodes = nodes(1..=3);
@@ -429,7 +434,7 @@ mod tests {
         assert_eq!(settle(&nodes(1..=4), &mut partitions), 0);
     }
 
-    /// Two nodes with a giant domain each, which nobody can divide, and a third one that does nothing.
+    /// Two nodes with a giant domain each, which cannot be divided, and a third one that does nothing.
     fn two_giants() -> Vec<PartitionView> {
         let mut partitions = fresh(64);
         settle(&nodes(1..=3), &mut partitions);
@@ -447,7 +452,7 @@ mod tests {
         let nodes = nodes(1..=3);
         assert_eq!(settle(&nodes, &mut partitions), 0, "nothing moves by itself");
         assert_eq!(place(&nodes, &partitions).crowded, [NodeId(1), NodeId(2)]);
-        // They give away what is idle, one after another; nothing of it comes back, and nothing else moves.
+        // They give away idle partitions, one after another; none comes back, and nothing else moves.
         for i in 0..partitions.len() {
             if partitions[i].load == Some(0) && partitions[i].owner != Some(NodeId(3)) {
                 partitions[i].owner = None;
@@ -457,7 +462,7 @@ mod tests {
         }
         assert_eq!(counts(&partitions), BTreeMap::from([(NodeId(1), 1), (NodeId(2), 1), (NodeId(3), 62)]));
         assert_eq!(settle(&nodes, &mut partitions), 0);
-        // New domains came, and now the third node has as much to do as the others: what is idle is spread again.
+        // New domains came, and now the third node has as much to do as the others: idle partitions are spread again.
         partitions.iter_mut().filter(|p| p.owner == Some(NodeId(3))).take(40).for_each(|p| p.load = Some(14));
         settle(&nodes, &mut partitions);
         assert_eq!(settle(&nodes, &mut partitions), 0);

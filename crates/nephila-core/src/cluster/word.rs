@@ -1,15 +1,17 @@
-//! What the owner of a partition tells those who find links into it: which hosts take no more, and whether it keeps up.
+//! What the owner of a partition tells the senders of links: which hosts reject links, and whether the partition
+//! lags.
 //!
-//! Every page links to the same few giants, with links that no cache catches. If such a host turns everything away,
-//! the links need not travel: its owner counts what it turns away ([`Hot`]) and says so in a **word**, one small record per
-//! partition, which senders read every few seconds and go by ([`Words`]). A word ends with its reason: once senders
-//! drop the links the owner sees none, forgets, and takes the word back; the next links show whether it still holds.
+//! Every page links to the same few giants, with links that no cache catches. If such a host rejects every link, the
+//! links need not travel. The owner counts rejected links ([`Hot`]) and publishes the hosts in a **word**, one small
+//! record per partition. Senders read the words every few seconds and apply them ([`Words`]). A word ends with its
+//! reason: once senders drop the links, the owner sees none, forgets the host and withdraws the word; the next links
+//! show whether the reason still holds.
 //!
-//! In the same record a partition says that its inbox grows faster than it is read. Senders then send it one parcel now
-//! and then, keep the rest in their buffers, and in the end wait.
+//! The same record says that a partition's inbox grows faster than the owner reads (backpressure). Senders then send
+//! one parcel now and then, keep the rest in their buffers, and in the end wait.
 //!
-//! What always holds: only links are dropped, never a seed, an urgent URL or a redirect of one; each is counted by its
-//! reason; what is remembered and what is said is bounded.
+//! Invariants: only links are dropped, never a seed, an urgent URL or a redirect of one; each dropped link is counted
+//! by its reason; the memory of both sides and the size of a word are bounded.
 
 use std::collections::BTreeMap;
 
@@ -21,31 +23,31 @@ use crate::frontier::URGENT;
 use crate::frontier::key::{DomainKey, HostKey};
 use crate::handler::ReadAs;
 
-/// Hosts in a word.
+/// Maximum number of hosts in a word.
 pub const CLOSED_MAX: usize = 256;
-/// Hosts of a partition whose links are counted.
+/// Maximum number of hosts of a partition whose links are counted.
 const COUNTED_MAX: usize = 4_096;
-/// So many links were turned away lately: then it is worth saying.
+/// A host is published once this number of links was rejected lately.
 const HOT_LINKS: u64 = 1_000;
-/// What was turned away before this is forgotten, in milliseconds, and with it the word.
+/// Counts older than this are forgotten, in milliseconds, and the word with them.
 const LIFE: u64 = 60_000;
 /// An inbox with more unread bytes lags.
 const LAG_BYTES: u64 = 512 << 10;
-/// With less than this it keeps up again.
+/// An inbox that lags keeps up again with at most this number of unread bytes.
 const CAUGHT_UP_BYTES: u64 = 128 << 10;
 const VERSION: u8 = 1;
 
-/// Why a host takes no links.
+/// Why a host rejects links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Its robots.txt forbids everything.
     Robots,
-    /// Its domain has more waiting than its budget lets in.
+    /// The queue of its domain exceeds its budget.
     Budget,
 }
 
 impl Why {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Why; 2] = [Why::Robots, Why::Budget];
 
     /// The name that users see.
@@ -68,22 +70,22 @@ impl Why {
     }
 }
 
-/// What a partition says.
+/// The word of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// Does its inbox grow faster than it is read?
+    /// Whether its inbox grows faster than the owner reads.
     pub lags: bool,
-    /// Hosts that take no links, in the order of keys.
+    /// Hosts that reject links, in the order of keys.
     pub closed: Vec<(HostKey, Why)>,
 }
 
 impl Word {
-    /// Is there nothing to say?
+    /// Whether the word says nothing.
     pub fn is_empty(&self) -> bool {
         !self.lags && self.closed.is_empty()
     }
 
-    /// As bytes.
+    /// The encoded word.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, u8::from(self.lags)];
         put_u64(&mut out, self.closed.len() as u64);
@@ -97,7 +99,7 @@ impl Word {
         out
     }
 
-    /// From bytes. None at all are a word that was taken back.
+    /// Decodes a word. No bytes at all are a withdrawn word.
     pub fn decode(bytes: &[u8]) -> Result<Word, Damaged> {
         if bytes.is_empty() {
             return Ok(Word::default());
@@ -130,7 +132,7 @@ impl Word {
     }
 }
 
-/// The owner's side: links that were turned away, counted by host.
+/// The owner's side: rejected links, counted by host.
 #[derive(Debug, Default)]
 pub struct Hot {
     hosts: BTreeMap<HostKey, Count>,
@@ -140,12 +142,12 @@ pub struct Hot {
 struct Count {
     why: Why,
     links: u64,
-    /// When the first of them was, in milliseconds.
+    /// When the first of these links was rejected, in milliseconds.
     since: u64,
 }
 
 impl Hot {
-    /// So many links to a host were turned away. `now` is in milliseconds.
+    /// Counts rejected links of a host. `now` is in milliseconds.
     pub fn note(&mut self, host: HostKey, why: Why, links: u64, now: u64) {
         let fresh = Count { why, links, since: now };
         let is_full = self.hosts.len() >= COUNTED_MAX;
@@ -153,18 +155,18 @@ impl Hot {
             Some(count) if count.why == why && now < count.since + LIFE => count.links += links,
             Some(count) => *count = fresh,
             None if !is_full => _ = self.hosts.insert(host, fresh),
-            // Those from before are as good as forgotten: whoever is hot comes again.
+            // Old counts are as good as forgotten: a host that is still hot is counted again.
             None => self.hosts.retain(|_, count| now < count.since + LIFE / 2),
         }
     }
 
-    /// Whatever was counted of these hosts does not hold any more.
+    /// Forgets the counts of these hosts: their reasons no longer hold.
     pub fn forget(&mut self, first: HostKey, last: HostKey) {
         let gone: Vec<HostKey> = self.hosts.range(first..=last).map(|(host, _)| *host).collect();
         gone.iter().for_each(|host| _ = self.hosts.remove(host));
     }
 
-    /// The hosts that should be spared links, in the order of keys.
+    /// The hosts to publish, in the order of keys.
     pub fn closed(&mut self, now: u64) -> Vec<(HostKey, Why)> {
         self.hosts.retain(|_, count| now < count.since + LIFE);
         let mut hot: Vec<(u64, HostKey, Why)> = self
@@ -181,12 +183,13 @@ impl Hot {
     }
 }
 
-/// Does an inbox lag, with so many bytes unread? What was said before counts: between the limits it stays as it was.
+/// Whether an inbox with this number of unread bytes lags. Hysteresis: between the two limits the state stays as
+/// before.
 pub fn lags(before: bool, unread_bytes: u64) -> bool {
     unread_bytes > if before { CAUGHT_UP_BYTES } else { LAG_BYTES }
 }
 
-/// The senders' side: the words of all partitions, as they were read last.
+/// The senders' side: the words of all partitions, as last read.
 #[derive(Debug, Default)]
 pub struct Words {
     words: BTreeMap<u32, Word>,
@@ -194,7 +197,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// These are all there are.
+    /// Replaces all words.
     pub fn set(&mut self, words: BTreeMap<u32, Word>) {
         self.words = words;
     }
@@ -204,7 +207,7 @@ impl Words {
         self.words.iter().filter(|(_, word)| word.lags).map(|(partition, _)| *partition)
     }
 
-    /// Need a URL not travel? Then it is counted.
+    /// Why a URL need not travel; none if the URL must be sent. A dropped URL is counted.
     pub fn drops(&mut self, partition: u32, url: &OfferedUrl) -> Option<Why> {
         let is_link = url.depth > 0 && url.priority > URGENT && url.read_as == ReadAs::Page;
         let closed = &self.words.get(&partition).filter(|_| is_link)?.closed;
@@ -215,7 +218,7 @@ impl Words {
         Some(why)
     }
 
-    /// How many were dropped, by reason.
+    /// Number of dropped links, by reason.
     pub fn dropped(&self) -> impl Iterator<Item = (Why, u64)> + '_ {
         Why::ALL.into_iter().zip(self.dropped)
     }

@@ -1,10 +1,10 @@
-//! What whoever reads the log wants to know and the fold does not: the names of hosts that the other entries of the group
+//! Facts for readers of the log that the fold does not need: the names of hosts that the other entries of the group
 //! know by their keys alone, whether pages had changed, and which stories a feed had.
 //!
-//! The log is also the source of events ([`crate::event`]). A reader of events has the groups and nothing else, and may
-//! begin in their middle; so a group that tells of a host says its name again.
+//! The log is also the source of events ([`crate::event`]). A reader of events has the groups and nothing else, and
+//! may begin in their middle; so every group repeats the names of its hosts.
 //!
-//! What always holds: folding passes over it; what was written is read back as it was.
+//! Invariants: the fold skips an aside; an aside survives a round trip through its bytes unchanged.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::HostKey;
 use crate::time::Seconds;
 
-/// Stories of one poll that are told one by one; a feed that has more says only how many.
+/// Maximum number of stories of one poll in the log; a feed with more has only their number there.
 pub const STORIES_MAX: usize = 1_000;
-/// The longest title of a story that is told, in bytes. A longer one is cut.
+/// Maximum size of a story's title in bytes. A longer title is cut.
 pub const TITLE_BYTES_MAX: usize = 300;
 
 /// See the module.
@@ -33,14 +33,14 @@ pub struct Aside {
 /// A new story, as its feed has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Story {
-    /// Where its page is.
+    /// URL of its page.
     pub url: Box<str>,
-    /// Its title; empty if it has none.
+    /// Its title; empty if there is none.
     pub title: Box<str>,
 }
 
 impl Story {
-    /// A story with a title that is not too long.
+    /// A story; a title that is too long is cut.
     pub fn new(url: &str, title: &str) -> Story {
         let end = (0..=TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
         Story { url: url.into(), title: title[..end.unwrap_or(0)].into() }
@@ -48,7 +48,7 @@ impl Story {
 }
 
 impl Aside {
-    /// Appends it as it is written.
+    /// Appends the written form.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.at.0.into());
         put_u64(out, self.origins.len() as u64);
@@ -72,7 +72,7 @@ impl Aside {
         }
     }
 
-    /// From what was written.
+    /// Reads the written form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Aside, Damaged> {
         const WHAT: &str = "aside of a group";
         let mut aside = Aside { at: Seconds(reader.u32(WHAT)?), ..Aside::default() };

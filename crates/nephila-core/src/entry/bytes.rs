@@ -1,5 +1,5 @@
-//! Entries as bytes. URLs are sorted by host and text and written as what differs from the one before, so that a group
-//! of links from one site takes a third of its text even before it is compressed.
+//! Entries as bytes. URLs are sorted by host and text and written as differences from the URL before (prefix
+//! compression), so that a group of links from one site takes a third of its text even before deflate.
 
 use std::sync::Arc;
 
@@ -175,15 +175,16 @@ fn get_place(reader: &mut Reader<'_>) -> Result<QueueKey, Damaged> {
 mod url {
     /// Job, depth, priority, hits, hops and reading are those of the URL before.
     pub(super) const SAME: u8 = 8;
-    /// The place has the same band and age as the one before; its last part is the low half of the key.
+    /// The place has the same band and age as the place before; its last part is the low half of the key.
     pub(super) const USUAL_PLACE: u8 = 16;
-    /// Hops out of scope follow the hits; without it there are none.
+    /// Hops out of scope follow the hits; without this bit there are none.
     pub(super) const HOPS: u8 = 32;
-    /// How it is to be read follows; without it, as a page.
+    /// The reading follows; without this bit the URL is read as a page.
     pub(super) const READ_AS: u8 = 64;
-    /// Where it was found follows. Without it: where the URL before was, if the rest is the same, else nowhere known.
+    /// The place where the URL was found follows. Without this bit: the place of the URL before, if the rest is the
+    /// same, else unknown.
     pub(super) const VIA: u8 = 128;
-    /// The low bits: what was decided.
+    /// The low bits: the decision.
     pub(super) const ADMISSION: u8 = 7;
 }
 
@@ -212,7 +213,7 @@ fn put_found(out: &mut Vec<u8>, found: &Found) {
 fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, before_place: &mut QueueKey) {
     let wants = |u: &FoundUrl| (u.job, u.depth, u.priority, u.hits, u.hops, u.read_as);
     let alike = before.filter(|before| wants(before) == wants(this));
-    // One that was found nowhere known cannot say so behind one that was.
+    // A URL without a known place cannot inherit from a URL with one.
     let same = alike.is_some_and(|before| before.via.is_none() || this.via.is_some());
     let inherited = before.filter(|_| same).and_then(|before| before.via.as_ref());
     let via = this.via.as_ref().filter(|via| inherited != Some(via));
@@ -270,7 +271,7 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
     let shared = before.map_or(0, |before| {
         let pairs = before.text.bytes().zip(this.text.bytes());
         let shared = pairs.take_while(|(a, b)| a == b).count();
-        // A character is never torn: what is read back must be text.
+        // The prefix ends at a character boundary: the bytes read back must be text.
         (0..=shared).rev().find(|&at| this.text.is_char_boundary(at)).unwrap_or(0)
     });
     put_u64(out, shared as u64);
@@ -370,7 +371,7 @@ fn get_found_url(
 mod ended {
     /// Two shapes follow.
     pub(super) const SHAPES: u8 = 1;
-    /// The bytes received follow; without it there were none.
+    /// The bytes received follow; without this bit there were none.
     pub(super) const BYTES: u8 = 2;
 }
 
@@ -405,7 +406,7 @@ fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
         Origin::Parked => 1,
         Origin::Later => 2,
     });
-    // 0 is never, so that the first second can be told from it.
+    // 0 is never, so that the first second differs from never.
     put_u64(out, ended.next.map_or(0, |due| u64::from(due.0) + 1));
     out.push(ended.retries);
     out.extend(ended.floor.to_bytes());

@@ -1,8 +1,8 @@
-//! Groups of entries as bytes, chained.
+//! Groups of entries as bytes, in a hash chain.
 //!
 //! `NG` · version · sequence · epoch · chain before (8 bytes) · entries · hash of all that (8 bytes). The hash is the
-//! chain up to this group: it covers the one before, which covers the one before that. It guards against accidents, not
-//! against an enemy who can write to the log.
+//! chain up to this group: the hash covers the hash of the group before, and so all groups before. The chain guards
+//! against accidents, not against an enemy with write access to the log.
 
 use super::Entry;
 use super::bytes::{get_entry, put_entry};
@@ -10,34 +10,34 @@ use crate::codec::{Damaged, Reader, put_u64};
 use crate::planted::{self, Bug};
 use crate::state::Position;
 
-/// What is committed at once.
+/// Entries that are committed at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// How often the partition has changed hands.
+    /// The epoch of the owner that wrote the group.
     pub epoch: u64,
-    /// What became true, in this order.
+    /// The entries, in this order.
     pub entries: Vec<Entry>,
 }
 
-/// Why a group does not follow what was folded before it.
+/// Why a group does not follow the groups folded before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// It is not a group, or a damaged one.
+    /// Not a group, or a damaged one.
     #[error("a damaged group of entries: {0}")]
     Damaged(#[from] Damaged),
-    /// It is whole, and of a version that only a newer program reads: stop, and leave it as it is.
+    /// Undamaged, but of a version that only a newer program reads: stop, and leave the group as it is.
     #[error("a group of version {version}, and this program reads up to {VERSION}: a newer one wrote it")]
     Newer {
         /// Its version.
         version: u8,
     },
-    /// It was folded before: skip it.
+    /// Folded before: skip the group.
     #[error("group {sequence} was folded before")]
     Old {
         /// Its number.
         sequence: u64,
     },
-    /// Groups before it are missing: stop.
+    /// Groups before this one are missing: stop.
     #[error("group {found} follows group {expected}: entries are missing")]
     Gap {
         /// The number that should come.
@@ -45,7 +45,7 @@ pub enum ChainError {
         /// The number that came.
         found: u64,
     },
-    /// It has the right number but follows other groups than those folded: the log was rolled back. Stop.
+    /// The right number, but after other groups than the folded ones: the log was rolled back. Stop.
     #[error("group {sequence} does not follow what was folded: the log has another history")]
     Forked {
         /// Its number.
@@ -54,13 +54,14 @@ pub enum ChainError {
 }
 
 const MAGIC: &[u8; 2] = b"NG";
-/// What is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch, version 2 no asides, no pages
-/// brought forward and no booked visits, version 3 not where a URL was found, and no sources of feeds. All are read as
-/// well: what they lack is marked by bits that they left empty, and by kinds of entries that they do not have.
+/// The version that is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch; version 2 no
+/// asides, no pages brought forward and no booked visits; version 3 no place where a URL was found, and no sources of
+/// feeds. All are read as well: bits that they left empty mark the missing fields, and they lack the newer kinds of
+/// entries.
 const VERSION: u8 = 4;
 const VERSION_OLDEST: u8 = 1;
 
-/// Writes a group behind a position; returns its bytes and the position behind it.
+/// Writes a group behind a position; returns its bytes and the position behind the group.
 pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
     let mut out = Vec::with_capacity(1024);
     out.extend(MAGIC);
@@ -77,8 +78,8 @@ pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
     (out, Position { sequence: behind.sequence + 1, chain })
 }
 
-/// Reads a group whatever stands before it; returns it and the position behind it. For whoever follows a log without
-/// folding it.
+/// Reads a group without checking the groups before; returns the group and the position behind. For readers that
+/// follow a log without folding.
 pub fn look(bytes: &[u8]) -> Result<(Group, Position), ChainError> {
     let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a group"))?;
     let mut reader = Reader::new(&bytes[..len]);
@@ -89,7 +90,7 @@ pub fn look(bytes: &[u8]) -> Result<(Group, Position), ChainError> {
     open(bytes, Position { sequence: sequence.saturating_sub(1), chain })
 }
 
-/// Reads a group that should follow this position; returns it and the position behind it.
+/// Reads a group that should follow this position; returns the group and the position behind.
 pub fn open(bytes: &[u8], behind: Position) -> Result<(Group, Position), ChainError> {
     let len = bytes.len().checked_sub(8).ok_or(Damaged("length of a group"))?;
     let (body, hash) = bytes.split_at(len);

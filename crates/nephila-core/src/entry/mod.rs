@@ -1,9 +1,10 @@
-//! What is written into a partition's log: everything that became true, and nothing that has to be asked again.
+//! The entries of a partition's log: every fact and decision that the state is made of, so that a replay decides
+//! nothing.
 //!
-//! Entries come in **groups**: what the owner commits at once. A group names the epoch of its owner and the group before
-//! it, by number and by hash, so a gap, a rollback or a second writer is noticed by whoever folds it. The owner decides
-//! first and writes the decision down (this URL is new and parked, that one is to be asked for again at this time); the
-//! fold only carries it out.
+//! Entries come in **groups**: the entries that the owner commits at once. A group names the epoch of its owner and
+//! the group before, by number and by hash, so the fold notices a gap, a rollback or a second writer. The owner
+//! decides first and writes the decision down (this URL is new and parked, that URL is to be fetched again at this
+//! time); the fold only carries out the decision.
 
 pub mod aside;
 mod bytes;
@@ -31,18 +32,18 @@ pub use aside::Aside;
 pub(crate) use bytes::{get_entry, put_entry};
 pub use group::{ChainError, Group, look, open, seal};
 
-/// One thing that became true.
+/// One fact or decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// New URLs, by host.
     Found(Found),
     /// A fetch ended.
     Ended(Box<Ended>),
-    /// A host's robots.txt was asked for.
+    /// A host's robots.txt was requested.
     Robots(Box<RobotsRead>),
-    /// An operator's word about a host.
+    /// An operator's order about a host.
     Host(HostChange),
-    /// An operator's word about a domain.
+    /// An operator's order about a domain.
     Domain(DomainChange),
     /// A job is new or has changed.
     Job(Box<Job>),
@@ -52,34 +53,34 @@ pub enum Entry {
     Inbox {
         /// Its name.
         name: Box<str>,
-        /// How far.
+        /// The position up to which the inbox was read.
         position: u64,
     },
-    /// The partition holds only these prefixes from here on; the others went elsewhere.
+    /// The partition holds only these prefixes from here on; the others moved to another partition.
     Split(Prefixes),
-    /// A feed was asked.
+    /// A feed was polled.
     Polled(Box<Polled>),
-    /// A part of a stream, as it travels to its partition. It stands in no log: the owner decides about it, and writes a
-    /// [`Entry::Streamed`] instead.
+    /// A part of a stream, as it travels to its partition. This entry stands in no log: the owner decides about the
+    /// part and writes an [`Entry::Streamed`] instead.
     Stream(Box<Part>),
     /// A part of a stream was taken in.
     Streamed(Box<Streamed>),
     /// A page was visited again. Stands before the outcome of the visit.
     Visited(Visited),
-    /// What whoever reads the log wants to know, and the fold does not. The last of its group.
+    /// Facts for readers of the log that the fold does not need. The last entry of its group.
     Aside(Box<Aside>),
-    /// Pages were brought forward by the word of their site.
+    /// Pages were brought forward because their site reported changes.
     Forward(Box<Forward>),
-    /// A feed showed something to its source.
+    /// A poll of a feed, for the record of the feed's source.
     Sighted(Box<Sighted>),
 }
 
 /// New URLs, found in the same second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// When.
+    /// When they were found.
     pub at: Seconds,
-    /// Where, sorted by key.
+    /// By host, sorted by key.
     pub hosts: Vec<FoundHost>,
 }
 
@@ -88,9 +89,9 @@ pub struct Found {
 pub struct FoundHost {
     /// The host.
     pub key: HostKey,
-    /// Its origin, if it is new itself.
+    /// Its origin, if the host itself is new.
     pub origin: Option<Box<str>>,
-    /// Was its usual key taken by another host?
+    /// Whether another host already had its usual key.
     pub displaced: bool,
     /// The URLs.
     pub urls: Vec<FoundUrl>,
@@ -103,25 +104,25 @@ pub struct FoundUrl {
     pub path: u64,
     /// Path and query.
     pub text: Box<str>,
-    /// Who wants it.
+    /// The job that wants the URL.
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects on the way to the URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How the response is to be read.
     pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
-    /// How often a stream named it.
+    /// How often a stream named the URL.
     pub hits: u32,
-    /// Where it was found, if that is known.
+    /// Where the URL was found, if that is known.
     pub via: Option<Arc<Via>>,
-    /// What was decided.
+    /// The decision.
     pub admission: Admission,
 }
 
-/// What was decided about a new URL.
+/// The decision about a new URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Into the queue, at this place.
@@ -130,19 +131,19 @@ pub enum Admission {
     Park(QueueKey),
     /// Kept as a key alone.
     ParkBare,
-    /// It was kept as a key alone, and is now let in at this place.
+    /// So far kept as a key alone, now let in at this place.
     Unpark(QueueKey),
-    /// It is known and waiting, and is wanted sooner: this is its new place.
+    /// Known and waiting, and wanted sooner: this is the new place.
     Raise(QueueKey),
-    /// Not to be asked for.
+    /// Not to be fetched.
     Refuse(Refusal),
-    /// It is known, has ended or is planned for later, and is wanted now: this is its place. Or it waits or is parked,
-    /// stays so, and is from now on what this says: its depth, its reading.
+    /// Known, ended or planned for later, and wanted now: this is the place. A URL that waits or is parked stays so,
+    /// and takes over the depth and the reading of this entry.
     Again(QueueKey),
 }
 
 impl Admission {
-    /// The place in the queue that it gives the URL, if any.
+    /// The place in the queue that the decision gives the URL, if any.
     pub(crate) fn place(&self) -> Option<QueueKey> {
         match self {
             Admission::Queue(place)
@@ -155,18 +156,18 @@ impl Admission {
     }
 }
 
-/// A fetch that ended, or a URL that was turned away just before one.
+/// A fetch that ended, or a URL that was refused just before its fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The URL.
     pub key: UrlKey,
     /// Path and query.
     pub text: Box<str>,
-    /// Which fetch it was. The same one reported again changes nothing.
+    /// The number of the fetch, for deduplication: a second report of the same fetch changes nothing.
     pub fetch: u64,
-    /// When.
+    /// When the fetch ended.
     pub at: Seconds,
-    /// How.
+    /// How the fetch ended.
     pub outcome: Outcome,
     /// The status, 0 if there was none.
     pub status: u16,
@@ -176,29 +177,29 @@ pub struct Ended {
     pub bytes: u64,
     /// The shape of the URL and that of its folder, 0 if they are not watched.
     pub shapes: [u64; 2],
-    /// So many equal pages close a shape.
+    /// This number of equal pages closes a shape.
     pub alike_max: u16,
     /// `ETag`.
     pub etag: Box<str>,
     /// `Last-Modified`.
     pub last_modified: Box<str>,
-    /// Where it was taken from.
+    /// Where the URL was taken from.
     pub from: Origin,
-    /// When it is to be asked for again, if ever.
+    /// When the URL is to be fetched again, if ever.
     pub next: Option<Seconds>,
-    /// How often it was tried again since the last success.
+    /// Number of retries since the last success.
     pub retries: u8,
-    /// Everything in the host's queue up to here has ended.
+    /// The floor of the host's queue: everything up to here has ended.
     pub floor: QueueKey,
-    /// Everything planned for the host up to here has ended.
+    /// The floor of the host's plans: everything up to here has ended.
     pub later_floor: LaterKey,
-    /// The host rests until then, on the time of day; 0 if only as usual.
+    /// The host rests until then, on the time of day; 0 for the usual crawl delay alone.
     pub rest_until: Timestamp,
-    /// Fetches in a row that failed on the host's account, this one included.
+    /// Consecutive failures of the host, this fetch included.
     pub failures: u8,
 }
 
-/// The bit of [`Ended::fetch`] that says that there was none: the URL was turned away.
+/// The bit of [`Ended::fetch`] for a URL that was refused without a fetch.
 pub const NO_FETCH: u64 = 1 << 63;
 
 /// Where a URL was taken from.
@@ -206,41 +207,41 @@ pub const NO_FETCH: u64 = 1 << 63;
 pub enum Origin {
     /// The queue.
     Queue,
-    /// The queue, where it was parked.
+    /// The queue, where the URL was parked.
     Parked,
     /// The plans for later.
     Later,
 }
 
-/// A host's robots.txt was asked for, and this is what is now in force.
+/// A host's robots.txt was requested, and these rules are now in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsRead {
     /// The host.
     pub host: HostKey,
-    /// What is in force.
+    /// The rules in force.
     pub record: RobotsRecord,
     /// The bytes, if new ones are in force.
     pub body: Option<Box<[u8]>>,
-    /// The host rests until then, on the time of day; 0 if only as usual.
+    /// The host rests until then, on the time of day; 0 for the usual crawl delay alone.
     pub rest_until: Timestamp,
-    /// Fetches in a row that failed on the host's account.
+    /// Consecutive failures of the host.
     pub failures: u8,
 }
 
-/// An operator's word about a host.
+/// An operator's order about a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostChange {
-    /// Nobody may fetch from it; the text says why and who said so.
+    /// No node may fetch from the host; the text has the reason and the author.
     Stop(HostKey, Box<str>),
-    /// They may again.
+    /// Fetches are allowed again.
     Resume(HostKey),
-    /// Its rest, in milliseconds; 0 for the usual one.
+    /// Its crawl delay, in milliseconds; 0 for the usual one.
     Delay(HostKey, u32),
 }
 
-/// An operator's word about a domain.
+/// An operator's order about a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainChange {
-    /// How many URLs are let in; none for what the rule says.
+    /// Number of URLs that are let in; none for the number by the rule.
     Budget(DomainKey, Option<u64>),
 }

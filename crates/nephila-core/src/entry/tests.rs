@@ -1,4 +1,4 @@
-//! Entries as bytes: what is written is read, what is damaged is refused, and what was written years ago is still read.
+//! Entries as bytes: entries survive a round trip, damaged bytes are refused, and old versions are still read.
 
 use proptest::prelude::*;
 
@@ -12,16 +12,16 @@ use crate::state::record::{RobotsPolicy, RobotsRecord, Unread};
 /// One group with every kind of entry, as version 1 writes it.
 const GOLDEN: &[u8] = include_bytes!("../../tests/golden/group-v1.bin");
 
-/// One group with what version 2 brought.
+/// One group with the additions of version 2.
 const GOLDEN_2: &[u8] = include_bytes!("../../tests/golden/group-v2.bin");
 
-/// One group with what version 3 brought.
+/// One group with the additions of version 3.
 const GOLDEN_3: &[u8] = include_bytes!("../../tests/golden/group-v3.bin");
 
-/// Where one group with what version 4 brought lies.
+/// Path of one group with the additions of version 4.
 const GOLDEN_4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/group-v4.bin");
 
-/// Where the golden group stands in its log.
+/// The position of the golden group in its log.
 const GOLDEN_BEHIND: Position = Position { sequence: 299, chain: 0x0123_4567_89ab_cdef };
 
 fn host(domain: u64, host: u32) -> HostKey {
@@ -141,7 +141,7 @@ fn a_group_of_version_1_is_read_and_costs_no_byte_more_today() {
     assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
 }
 
-/// What version 2 brought, each with a value of its own.
+/// The additions of version 2, each with a value of its own.
 fn version_2() -> Group {
     let mut group = every_kind();
     group.entries.truncate(2);
@@ -168,7 +168,7 @@ fn a_group_of_version_2_is_read_and_costs_no_byte_more_today() {
     assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
 }
 
-/// What version 3 brought, each with a value of its own.
+/// The additions of version 3, each with a value of its own.
 fn version_3() -> Group {
     let key = host(0x1122_3344_5566_7788, 0x99aa_bbcc);
     let visited = Visited {
@@ -200,7 +200,7 @@ fn a_group_of_version_3_is_read_and_costs_no_byte_more_today() {
     assert_eq!(seal(&group, GOLDEN_BEHIND).0, rehashed(today), "only its version differs");
 }
 
-/// What version 4 brought: where a URL was found.
+/// The addition of version 4: where a URL was found.
 fn version_4() -> Group {
     let mut group = every_kind();
     group.entries.truncate(1);
@@ -264,7 +264,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
     assert!(open(&bytes, GOLDEN_BEHIND).is_err(), "a byte too many");
 }
 
-/// The bytes as they are, under a hash that fits them: what a reader sees that must not trust the hash.
+/// The bytes with a matching hash: for a reader that must not trust the hash.
 fn rehashed(mut body: Vec<u8>) -> Vec<u8> {
     body.truncate(body.len() - 8);
     let hash = xxhash_rust::xxh3::xxh3_64(&body);
@@ -278,7 +278,7 @@ fn clu_20_a_group_that_a_newer_program_wrote_is_told_apart_from_a_damaged_one() 
     newer[2] = 9;
     let whole = rehashed(newer.clone());
     assert_eq!(open(&whole, GOLDEN_BEHIND), Err(ChainError::Newer { version: 9 }));
-    // Its bytes may only look like it: then nobody wrote it.
+    // A damaged group may only look like a newer one.
     assert!(matches!(open(&newer, GOLDEN_BEHIND), Err(ChainError::Damaged(_))));
     newer[2] = 0;
     assert!(matches!(open(&rehashed(newer), GOLDEN_BEHIND), Err(ChainError::Damaged(_))));
@@ -346,7 +346,7 @@ fn a_link_of_a_site_takes_few_bytes_even_before_compression() {
     let group = Group { epoch: 1, entries: vec![Entry::Found(Found { at: Seconds(216_950_400), hosts })] };
     let (bytes, behind) = seal(&group, Position::default());
     assert_eq!(open(&bytes, Position::default()).unwrap(), (group, behind));
-    // Eleven bytes are key, flags and lengths; the rest is what differs from the URL before.
+    // Eleven bytes are key, flags and lengths; the rest is the difference from the URL before.
     let (each, text) = (bytes.len() / 1_000, raw / 1_000);
     assert!(each <= 48 && each * 100 <= text * 75, "{each} bytes a URL, its text has {text}");
 }

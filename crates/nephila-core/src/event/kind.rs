@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! kinds {
     ($($variant:ident $name:literal $meaning:literal;)+) => {
-        /// What happened.
+        /// The kind of an event.
         #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kind {
@@ -16,7 +16,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant,)+];
 
             /// The name that users see.
@@ -27,7 +27,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What it means, in a sentence.
+            /// The meaning, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Kind::$variant => $meaning,)+
@@ -35,7 +35,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The one of this name.
+            /// The kind of this name.
             pub fn by_name(name: &str) -> Option<Kind> {
                 Kind::ALL.iter().copied().find(|kind| kind.name() == name)
             }

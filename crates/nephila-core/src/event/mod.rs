@@ -1,12 +1,12 @@
-//! What happened, for programs of others: events, made from the groups of a partition's log.
+//! Events for programs of others, made from the groups of a partition's log.
 //!
-//! An event is not written anywhere. Whoever has a group makes the events of it ([`of_group`]), and whoever makes them
-//! again gets the same ones: the id of an event is the place in the log where it stands. So a reader may begin anywhere,
-//! see something twice after it was killed, and know it again.
+//! An event is not written anywhere. A reader makes the events from a group ([`of_group`]), and making them again
+//! gives the same ones: the id of an event is its position in the log. So a reader may begin anywhere, may see an
+//! event twice after a crash, and can deduplicate by the id.
 //!
-//! What always holds: the same bytes give the same events with the same ids, on every node and in every version; two
-//! histories of one partition (a log that was begun anew) have different ids, since the id carries a mark of what went
-//! before.
+//! Invariants: the same bytes give the same events with the same ids, on every node and in every version; two
+//! histories of one partition (a log that was begun anew) have different ids, since the id carries a mark of the hash
+//! chain.
 
 mod kind;
 #[cfg(test)]
@@ -27,21 +27,21 @@ use crate::time::{Seconds, Timestamp};
 
 pub use kind::Kind;
 
-/// Something that happened. Fields that say nothing are left out; new ones may come, none changes its meaning.
+/// One event. Empty fields are left out; new fields may come, none changes its meaning.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Event {
-    /// The same whenever this event is seen, and never that of another: `PARTITION.GROUP.ENTRY.PART.MARK`.
+    /// The stable and unique id of the event: `PARTITION.GROUP.ENTRY.PART.MARK`.
     pub id: String,
-    /// What happened.
+    /// The kind of event.
     pub kind: Kind,
-    /// When, `2026-11-15T22:58:09Z`.
+    /// When the event happened, `2026-11-15T22:58:09Z`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub at: String,
-    /// The URL it happened to.
+    /// The URL of the event.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// The host it happened to: scheme, name and port.
+    /// The host of the event: scheme, name and port.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
     /// How a fetch ended, by the name in `docs/outcomes.md`.
@@ -56,25 +56,25 @@ pub struct Event {
     /// 64 bits of the payload's digest, in hexadecimal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// Which fetch it was, in hexadecimal.
+    /// The number of the fetch, in hexadecimal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub fetch: String,
-    /// How often it was tried again.
+    /// Number of retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u8>,
-    /// When it is asked for again.
+    /// When the URL is fetched again.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next: String,
     /// Until when a host rests.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub until: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The rest of a host, in milliseconds.
+    /// The crawl delay of a host, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u32>,
-    /// The feed that a story stood in.
+    /// The feed of a story.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub feed: String,
     /// The title of a story or a feed.
@@ -86,7 +86,7 @@ pub struct Event {
     /// New stories among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<u32>,
-    /// For so many seconds a feed had no new story.
+    /// Seconds for which a feed had no new story.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<u64>,
     /// The usual seconds between two of its stories.
@@ -95,7 +95,7 @@ pub struct Event {
     /// The name of a job.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub job: String,
-    /// What a job does now: `running`, `paused`, `stopped`, `complete`.
+    /// The state of a job: `running`, `paused`, `stopped`, `complete`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state: String,
     /// The partition and the first and last group that are gone.
@@ -104,14 +104,14 @@ pub struct Event {
 }
 
 impl Event {
-    /// Groups of a partition that are not kept any more, from the first to the last: whatever happened in them, this reader
-    /// does not learn it here.
+    /// Groups of a partition that are no longer kept, from the first to the last: this reader cannot learn their
+    /// events here.
     pub fn gap(partition: u32, first: u64, last: u64) -> Event {
         let gone = Some([partition.into(), first, last]);
         Event { id: format!("{partition}.{first}-{last}.gap"), kind: Kind::Gap, gone, ..Event::default() }
     }
 
-    /// As a line, with its end.
+    /// The event as a line, with the line end.
     pub fn line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(320);
         serde_json::to_writer(&mut line, self).expect("strings and numbers can be written");
@@ -125,7 +125,7 @@ pub fn mark(position: Position) -> u32 {
     (position.chain >> 32) as u32
 }
 
-/// The events of a group, given as bytes, and the position behind it.
+/// The events of a group, given as bytes, and the position behind the group.
 pub fn of_bytes(partition: u32, bytes: &[u8]) -> Result<(Vec<Event>, Position), ChainError> {
     let (group, behind) = entry::look(bytes)?;
     Ok((of_group(partition, &group, behind), behind))
@@ -166,14 +166,14 @@ struct Making<'a> {
     begin: String,
     mark: u32,
     aside: &'a Aside,
-    /// Path and query of the feeds that the group has polls of: their outcomes have them.
+    /// Path and query of the feeds that the group has polls of, from their outcomes.
     feeds: BTreeMap<UrlKey, &'a str>,
     entry: usize,
     tells_jobs: bool,
     events: Vec<Event>,
 }
 
-/// The numbers of what one entry may tell. They stand in ids and never change.
+/// The numbers of the events of one entry. They stand in ids and never change.
 mod part {
     pub(super) const MAIN: usize = 0;
     pub(super) const PAUSED: usize = 1;
@@ -263,7 +263,7 @@ impl Making<'_> {
     }
 
     fn found(&mut self, found: &Found) {
-        // Each host and each URL has a number, whether or not there is anything to tell of it.
+        // Each host and each URL has a number, with or without an event.
         let mut number = 0;
         for host in &found.hosts {
             if let Some(origin) = &host.origin {
@@ -291,7 +291,7 @@ impl Making<'_> {
         let asked = ended.fetch & NO_FETCH == 0;
         let class = ended.outcome.class();
         let changed = self.aside.visits.get(&ended.fetch);
-        // Nobody's fault but ours, or a stop: it is tried again, and counts as no try.
+        // A fault of ours, or a stop: the URL is fetched again, and no retry is counted.
         let paused = ended.next.is_some() && ended.outcome.action() == Action::Pause;
         let kind = match (asked, class, changed) {
             (false, ..) if ended.next.is_some() => Kind::Postponed,

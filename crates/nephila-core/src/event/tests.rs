@@ -1,4 +1,4 @@
-//! Events: what each entry is told as, and that a group always gives the same ones.
+//! Events: which events each entry gives, and that a group always gives the same ones.
 
 use super::*;
 use crate::entry::aside::Story;
@@ -106,7 +106,7 @@ fn what_came_of_a_fetch_is_one_event_with_its_url() {
 fn a_fetch_that_failed_by_our_own_fault_is_postponed_and_not_failed() {
     let ours = Outcome::ALL.iter().filter(|outcome| outcome.action() == Action::Pause);
     for outcome in ours {
-        // No try is counted, so there may have been none, or some before.
+        // No retry is counted, so there may have been none, or some before.
         for retries in [0, 2] {
             let ended = Ended { next: Some(AT), retries, ..ended(1, *outcome) };
             let told = events(3, vec![Entry::Ended(Box::new(ended)), Entry::Aside(Box::new(aside()))]);
@@ -156,7 +156,7 @@ fn what_is_refused_and_who_is_new_is_told_and_what_is_queued_is_not() {
     let found = Entry::Found(Found { at: AT, hosts: vec![host(None)] });
     let known = events(0, vec![found, Entry::Aside(Box::new(aside()))]);
     assert_eq!((known.len(), &*known[0].url), (1, "http://a.test/2"));
-    // Numbers do not depend on what is told.
+    // Numbers do not depend on which events are made.
     assert_eq!(new[1].id.split('.').nth(3), known[0].id.split('.').nth(3));
 }
 

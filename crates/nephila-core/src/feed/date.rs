@@ -1,10 +1,10 @@
-//! Dates as feeds write them: those of mail, those of the W3C, and what people make of both.
+//! Dates as feeds write them: the format of mail, the format of the W3C, and the variants of both in practice.
 //!
-//! A date of mail is read word by word, whatever their order: a day, a month by name, a year, a time, a zone. Without a
-//! time it means midnight, without a zone, or with one that nobody knows, UTC: a few hours wrong are better than no
-//! date. Where day and month cannot be told apart (`11/12/2026`), there is no date.
+//! A mail date is read word by word, in any order: a day, a month by name, a year, a time, a zone. A date without a
+//! time means midnight. A date without a zone, or with an unknown zone, means UTC: a few hours of error are better than
+//! no date. Where day and month cannot be distinguished (`11/12/2026`), there is no date.
 //!
-//! What always holds: what cannot be read, and what lies before 1970, is no date; the work is linear in the text.
+//! Invariants: a text that cannot be parsed, or that lies before 1970, is no date; the work is linear in the text.
 
 use crate::handler::sitemap::date as w3c;
 use crate::time::Timestamp;
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// A longer text is no date.
 const DATE_BYTES_MAX: usize = 512;
 
-/// More words has no date.
+/// A date has at most this number of words.
 const WORDS_MAX: usize = 16;
 
 /// Reads a date.
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Option<Timestamp> {
     of_mail(text)
 }
 
-/// Seconds or milliseconds since 1970, which some programs print.
+/// Seconds or milliseconds since 1970, as some programs print them.
 fn of_digits(text: &str) -> Option<Timestamp> {
     if !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -69,7 +69,7 @@ fn of_mail(text: &str) -> Option<Timestamp> {
     parts.finish()
 }
 
-/// Takes out what stands in parentheses, however deep.
+/// Removes text in parentheses, at any depth.
 fn without_comments(text: &str) -> String {
     let mut depth = 0usize;
     let mut kept = String::with_capacity(text.len());
@@ -85,11 +85,11 @@ fn without_comments(text: &str) -> String {
 }
 
 impl Parts {
-    /// Takes one word; none if it contradicts what a date can be.
+    /// Takes one word; none if the word cannot be part of a date.
     fn take(&mut self, word: &str) -> Option<()> {
         let first = word.bytes().next()?;
         if word.contains(':') && first.is_ascii_digit() {
-            // A zone may stick to its time: 10:20:30Z, 10:20:30+01:00, 10:20PM.
+            // A zone may be attached to its time: 10:20:30Z, 10:20:30+01:00, 10:20PM.
             let end = word.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(word.len());
             self.time = Some(time(&word[..end])?);
             return if end < word.len() { self.take(&word[end..]) } else { Some(()) };
@@ -106,7 +106,7 @@ impl Parts {
         } else if let Some(minutes) = zone(word) {
             self.offset = Some(minutes);
         }
-        // Other words are days of the week, in whatever language, and zones that nobody knows.
+        // Other words are days of the week, in any language, and unknown zones.
         Some(())
     }
 
@@ -193,8 +193,8 @@ fn month(word: &str) -> Option<i8> {
     at.or_else(|| NAMES.iter().position(|name| *name == word)).map(|at| at as i8 + 1)
 }
 
-/// Zones by name, in minutes. Those of RFC 5322 first, then those that newsrooms write. Where two places share a name,
-/// the one with more feeds has it.
+/// Zones by name, in minutes. First the zones of RFC 5322, then the ones that newsrooms write. Where two places share a
+/// name, the place with more feeds wins.
 fn zone(word: &str) -> Option<i32> {
     let upper = word.to_ascii_uppercase();
     // GMT+3, UTC-05:00.

@@ -1,7 +1,8 @@
-//! Reads JSON Feed (jsonfeed.org, versions 1 and 1.1), entry by entry, so that one that breaks off keeps what came before.
+//! Reads JSON Feed (jsonfeed.org, versions 1 and 1.1), entry by entry: a feed that breaks off keeps the entries before
+//! the break.
 //!
-//! What always holds: only the fields that are wanted are held in memory; a field of another type than it should be is
-//! absent, except that a number is an id.
+//! Invariants: only the needed fields are held in memory; a field of a wrong type is absent, except that a number is
+//! accepted as an id.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ pub(super) fn read(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut()
     let mut head = Head { list, time_is_up, is_feed: false, has_items: false };
     let mut reader = serde_json::Deserializer::from_str(text);
     let result = (&mut head).deserialize(&mut reader);
-    // A feed without its version is one all the same if it has items; much other JSON has.
+    // A feed without its version still counts as one if its items are entries; much other JSON has items.
     let is_feed = head.is_feed || head.has_items && !head.list.feed.entries.is_empty();
     if is_feed {
         list.feed.format = Some(Format::Json);
@@ -106,7 +107,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
                 self.list.feed.cut = true;
             }
             if self.list.is_full() {
-                // What follows is not read: whatever the error says, the feed is cut.
+                // The rest is not read: whatever the error says, the feed is cut.
                 return Err(serde::de::Error::custom("enough"));
             }
         }
@@ -163,7 +164,7 @@ impl<'de> DeserializeSeed<'de> for Scalar {
     }
 }
 
-/// The texts that are not wanted are passed over, whatever they are.
+/// Values that are not needed are skipped, whatever their type.
 macro_rules! nothing {
     () => {
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -203,7 +204,7 @@ impl<'de> Visitor<'de> for Scalar {
     }
 }
 
-/// The text of this name in an object, or in the first object of a list that has one.
+/// The text with this name in an object, or in the first object of a list that has one.
 #[derive(Clone, Copy)]
 struct First(&'static str);
 
@@ -252,5 +253,5 @@ impl<'de> Visitor<'de> for First {
 /// A longer text is no title, URL or date.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// The clock is looked at once in so many items.
+/// The deadline is checked once in this number of items.
 const ITEMS_PER_LOOK: usize = 100;

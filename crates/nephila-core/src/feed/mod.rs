@@ -1,16 +1,18 @@
-//! Feeds: what a source says is new, read, judged and planned. Everything here is values in, decisions out.
+//! Feeds: reading a feed, judging which entries are new stories, and planning the next poll. Pure functions: values in,
+//! decisions out.
 //!
-//! A body becomes a [`Feed`] ([`read_feed`]): RSS 0.9x, RDF and 2.0, Atom 0.3 and 1.0, JSON Feed, news sitemaps, in
-//! whatever state they are. Its [`checksum`](Feed::checksum) says whether it names other URLs than last time; if it does,
-//! [`story`] says which of its entries are new stories. [`schedule`] says when it is asked again, and whether it is
-//! silent against its own rhythm. [`poll`] puts these together, [`record`] is what is kept of it, [`source`] what feeds of one source
-//! share. [`pages`] follows feeds in pages, [`opml`] reads and writes lists of feeds.
+//! A body becomes a [`Feed`] ([`read_feed`]): RSS 0.9x, RDF and 2.0, Atom 0.3 and 1.0, JSON Feed, news sitemaps, well
+//! formed or broken. The [`checksum`](Feed::checksum) tells whether the feed names other URLs than at the last poll. If
+//! so, [`story`] decides which entries are new stories (deduplication). [`schedule`] plans the next poll, and tells
+//! whether the feed is silent against its own rhythm. [`poll`] combines these steps, [`record`] is the durable record
+//! of a feed, [`source`] the state that the feeds of one source share. [`pages`] follows paged feeds, [`opml`] reads
+//! and writes lists of feeds.
 //!
-//! There is one reader for good and bad feeds alike, not a strict one with a lenient one behind it: a feed that is
-//! broken today and mended tomorrow must give the same entries on both days, or every one of them is a new story.
+//! One reader handles good and bad feeds alike; there is no strict reader with a lenient fallback. A feed that is
+//! broken today and repaired tomorrow must give the same entries on both days, or every entry is a new story.
 //!
-//! What always holds: no bytes make it fail, expand an entity, or take more than the [`Limits`]; an entry has a URL that
-//! can be fetched; a guid is what the feed wrote and never made up; a date that cannot be read is no date.
+//! Invariants: no input makes the reader fail, expand an entity, or exceed the [`Limits`]; an entry has a URL that can
+//! be fetched; a guid is a text of the feed and never invented; a date that cannot be parsed is no date.
 
 mod date;
 mod json;
@@ -42,28 +44,28 @@ use crate::url::CrawlUrl;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Are feeds followed that a page names (`<link rel=alternate>`)? Those that somebody added are, in any case; others
-    /// are otherwise read once, for their links.
+    /// Whether to follow feeds that a page names (`<link rel=alternate>`). If off, such feeds are read once, for their
+    /// links. Feeds that an operator added are always followed.
     pub follow_found: bool,
-    /// When a feed is asked again.
+    /// When a feed is polled again.
     pub schedule: schedule::Settings,
-    /// Which entries are stories.
+    /// Which entries count as new stories.
     pub story: story::Settings,
 }
 
 impl Settings {
-    /// Is a URL that is read as this, so many links from a seed, a feed to be followed?
+    /// Whether a URL that is read as `read_as`, at this link depth from a seed, is followed as a feed.
     pub fn follows(&self, read_as: ReadAs, depth: u8) -> bool {
         read_as == ReadAs::Feed && (depth == 0 || self.follow_found)
     }
 }
 
-/// How much of a feed is read.
+/// Limits of reading one feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of its body.
+    /// Maximum size of the body in bytes.
     pub bytes_max: usize,
-    /// Entries taken from it.
+    /// Maximum number of entries taken from the feed.
     pub entries_max: usize,
 }
 
@@ -73,13 +75,13 @@ impl Default for Limits {
     }
 }
 
-/// Entries taken from one feed, unless a setting says less. The story memory is made for as many.
+/// Maximum number of entries taken from one feed, unless a setting is lower. The story memory is sized for this number.
 pub const ENTRIES_MAX: usize = 5_000;
 
-/// Open tags that a parser of feeds remembers.
+/// Maximum number of open tags that a parser of feeds remembers.
 const OPEN_MAX: usize = 200_000;
 
-/// What a feed is written in.
+/// The format of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// RSS 0.91 to 2.0.
@@ -107,7 +109,7 @@ impl Format {
     }
 }
 
-/// How often the feed wants to be asked, by its own word. Hints, and often nonsense: the schedule bounds them.
+/// How often the feed wants to be polled, by its own statement. Hints are often nonsense: the schedule bounds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// `ttl` of RSS.
@@ -116,43 +118,43 @@ pub struct Hints {
     pub update_period: Option<Duration>,
 }
 
-/// One entry.
+/// One entry of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedEntry {
-    /// Its page.
+    /// The page of the entry.
     pub url: CrawlUrl,
-    /// What the feed knows it by, as it is written there; none if the feed gives none.
+    /// The identifier of the entry, as the feed writes it; none if the feed gives none.
     pub guid: Option<String>,
-    /// Its title, on one line, without markup. May be empty.
+    /// The title, on one line, without markup. May be empty.
     pub title: String,
-    /// When it was published, by its own word.
+    /// The date of publication, by the entry's own statement.
     pub published: Option<Timestamp>,
-    /// When it was changed, by its own word.
+    /// The date of the last change, by the entry's own statement.
     pub updated: Option<Timestamp>,
-    /// Who wrote it.
+    /// The author.
     pub author: Option<String>,
-    /// Its language, or that of the feed, as it is written there: `en`, `pt-BR`.
+    /// The language of the entry, or else of the feed, as written there: `en`, `pt-BR`.
     pub language: Option<String>,
 }
 
-/// What else there is to say about a feed.
+/// A remark about a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Note {
-    /// It is none.
+    /// The text is no feed.
     NotAFeed,
-    /// It is broken, and was read as far as it made sense.
+    /// The feed is broken, and was read as far as possible.
     Broken,
-    /// It ends before its end. The entry that was being read is left out: half of it is another one.
+    /// The feed ends too early. The entry that was being read is left out: half an entry would be a different one.
     Partial,
-    /// It is not in the encoding it claims.
+    /// The feed is not in the encoding that the feed claims.
     WrongEncoding,
-    /// It is longer than what is read of one.
+    /// The feed is longer than [`Limits::bytes_max`].
     TooLong,
-    /// It has more entries than are taken from one.
+    /// The feed has more entries than [`Limits::entries_max`].
     TooMany,
-    /// It uses entities of its own; they stay as they are, and a URL with one is none.
+    /// The feed uses entities of its own. They stay unexpanded, and a URL with one is dropped.
     OwnEntities,
-    /// Some of its entries name no page that can be fetched.
+    /// Some entries name no page that can be fetched.
     BadUrls,
 }
 
@@ -172,34 +174,34 @@ impl Note {
     }
 }
 
-/// What a feed says.
+/// The contents of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feed {
-    /// What it is written in; none if it is no feed.
+    /// The format; none if the text is no feed.
     pub format: Option<Format>,
-    /// Its title, on one line.
+    /// The title, on one line.
     pub title: String,
-    /// Its language.
+    /// The language.
     pub language: Option<String>,
-    /// The page it belongs to.
+    /// The page that the feed belongs to.
     pub site: Option<CrawlUrl>,
-    /// Its next page (RFC 5005). May well be one that was read before: whoever follows counts.
+    /// The next page (RFC 5005). May be a page that was read before: the caller counts ([`pages::Walk`]).
     pub next: Option<CrawlUrl>,
-    /// How often it wants to be asked.
+    /// How often the feed wants to be polled.
     pub hints: Hints,
-    /// Its entries, in its own order.
+    /// The entries, in the order of the feed.
     pub entries: Vec<FeedEntry>,
-    /// How many entries name no page that can be fetched.
+    /// Number of entries that name no page that can be fetched.
     pub dropped: u64,
-    /// A limit was met or time was up: there may be more.
+    /// A limit or the deadline was reached: there may be more entries.
     pub cut: bool,
-    /// What else there is to say, each once, in order.
+    /// The remarks, each once, in order.
     pub notes: Vec<Note>,
 }
 
 impl Feed {
-    /// A number that stays while the feed names the same URLs, in whatever order and however often (SEEDS D7). A feed
-    /// that says the same as last time is stored as [`REDUNDANT`] and its entries are not looked at.
+    /// A hash of the set of URLs that the feed names, independent of their order and repetition (SEEDS D7). A feed with
+    /// the checksum of the last poll is stored as [`REDUNDANT`], and its entries are not judged.
     pub fn checksum(&self) -> u64 {
         let mut keys: Vec<&str> = self.entries.iter().map(|entry| entry.url.key()).collect();
         keys.sort_unstable();
@@ -213,8 +215,8 @@ impl Feed {
         hasher.digest()
     }
 
-    /// The mean time between its entries by their own dates, if at least three have one. What the schedule goes by
-    /// before it has seen anything itself.
+    /// The mean time between the entries by their own dates, if at least three have a date. The schedule uses this gap
+    /// before the first observed one.
     pub fn dated_gap(&self) -> Option<Duration> {
         let mut dates: Vec<u64> = self.entries.iter().filter_map(|e| e.published).map(|t| t.0).collect();
         dates.sort_unstable();
@@ -227,7 +229,7 @@ impl Feed {
         }
     }
 
-    /// Is this said about it?
+    /// Whether the feed has this remark.
     pub fn has(&self, note: Note) -> bool {
         self.notes.contains(&note)
     }
@@ -239,15 +241,16 @@ impl Feed {
     }
 }
 
-/// What is stored instead of a feed that names the same URLs as the one before (SEEDS D7).
+/// The text that is stored instead of a feed with the same URLs as before (SEEDS D7).
 pub const REDUNDANT: &str = "(redundant feed)";
 
-/// Reads a feed. What kind of feed it is, is seen from its bytes.
+/// Reads a feed. The format is detected from the bytes.
 pub fn read_feed(page: &Page<'_>, limits: &Limits) -> Feed {
     read_feed_until(page, limits, &mut || false)
 }
 
-/// Like [`read_feed`], ending early when `time_is_up` says so. It is asked once in a thousand tags or a hundred entries.
+/// Like [`read_feed`], ending early when `time_is_up` returns true. The check runs once per thousand tags or hundred
+/// entries.
 pub fn read_feed_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Feed {
     let mut feed = Feed::default();
     let mut body = page.body;
@@ -261,23 +264,23 @@ pub fn read_feed_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
     if start.starts_with('{') {
         json::read(start, &mut list, time_is_up);
     } else if let Some(at) = start.find('<') {
-        // What stands before the first tag is a warning of the server's or the rest of a template.
+        // Text before the first tag is a warning of the server or the rest of a template.
         xml::read(&start[at..], &mut list, time_is_up);
     }
     list.finish()
 }
 
-/// A feed while it is read.
+/// A feed while the reader builds it up.
 struct List<'a> {
     page: &'a Page<'a>,
     entries_max: usize,
     feed: Feed,
 }
 
-/// An entry as it is written, by either reader.
+/// An entry as written, before its texts are parsed; built by either reader.
 #[derive(Clone, Debug, Default)]
 struct Draft {
-    /// What may be its page, best first, each with the base that stands nearest to it.
+    /// Candidates for the page, best first, each with the nearest base URL.
     links: Vec<(String, Option<CrawlUrl>)>,
     guid: String,
     title: String,
@@ -289,7 +292,7 @@ struct Draft {
 }
 
 impl List<'_> {
-    /// There is room for no more: the rest need not be read.
+    /// Whether no more entries fit: the rest need not be read.
     fn is_full(&self) -> bool {
         self.feed.cut
     }
@@ -328,7 +331,7 @@ impl List<'_> {
     }
 
     fn finish(mut self) -> Feed {
-        // What was cut before it was read may have had more.
+        // The part that was cut off may have had more entries.
         self.feed.cut |= self.feed.notes.contains(&Note::TooLong);
         if self.feed.format.is_none() {
             self.feed.entries.clear();
@@ -346,13 +349,13 @@ fn some_line(text: &str) -> Option<String> {
     Some(text::line(text, true)).filter(|line| !line.is_empty())
 }
 
-/// The text of a feed. A byte order mark is believed, then bytes that are UTF-8 (few others are by chance), then the
-/// `Content-Type`, then the XML declaration (RFC 7303, 3). A label under which the bytes make no sense is a wrong one,
-/// and the next is tried.
+/// Decodes the text of a feed. A byte order mark takes precedence, then bytes that are valid UTF-8 (other encodings
+/// rarely are by chance), then the `Content-Type`, then the XML declaration (RFC 7303, 3). A label under which the
+/// bytes cannot be decoded is wrong, and the next one is tried.
 fn decode<'a>(page: &Page<'_>, bytes: &'a [u8], limits: &Limits, feed: &mut Feed) -> Cow<'a, str> {
     let mut labels = page.fields.get_all(http::header::CONTENT_TYPE).iter().map(|value| value.as_bytes());
     let label = labels.rfind(|label| sniff::essence(label).is_some());
-    // The declaration is looked for at the very start, where it often is not.
+    // The declaration should be at the very start, and often is not.
     let from = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
     let from = from
         + memchr::memmem::find(&bytes[from..bytes.len().min(from + JUNK_BYTES_MAX)], b"<?xml").unwrap_or(0);
@@ -379,7 +382,7 @@ fn decode<'a>(page: &Page<'_>, bytes: &'a [u8], limits: &Limits, feed: &mut Feed
     let mut best = charset::decode(said, bytes, text_bytes_max);
     if best.replaced {
         feed.note(Note::WrongEncoding);
-        // What the feed says of itself, then what its bytes look like.
+        // First the feed's own declaration, then a guess from the bytes.
         for prefix in [&bytes[from..], bytes] {
             let other = charset::decide(None, prefix).encoding;
             if other == said || wide(other) && !has_nul {
@@ -395,5 +398,5 @@ fn decode<'a>(page: &Page<'_>, bytes: &'a [u8], limits: &Limits, feed: &mut Feed
     Cow::Owned(best.text)
 }
 
-/// So far in the XML declaration is looked for.
+/// The XML declaration is searched for in this number of bytes.
 const JUNK_BYTES_MAX: usize = 4 * 1024;

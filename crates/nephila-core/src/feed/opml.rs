@@ -1,7 +1,7 @@
-//! OPML: lists of feeds, as other programs write them and as we give them back.
+//! OPML: lists of feeds. Reads the lists of other programs, and writes our own.
 //!
-//! What always holds: no bytes make reading fail; each feed comes out once, under the folders it first stood in; what is
-//! written is well-formed and is read back as it was.
+//! Invariants: no input makes reading fail; each feed comes out once, under the folders of its first mention; the
+//! written text is well-formed, and reading it back gives the same list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,57 +12,57 @@ use super::text;
 use crate::handler::soup::{self, Sink, attribute};
 use crate::url::CrawlUrl;
 
-/// Feeds taken from one list; the rest is counted.
+/// Maximum number of feeds taken from one list; reading stops there.
 pub const FEEDS_MAX: usize = 1_000_000;
 
-/// Folders within folders that are kept.
+/// Maximum depth of nested folders that is kept.
 pub const FOLDERS_MAX: usize = 8;
 
 /// A feed of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// Where it is.
+    /// The URL of the feed.
     pub url: CrawlUrl,
-    /// What the list calls it.
+    /// The title in the list.
     pub title: String,
-    /// The page it belongs to.
+    /// The page that the feed belongs to.
     pub site: Option<CrawlUrl>,
-    /// The folders it stands in, outermost first.
+    /// The folders around the feed, outermost first.
     pub folders: Vec<String>,
-    /// The source it is of, if the list says so with an attribute of ours.
+    /// The source of the feed, if the list names one with an attribute of ours.
     pub source: Option<String>,
-    /// It is not followed any more. Kept in a crawl's own list, so that a crawl that runs learns it.
+    /// The feed is no longer followed. Kept in a crawl's own list, so that a running crawl learns of the removal.
     pub removed: bool,
 }
 
 impl Outline {
-    /// A feed of which nothing is known but its URL.
+    /// A feed with a URL and nothing else.
     pub fn new(url: CrawlUrl) -> Outline {
         Outline { url, title: String::new(), site: None, folders: Vec::new(), source: None, removed: false }
     }
 
-    /// The source that a list of another program means: the outline in which the feed stands.
+    /// The source by a list of another program: the innermost folder, if no source is named.
     pub fn source_by_folder(&self) -> Option<String> {
         self.source.clone().or_else(|| super::source::name(self.folders.last()?))
     }
 }
 
-/// A list, read.
+/// A list that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opml {
-    /// Its feeds, in their order.
+    /// The feeds, in the order of the list.
     pub feeds: Vec<Outline>,
-    /// How many name no URL that can be fetched.
+    /// Number of feeds without a URL that can be fetched.
     pub dropped: u64,
-    /// How many were named before.
+    /// Number of repeated feeds.
     pub repeated: u64,
-    /// It is broken, and was read as far as it made sense.
+    /// The list is broken, and was read as far as possible.
     pub broken: bool,
-    /// It has more than [`FEEDS_MAX`].
+    /// The list has [`FEEDS_MAX`] feeds or more.
     pub cut: bool,
 }
 
-/// Reads a list. Its own encoding does not matter: what is not UTF-8 is replaced, which URLs survive.
+/// Reads a list as UTF-8, whatever its declared encoding. Invalid bytes are replaced, which leaves URLs intact.
 pub fn read(bytes: &[u8]) -> Opml {
     let text = String::from_utf8_lossy(bytes);
     let mut state = State { list: Opml::default(), seen: BTreeSet::new(), open: Vec::new() };
@@ -75,7 +75,7 @@ pub fn read(bytes: &[u8]) -> Opml {
 struct State {
     list: Opml,
     seen: BTreeSet<CrawlUrl>,
-    /// The open outlines: the name of a folder, nothing for a feed.
+    /// The open outlines: the name of a folder, none for a feed.
     open: Vec<Option<String>>,
 }
 
@@ -92,7 +92,7 @@ impl Sink for State {
             self.open.push(href.is_none().then(|| title.clone()));
         }
         let Some(href) = href else { return };
-        // Old programs wrote the scheme that starts them.
+        // Old programs wrote the scheme that starts them (`feed:`).
         let href = text::url(&href);
         let href = href.strip_prefix("feed:").map_or(href, |rest| rest.trim_start_matches("//"));
         let url = if href.contains("://") {
@@ -111,7 +111,7 @@ impl Sink for State {
         let site = named("htmlUrl").and_then(|href| CrawlUrl::parse(text::url(&href)).ok());
         let folders =
             self.open.iter().flatten().filter(|f| !f.is_empty()).take(FOLDERS_MAX).cloned().collect();
-        // Without its prefix: programs that do not know it may have dropped that.
+        // Without the prefix: a program that does not know the namespace may have dropped the prefix.
         let source = named("source").and_then(|name| super::source::name(&name));
         let removed = named("removed").is_some_and(|value| value == "true");
         self.list.feeds.push(Outline { url, title, site, folders, source, removed });
@@ -135,14 +135,14 @@ impl Sink for State {
     }
 }
 
-/// Writes a list: OPML 2.0, the feeds of a folder together.
+/// Writes a list as OPML 2.0, grouped by folder.
 pub fn write(title: &str, feeds: &[Outline]) -> String {
     let mut folders: BTreeMap<&[String], Vec<&Outline>> = BTreeMap::new();
     for feed in feeds {
         folders.entry(&feed.folders).or_default().push(feed);
     }
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<opml version=\"2.0\"");
-    // OPML 2.0 lets whoever names a namespace add attributes.
+    // OPML 2.0 allows additional attributes with a declared namespace.
     if feeds.iter().any(|feed| feed.source.is_some() || feed.removed) {
         push_attribute(&mut out, "xmlns:nephila", NAMESPACE);
     }
@@ -159,7 +159,7 @@ pub fn write(title: &str, feeds: &[Outline]) -> String {
         for feed in feeds {
             indent(&mut out, path.len());
             out.push_str("<outline type=\"rss\"");
-            // Readers look at either, and `text` is the one that must be there.
+            // Readers use either attribute, and `text` is mandatory.
             let title = if feed.title.is_empty() { feed.url.as_str() } else { &feed.title };
             push_attribute(&mut out, "text", title);
             push_attribute(&mut out, "title", &feed.title);
@@ -197,17 +197,17 @@ fn push_escaped(out: &mut String, text: &str) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML has no way to write these.
+            // XML cannot represent these characters.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
             c => out.push(c),
         }
     }
 }
 
-/// The namespace of our attributes. A name, and no address.
+/// The namespace of our attributes. A name, not an address.
 const NAMESPACE: &str = "urn:nephila:opml";
 
-/// More open outlines are not remembered.
+/// Maximum number of open outlines that are remembered.
 const OPEN_MAX: usize = 256;
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
                 removed: n % 5 == 0,
             }).collect();
             let list = read(write("a <title>", &feeds).as_bytes());
-            // Written by folder, in their order within it; without a title a feed has its URL for one.
+            // Grouped by folder, in their order within the folder; a feed without a title gets its URL as title.
             feeds.sort_by(|a, b| a.folders.cmp(&b.folders));
             for feed in &mut feeds {
                 if feed.title.is_empty() {

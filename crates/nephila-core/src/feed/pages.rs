@@ -1,13 +1,13 @@
-//! Feeds in pages (RFC 5005): how far `rel=next` is followed.
+//! Paged feeds (RFC 5005): how far `rel=next` is followed.
 //!
-//! What always holds: no page is asked for twice in one walk, and no more than [`PAGES_MAX`] are.
+//! Invariants: no page is requested twice in one walk; a walk has at most [`PAGES_MAX`] pages.
 
 use std::collections::BTreeSet;
 
 use super::Feed;
 use crate::url::{CrawlUrl, UrlId};
 
-/// Pages of one feed in one walk, the first included.
+/// Maximum number of pages of one feed in one walk, including the first.
 pub const PAGES_MAX: usize = 20;
 
 /// One walk through the pages of a feed.
@@ -17,13 +17,13 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Begins at the feed itself.
+    /// Begins at the feed.
     pub fn new(feed: &CrawlUrl) -> Walk {
         Walk { seen: BTreeSet::from([feed.id()]) }
     }
 
-    /// The page to ask for after this one; none at the end, in a circle, and after too many. A page on another host is
-    /// none either: it would speak for somebody else.
+    /// The page to request after this one; none at the end, at a page of this walk, and after [`PAGES_MAX`]. A page on
+    /// another host is not followed either: one host must not speak for another.
     pub fn next<'a>(&mut self, page: &'a Feed, at: &CrawlUrl) -> Option<&'a CrawlUrl> {
         let next = page.next.as_ref().filter(|next| next.host() == at.host())?;
         (self.seen.len() < PAGES_MAX && self.seen.insert(next.id())).then_some(next)

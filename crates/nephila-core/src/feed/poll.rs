@@ -1,12 +1,12 @@
-//! From the answer to a poll to what is to be done: the one entrance for a feed that was fetched.
+//! From the answer to a poll to the decisions: the only entrance for a feed that was fetched.
 //!
-//! The feed's URLs are compared with those of the last poll (SEEDS D7). If they are the same, the feed is redundant: it is
-//! stored as [`REDUNDANT`](super::REDUNDANT), and its entries are not looked at. Otherwise each entry is judged. What comes
-//! out is data: which entries are new stories, what is to be written down, which checksum is to be remembered, and what
-//! the schedule is told.
+//! The URLs of the feed are compared with the URLs of the last poll (SEEDS D7). If they are equal, the feed is
+//! redundant: the feed is stored as [`REDUNDANT`](super::REDUNDANT), and its entries are not judged. Otherwise each
+//! entry is judged. The result is data: the entries that are new stories, the sightings to write, the checksum to
+//! store, and the answer for the schedule.
 //!
-//! What always holds: nothing is changed here; a checksum is remembered only when every entry under it was decided, so
-//! that what was put off is looked at again.
+//! Invariants: nothing is changed here; a checksum is stored only when every entry under it was decided, so that
+//! postponed entries are judged again.
 
 use super::record::{Fault, Found};
 use super::schedule::Answer;
@@ -14,29 +14,29 @@ use super::story::{Judged, Memory, Settings, Sighting, Verdict};
 use super::{Feed, Note};
 use crate::time::Timestamp;
 
-/// What a poll comes to.
+/// The decisions of one poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The new stories, by their places among the entries.
+    /// The new stories, as indexes into the entries.
     pub stories: Vec<usize>,
-    /// What each entry is; empty if they were not looked at.
+    /// The verdict on each entry; empty if the entries were not judged.
     pub verdicts: Vec<Verdict>,
-    /// What is to be written down for the feed, if anything.
+    /// The sighting to write for the feed, if any.
     pub sighting: Option<Sighting>,
-    /// What is to be written down for its source, if it has one and the entries were looked at.
+    /// The sighting to write for the source, if the feed has one and the entries were judged.
     pub of_source: Option<Sighting>,
-    /// The stories that the source did not know, by their places.
+    /// The stories that were unknown to the source, as indexes into the entries.
     pub unknown_to_source: Vec<usize>,
-    /// The checksum to remember from now on, none for none.
+    /// The checksum to store; none stores none.
     pub checksum: Option<u64>,
     /// The feed names the same URLs as before.
     pub redundant: bool,
-    /// What the schedule is told.
+    /// The answer for the schedule.
     pub answer: Answer,
 }
 
-/// Takes in a feed: what was read, the checksum that is remembered, its memory, and that of its source if other feeds
-/// may be of the same.
+/// Decides on a feed: `checksum` and `memory` are the stored ones of the feed, `source` is the memory of the source if
+/// other feeds may belong to the same source.
 pub fn take_in(
     feed: &Feed,
     checksum: Option<u64>,
@@ -86,7 +86,7 @@ pub fn take_in(
     }
 }
 
-/// What is wrong with an answer that was read as a feed, if something is. What is only untidy is not: most feeds are.
+/// The fault of an answer that was read as a feed, if there is one. Untidiness is no fault: most feeds are untidy.
 pub fn fault(feed: &Feed, body: &[u8]) -> Option<Fault> {
     let is_torn = feed.has(Note::Broken) || feed.has(Note::Partial);
     let (found, words) = if feed.has(Note::NotAFeed) {
@@ -102,7 +102,7 @@ pub fn fault(feed: &Feed, body: &[u8]) -> Option<Fault> {
     Some(Fault { found, words: words.into() })
 }
 
-/// What an answer is that is no feed.
+/// The kind and description of an answer that is no feed.
 fn what_instead(body: &[u8]) -> (Found, &'static str) {
     let from = body.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(body.len());
     let start = &body[from..body.len().min(from + START_BYTES)];
@@ -118,7 +118,7 @@ fn what_instead(body: &[u8]) -> (Found, &'static str) {
     }
 }
 
-/// So far from its start an answer is looked at to say what it is.
+/// Number of bytes from the start of an answer that are searched for the kind.
 const START_BYTES: usize = 1_024;
 
 #[cfg(test)]
@@ -189,7 +189,8 @@ mod tests {
         assert_eq!(found(&torn[..torn.len() - 30]), Some(Found::Broken), "its end is missing");
     }
 
-    /// Two feeds of one source tell a story once, by URL, by guid and by title; a third of another source tells it, too.
+    /// Two feeds of one source report a story once, by URL, by guid and by title; a feed of another source reports the
+    /// story again.
     #[test]
     fn row_02_a_story_is_new_once_for_all_feeds_of_a_source() {
         let (settings, now) = (Settings::default(), Timestamp(START));
@@ -233,8 +234,8 @@ mod tests {
         assert_eq!(taken.verdicts, [Verdict::New, Verdict::KnownUrl]);
     }
 
-    /// The feed of a folder from before there were sources knows its stories: they are not told again, and its source
-    /// learns them.
+    /// A feed from a folder that predates sources knows its stories: they are not reported again, and the source learns
+    /// them.
     #[test]
     fn row_02_what_a_feed_knew_before_its_source_did_is_not_told_again() {
         let (settings, now) = (Settings::default(), Timestamp(START));

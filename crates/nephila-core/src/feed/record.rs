@@ -1,11 +1,11 @@
-//! What a partition remembers of a feed, and the entry of its log that changes it: one for each poll.
+//! The durable record of a feed, and the log entry that changes the record: one for each poll.
 //!
-//! The owner decides: it reads the record, judges the feed ([`super::poll`]), asks the schedule when to come back, and
-//! writes down what came of it as a [`Polled`]. Folding only carries that out, so another schedule in the settings of
-//! tomorrow gives no other past.
+//! The owner decides: the owner reads the record, judges the feed ([`super::poll`]), gets the time of the next poll
+//! from the schedule, and writes the result as a [`Polled`]. The fold only applies the result, so a later change of the
+//! schedule settings does not change the past.
 //!
-//! What always holds: a poll that is folded twice counts once; no more than [`POLLS_MAX`] polls are kept; what was
-//! written is read back as it was.
+//! Invariants: folding a poll is idempotent; at most [`POLLS_MAX`] polls are kept; reading the written bytes gives an
+//! equal value.
 
 use super::Hints;
 use super::schedule::{Answer, Health, History, Why};
@@ -14,52 +14,52 @@ use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::UrlKey;
 use crate::time::Timestamp;
 
-/// Polls of a feed that are kept for whoever asks.
+/// Maximum number of polls that are kept per feed for queries.
 pub const POLLS_MAX: usize = 20;
 
-/// The longest title of a feed that is kept, in bytes. A longer one is cut.
+/// Maximum length of a kept title in bytes. A longer title is cut.
 pub const TITLE_BYTES_MAX: usize = 200;
 
-/// What a fetch of a feed brought, for its owner to decide on.
+/// The result of fetching a feed, from which the owner decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brought {
-    /// What it found.
+    /// The answer.
     pub answer: Answer,
     /// The request carried validators.
     pub conditional: bool,
     /// The answer has validators.
     pub validators: bool,
-    /// What the feed asks for.
+    /// The polling hints of the feed.
     pub hints: Hints,
     /// `max-age` of its `Cache-Control`.
     pub max_age: Option<std::time::Duration>,
     /// A hash of where a permanent redirect led, if one did.
     pub moved_to: Option<u64>,
-    /// The checksum to remember from now on.
+    /// The checksum to store.
     pub checksum: Option<u64>,
-    /// What is to be written down for the feed.
+    /// The sighting to write for the feed.
     pub sighting: Option<Sighting>,
-    /// What is to be written down for its source, if that is in the feed's own partition.
+    /// The sighting to write for the source, if the source is in the feed's own partition.
     pub sighted: Option<Box<super::source::Sighted>>,
-    /// The feed's title, empty if it was not read.
+    /// The title of the feed, empty if the feed was not read.
     pub title: Box<str>,
-    /// The new stories, for whoever reads the log.
+    /// The new stories, for readers of the log.
     pub stories: Vec<crate::entry::aside::Story>,
-    /// What is wrong with it, if something is that its status and its outcome do not say.
+    /// A fault that neither status nor outcome shows.
     pub fault: Option<Fault>,
 }
 
-/// What is wrong with a feed that was fetched.
+/// A fault of a feed that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// In a word.
+    /// The kind of fault.
     pub found: Found,
-    /// In a few, for people.
+    /// A short description for people.
     pub words: Box<str>,
 }
 
 impl Brought {
-    /// Nothing but an answer; what is remembered stays.
+    /// A result with an answer only; the stored checksum stays.
     pub fn of(answer: Answer, record: &Record) -> Brought {
         Brought {
             answer,
@@ -78,12 +78,12 @@ impl Brought {
     }
 }
 
-/// What a poll found, in a word.
+/// The kind of answer that a poll got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Found {
     /// 304.
     NotModified,
-    /// The URLs of last time.
+    /// The same URLs as at the last poll.
     Redundant,
     /// Entries.
     Read,
@@ -92,11 +92,11 @@ pub enum Found {
     Failed,
     /// 410.
     Gone,
-    /// Something else: a page, as a rule.
+    /// Something else: usually a page.
     NotAFeed,
     /// A feed that cannot be read, or only its beginning.
     Broken,
-    /// It is elsewhere from now on.
+    /// The feed has moved for good.
     Moved,
     /// A page that names feeds, which are followed instead.
     Page,
@@ -131,27 +131,27 @@ impl Found {
     }
 }
 
-/// One poll, as it is kept.
+/// One poll, as kept in the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollLine {
-    /// When.
+    /// When the poll ended.
     pub at: Timestamp,
-    /// The status, 0 if there was none.
+    /// The HTTP status, 0 if there was none.
     pub status: u16,
-    /// What it found.
+    /// The kind of answer.
     pub found: Found,
-    /// Entries of the feed.
+    /// Number of entries of the feed.
     pub entries: u32,
-    /// New stories among them.
+    /// Number of new stories among them.
     pub new: u32,
-    /// When the next one was planned for; 0 is never.
+    /// When the next poll was planned for; 0 is never.
     pub due: Timestamp,
-    /// Why then: [`Why`] as a number, and how often in a row.
+    /// The reason for this time: [`Why`] as a number, and the length of the series.
     pub why: (u8, u16),
 }
 
 impl PollLine {
-    /// A poll that found this, with this plan behind it.
+    /// A poll with this answer and this plan.
     pub fn new(at: Timestamp, status: u16, answer: Answer, due: Option<Timestamp>, why: Why) -> PollLine {
         let (found, entries, new) = match answer {
             Answer::NotModified => (Found::NotModified, 0, 0),
@@ -163,7 +163,7 @@ impl PollLine {
         PollLine { at, status, found, entries, new, due: due.unwrap_or_default(), why: code_of(why) }
     }
 
-    /// Why the next poll is when it is, for people: `no-new-story 4 times`.
+    /// The reason for the time of the next poll, for people: `no-new-story, 4 times`.
     pub fn why(&self) -> String {
         let (code, times) = self.why;
         let name = WHYS.get(usize::from(code)).copied().unwrap_or("?");
@@ -196,7 +196,7 @@ impl PollLine {
     }
 }
 
-/// The names of reasons by their numbers, which stand in logs and never change.
+/// The names of the reasons by their numbers. The numbers stand in logs and never change.
 const WHYS: [&str; 10] = [
     Why::NewStory.name(),
     Why::Fruitless(0).name(),
@@ -225,30 +225,30 @@ fn code_of(why: Why) -> (u8, u16) {
     }
 }
 
-/// A feed was asked, and this is what came of it.
+/// Log entry: the result of one poll of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Polled {
     /// The feed.
     pub key: UrlKey,
-    /// Which fetch it was. The same one again changes nothing.
+    /// The fetch that this poll was. Folding the same fetch again changes nothing.
     pub fetch: u64,
     /// The poll.
     pub line: PollLine,
     /// Whether the next request may carry validators.
     pub conditional: bool,
-    /// The checksum that is remembered from now on.
+    /// The checksum to store.
     pub checksum: Option<u64>,
-    /// What was seen, if anything.
+    /// The sighting, if the entries were judged.
     pub sighting: Option<Sighting>,
-    /// The history, as it is after this poll.
+    /// The history after this poll.
     pub history: History,
-    /// The title, if it is another one.
+    /// The title, if changed.
     pub title: Option<Box<str>>,
-    /// What is wrong with it, in a few words, if something is.
+    /// A short description of the fault, empty if there is none.
     pub wrong: Box<str>,
 }
 
-/// Bits of the byte behind the poll.
+/// Bits of the flags byte behind the poll.
 mod flag {
     pub(super) const CONDITIONAL: u8 = 1;
     pub(super) const CHECKSUM: u8 = 2;
@@ -258,7 +258,7 @@ mod flag {
 }
 
 impl Polled {
-    /// Appends it as it is written.
+    /// Appends the encoded entry to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.key.to_bytes());
         put_u64(out, self.fetch);
@@ -286,7 +286,7 @@ impl Polled {
         }
     }
 
-    /// From what was written.
+    /// Decodes an entry.
     pub fn read(reader: &mut Reader<'_>) -> Result<Polled, Damaged> {
         let key = reader.take(UrlKey::BYTES, "key of a poll")?;
         let key = UrlKey::from_bytes(key.try_into().expect("as many were taken"));
@@ -307,40 +307,40 @@ impl Polled {
     }
 }
 
-/// What is remembered of a feed.
+/// The state of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The last poll that was folded.
     pub fetch: u64,
     /// Whether the next request may carry validators.
     pub conditional: bool,
-    /// The checksum of its URLs, if every entry under it was decided.
+    /// The checksum of the URLs, if every entry under this checksum was decided.
     pub checksum: Option<u64>,
-    /// New stories, ever.
+    /// Number of new stories, ever.
     pub stories: u64,
-    /// Its title.
+    /// The title.
     pub title: Box<str>,
-    /// When it was asked, and what it had.
+    /// The poll times and results that the schedule needs.
     pub history: History,
-    /// Which stories it had.
+    /// The stories that were seen.
     pub memory: Memory,
-    /// Its last polls, the oldest first.
+    /// The last polls, the oldest first.
     pub polls: Vec<PollLine>,
-    /// What was wrong with it at the last of them, in a few words; empty if nothing was.
+    /// A short description of the fault at the last poll; empty if there was none.
     pub wrong: Box<str>,
 }
 
-/// The name of a feed's health while it cannot be had.
+/// The health name of a feed that cannot be fetched.
 const FAILING: &str = "failing";
 
-/// The longest words about what is wrong with a feed, in bytes. Longer ones are cut.
+/// Maximum length of the description of a fault in bytes. A longer one is cut.
 pub const WRONG_BYTES_MAX: usize = 300;
 
-/// The layout of [`Record`].
+/// The layout version of [`Record`].
 const VERSION: u8 = 1;
 
 impl Record {
-    /// Takes in a poll. Twice is once.
+    /// Folds a poll. Idempotent.
     pub fn fold(&mut self, polled: &Polled) {
         if !self.polls.is_empty() && self.fetch == polled.fetch {
             return;
@@ -363,7 +363,7 @@ impl Record {
         self.wrong = polled.wrong.clone();
     }
 
-    /// How the feed is, in a word that users see: what is wrong is said from the first poll on that finds it so.
+    /// The health of the feed as a name that users see. A fault shows from the first poll that finds one.
     pub fn health(&self) -> &'static str {
         match self.polls.last().map(|poll| poll.found) {
             Some(found @ (Found::NotAFeed | Found::Broken | Found::Moved | Found::Gone | Found::Page)) => {
@@ -374,7 +374,7 @@ impl Record {
         }
     }
 
-    /// As it is stored.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_u64(&mut out, self.fetch);
@@ -388,14 +388,14 @@ impl Record {
         put_u64(&mut out, self.polls.len() as u64);
         self.polls.iter().for_each(|poll| poll.put(&mut out));
         put_bytes(&mut out, &self.memory.to_bytes());
-        // Was added later: absent in what was written before, and where there is nothing to say.
+        // Added later: absent in older records, and where there is no fault.
         if !self.wrong.is_empty() {
             put_bytes(&mut out, self.wrong.as_bytes());
         }
         out
     }
 
-    /// From what was stored.
+    /// Decodes a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<Record, Damaged> {
         let mut reader = Reader::new(bytes);
         if reader.u8("version of a feed")? != VERSION {
@@ -420,7 +420,7 @@ impl Record {
         Ok(Record { fetch, conditional, checksum, stories, title, history, memory, polls, wrong })
     }
 
-    /// The title to write down, if the feed has another one now.
+    /// The title to write, if the feed has a new one.
     pub fn new_title(&self, title: &str) -> Option<Box<str>> {
         let mut end = title.len().min(TITLE_BYTES_MAX);
         while !title.is_char_boundary(end) {
@@ -502,7 +502,7 @@ mod tests {
         assert_eq!((record.health(), &*record.wrong), ("learning", ""));
     }
 
-    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    // The encoding is durable: a log of today is folded by a node of tomorrow.
     #[test]
     fn golden_poll() {
         let mut out = Vec::new();

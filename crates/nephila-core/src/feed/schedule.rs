@@ -1,17 +1,19 @@
-//! When a feed is asked again, and whether it is silent against its own rhythm.
+//! When a feed is polled again, and whether the feed is silent against its own rhythm.
 //!
-//! Two rules, by setting. **Doubling** (SEEDS D3): five minutes after a poll that found a new story, twice as long after
-//! each fruitless one, up to a week. **Adaptive**: so often that a story takes [`Settings::polls_per_story`] polls, by
-//! the gaps between the stories so far; longer as the silence grows; sooner when so much of the feed was new that something
-//! may have been missed; never sooner than the feed itself asks for (`ttl`, `sy:updatePeriod`, `Cache-Control`), within
-//! reason; and down to five minutes only where validators make a poll cheap.
+//! Two rules, by setting. **Doubling** (SEEDS D3): five minutes after a poll that found a new story, twice as long
+//! after each fruitless poll, up to a week (exponential backoff). **Adaptive**: often enough that a story takes
+//! [`Settings::polls_per_story`] polls, by the gaps between the stories so far; longer as the silence grows; sooner
+//! when so much of the feed was new that stories may have been missed; never sooner than the feed itself asks for
+//! (`ttl`, `sy:updatePeriod`, `Cache-Control`), within reason; and down to five minutes only where validators make a
+//! poll cheap.
 //!
-//! Both keep to `Retry-After`, and let failures double the wait. A feed that is gone (410, several times over) is
-//! retired, and one that has moved for good several times over is to be asked at its new place. A 304 is believed, but a
-//! whole answer is asked for once in [`Settings::full_after`]; a server whose 304s hid stories is not believed again.
+//! Both rules respect `Retry-After`, and failures double the wait. A feed that is gone (several 410 in a row) is
+//! retired. A feed with several permanent redirects to one place in a row is polled at the new place. A 304 is trusted,
+//! but a full response is requested once in [`Settings::full_after`]; a server whose 304s hid stories is no longer
+//! trusted.
 //!
-//! What always holds: the next poll is later than this one by `interval_min` or more and by no more than `interval_max`,
-//! or `retry_after_max` where that is asked for; the same polls give the same plan on every machine.
+//! Invariants: the next poll is later than this one by at least `interval_min` and at most `interval_max`, or
+//! `retry_after_max` where the server sends `Retry-After`; the same polls give the same plan on every machine.
 
 use std::time::Duration;
 
@@ -21,45 +23,44 @@ use super::Hints;
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::time::Timestamp;
 
-/// How the next poll is found.
+/// The rule for the next poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// Five minutes after a new story, twice as long after each fruitless poll.
     #[default]
     Doubling,
-    /// By the feed's own rhythm and what it asks for.
+    /// By the feed's own rhythm and hints.
     Adaptive,
 }
 
-/// How often feeds are asked. Section `[feed.schedule]` of the settings file.
+/// How often feeds are polled. Section `[feed.schedule]` of the settings file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How the next poll is found.
+    /// The rule for the time of the next poll.
     pub rule: Rule,
-    /// The shortest wait: that after a new story.
+    /// Minimum wait between polls: the wait after a new story.
     #[serde(with = "humantime_serde")]
     pub interval_min: Duration,
-    /// The longest wait.
+    /// Maximum wait between polls.
     #[serde(with = "humantime_serde")]
     pub interval_max: Duration,
-    /// The shortest wait of the adaptive rule where every poll costs the whole feed.
+    /// Minimum wait of the adaptive rule for feeds without validators, where every poll transfers the whole feed.
     #[serde(with = "humantime_serde")]
     pub interval_min_unvalidated: Duration,
-    /// How many polls a story may cost under the adaptive rule. More find it sooner.
+    /// Target number of polls per story under the adaptive rule. More polls find a story sooner.
     pub polls_per_story: u32,
-    /// A feed that asks for more time than this between polls is given this much. Feeds that ask for a year exist.
+    /// Maximum polling interval that a feed can ask for. Feeds that ask for a year exist.
     #[serde(with = "humantime_serde")]
     pub hint_max: Duration,
-    /// The longest `Retry-After` that is kept to.
+    /// Maximum `Retry-After` that is respected.
     #[serde(with = "humantime_serde")]
     pub retry_after_max: Duration,
-    /// A whole answer is asked for when the last one is this old, whatever the validators say.
+    /// Maximum age of the last full response. An older one is requested again without validators.
     #[serde(with = "humantime_serde")]
     pub full_after: Duration,
-    /// By how many hundredths the adaptive rule shortens a wait, at most, so that feeds which began together drift
-    /// apart.
+    /// Maximum percentage by which the adaptive rule shortens a wait, so that feeds that started together drift apart.
     pub spread_percent: u8,
 }
 
@@ -80,25 +81,25 @@ impl Default for Settings {
     }
 }
 
-/// What a poll found.
+/// The answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// 304.
     NotModified,
-    /// The URLs of last time.
+    /// The same URLs as at the last poll.
     Redundant,
-    /// Entries, some of them new stories, perhaps.
+    /// Entries, possibly with new stories.
     Read {
-        /// How many entries.
+        /// Number of entries.
         entries: u32,
-        /// How many of them are new.
+        /// Number of new stories among them.
         new: u32,
-        /// The earliest date among the new ones.
+        /// The earliest date among the new stories.
         oldest_new: Option<Timestamp>,
         /// The mean gap between all entries, by their dates ([`super::Feed::dated_gap`]).
         dated_gap: Option<Duration>,
     },
-    /// No feed: an error, no answer, something else.
+    /// No feed: an error, no response, another kind of document.
     Failed,
     /// 410.
     Gone,
@@ -120,15 +121,15 @@ impl Answer {
 /// A poll that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// When.
+    /// When the poll ended.
     pub at: Timestamp,
-    /// What it found.
+    /// The answer.
     pub answer: Answer,
     /// The request carried validators.
     pub conditional: bool,
     /// The answer has validators (`ETag` or `Last-Modified`).
     pub validators: bool,
-    /// What the feed asks for.
+    /// The polling hints of the feed.
     pub hints: Hints,
     /// `max-age` of its `Cache-Control`.
     pub max_age: Option<Duration>,
@@ -139,7 +140,7 @@ pub struct Poll {
 }
 
 impl Poll {
-    /// A poll that found this, and nothing else to say.
+    /// A poll with this answer and no other information.
     pub fn new(at: Timestamp, answer: Answer) -> Poll {
         Poll {
             at,
@@ -154,28 +155,28 @@ impl Poll {
     }
 }
 
-/// Why the next poll is when it is.
+/// The reason for the time of the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// There was a new story.
     NewStory,
-    /// There was none, so many times in a row: doubled each time.
+    /// There was none, this number of times in a row: the wait is doubled each time.
     Fruitless(u16),
-    /// The rhythm of its stories.
+    /// The rhythm of the stories.
     Rhythm,
-    /// It has been silent for longer than usual.
+    /// The feed has been silent for longer than usual.
     Silence,
-    /// So much was new that something may have been missed.
+    /// So much was new that stories may have been missed.
     Crowded,
-    /// It asks for it.
+    /// The feed asks for this wait.
     Hint,
-    /// Its server asks for it.
+    /// The server asks for this wait.
     RetryAfter,
-    /// It failed so many times in a row.
+    /// The poll failed this number of times in a row: backoff.
     Failing(u16),
-    /// The shortest or longest wait there is.
+    /// The minimum or maximum wait.
     Bound,
-    /// It said that it is gone, so many times over. There is no next poll.
+    /// The server answered "gone" several times in a row. There is no next poll.
     Gone,
 }
 
@@ -197,38 +198,38 @@ impl Why {
     }
 }
 
-/// What comes next.
+/// The plan for the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// When the feed is asked again; never, if it is gone.
+    /// When the feed is polled again; none if the feed is gone.
     pub due: Option<Timestamp>,
     /// Whether to send validators, if there are any.
     pub conditional: bool,
-    /// Whether the place of the permanent redirect is from now on its own.
+    /// Whether to adopt the target of the permanent redirect as the feed's URL.
     pub adopt_move: bool,
-    /// Why then.
+    /// The reason for the time.
     pub why: Why,
 }
 
-/// How a feed is.
+/// The health of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// As ever.
+    /// Normal.
     Fine,
-    /// Too few stories to have a rhythm.
+    /// Too few stories for a known rhythm.
     Learning,
     /// Silent against its own rhythm.
     Quiet {
-        /// The usual time between polls that find something.
+        /// The usual time between polls that find a story.
         usual: Duration,
-        /// For how long it has been silent, as far as we have looked.
+        /// Duration of the silence, up to the last successful poll.
         silent: Duration,
     },
-    /// Out of reach or no feed.
+    /// Not reachable, or no feed.
     Failing {
-        /// Since when.
+        /// Time of the first failure in the series.
         since: Timestamp,
-        /// How often in a row.
+        /// Number of failures in a row.
         times: u16,
     },
     /// Gone for good.
@@ -248,7 +249,7 @@ impl Health {
     }
 }
 
-/// What is remembered of a feed's polls. Times are in milliseconds, 0 for never.
+/// The history of a feed's polls. Times are in milliseconds, 0 for never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     polls: u64,
@@ -261,24 +262,24 @@ pub struct History {
     fruitless: u16,
     failures: u16,
     gone: u8,
-    /// Polls that found something, the first not counted.
+    /// Number of polls that found a story, without the first.
     news: u32,
-    /// The mean time between stories, the last ones counting most.
+    /// The mean time between stories, weighted to the latest.
     gap: u64,
-    /// The mean and the longest time between polls that found something, the last ones counting most.
+    /// The mean and the longest time between polls that found a story, weighted to the latest.
     pause: u64,
     pause_max: u64,
     /// The wait before this poll.
     interval: u64,
     validators: bool,
-    /// How often a 304 hid a story.
+    /// Number of times that a 304 hid a story.
     lies: u8,
     moved_to: u64,
     moves: u8,
 }
 
 impl History {
-    /// Takes in a poll and says what comes next. `spread` is any number that differs from feed to feed.
+    /// Takes in a poll and plans the next one. `spread` is any number that differs from feed to feed.
     pub fn handle_poll(&mut self, poll: &Poll, settings: &Settings, spread: u64) -> Plan {
         self.take(poll);
         let adopt_move = self.moves >= MOVES_MIN;
@@ -334,13 +335,13 @@ impl History {
         } else {
             (self.failures, self.failing_since) = (0, 0);
             self.last_ok = now;
-            // A 304 need not repeat them.
+            // A 304 need not repeat the validators.
             self.validators = poll.validators || poll.answer == Answer::NotModified && self.validators;
         }
         match poll.moved_to {
             Some(to) if to == self.moved_to => self.moves = self.moves.saturating_add(1),
             Some(to) => (self.moved_to, self.moves) = (to, 1),
-            // No answer says nothing about where it is.
+            // A failure tells nothing about the place of the feed.
             None if poll.answer.is_failure() => {}
             None => (self.moved_to, self.moves) = (0, 0),
         }
@@ -353,18 +354,18 @@ impl History {
             let gap = pause / u64::from(stories);
             self.gap = if self.gap == 0 { gap } else { lean(self.gap, gap) };
             self.pause = if self.pause == 0 { pause } else { lean(self.pause, pause) };
-            // It fades with time, not with stories: a weekend is remembered until the next.
+            // The longest pause fades with time, not with stories: a weekend is remembered until the next.
             let fades = self.pause_max / 1_000 * (pause / 1_000).min(FADE_SECS) / FADE_SECS * 1_000;
             self.pause_max = pause.max(self.pause_max - fades);
             self.news = self.news.saturating_add(1);
         } else {
-            // All that was there before us: its dates tell the rhythm, if anything does.
+            // Stories from before the first poll: only their dates can show the rhythm.
             self.gap = dated_gap.map_or(0, ms);
         }
         self.last_new = now;
     }
 
-    /// SEEDS D3.
+    /// The doubling rule (SEEDS D3).
     fn doubling(&self, settings: &Settings) -> (u64, Why) {
         let (min, max) = (ms(settings.interval_min), ms(settings.interval_max));
         let wait = doubled(min, self.fruitless).min(max);
@@ -395,7 +396,7 @@ impl History {
         if failing > wait {
             (wait, why) = (failing, Why::Failing(self.failures));
         }
-        // Before the bounds, so that what is bounded stays so.
+        // Before the bounds, so that the bounds hold.
         let spread = spread % 1_000 * u64::from(settings.spread_percent.min(50));
         wait -= wait / 100_000 * spread;
         let hints = [poll.hints.ttl, poll.hints.update_period, poll.max_age];
@@ -409,15 +410,15 @@ impl History {
         (wait, why)
     }
 
-    /// Does a poll that finds nothing cost next to nothing?
+    /// Whether a poll without news costs next to nothing.
     fn is_cheap(&self) -> bool {
         self.validators && self.lies < LIES_MAX
     }
 
-    /// How the feed is, as far as the last poll tells.
+    /// The health of the feed after the last poll.
     pub fn health(&self) -> Health {
         let silent = self.last_ok.saturating_sub(self.last_new);
-        // Before it was seen through two weekends, its rhythm may have one.
+        // A feed that was observed for less than two weekends may have a weekly rhythm.
         let is_young = self.last_ok.saturating_sub(self.first) < YOUNG_MS;
         let quiet_min = if is_young { QUIET_MIN_YOUNG_MS } else { QUIET_MIN_MS };
         if self.gone >= GONE_MIN {
@@ -443,7 +444,7 @@ impl History {
         Timestamp(self.last_new)
     }
 
-    /// As it is stored.
+    /// Encodes the history.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         for number in self.numbers() {
@@ -476,7 +477,7 @@ impl History {
         ]
     }
 
-    /// From what was stored.
+    /// Decodes a history.
     pub fn from_bytes(bytes: &[u8]) -> Result<History, Damaged> {
         let mut reader = Reader::new(bytes);
         let mut next = || reader.u64("history of a feed");
@@ -514,43 +515,43 @@ fn doubled(min: u64, times: u16) -> u64 {
     min.saturating_mul(1 << times.min(40))
 }
 
-/// A mean that follows: a quarter of what is new.
+/// A moving mean: a quarter of the new value.
 fn lean(mean: u64, new: u64) -> u64 {
     mean - mean / 4 + new / 4
 }
 
-/// Permanent redirects to one place in a row before it is taken for the feed's own.
+/// Number of permanent redirects in a row to one place before the place is adopted.
 const MOVES_MIN: u8 = 3;
 
-/// Answers "gone" in a row before they are believed.
+/// Number of "gone" answers in a row before they are believed.
 const GONE_MIN: u8 = 3;
 
-/// Failures in a row before they are reported.
+/// Number of failures in a row before they are reported.
 const FAILURES_MIN: u16 = 3;
 
-/// Polls that found something before a feed has a rhythm.
+/// Number of polls with stories before a feed has a rhythm.
 const NEWS_MIN: u32 = 5;
 
-/// No feed is called quiet before a day has passed.
+/// Minimum silence before a feed is called quiet: a day.
 const QUIET_MIN_MS: u64 = 24 * 3_600 * 1_000;
 
-/// Nor one that has been followed for less than two weeks before a long weekend has.
+/// The same for a feed that has been followed for less than two weeks: a long weekend.
 const QUIET_MIN_YOUNG_MS: u64 = 4 * QUIET_MIN_MS;
 const YOUNG_MS: u64 = 14 * QUIET_MIN_MS;
 
-/// The longest pause is as good as forgotten after a few times so long.
+/// Time constant of the decay of the longest pause: after a few times this long, the pause hardly counts.
 const FADE_SECS: u64 = 28 * 24 * 3_600;
 
-/// What is assumed of a feed whose entries have no dates, until its second story.
+/// The assumed gap of a feed whose entries have no dates, until its second story.
 const GAP_UNKNOWN_MS: u64 = 6 * 3_600 * 1_000;
 
-/// A feed with fewer entries is not crowded, whatever share of them is new.
+/// A feed with fewer entries is never crowded, whatever share is new.
 const CROWD_ENTRIES_MIN: u32 = 4;
 
-/// Stories appear a while after the date they bear.
+/// Stories appear a while after their own date.
 const HIDDEN_SLACK_MS: u64 = 6 * 3_600 * 1_000;
 
-/// So often a 304 may have hidden a story, by its date, before no 304 is asked for.
+/// Number of times that a 304 may have hidden a story, by its date, before validators are no longer sent.
 const LIES_MAX: u8 = 2;
 
 #[cfg(test)]

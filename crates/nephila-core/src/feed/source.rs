@@ -1,14 +1,16 @@
-//! A source: feeds that tell the same stories. What counts as new is decided for all of them together (SEEDS D6).
+//! A source: feeds that publish the same stories. Whether a story is new is decided for all of them together (SEEDS
+//! D6).
 //!
-//! A feed belongs to the source that somebody named for it, or else to that of its registrable domain. The memory of a
-//! source lies in the partition of its key ([`SourceKey`]): for a domain that is the partition of its feeds, so that both
-//! change in one group of the log. What a poll shows to a source is written down as a [`Sighted`]; beside the memory
-//! every story of a source is kept as a [`StoryRecord`], in the order in which they were found.
+//! A feed belongs to the source that an operator named for the feed, or else to the source of its registrable domain.
+//! The memory of a source is in the partition of its key ([`SourceKey`]). For a domain that is the partition of its
+//! feeds, so both change in one group of the log. A poll's effect on a source is written as a [`Sighted`]. Beside the
+//! memory, every story of a source is kept as a [`StoryRecord`], in the order of discovery.
 //!
-//! The memory of a source stands beside the memories of its feeds ([`super::record`]), which stay as they are: a folder
-//! from before there were sources goes on with what its feeds remember, and each source learns it at their next polls.
+//! The memory of a source stands beside the memories of its feeds ([`super::record`]), which stay as they are. A folder
+//! from before there were sources continues with the memories of its feeds, and each source learns them at the next
+//! polls.
 //!
-//! What always holds: a sighting that is folded twice counts once; what was written is read back as it was.
+//! Invariants: folding a sighting is idempotent; reading the written bytes gives an equal value.
 
 use super::FeedEntry;
 use super::story::{Memory, Sighting};
@@ -17,10 +19,10 @@ use crate::entry::aside::{STORIES_MAX, TITLE_BYTES_MAX};
 use crate::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
 use crate::time::{Seconds, Timestamp};
 
-/// The longest name of a source, in bytes.
+/// Maximum length of the name of a source in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// Where a source is kept.
+/// The key under which a source is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(pub HostKey);
 
@@ -30,7 +32,7 @@ const OF_DOMAIN: u32 = 0;
 const OF_NAME: u32 = 1;
 
 impl SourceKey {
-    /// The source that all feeds of a domain are of, unless another one was named for them.
+    /// The default source of all feeds of a domain.
     pub fn of_domain(domain: DomainKey) -> SourceKey {
         SourceKey(HostKey { domain, host: OF_DOMAIN })
     }
@@ -40,24 +42,24 @@ impl SourceKey {
         SourceKey(HostKey { domain: DomainKey::of_source(name, secret), host: OF_NAME })
     }
 
-    /// Was it named?
+    /// Whether the source has a name given by an operator.
     pub fn is_named(self) -> bool {
         self.0.host == OF_NAME
     }
 
-    /// Where its record stands.
+    /// The key of the source's record.
     pub fn record(self) -> UrlKey {
         UrlKey { host: self.0, path: 0 }
     }
 
-    /// Where a story stands that was found then, as the so-and-so-many-th of its source: stories of a source are sorted
-    /// by time. The number of a fetch would not do, since those begin anew with every start.
+    /// The key of the story that was found at this time with this sequence number, so stories of a source are sorted by
+    /// time. The number of a fetch is no sequence number, since fetch numbers restart with every process.
     pub fn story(self, at: Seconds, number: u64) -> UrlKey {
         UrlKey { host: self.0, path: u64::from(at.0) << 32 | number & u64::from(u32::MAX) }
     }
 }
 
-/// A name as it is kept: on one line, without spaces around it, and not too long. None if nothing is left.
+/// Normalizes a name: on one line, trimmed, and at most [`NAME_BYTES_MAX`] long. None if nothing is left.
 pub fn name(text: &str) -> Option<String> {
     let line = super::text::line(text, false);
     let end = (0..=NAME_BYTES_MAX.min(line.len())).rev().find(|&at| line.is_char_boundary(at));
@@ -68,18 +70,18 @@ pub fn name(text: &str) -> Option<String> {
 /// A story of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoryRecord {
-    /// Its page.
+    /// The page.
     pub url: Box<str>,
-    /// Its title; empty if it has none.
+    /// The title; empty if there is none.
     pub title: Box<str>,
-    /// The feed that showed it first.
+    /// The feed that showed the story first.
     pub feed: Box<str>,
-    /// When it was published, by its own word; 0 if it does not say.
+    /// The date of publication by the feed's statement; 0 if there is none.
     pub published: Seconds,
 }
 
 impl StoryRecord {
-    /// As it is stored.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_bytes(&mut out, self.url.as_bytes());
@@ -89,7 +91,7 @@ impl StoryRecord {
         out
     }
 
-    /// From what was stored.
+    /// Decodes a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<StoryRecord, Damaged> {
         const WHAT: &str = "story of a source";
         let mut reader = Reader::new(bytes);
@@ -105,19 +107,19 @@ impl StoryRecord {
     }
 }
 
-/// A story, as a poll shows it to its source.
+/// A story, as a poll reports the story to its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// Its page.
+    /// The page.
     pub url: Box<str>,
-    /// Its title, not longer than those that are told.
+    /// The title, cut to [`TITLE_BYTES_MAX`].
     pub title: Box<str>,
-    /// When it was published, by its own word; 0 if it does not say.
+    /// The date of publication by the feed's statement; 0 if there is none.
     pub published: Seconds,
 }
 
 impl Shown {
-    /// An entry of a feed.
+    /// From an entry of a feed.
     pub fn of(entry: &FeedEntry) -> Shown {
         let title = &entry.title;
         let end = (0..=TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
@@ -129,27 +131,27 @@ impl Shown {
     }
 }
 
-/// A poll showed something to a source.
+/// Log entry: a poll reported entries to a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighted {
     /// The source.
     pub source: SourceKey,
-    /// What it is called: its name, or the domain.
+    /// The display name: the given name, or the domain.
     pub name: Box<str>,
-    /// Which fetch it was. The same one again changes nothing.
+    /// The fetch that this poll was. Folding the same fetch again changes nothing.
     pub fetch: u64,
-    /// When.
+    /// When the poll ended.
     pub at: Timestamp,
     /// The feed.
     pub feed: Box<str>,
-    /// What was seen.
+    /// The marks of the entries.
     pub sighting: Sighting,
-    /// Stories that the source did not know, [`STORIES_MAX`] at most.
+    /// Stories that were unknown to the source, at most [`STORIES_MAX`].
     pub stories: Vec<Shown>,
 }
 
 impl Sighted {
-    /// Appends it as it is written.
+    /// Appends the encoded entry to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.source.0.to_bytes());
         put_bytes(out, self.name.as_bytes());
@@ -165,7 +167,7 @@ impl Sighted {
         }
     }
 
-    /// From what was written.
+    /// Decodes an entry.
     pub fn read(reader: &mut Reader<'_>) -> Result<Sighted, Damaged> {
         const WHAT: &str = "sighting of a source";
         let key = reader.take(HostKey::BYTES, WHAT)?;
@@ -186,13 +188,13 @@ impl Sighted {
         Ok(Sighted { source, name, fetch, at, feed, sighting, stories })
     }
 
-    /// What it takes in memory, roughly.
+    /// The approximate size in memory in bytes.
     pub fn bytes(&self) -> usize {
         let stories: usize = self.stories.iter().map(|story| story.url.len() + story.title.len() + 40).sum();
         size_of::<Sighted>() + 8 * self.sighting.marks.len() + stories
     }
 
-    /// The records of its stories, each where it stands, if the source had so many before.
+    /// The records of the stories with their keys; `before` is the number of stories that the source had.
     fn records(&self, before: u64) -> impl Iterator<Item = (UrlKey, StoryRecord)> + '_ {
         let at = Seconds::from(self.at);
         (before..).zip(self.stories.iter().take(STORIES_MAX)).map(move |(number, story)| {
@@ -207,24 +209,24 @@ impl Sighted {
     }
 }
 
-/// What is remembered of a source.
+/// The state of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The last poll that showed it something.
+    /// The last fetch that reported entries.
     pub fetch: u64,
-    /// What it is called.
+    /// The display name.
     pub name: Box<str>,
-    /// Its stories, ever.
+    /// Number of stories, ever.
     pub stories: u64,
-    /// What its feeds have shown.
+    /// The marks of all entries of the feeds.
     pub memory: Memory,
 }
 
-/// The layout of [`Record`] and [`StoryRecord`].
+/// The layout version of [`Record`] and [`StoryRecord`].
 const VERSION: u8 = 1;
 
 impl Record {
-    /// Takes in what a poll showed, and says what is to be kept of its stories. Twice is once.
+    /// Folds a sighting, and returns the story records to store. Idempotent.
     pub fn fold(&mut self, sighted: &Sighted) -> Vec<(UrlKey, StoryRecord)> {
         if !self.name.is_empty() && self.fetch == sighted.fetch {
             return Vec::new();
@@ -237,7 +239,7 @@ impl Record {
         records
     }
 
-    /// As it is stored.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_u64(&mut out, self.fetch);
@@ -247,7 +249,7 @@ impl Record {
         out
     }
 
-    /// From what was stored.
+    /// Decodes a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<Record, Damaged> {
         const WHAT: &str = "source";
         let mut reader = Reader::new(bytes);
@@ -288,7 +290,7 @@ mod tests {
     fn a_sighting_counts_once_and_its_stories_stand_in_their_order() {
         let mut record = Record::default();
         let mut stories = Vec::new();
-        // All in one second; the last is the first fetch of another start.
+        // All in one second; the last is the first fetch of another process.
         for fetch in [1, 2, 1 << 48 | 1] {
             stories.extend(record.fold(&sighted(fetch)));
             assert!(record.fold(&sighted(fetch)).is_empty());
@@ -339,7 +341,7 @@ mod tests {
         assert!(a != b && a.is_named() && !SourceKey::of_domain(a.0.domain).is_named());
     }
 
-    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    // The encoding is durable: a log of today is folded by a node of tomorrow.
     #[test]
     fn golden_sighted() {
         let mut out = Vec::new();

@@ -1,31 +1,32 @@
-//! Which entries of a source are new stories (SEEDS D6), and the bounded memory that this takes.
+//! Which entries of a source are new stories (SEEDS D6): deduplication of entries with a bounded memory.
 //!
-//! An entry is a **new story** if neither its URL nor its guid is known for its source, and no other entry of the source
-//! has its title in the same calendar week. Each entry leaves up to three **marks** of 64 bits in the memory: its URL, its
-//! guid, and its title together with its week. A mark is what was seen, not what became a story: an entry that was
-//! turned away for its title today is turned away by its URL tomorrow, and not taken for a story in the next week.
+//! An entry is a **new story** if neither its URL nor its guid is known for its source, and no other entry of the
+//! source has its title in the same calendar week. Each entry leaves up to three **marks** of 64 bits in the memory:
+//! its URL, its guid, and its title together with its week. A mark records every entry that was seen, also one that did
+//! not become a story: an entry that was rejected for its title today is rejected by its URL tomorrow, and is no new
+//! story in the next week.
 //!
-//! - **URL**: its key under [`Settings::keys`], which drop what newsletters and campaigns append, without its scheme:
-//!   a source that moves to https has no new stories.
-//! - **Guid**: as it is written; one that is a URL is compared as a URL, also with the URLs of other entries.
-//! - **Title**: without case and white space. An empty one is no title, and no two of those are equal.
-//! - **Week**: Monday to Sunday in UTC, of the day of publication; of the first sighting where there is no date, or one
-//!   further than a day in the future. The zone of a source is unknown (its dates carry that of a program, and many
-//!   none), and UTC gives the same answer on every node and after every restart.
+//! - **URL**: its key under [`Settings::keys`], which drop the parameters that newsletters and campaigns append,
+//!   without its scheme: a source that moves to https has no new stories.
+//! - **Guid**: as written; a guid that is a URL is compared as a URL, also with the URLs of other entries.
+//! - **Title**: without case and white space. An empty title is no title, and no two empty titles are equal.
+//! - **Week**: Monday to Sunday in UTC, of the day of publication; of the first sighting where there is no date, or a
+//!   date further than a day in the future. The time zone of a source is unknown (its dates carry the zone of a
+//!   program, and many none), and UTC gives the same answer on every node and after every restart.
 //!
-//! **How long it remembers**: a mark stays while its entry is in the feed, however long, and [`FORGET_WEEKS`] more. What
-//! was forgotten leaves the week in which it was last seen: an unknown entry that was published by then may be one of
-//! those, and is [`Verdict::TooOld`] instead of new. So no dated story comes twice, ever, and one without a date can come
-//! again only after its source has left it out for [`FORGET_WEEKS`].
+//! **Retention**: a mark stays while its entry is in the feed, however long, and [`FORGET_WEEKS`] more. Evicted marks
+//! leave the week in which they were last seen. An unknown entry that was published up to that week may be one of the
+//! evicted, and is [`Verdict::TooOld`] instead of new. So no dated story comes twice, ever. A story without a date can
+//! come again only after its source has left the story out for [`FORGET_WEEKS`].
 //!
-//! Feeds of one source ([`super::source`]) share a memory beside their own, and what either knows is known. That of the
-//! source forgets a mark [`FORGET_WEEKS`] after one of its feeds last changed with the entry in it.
+//! Feeds of one source ([`super::source`]) share a memory beside their own; an entry is known if either memory knows a
+//! mark. The memory of the source evicts a mark [`FORGET_WEEKS`] after one of its feeds last changed with the entry
+//! present.
 //!
-//! Judging changes nothing. It returns the [`Sighting`] that is to be written down; folding that is what changes the
-//! memory, and folding it twice changes it once.
+//! Judging changes nothing and returns the [`Sighting`] to write. Folding the sighting changes the memory, and is
+//! idempotent.
 //!
-//! What always holds: at most [`MARKS_MAX`] marks; the same entries in the same order give the same verdicts on every
-//! machine.
+//! Invariants: at most [`MARKS_MAX`] marks; the same entries in the same order give the same verdicts on every machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,25 +38,25 @@ use crate::codec::{Damaged, Reader, put_u64};
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, KeyRules};
 
-/// A mark is forgotten when its entry has been out of the feed for so many weeks. Feeds bring back what fell off their
-/// end within days; a poll may be a week late, and a source may be down for a month.
+/// A mark is evicted when its entry has been out of the feed for this number of weeks. Feeds bring back entries that
+/// fell off their end within days; a poll may be a week late, and a source may be down for a month.
 pub const FORGET_WEEKS: u32 = 8;
 
-/// Marks of one source: the three of every entry of the largest feed, four times over. Beyond it those go first that
-/// were not seen for longest; those of the last poll never do.
+/// Maximum number of marks of one source: the three of every entry of the largest feed, four times over. Above this
+/// bound the marks with the oldest week of sighting are evicted first.
 pub const MARKS_MAX: usize = 4 * 3 * ENTRIES_MAX;
 
-/// A date so far in the future is a mistake.
+/// A date further in the future than this is a mistake.
 const FUTURE_MAX_MS: u64 = 24 * 3_600 * 1_000;
 
-/// How stories are told apart. Section `[feed.story]` of the settings file.
+/// How stories are told apart (deduplication). Section `[feed.story]` of the settings file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Which spellings of a URL are one story.
+    /// Which spellings of a URL count as one story.
     pub keys: KeyRules,
-    /// New stories of one source in one day (UTC); the rest waits for the next, and is reported. A source with more is
-    /// a trap or an archive.
+    /// Maximum number of new stories of one source in one day (UTC). The rest waits for the next day, and is reported.
+    /// A source with more is a trap or an archive.
     pub stories_per_day_max: u32,
 }
 
@@ -77,20 +78,20 @@ impl Default for Settings {
     }
 }
 
-/// What an entry is.
+/// The verdict on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// A new story.
     New,
-    /// Its URL is known.
+    /// The URL is known.
     KnownUrl,
-    /// Its guid is known, under another URL.
+    /// The guid is known, under another URL.
     KnownGuid,
-    /// Another entry has its title in its week.
+    /// Another entry has the same title in the same week.
     KnownTitle,
-    /// Unknown, but from a time of which the memory has forgotten something.
+    /// Unknown, but from a time of which the memory has evicted marks.
     TooOld,
-    /// New, but the source has had its share of the day. Not marked: it is judged again next time.
+    /// New, but the source has reached its limit of the day. Not marked: the entry is judged again at the next poll.
     OverLimit,
 }
 
@@ -118,7 +119,7 @@ impl Week {
         Week(u32::try_from((day(time) + 3) / 7).unwrap_or(u32::MAX))
     }
 
-    /// The week in which the title of this entry has to be the only one of its kind.
+    /// The week in which the title of this entry has to be unique.
     pub fn of_entry(entry: &FeedEntry, now: Timestamp) -> Week {
         let believed = entry.published.filter(|at| at.0 <= now.0.saturating_add(FUTURE_MAX_MS));
         Week::of(believed.unwrap_or(now))
@@ -129,23 +130,23 @@ fn day(time: Timestamp) -> u64 {
     time.0 / 86_400_000
 }
 
-/// What a poll saw: what is written down, and what the memory is folded from.
+/// The marks that a poll saw: written to the log, and folded into the memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
     /// The week of the poll.
     pub week: Week,
     /// The day of the poll, since 1970.
     pub day: u64,
-    /// The source's new stories of that day, this poll's included.
+    /// The source's new stories of that day, including this poll.
     pub day_stories: u32,
-    /// The feed names the same URLs as before; nothing else was looked at.
+    /// The feed names the same URLs as before; the entries were not judged.
     pub redundant: bool,
-    /// Marks that are new, or were not yet seen this week. In order, each once.
+    /// Marks that are new, or that were not yet seen this week. Sorted, each once.
     pub marks: Vec<u64>,
 }
 
 impl Sighting {
-    /// As it is written.
+    /// Encodes the sighting.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + 8 * self.marks.len());
         put_u64(&mut out, u64::from(self.week.0));
@@ -157,7 +158,7 @@ impl Sighting {
         out
     }
 
-    /// From what was written.
+    /// Decodes a sighting.
     pub fn from_bytes(bytes: &[u8]) -> Result<Sighting, Damaged> {
         let mut reader = Reader::new(bytes);
         let week = Week(reader.u32("week of a sighting")?);
@@ -173,67 +174,67 @@ impl Sighting {
     }
 }
 
-/// What became of a poll.
+/// The result of judging a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// What each entry is, in the order of the feed.
+    /// The verdict on each entry, in the order of the feed.
     pub verdicts: Vec<Verdict>,
-    /// What is to be written down.
+    /// The sighting to write for the feed.
     pub sighting: Sighting,
-    /// What is to be written down for the source, if the feed has one.
+    /// The sighting to write for the source, if the feed has one.
     pub of_source: Option<Sighting>,
-    /// The stories that the source did not know, by their places: the new ones, and those that the feed knew before its
-    /// source did (it is older than its source, or a crash came between the two).
+    /// The stories that were unknown to the source, as indexes: the new ones, and the ones that the feed knew before
+    /// its source did (the feed is older than its source, or a crash came between the two).
     pub unknown_to_source: Vec<usize>,
 }
 
 impl Judged {
-    /// How many are new.
+    /// Number of new stories.
     pub fn stories(&self) -> u32 {
         self.count(Verdict::New)
     }
 
-    /// How many are this.
+    /// Number of entries with this verdict.
     pub fn count(&self, verdict: Verdict) -> u32 {
         self.verdicts.iter().filter(|v| **v == verdict).count() as u32
     }
 }
 
-/// What is remembered of a feed, or of all feeds of a source together.
+/// The deduplication memory of a feed, or of all feeds of a source together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Marks, and the week in which each was last seen.
     marks: BTreeMap<u64, Week>,
-    /// The week of the last poll whose entries were looked at.
+    /// The week of the last poll whose entries were judged.
     judged: Week,
     /// The week of the last poll since then that named the same URLs.
     unchanged: Week,
-    /// The last week in which something was seen that is forgotten; none if nothing is.
+    /// The last week in which an evicted mark was seen; none if no mark was evicted.
     forgotten: Option<Week>,
     day: u64,
     day_stories: u32,
 }
 
 impl Memory {
-    /// How many marks are kept.
+    /// Number of marks.
     pub fn len(&self) -> usize {
         self.marks.len()
     }
 
-    /// Was nothing ever seen?
+    /// Whether there is no mark.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// Says what each entry is. To be called when the feed's checksum differs from the last one; otherwise
-    /// [`Memory::redundant`] is all there is to say.
+    /// Judges each entry. To be called when the feed's checksum differs from the stored one; otherwise
+    /// [`Memory::redundant`] is enough.
     pub fn judge(&self, entries: &[FeedEntry], settings: &Settings, now: Timestamp) -> Judged {
         self.judge_among(None, entries, settings, now)
     }
 
-    /// The same for a feed whose source may have other feeds: what one of them showed is new in none. The source counts
-    /// the stories of the day; that something is too old to be known is asked of the feed alone, since one that is added
-    /// to an old source may bring what the source never had.
+    /// Like [`Memory::judge`], for a feed whose source may have other feeds: an entry that one of them showed is new in
+    /// none. The source counts the stories of the day. Whether an entry is too old is decided by the feed alone, since
+    /// a feed that is added to an old source may bring entries that the source never had.
     pub fn judge_among(
         &self,
         source: Option<&Memory>,
@@ -283,7 +284,7 @@ impl Memory {
             }
             verdicts.push(verdict);
         }
-        // What was already seen this week need not be written again.
+        // A mark that was already seen this week need not be written again.
         let sighting = |memory: &Memory| {
             let is_news = |mark: &&u64| memory.marks.get(mark).is_none_or(|last| *last < week);
             let marks = seen.iter().filter(is_news).copied().collect();
@@ -294,12 +295,12 @@ impl Memory {
         Judged { verdicts, sighting, of_source, unknown_to_source }
     }
 
-    /// The new stories of this day so far.
+    /// The number of new stories of this day so far.
     fn stories_of(&self, day: u64) -> u32 {
         if self.day == day { self.day_stories } else { 0 }
     }
 
-    /// What is to be written down of a poll that found the feed unchanged; nothing, if that was written this week.
+    /// The sighting to write for a poll that found the feed unchanged; none if one was written this week.
     pub fn redundant(&self, now: Timestamp) -> Option<Sighting> {
         let week = Week::of(now);
         let day = day(now);
@@ -308,14 +309,14 @@ impl Memory {
         is_new.then(|| Sighting { week, day, day_stories, redundant: true, marks: Vec::new() })
     }
 
-    /// Takes in what a poll saw.
+    /// Folds a sighting.
     pub fn fold(&mut self, sighting: &Sighting) {
         (self.day, self.day_stories) = (sighting.day, sighting.day_stories);
         if sighting.redundant {
             self.unchanged = self.unchanged.max(sighting.week);
             return;
         }
-        // What stood in the feed when it was last looked at stood there as long as it did not change.
+        // Entries that were in the feed when last judged were there until the last poll that found the feed unchanged.
         if self.unchanged > self.judged {
             let (judged, unchanged) = (self.judged, self.unchanged);
             self.marks.values_mut().filter(|last| **last == judged).for_each(|last| *last = unchanged);
@@ -325,7 +326,8 @@ impl Memory {
             let last = self.marks.entry(*mark).or_insert(week);
             *last = week.max(*last);
         }
-        // Within a week nothing grows too old; looking through all marks at every poll would cost more than all else.
+        // Within one week no mark becomes too old; a scan of all marks at every poll would cost more than everything
+        // else.
         let is_later = week > self.judged;
         self.judged = self.judged.max(week);
         if is_later || self.marks.len() > MARKS_MAX {
@@ -353,7 +355,7 @@ impl Memory {
         self.forgotten = forgotten;
     }
 
-    /// As it is stored.
+    /// Encodes the memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + 10 * self.marks.len());
         put_u64(&mut out, u64::from(self.judged.0));
@@ -369,7 +371,7 @@ impl Memory {
         out
     }
 
-    /// From what was stored.
+    /// Decodes a memory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Memory, Damaged> {
         let mut reader = Reader::new(bytes);
         let judged = Week(reader.u32("week of a memory")?);
@@ -388,7 +390,7 @@ impl Memory {
     }
 }
 
-/// What an entry is known by.
+/// The marks of one entry.
 struct Marks {
     url: u64,
     guid: Option<u64>,
@@ -404,7 +406,7 @@ impl Marks {
         });
         let title = folded(&entry.title);
         let week = u64::from(Week::of_entry(entry, now).0);
-        // The week is part of the mark, so it needs no table of its own.
+        // The week is part of the mark, so weeks need no table of their own.
         let title = (!title.is_empty()).then(|| hash(TITLE, week, &title));
         Marks { url, guid, title }
     }
@@ -420,12 +422,12 @@ fn url_mark(url: &str, settings: &Settings) -> Option<u64> {
     Some(hash(URL, 0, key))
 }
 
-/// A title as it is compared: headlines are set in capitals, and spaces come and go.
+/// Normalizes a title for comparison: headlines are set in capitals, and spaces come and go.
 fn folded(title: &str) -> String {
     title.split_whitespace().flat_map(|word| word.chars().flat_map(char::to_lowercase)).collect()
 }
 
-/// Kind and week stand in the text that is hashed: as a seed they would cancel out against the letters of short titles.
+/// Kind and week are part of the hashed text: as a seed they would cancel out against the letters of short titles.
 fn hash(kind: u8, week: u64, text: &str) -> u64 {
     let mut hasher = Xxh3::new();
     hasher.update(&[kind]);

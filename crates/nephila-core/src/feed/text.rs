@@ -1,15 +1,15 @@
-//! The texts of a feed, made plain: one line, no markup, bounded.
+//! Normalizes the texts of a feed: one line, no markup, bounded.
 
 use std::borrow::Cow;
 
-/// The longest title or name that is kept, in bytes.
+/// Maximum length of a kept title or name in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 1_024;
 
-/// The longest language tag that is kept (RFC 5646, 4.4.1 advises 35).
+/// Maximum length of a language tag (RFC 5646, 4.4.1 advises 35).
 const LANGUAGE_BYTES_MAX: usize = 35;
 
-/// A title or a name on one line. Where it may be markup, tags are taken out and references decoded: RSS never said
-/// whether its titles are, so `AT&amp;amp;T` and `AT&amp;T` both mean AT&T.
+/// A title or a name on one line. A text that may be markup loses its tags, and its references are decoded. RSS never
+/// specified whether titles are markup, so `AT&amp;amp;T` and `AT&amp;T` both mean AT&T.
 pub(super) fn line(text: &str, is_markup: bool) -> String {
     let text = if is_markup { unmark(text) } else { Cow::Borrowed(text) };
     let mut line = String::with_capacity(text.len().min(LINE_BYTES_MAX));
@@ -30,13 +30,13 @@ pub(super) fn line(text: &str, is_markup: bool) -> String {
     line
 }
 
-/// A reference to a page, without what is copied along with one.
+/// A reference to a page, without the invisible characters that are copied along.
 pub(super) fn url(text: &str) -> &str {
     let is_blank = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
     text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || is_blank(c))
 }
 
-/// A language tag, if it looks like one.
+/// A language tag, if the text has the form of one.
 pub(super) fn language(text: &str) -> Option<String> {
     let text = text.trim();
     let looks_right = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -49,13 +49,13 @@ fn unmark(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '&']) {
         return Cow::Borrowed(text);
     }
-    // First one, then the other: a reference may stand for the `<` of a tag that is meant to be seen.
+    // First tags, then references: a reference may stand for the `<` of a tag that is meant to be seen.
     let mut plain = String::with_capacity(text.len());
     let (mut at, mut close) = (0, 0);
     while let Some(open) = text[at..].find('<').map(|found| at + found) {
         plain.push_str(&text[at..open]);
         at = open + 1;
-        // The next `>` is looked for only when the last one has been passed, so that each byte is looked at once.
+        // The next `>` is searched for only when the last one has been passed, so each byte is read once.
         if close < at {
             match text[at..].find('>') {
                 Some(found) => close = at + found,
@@ -68,7 +68,7 @@ fn unmark(text: &str) -> Cow<'_, str> {
         if text[at..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!')) {
             at = close + 1;
         } else {
-            // A sign that is meant, as in `a < b`.
+            // A literal sign, as in `a < b`.
             plain.push('<');
         }
     }

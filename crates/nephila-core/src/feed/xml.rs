@@ -1,11 +1,12 @@
 //! Reads the XML of feeds: RSS, RDF, Atom and sitemaps with news, by one set of names.
 //!
-//! Elements are known by the last part of their names, since prefixes and namespaces are often wrong; only prefixes
-//! that are known to mean something else (`media:title`) are heeded. An entry begins with `item`, `entry` or `url`. A text
-//! ends with its tag, or with the next one that has a meaning here, so that a missing end tag loses nothing; inside a
-//! title other tags are markup. What is somebody else's (pictures, sources, the content itself) is passed over.
+//! Elements are recognized by the local part of their names, since prefixes and namespaces are often wrong; only
+//! prefixes that are known to mean something else (`media:title`) are respected. An entry begins with `item`, `entry`
+//! or `url`. A text ends with its tag, or with the next tag that has a meaning here, so a missing end tag loses
+//! nothing; inside a title other tags are markup. Elements about other things (pictures, sources, the content itself)
+//! are skipped.
 //!
-//! What always holds: an entry that the text ends in the middle of is left out.
+//! Invariant: an entry that is incomplete at the end of the text is left out.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ enum Place {
     Entry,
 }
 
-/// What the text that is being read is.
+/// The field that the current text belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     None,
@@ -60,15 +61,15 @@ enum Field {
     Frequency,
 }
 
-/// An entry while it is read. What may be its page is kept apart, since the best may come last.
+/// An entry while the reader builds it up. Candidates for the page are kept apart, since the best may come last.
 #[derive(Default)]
 struct Parts {
     draft: Draft,
-    /// The text of `link`, or what Atom calls the alternate.
+    /// The text of `link`, or the alternate link of Atom.
     link: Option<(String, Option<CrawlUrl>)>,
-    /// An alternate that is no page, an Atom link within RSS.
+    /// An alternate that is no page, or an Atom link within RSS.
     other: Option<(String, Option<CrawlUrl>)>,
-    /// The guid is a URL, unless it says otherwise.
+    /// Whether the guid is a URL: the default, unless `isPermaLink` is false.
     guid_links: bool,
     about: Option<String>,
     enclosure: Option<String>,
@@ -77,15 +78,15 @@ struct Parts {
 struct State<'l, 'p> {
     list: &'l mut List<'p>,
     place: Place,
-    /// Within something else, and its name.
+    /// The name of the skipped element around the current position.
     skipped: Option<&'static str>,
     in_author: bool,
     field: Field,
     text: String,
-    /// The text holds what we do not expand, or is too long.
+    /// The text holds an entity that is not expanded, or is too long.
     spoiled: bool,
     is_html: bool,
-    /// The end tag of the root was there.
+    /// The end tag of the root was read.
     is_closed: bool,
     head_base: Option<CrawlUrl>,
     base: Option<CrawlUrl>,
@@ -94,7 +95,7 @@ struct State<'l, 'p> {
     parts: Parts,
 }
 
-/// What a tag means here.
+/// The meaning of a tag here.
 #[derive(Clone, Copy)]
 enum Meaning {
     Root(Format),
@@ -158,7 +159,7 @@ fn meaning(prefix: &str, name: &str) -> Option<Meaning> {
     Some(M::Text(field))
 }
 
-/// Tags that no markup within a feed has: what is passed over has lost its end tag. A source, though, has dates.
+/// Tags that no markup within a feed has: the skipped element has lost its end tag. A source, though, has dates.
 fn ends_skipping(skipped: &str, name: &str) -> bool {
     match name {
         "item" | "entry" | "channel" => true,
@@ -182,7 +183,7 @@ impl Sink for State<'_, '_> {
         }
         let Some(meaning) = meaning(&prefix, &name) else {
             self.is_html |= self.list.feed.format.is_none() && name.eq_ignore_ascii_case("html");
-            // Within a title it is markup; anywhere else it ends a text.
+            // An unknown tag within a title is markup; anywhere else the tag ends a text.
             if self.field != Field::Title {
                 self.end_field();
             }
@@ -205,7 +206,7 @@ impl Sink for State<'_, '_> {
             Meaning::Text(field) => {
                 self.field = field;
                 match field {
-                    // Some else's name: of a category, of a place, of the paper that a sitemap's news are in.
+                    // The name of something else: of a category, of a place, of the newspaper in a news sitemap.
                     Field::Author if name == "name" && !self.in_author => self.field = Field::None,
                     Field::Guid => {
                         let says = attribute(tag, "isPermaLink");
@@ -213,7 +214,7 @@ impl Sink for State<'_, '_> {
                             says.is_none_or(|says| !says.trim().eq_ignore_ascii_case("false"));
                     }
                     Field::Title => {
-                        // RSS does not say; Atom is plain text unless it says so.
+                        // RSS does not specify; a title of Atom is plain text unless `type` says otherwise.
                         let kind = attribute(tag, "type").unwrap_or_default().to_ascii_lowercase();
                         let is_atom = self.list.feed.format == Some(Format::Atom);
                         let is_markup = if is_atom { kind.contains("html") } else { true };
@@ -240,7 +241,7 @@ impl Sink for State<'_, '_> {
                 return;
             }
         }
-        // Within a title, the end of some markup; otherwise whatever ends here ends the text too.
+        // Within a title, the end of some markup; otherwise any end tag ends the text too.
         if self.field == Field::Title && meaning("", name).is_none() {
             return;
         }
@@ -277,7 +278,7 @@ impl Sink for State<'_, '_> {
             return;
         }
         self.list.feed.note(Note::OwnEntities);
-        // A title may show what it could not say; a URL or a guid with a hole in it is another one.
+        // A title may show the entity; a URL or a guid without the expansion is a different one.
         self.spoiled |= matches!(self.field, Field::Link | Field::Guid);
         self.text(&format!("&{name};"));
     }
@@ -294,7 +295,7 @@ impl Sink for State<'_, '_> {
 impl State<'_, '_> {
     fn handle_root(&mut self, tag: &BytesStart<'_>, format: Format) {
         self.end_entry();
-        // RDF has a `channel` too, which does not make it RSS.
+        // RDF has a `channel` too, which does not make the feed RSS.
         let known = &mut self.list.feed.format;
         known.get_or_insert(format);
         self.place = Place::Head;
@@ -316,7 +317,7 @@ impl State<'_, '_> {
         self.parts.draft.language = attribute_of_xml(tag, "xml:lang").unwrap_or_default();
     }
 
-    /// `<link>` of RSS holds a text, that of Atom attributes.
+    /// `<link>` of RSS holds a text, `<link>` of Atom has attributes.
     fn handle_link(&mut self, tag: &BytesStart<'_>, prefix: &str) {
         let Some(href) = attribute(tag, "href") else {
             self.field = Field::Link;
@@ -455,7 +456,7 @@ impl State<'_, '_> {
     }
 }
 
-/// An attribute by its whole name, which is then not taken for another's (`about` of `foo:about`).
+/// An attribute by its whole name, so that `about` does not match `foo:about`.
 fn attribute_of_xml(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = tag.html_attributes();
     attributes.with_checks(false);

@@ -1,4 +1,4 @@
-//! The fold: what each entry does, and that nothing else does anything.
+//! The fold: the effect of each entry, and that nothing else has an effect.
 
 use super::*;
 use crate::entry::{ChainError, FoundHost, open, seal};
@@ -24,7 +24,7 @@ fn place(low: u32) -> QueueKey {
     QueueKey { band: 5, age: AT, low }
 }
 
-/// URLs of the host, which is new if it has an origin.
+/// URLs of the host, which is new if there is an origin.
 fn found(origin: Option<&str>, urls: &[(u64, Admission)]) -> Entry {
     let urls = urls.iter().map(|(path, admission)| FoundUrl {
         path: *path,
@@ -425,7 +425,7 @@ fn a_former_owner_is_not_believed() {
     assert_ne!(state.hash(Prefixes::ALL).unwrap(), before);
 }
 
-/// A log of six groups in which everything happens to a few URLs.
+/// A log of six groups with every kind of change to a few URLs.
 fn a_log() -> Vec<Vec<u8>> {
     let queue = |path: u64| (path, Admission::Queue(place(path as u32)));
     let failed = Ended { next: Some(Seconds(2_000)), outcome: Outcome::Reset, retries: 1, ..ended(2, 11) };
@@ -473,7 +473,7 @@ fn the_same_log_gives_the_same_state_from_the_beginning_and_from_any_snapshot() 
         let mut state = MemoryState::new();
         replay(&mut state, &log[..taken]);
         let mut snapshot = state.clone();
-        // The whole log again: what the snapshot holds is skipped.
+        // The whole log again: groups in the snapshot are skipped.
         replay(&mut snapshot, &log);
         assert_eq!(snapshot.hash(Prefixes::ALL).unwrap(), hash, "snapshot behind group {taken}");
         assert_eq!(snapshot.position(), whole.position());

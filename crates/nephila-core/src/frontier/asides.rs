@@ -1,10 +1,10 @@
-//! What readers of the log are told beside the decisions: see [`Aside`].
+//! Additional facts for readers of the log, besides the decisions: see [`Aside`].
 //!
-//! While entries are pending it is noted which fetches were of pages known before, and which stories a feed had. When the
-//! group is made the rest is looked up: the names of its hosts, on the bench or in the state, and what those pages were.
-//! Hosts that were refused themselves are in neither: their names are noted when that is decided.
+//! While entries are pending, this module notes which fetches were of known pages, and which stories a feed had. When
+//! the group is made, the rest is looked up: the names of its hosts, on the workbench or in the state, and the earlier
+//! digests of these pages. Refused hosts are in neither: their names are noted when the refusal is decided.
 //!
-//! What always holds: a group has at most one aside, as its last entry, and none if it tells of nothing that happened.
+//! Invariant: a group has at most one aside, as its last entry, and none if the group has nothing to tell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,27 +17,27 @@ use crate::spider::outcome::Outcome;
 use crate::state::{State, StateError};
 use crate::time::Now;
 
-/// What is noted while entries are pending.
+/// Facts noted while entries are pending.
 #[derive(Debug, Default)]
 pub(crate) struct Asides {
-    /// Fetches of pages that were asked for before.
+    /// Fetches of pages that were fetched before.
     again: Vec<(UrlKey, u64, Seen)>,
     stories: Vec<(u64, Vec<Story>)>,
-    /// The origins of hosts that were refused themselves. At most one for each host of the group.
+    /// The origins of refused hosts. At most one for each host of the group.
     refused: BTreeMap<HostKey, Box<str>>,
 }
 
-/// What a fetch found.
+/// The content that a fetch found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// The server says that it is as it was.
+    /// The server says that the page is unchanged.
     Unchanged,
     /// A page with this digest.
     Digest(u64),
 }
 
 impl Asides {
-    /// A page that was asked for before was fetched.
+    /// A page that was fetched before was fetched again.
     pub(crate) fn again(&mut self, key: UrlKey, fetch: u64, report: &Report) {
         let seen = match report.outcome {
             Outcome::NotModified => Seen::Unchanged,
@@ -52,12 +52,12 @@ impl Asides {
         self.stories.push((fetch, stories.to_vec()));
     }
 
-    /// A host was refused, and with it all its URLs.
+    /// A host was refused, and with the host all its URLs.
     pub(crate) fn refused(&mut self, host: HostKey, origin: &str) {
         self.refused.insert(host, origin.into());
     }
 
-    /// What is told beside these entries, if anything.
+    /// The aside of these entries, if there is anything to tell.
     pub(crate) fn of<S: State>(
         self,
         entries: &[Entry],
@@ -127,7 +127,7 @@ impl Asides {
                 let changed = match (seen, last.map(|last| last.digest)) {
                     (Seen::Unchanged, _) => Some(false),
                     (Seen::Digest(digest), Some(before)) if before != 0 => Some(digest != before),
-                    // It had failed before: there is nothing to compare with.
+                    // The page had failed before: there is no digest to compare with.
                     (Seen::Digest(_), _) => None,
                 };
                 aside.visits.extend(changed.map(|changed| (fetch, changed)));

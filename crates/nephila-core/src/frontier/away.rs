@@ -1,17 +1,17 @@
 //! Errands between nodes: a robots.txt that redirects to a host of another node.
 //!
-//! The node of the asker sends the owner of that host a message ([`Said`](crate::cluster::errand::Said)); the owner asks
-//! it with a ticket of its own, after its rest, as it would for a host of its own, and sends back what came. One hop is one
-//! message: where the answer is a redirect again, the node of the asker follows it. So the owner of a host alone decides when
-//! it is asked, and the length of a chain is counted by whoever began it.
+//! The node of the asker sends a message to the owner of that host ([`Said`](crate::cluster::errand::Said)). The owner
+//! requests the URL with a ticket of its own, after the host's rest, and sends back the answer. One hop is one message:
+//! if the answer is another redirect, the node of the asker follows the redirect. So the owner of a host alone
+//! schedules its requests, and the node of the asker bounds the length of the chain.
 //!
-//! A partition that is on its way from one node to another has nobody who could ask: whoever is asked says so
+//! During a hand-over a partition has no owner that could send requests: the receiver of the message says so
 //! ([`ErrandAction::NotHere`]), and the errand is sent again to the next owner.
 //!
-//! Messages may be lost. An asker waits for the longest rest and the longest request ([`answer_wait`]) and then counts its
-//! robots.txt as not reached, as it does when the owner says that the host cannot be asked soon.
+//! Messages may be lost. An asker waits for the longest rest and the longest request ([`answer_wait`]). After that
+//! timeout its robots.txt counts as unreachable, as when the owner answers that the host cannot be requested soon.
 //!
-//! What always holds: a number is used once; an asker that waits stands on the bench; what waits to be sent is bounded.
+//! Invariants: an errand number is used once; a waiting asker stays on the workbench; the send queues are bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,49 +27,50 @@ use crate::state::{State, StateError};
 use crate::time::Now;
 use crate::url::CrawlUrl;
 
-/// How long an asker waits beyond the longest rest and the longest request, in milliseconds: the way there and back.
+/// Network time added to the longest rest and the longest request when an asker waits, in milliseconds.
 const WAY: u64 = 10_000;
 
-/// Answers that wait to be sent; one more is lost, as the network may lose it. Each has at most the bytes of one robots.txt.
+/// Maximum number of answers that wait to be sent. Further answers are lost, as the network may lose them. Each has at
+/// most the bytes of one robots.txt.
 pub const ANSWERS_MAX: usize = 64;
 
-/// What could not be handed on is tried again after this time, in milliseconds.
+/// Retry interval for messages that could not be sent, in milliseconds.
 const SEND_AGAIN: u64 = 100;
 
-/// Who wants to know, on another node.
+/// The sender of an errand on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwayAsker {
     /// The node.
     pub node: NodeId,
-    /// Its number for the errand.
+    /// The sender's number of the errand.
     pub number: u64,
 }
 
-/// What is to be sent to another node.
+/// A message to send to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrandAction {
-    /// To the owner of this URL: ask for it, and tell us.
+    /// To the owner of this URL: request the URL, and answer.
     Ask {
-        /// Our number for it.
+        /// The number of the errand on this node.
         number: u64,
-        /// What is to be asked for.
+        /// The URL to request.
         url: Box<CrawlUrl>,
     },
-    /// To whoever asked us: this came of it.
+    /// To the sender of an errand: its answer.
     Answer {
-        /// Who asked.
+        /// The sender.
         to: AwayAsker,
-        /// What came.
+        /// The answer.
         report: Box<RobotsReport>,
     },
-    /// To whoever asked us: its partition is not here, or not any more; ask its owner again.
+    /// To the sender of an errand: the partition is not, or no longer, here; send the errand to the owner again.
     NotHere {
-        /// Who asked.
+        /// The sender.
         to: AwayAsker,
     },
 }
 
-/// An errand that another node does for us.
+/// An errand that another node performs for a host of this node.
 #[derive(Debug)]
 struct Sent {
     asker: HostIndex,
@@ -77,20 +78,20 @@ struct Sent {
     until: u64,
 }
 
-/// What is on its way between nodes.
+/// Errands between nodes.
 #[derive(Debug)]
 pub(super) struct Away {
-    /// Are there other nodes?
+    /// Whether there are other nodes.
     shared: bool,
     next: u64,
-    /// By number. All wait equally long, so the first is over first.
+    /// By errand number. All have the same timeout, so the first expires first.
     sent: BTreeMap<u64, Sent>,
     asks: VecDeque<ErrandAction>,
     answers: VecDeque<ErrandAction>,
 }
 
 impl Away {
-    /// Numbers begin with the epoch, so that no answer to an earlier process is taken for one of ours.
+    /// Numbers begin with the epoch, so that an answer to an earlier process never matches an errand of this one.
     pub(super) fn new(ticket_epoch: u64) -> Away {
         let (sent, asks, answers) = (BTreeMap::new(), VecDeque::new(), VecDeque::new());
         Away { shared: false, next: ticket_epoch << 32, sent, asks, answers }
@@ -100,14 +101,14 @@ impl Away {
         self.sent.len()
     }
 
-    /// When the first one that waits has waited long enough, or what could not be handed on is tried again.
+    /// When the first errand times out, or an unsent message is tried again.
     pub(super) fn poll_timeout(&self, mono: u64) -> Option<u64> {
         let stuck = !self.asks.is_empty() || !self.answers.is_empty();
         let over = self.sent.first_key_value().map(|(_, sent)| sent.until);
         over.into_iter().chain(stuck.then_some(mono + SEND_AGAIN)).min()
     }
 
-    /// Somebody on another node gets an answer.
+    /// Queues an answer to another node.
     pub(super) fn answer(&mut self, to: AwayAsker, report: RobotsReport) {
         self.say(ErrandAction::Answer { to, report: Box::new(report) });
     }
@@ -125,12 +126,12 @@ impl<S: State> Frontier<S> {
         self.away.shared = true;
     }
 
-    /// What is to be sent to another node now.
+    /// The next message to send to another node, or `None`.
     pub fn poll_errand(&mut self) -> Option<ErrandAction> {
         self.away.asks.pop_front().or_else(|| self.away.answers.pop_front())
     }
 
-    /// Sends an errand to the node that owns the host. False if there is none.
+    /// Sends an errand to the node that owns the host. Returns `false` if there are no other nodes.
     pub(super) fn send_away(
         &mut self,
         asker: HostIndex,
@@ -150,7 +151,7 @@ impl<S: State> Frontier<S> {
         true
     }
 
-    /// Another node asks us to ask a host of ours.
+    /// Another node sends an errand for a host of this node.
     pub fn handle_errand(&mut self, to: AwayAsker, url: &CrawlUrl, now: Now) -> Result<(), StateError> {
         if !self.is_asked_here(url) {
             self.away.say(ErrandAction::NotHere { to });
@@ -176,7 +177,7 @@ impl<S: State> Frontier<S> {
         self.away.answer(to, report);
     }
 
-    /// What another node found out for us. A number that nobody waits for any more changes nothing: gives false.
+    /// The answer of another node. Returns `false`, without effect, if no host waits for this number.
     pub fn handle_errand_answered(
         &mut self,
         number: u64,
@@ -188,7 +189,7 @@ impl<S: State> Frontier<S> {
             RobotsAnswer::Ended(answer) => Some(*answer),
             RobotsAnswer::Redirect(target) => self.follow(asker, chain, target, now)?,
         };
-        // What happened there says nothing about whether the asker can be reached.
+        // The result there does not tell whether the asker can be reached.
         (report.unconnected, report.again, report.cause) = (false, false, None);
         if let Some(answer) = answer {
             self.robots_answered(asker, answer, report, now)?;
@@ -197,13 +198,13 @@ impl<S: State> Frontier<S> {
         Ok(true)
     }
 
-    /// Is a URL of a partition that is here and stays?
+    /// Whether a URL belongs to a partition that is here and stays.
     pub(super) fn is_asked_here(&self, url: &CrawlUrl) -> bool {
         let partition = self.partition_of(&UrlKey::of(url, &self.secret).host);
         partition.is_some_and(|partition| !self.partitions[partition].closing)
     }
 
-    /// An errand waits with a host whose partition leaves: its next owner is asked.
+    /// An errand waits with a host whose partition leaves: sends the errand to the next owner.
     pub(super) fn hand_on(&mut self, errand: Errand, now: Now) {
         match errand.asker {
             Asker::Away(to) => self.away.say(ErrandAction::NotHere { to }),
@@ -218,7 +219,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Those who waited too long have an answer: none.
+    /// Ends errands that have timed out: their robots.txt counts as unreachable.
     pub(super) fn end_waiting(&mut self, now: Now) -> Result<(), StateError> {
         while let Some(entry) = self.away.sent.first_entry().filter(|entry| entry.get().until <= now.mono) {
             let asker = entry.remove().asker;
@@ -227,7 +228,7 @@ impl<S: State> Frontier<S> {
         self.settle_stranded(now)
     }
 
-    /// Hosts that leave with their partition wait for nobody: whoever owns them next asks for their robots.txt anew.
+    /// Hosts of a leaving partition stop waiting for answers: the next owner fetches their robots.txt anew.
     pub(super) fn wait_no_more(&mut self) {
         let leaves = |sent: &Sent| self.bench.host(sent.asker).leaving;
         let theirs = self.away.sent.iter().filter(|(_, sent)| leaves(sent)).map(|(number, _)| *number);
@@ -239,7 +240,7 @@ impl<S: State> Frontier<S> {
     }
 }
 
-/// How long an asker waits for an answer from another node, in milliseconds.
+/// Timeout of an errand on another node, in milliseconds.
 fn answer_wait(ticket_timeout: Duration) -> u64 {
     REST_ON_BENCH + u64::try_from(ticket_timeout.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4) + WAY
 }

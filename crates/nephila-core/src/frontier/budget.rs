@@ -1,17 +1,17 @@
-//! Budgets: how many URLs of one registrable domain may wait to be fetched and what happens to the others, and how much one
-//! host may be asked to send in a day.
+//! Budgets: how many URLs of one registrable domain may be queued and what happens to the others, and how many bytes
+//! one host may send in a day.
 //!
-//! A domain begins with `domain_urls` and earns `domain_urls_per_day` from the moment it was first found. A URL within
-//! the budget is queued. A URL beyond it is **parked**: it stays on disk and comes back when the budget has grown, so a
-//! trap or a giant costs disk, and neither memory nor other sites' turn. The first parked URLs keep their text; once
-//! there are `parked_text_max` of them, only the 9 bytes of a fingerprint are kept, which is enough to know the URL
-//! again when it is next found.
+//! A domain begins with `domain_urls` and earns `domain_urls_per_day` from the moment its first URL was found. A URL
+//! within the budget is queued. A URL beyond the budget is **parked**: the URL stays on disk and comes back when the
+//! budget has grown. So a trap or a giant site costs disk, and neither memory nor other sites' turns. The first parked
+//! URLs keep their text; beyond `parked_text_max` of them only a fingerprint of 9 bytes is kept, which is enough to
+//! recognize the URL when the URL is found again.
 //!
-//! A host that has sent its [share of bytes](Settings::host_bytes_per_day) rests until the day is over, on the time of day
-//! in UTC. The page that takes it there is kept whole, and counts when it is reported: the share is passed by what is under
-//! way until then, and by the few requests that follow while that page is being stored.
+//! A host that has sent its [share of bytes](Settings::host_bytes_per_day) rests until the end of the day in UTC. The
+//! page that exhausts the share is kept whole, and counts when the page is reported. So requests under way until then,
+//! and the few requests that start while the page is being stored, exceed the share.
 //!
-//! What always holds: no URL is dropped, and a budget never shrinks while time goes on.
+//! Invariants: no URL is dropped; a budget never shrinks as time passes.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::time::Seconds;
 
-/// How much of the crawl one domain may take. Section `[budget]` of the settings file.
+/// Limits on the share of the crawl that one domain may take. Section `[budget]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// URLs of one registrable domain that are queued from the start. Those beyond are parked, never dropped.
+    /// URLs of one registrable domain that are queued from the start. URLs beyond are parked, never dropped.
     pub domain_urls: u64,
-    /// URLs by which the budget of a domain grows with each day since it was first found.
+    /// Daily growth of a domain's budget, in URLs, counted from the time the domain was first found.
     pub domain_urls_per_day: u64,
-    /// Parked URLs of one domain that keep their text. Of those beyond only a fingerprint is kept: they come back when
-    /// they are found again.
+    /// Maximum number of parked URLs of one domain that keep their text. Beyond that only a fingerprint is kept: such
+    /// URLs come back when they are found again.
     pub parked_text_max: u64,
-    /// Bytes that one host may send in a day, robots.txt not counted. It rests until the next day (UTC) once it has; 0 for no
-    /// limit.
+    /// Bytes that one host may send per day, robots.txt not counted. After that the host rests until the next day
+    /// (UTC); 0 means no limit.
     pub host_bytes_per_day: u64,
 }
 
@@ -42,27 +42,27 @@ impl Default for Settings {
             domain_urls: 100_000,
             domain_urls_per_day: 10_000,
             parked_text_max: 100_000,
-            // A page of 200 kB in each second of the day: nobody gets there but by large files.
+            // A page of 200 kB in each second of the day: only large files reach this limit.
             host_bytes_per_day: 20_000_000_000,
         }
     }
 }
 
 impl Settings {
-    /// How many URLs of a domain may have been queued by now. Times are in seconds, of one clock. The operator's own
-    /// figure for the domain replaces base and growth together; 0 parks everything that is found from now on.
+    /// Number of URLs of a domain that may have been queued by now. Times are in seconds of one clock. The operator's
+    /// own figure for the domain replaces base and growth together; 0 parks everything that is found from now on.
     pub fn allowed(&self, first_found: u32, now: u32, own: Option<u64>) -> u64 {
         if let Some(own) = own {
             return own;
         }
-        // A clock that went back earns nothing; it takes nothing either.
+        // A clock that went back earns nothing and takes nothing.
         let age = u64::from(now.saturating_sub(first_found));
-        // In 128 bits, since a generous operator's figure times 136 years does not fit 64.
+        // In 128 bits, since a large configured figure times 136 years does not fit 64 bits.
         let earned = u128::from(age) * u128::from(self.domain_urls_per_day) / u128::from(DAY);
         self.domain_urls.saturating_add(u64::try_from(earned).unwrap_or(u64::MAX))
     }
 
-    /// When a domain that has queued `admitted` URLs may have one more, if time alone brings it.
+    /// When a domain that has queued `admitted` URLs may queue one more, if time alone allows one.
     pub fn grows_at(&self, first_found: u32, admitted: u64, own: Option<u64>) -> Option<u32> {
         if own.is_some() || self.domain_urls_per_day == 0 {
             return None;
@@ -73,19 +73,19 @@ impl Settings {
     }
 }
 
-/// What happens to a new URL.
+/// The decision about a new URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It waits for its turn.
+    /// The URL is queued.
     Queue,
-    /// It is over the budget and waits on disk, with its text.
+    /// The URL is over the budget and waits on disk, with its text.
     Park,
-    /// It is over the budget, and so are many others: its fingerprint alone is kept.
+    /// The URL is over the budget, and so are many others: only its fingerprint is kept.
     ParkBare,
 }
 
 impl Admission {
-    /// The name under which it is counted.
+    /// The name of the counter.
     pub const fn name(self) -> &'static str {
         match self {
             Admission::Queue => "queued",
@@ -95,8 +95,8 @@ impl Admission {
     }
 }
 
-/// What happens to a new URL of a domain that has queued `admitted` URLs so far, holds `parked_with_text` parked ones
-/// with their text, and is allowed `allowed` (see [`Settings::allowed`]).
+/// Decides about a new URL of a domain that has queued `admitted` URLs so far, holds `parked_with_text` parked URLs
+/// with their text, and may have `allowed` (see [`Settings::allowed`]).
 pub fn admit(admitted: u64, parked_with_text: u64, allowed: u64, settings: &Settings) -> Admission {
     if admitted < allowed {
         Admission::Queue
@@ -107,12 +107,12 @@ pub fn admit(admitted: u64, parked_with_text: u64, allowed: u64, settings: &Sett
     }
 }
 
-/// How many parked URLs of a domain may be queued now. They go before newly found ones, which are younger.
+/// Number of parked URLs of a domain that may be queued now. They go before newly found URLs, which are younger.
 pub fn room(admitted: u64, allowed: u64) -> u64 {
     allowed.saturating_sub(admitted)
 }
 
-/// What a host has sent on one day.
+/// The bytes that a host has sent on one day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Days since the beginning of [`Seconds`].
@@ -121,8 +121,8 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// It sent so many bytes. A clock that went back by a day brings no day back. By more than that the day before was
-    /// wrong: kept, it would be over in years.
+    /// Counts bytes sent by the host. A clock that went back by one day does not start that day again. If the clock
+    /// went back by more, the recorded day was wrong and is replaced: otherwise that day would end in years.
     pub fn take(&mut self, at: Seconds, bytes: u64) {
         let day = at.0 / DAY as u32;
         if day > self.day || self.day > day + 1 {
@@ -131,7 +131,7 @@ impl Spent {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// How long it rests because it has sent its share.
+    /// The rest of a host that has sent its share, until the end of the day.
     pub fn rest(&self, settings: &Settings, now: Seconds) -> Option<Duration> {
         let over = settings.host_bytes_per_day > 0 && self.bytes >= settings.host_bytes_per_day;
         let ends = (u64::from(self.day) + 1) * DAY;
@@ -139,7 +139,7 @@ impl Spent {
             .filter(|rest| !rest.is_zero())
     }
 
-    /// Has it sent nothing?
+    /// Whether the host has sent nothing.
     pub(crate) fn is_none(&self) -> bool {
         *self == Spent::default()
     }
@@ -154,7 +154,7 @@ impl Spent {
     }
 }
 
-/// Seconds.
+/// One day, in seconds.
 const DAY: u64 = 24 * 3600;
 
 #[cfg(test)]

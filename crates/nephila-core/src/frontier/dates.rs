@@ -1,12 +1,12 @@
-//! Dates that nobody can have meant: a clock that was wrong for seconds leaves them behind, in rests, plans and robots.txt.
+//! Implausible dates: a clock that was wrong for seconds leaves them behind, in rests, plans and robots.txt.
 //!
-//! What is written down goes by the time of day, so a clock that showed next year once makes a page wait until next year.
-//! A date is therefore believed only if it lies no further ahead than the longest period that could have been meant when it
-//! was written ([`DOUBT`] allowed for): a rest that lies further ahead is over, a robots.txt is asked for again, a plan
-//! comes up at the next full minute. (Not at once: a plan that cannot be carried out would come up without end. Not later: a
-//! crawl that is run now and then, and waits a minute for second tries, would miss every full hour.)
+//! Stored times are wall-clock times, so a clock that once showed next year makes a page wait until next year. A date
+//! is therefore believed only if the date lies no further ahead than the longest period that could have been meant when
+//! the date was written, plus a tolerance ([`DOUBT`]). Beyond that, a rest is over, a robots.txt is requested again, a
+//! plan is due at the next full minute. (Not at once: a plan that cannot be carried out would come up without end. Not
+//! later: a crawl that runs now and then, and waits a minute for retries, would miss every full hour.)
 //!
-//! What always holds: a date that a right clock wrote is never touched.
+//! Invariant: a date that a correct clock wrote is never changed.
 
 use std::time::Duration;
 
@@ -19,34 +19,34 @@ use crate::state::State;
 use crate::state::record::HostRecord;
 use crate::time::{Seconds, Timestamp};
 
-/// Clocks may differ by so much and both be right.
+/// Tolerated difference between two correct clocks.
 pub(super) const DOUBT: Duration = Duration::from_secs(24 * 3_600);
 
-/// No robots.txt of a host at hand is in force for longer than this. (What is read from disk is judged more closely.)
+/// Maximum validity of the robots.txt of a loaded host. (Values read from disk are checked more strictly.)
 pub(super) const ROBOTS_AHEAD_MAX: Duration = Duration::from_secs(60 * 24 * 3_600);
 
-/// A plan that is not believed comes up at the next multiple of this, in seconds.
+/// An implausible plan is due at the next multiple of this, in seconds.
 const LOOKED_AT_EVERY: u32 = 60;
 
-/// Until when a host rests. Nobody asks for a rest longer than [`REST_MAX`], but for its own rest between fetches.
+/// End of a host's rest. No rest is longer than [`REST_MAX`], plus the host's own rest between fetches.
 pub(super) fn rest_until(record: &HostRecord, now: Timestamp) -> Timestamp {
     let own = u64::from(record.delay.max(record.robots.crawl_delay));
     let ahead = REST_MAX + own + DOUBT.as_millis() as u64;
     if record.rest_until.0 > now.0.saturating_add(ahead) { Timestamp(0) } else { record.rest_until }
 }
 
-/// Until when the robots.txt of a host is in force.
+/// End of the validity of a host's robots.txt.
 pub(super) fn robots_until(record: &HostRecord, retry: &retry::Settings, now: Timestamp) -> Seconds {
     let longest = match record.robots.unreachable_since {
         Seconds(0) => REFETCH_AFTER_MAX,
-        // Older rules are good for twice the rest of a host that cannot be reached, which jitter may double.
+        // Older rules are valid for twice the rest of an unreachable host, which jitter may double.
         _ => retry.back_off_max.max(retry.retry_after_max).saturating_mul(4),
     };
     let expires = record.robots.expires;
     if expires > Seconds::from(now).plus(longest.saturating_add(DOUBT)) { Seconds(0) } else { expires }
 }
 
-/// The longest time for which anything is planned ahead.
+/// The longest time that anything is planned ahead.
 pub(super) fn plan_ahead_max<'a>(
     retry: &retry::Settings,
     feed: &feed::Settings,
@@ -60,11 +60,11 @@ pub(super) fn plan_ahead_max<'a>(
     });
     let feeds = [feed.schedule.interval_max, feed.schedule.retry_after_max];
     let longest = waits.into_iter().chain(feeds).chain(schedules).max().unwrap_or_default();
-    // Jitter may double it.
+    // Jitter may double the time.
     longest.saturating_mul(2).saturating_add(DOUBT)
 }
 
-/// When a plan comes up, if nothing is planned further ahead than so long.
+/// When a plan is due, if nothing is planned further ahead than `ahead_max`.
 pub(super) fn believed(due: Seconds, ahead_max: Duration, now: Timestamp) -> Seconds {
     let now = Seconds::from(now);
     if due > now.plus(ahead_max) {
@@ -74,7 +74,7 @@ pub(super) fn believed(due: Seconds, ahead_max: Duration, now: Timestamp) -> Sec
 }
 
 impl<S: State> Frontier<S> {
-    /// The longest time for which anything of a partition is planned ahead.
+    /// The longest time that anything of a partition is planned ahead.
     pub(super) fn plan_ahead_max(&self, partition: usize) -> Duration {
         let jobs = &self.partitions[partition].state.meta().jobs;
         plan_ahead_max(&self.config.retry, &self.config.feed, jobs.values())

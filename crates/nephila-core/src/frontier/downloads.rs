@@ -1,10 +1,11 @@
-//! Downloads, listed: every URL that was let in, as pending, fetching, success or error (SEEDS D1).
+//! The list of downloads: every admitted URL, as pending, fetching, success or error (SEEDS D1).
 //!
-//! A list is read in three parts, page by page: what is being fetched, from the workbench; what has ended or is planned,
-//! from the records of URLs; what waits, from the queues, which hold its text. A [`Cursor`] says where the next page begins.
+//! A list is read in three parts, page by page: URLs being fetched, from the workbench; ended and planned URLs, from
+//! the records of URLs; waiting URLs, from the queues, which hold their text. A [`Cursor`] marks the beginning of the
+//! next page.
 //!
-//! What always holds: a page looks at [`LOOKED_AT_MAX`] records at most, whatever it finds, so nobody waits long for it;
-//! a URL that stays as it is while the list is read is in it. One that was brought forward in its queue may come twice.
+//! Invariants: a page examines at most [`LOOKED_AT_MAX`] records, so its latency is bounded; a URL whose state does not
+//! change while the list is read is in the list. A URL that was brought forward in its queue may occur twice.
 
 use std::collections::BTreeSet;
 
@@ -20,24 +21,24 @@ use crate::state::{State, StateError};
 use crate::time::Seconds;
 use crate::url::CrawlUrl;
 
-/// Records that one page looks at.
+/// Maximum number of records examined for one page.
 pub const LOOKED_AT_MAX: usize = 2_000;
 
-/// Where a download stands.
+/// The state of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DownloadState {
-    /// It waits for its turn, or for a second try.
+    /// Waits for its turn, or for a retry.
     Pending,
-    /// It is being asked for.
+    /// Being fetched.
     Fetching,
-    /// The last answer was one to keep.
+    /// The last fetch succeeded.
     Success,
-    /// It failed, and is not tried again; or it was turned away.
+    /// Failed without a further retry, or rejected.
     Error,
 }
 
 impl DownloadState {
-    /// All of them.
+    /// All states.
     pub const ALL: [DownloadState; 4] =
         [DownloadState::Pending, DownloadState::Fetching, DownloadState::Success, DownloadState::Error];
 
@@ -51,7 +52,8 @@ impl DownloadState {
         }
     }
 
-    /// Of a URL that is not being fetched; none if it is no download: a rule keeps it out, or only its key is kept.
+    /// The state of a URL that is not being fetched. `None` if the URL is no download: a rule refuses the URL, or only
+    /// its key is kept.
     fn of(record: &UrlRecord) -> Option<DownloadState> {
         let is_good = record.last.as_ref().is_some_and(|last| last.outcome.class() == Class::Ok);
         match record.state {
@@ -65,10 +67,10 @@ impl DownloadState {
     }
 }
 
-/// What a download is.
+/// The type of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DownloadType {
-    /// A page, the page of a story, or what a page needs.
+    /// A page, the page of a story, or a resource of a page.
     Content,
     /// A feed.
     Feed,
@@ -86,7 +88,7 @@ impl DownloadType {
         }
     }
 
-    /// Of what is read like this.
+    /// The type of a download that is read in this way.
     pub const fn of(read_as: ReadAs) -> DownloadType {
         match read_as {
             ReadAs::Page | ReadAs::Style | ReadAs::Story => DownloadType::Content,
@@ -96,12 +98,12 @@ impl DownloadType {
     }
 }
 
-/// Which downloads are listed.
+/// A filter for the list of downloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// In this state alone.
+    /// Only this state.
     pub state: Option<DownloadState>,
-    /// Of this type alone.
+    /// Only this type.
     pub of: Option<DownloadType>,
 }
 
@@ -115,45 +117,45 @@ impl Wanted {
     }
 }
 
-/// One of them.
+/// One download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// Its URL.
+    /// The URL.
     pub url: String,
-    /// Where it stands.
+    /// The state.
     pub state: DownloadState,
-    /// What it is.
+    /// The type.
     pub of: DownloadType,
-    /// The job that wanted it first.
+    /// The job that requested the URL first.
     pub job: JobId,
-    /// Links from a seed.
+    /// Number of links from a seed.
     pub depth: u8,
-    /// How often it was tried again since the last success.
+    /// Retries since the last success.
     pub retries: u8,
-    /// When it was first heard of.
+    /// When the URL was first found.
     pub found: Seconds,
-    /// The last outcome, its status and its time; none if it was never asked for nor turned away.
+    /// The last outcome, its status and its time; `None` if the URL was neither requested nor rejected.
     pub last: Option<(Outcome, u16, Seconds)>,
-    /// When it is asked for again, if that is planned.
+    /// When the next fetch is planned, if one is.
     pub next: Option<Seconds>,
 }
 
 /// Where the next page begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cursor {
-    /// What is being fetched, from this URL on.
+    /// URLs being fetched, from this URL on.
     Fetching(UrlKey),
     /// Records, from this URL on.
     Records(UrlKey),
-    /// Queues, from this host on, behind this place.
+    /// Queues, from this host on, after this place.
     Queues(HostKey, QueueKey),
 }
 
 impl Cursor {
-    /// Where a list begins.
+    /// The beginning of a list.
     pub const START: Cursor = Cursor::Fetching(UrlKey { host: HostKey::MIN, path: 0 });
 
-    /// As text, to be given back.
+    /// The cursor as text, for [`Cursor::parse`].
     pub fn text(&self) -> String {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         match self {
@@ -163,7 +165,7 @@ impl Cursor {
         }
     }
 
-    /// From its text.
+    /// Parses the text of a cursor.
     pub fn parse(text: &str) -> Option<Cursor> {
         let (kind, hex) = text.split_at_checked(1)?;
         let digits = hex.as_bytes();
@@ -186,11 +188,11 @@ impl Cursor {
     }
 }
 
-/// A page of a list, and where the next begins; none if this was the last.
+/// A page of a list, and the cursor of the next page; `None` after the last page.
 pub type Page = (Vec<Download>, Option<Cursor>);
 
 impl<S: State> Frontier<S> {
-    /// The downloads from a cursor on, `max` at most. There may be none on a page that is not the last.
+    /// The downloads from a cursor on, at most `max`. A page may be empty without being the last.
     pub fn downloads_page(&mut self, from: Cursor, wanted: Wanted, max: usize) -> Result<Page, StateError> {
         let max = max.clamp(1, LOOKED_AT_MAX);
         match from {
@@ -223,7 +225,7 @@ impl<S: State> Frontier<S> {
     fn recorded(&mut self, mut from: UrlKey, wanted: Wanted, max: usize) -> Result<Page, StateError> {
         let mut page = Vec::new();
         let queues = Some(Cursor::Queues(HostKey::MIN, QueueKey::MIN));
-        // A second try is pending, and stands among the plans.
+        // A retry is pending, and stands among the plans.
         let (mut looked, mut origin): (usize, Option<(HostKey, Box<str>)>) = (0, None);
         for partition in 0..self.partitions.len() {
             let prefixes = self.partitions[partition].prefixes;
@@ -249,7 +251,7 @@ impl<S: State> Frontier<S> {
                     from = next;
                     let Some(state) = DownloadState::of(&record) else { continue };
                     let Some(text) = &record.text else { continue };
-                    // What waits comes with the queues, and what is fetched came before.
+                    // Waiting URLs come with the queues; URLs being fetched came before.
                     if matches!(record.state, UrlState::Waiting | UrlState::Parked)
                         || !wanted.takes(state, DownloadType::of(record.read_as))
                         || self.is_being_fetched(&key)
@@ -289,7 +291,7 @@ impl<S: State> Frontier<S> {
             }
             host = key;
             let partition = self.partition_of(&host).expect("its record is of a partition here");
-            // What has ended lies behind the floor, as one that reads the queue knows it.
+            // Queue entries up to the floor have ended, as for every reader of the queue.
             behind = behind.max(record.floor);
             loop {
                 if record.waiting + record.parked == 0 {
@@ -301,7 +303,7 @@ impl<S: State> Frontier<S> {
                 }
                 let mut queued = Vec::new();
                 self.partitions[partition].state.queued(&host, behind, room, &mut queued)?;
-                // Two URLs may share a place: the last place is read whole the next time, unless it is the only one.
+                // Two URLs may share a place: the last place is read whole the next time, unless there is no other.
                 let is_end = queued.len() < room;
                 if !is_end {
                     let last = queued.last().map(|queued| queued.place);
@@ -321,7 +323,7 @@ impl<S: State> Frontier<S> {
                     if matches!(known.state, UrlState::Waiting | UrlState::Parked)
                         && wanted.takes(state, DownloadType::of(known.read_as))
                         && !self.is_being_fetched(&key)
-                        // One that was brought forward stands in the queue twice.
+                        // A URL that was brought forward stands in the queue twice.
                         && listed.insert(key)
                     {
                         page.push(download(text, state, &known));

@@ -1,16 +1,18 @@
-//! Where a redirected robots.txt goes on: every hop is a request of its own, with a ticket of its own.
+//! Redirected robots.txt files: every hop is a request of its own, with a ticket of its own.
 //!
-//! A hop to the same host follows after its rest. A hop to another host is an **errand** of that host: it is asked when it
-//! and its address have rested, whatever its own robots.txt says (a robots.txt may always be asked for), and the answer
-//! belongs to the host that sent us. Where nobody can go soon (a host that is stopped, has no address, backs off, has too
-//! many errands) the robots.txt counts as not reached, and is asked for again when its own host has backed off. A host of a
-//! partition that is not here is asked by the node that owns it: see [`super::away`].
+//! A hop to the same host follows after its rest. A hop to another host is an **errand** of that host: the request is
+//! made when that host and its address have rested, whatever its own robots.txt says (a robots.txt may always be
+//! fetched). The answer belongs to the host that was redirected. If no request is possible soon (the target is stopped,
+//! has no address, is in backoff, has too many errands), the robots.txt counts as unreachable, and is requested again
+//! after the backoff of its own host. A host of a partition on another node is requested by its owner: see
+//! [`super::away`].
 //!
-//! Errands live in memory alone: after a restart a robots.txt is asked for again from its beginning. `Retry-After` at the
-//! end of a chain is durable for the asker, and holds for the host that said it as long as the process lives.
+//! Errands live in memory alone: after a restart a robots.txt is requested again from its beginning. `Retry-After` at
+//! the end of a chain is durable for the asker, and holds for the host that sent the header field as long as the
+//! process lives.
 //!
-//! What always holds: a chain has at most [`REDIRECTS_MAX`] hops and never visits a URL twice; at the end of every public
-//! call nobody is left stranded.
+//! Invariants: a chain has at most [`REDIRECTS_MAX`] hops and never visits a URL twice; at the end of every public call
+//! no host is left stranded.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,10 +26,10 @@ use crate::state::{State, StateError};
 use crate::time::Now;
 use crate::url::CrawlUrl;
 
-/// Errands that wait with one host.
+/// Maximum number of errands that wait with one host.
 pub const HOST_ERRANDS_MAX: usize = 16;
 
-/// Errands that wait or are under way, and hosts that are at hand for errands alone.
+/// Maximum number of errands that wait or are under way, and of hosts loaded for errands alone.
 pub const ERRANDS_MAX: usize = 4_096;
 
 impl<S: State> Frontier<S> {
@@ -42,7 +44,7 @@ impl<S: State> Frontier<S> {
         let elsewhere = report.unconnected && self.goes_elsewhere(asked, open.address, now);
         let again = report.again && !open.second;
         if elsewhere || again {
-            // Nobody was asked, or nobody can have answered: the same again, at another address or on a new connection.
+            // No request was made, or no answer can have come: repeat at another address or on a new connection.
             let second = open.second || again;
             let host = self.bench.host(asked);
             let able = !host.leaving && host.no_address.is_none();
@@ -56,7 +58,7 @@ impl<S: State> Frontier<S> {
                     self.bench.send_again(asked, Errand { second, ..*errand });
                     return Ok(());
                 }
-                // Who cannot be asked soon keeps nobody waiting.
+                // A host that cannot be requested soon keeps no asker waiting.
                 errand => open.errand = errand,
             }
         }
@@ -79,7 +81,7 @@ impl<S: State> Frontier<S> {
         };
         if asked != asker {
             self.asked_for_another(asked, &report, now);
-            // What happened there says nothing about whether the asker can be reached.
+            // The result there does not tell whether the asker can be reached.
             report.cause = None;
         }
         match answer {
@@ -88,7 +90,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// A host was asked for another one: if it wants to be left alone, that holds for itself too.
+    /// A host was requested for another host: if the answer demands a rest, the rest also holds for the requested host.
     pub(super) fn asked_for_another(&mut self, asked: HostIndex, report: &RobotsReport, now: Now) {
         if let (RobotsAnswer::Ended(Answer::Status(429 | 503)), Some(after)) =
             (&report.answer, report.retry_after)
@@ -98,7 +100,7 @@ impl<S: State> Frontier<S> {
         self.look_again(asked, now);
     }
 
-    /// Sends somebody to where a robots.txt redirects. Gives the answer if nobody can be sent.
+    /// Sends an errand to the target of a redirect. Returns the answer if that is not possible.
     pub(super) fn follow(
         &mut self,
         asker: HostIndex,
@@ -132,7 +134,7 @@ impl<S: State> Frontier<S> {
         Ok(None)
     }
 
-    /// Can a host be asked on behalf of another, soon?
+    /// Whether a host can be requested on behalf of another host soon.
     pub(super) fn is_free(&self, index: HostIndex, now: Now) -> bool {
         let host = self.bench.host(index);
         let soon = self.bench.host_ready_at(index) <= now.mono + REST_ON_BENCH;
@@ -140,7 +142,8 @@ impl<S: State> Frontier<S> {
         able && soon && host.errands.len() < HOST_ERRANDS_MAX
     }
 
-    /// The host of a URL, brought to the bench if it is not there. None if it is not ours to ask, or not now.
+    /// The host of a URL, loaded as a guest if necessary. `None` if the host belongs to another node or cannot be
+    /// requested now.
     pub(super) fn host_to_ask(
         &mut self,
         target: &CrawlUrl,
@@ -154,7 +157,7 @@ impl<S: State> Frontier<S> {
             key.host = host;
         }
         if let Some(index) = self.bench.index(&key) {
-            // Another host of its domain may have its key; it gets one of its own when a URL of it is found.
+            // Another host of its domain may have this key; the host gets its own key when one of its URLs is found.
             return Ok(Some(index).filter(|index| *self.bench.host(*index).origin == *origin));
         }
         let record = state.host(&key)?.unwrap_or_default();
@@ -172,7 +175,7 @@ impl<S: State> Frontier<S> {
         Ok(Some(self.bench.activate(host, ready_at)))
     }
 
-    /// A host that is here for errands has work of its own, and takes a place if there is one.
+    /// A guest has work of its own and becomes an ordinary host if there is room.
     pub(super) fn adopt(&mut self, partition: usize, index: HostIndex, record: &HostRecord, now: Now) {
         let closing = self.partitions[partition].closing;
         if !record.stopped.is_empty() || record.origin.is_empty() || closing {
@@ -180,7 +183,7 @@ impl<S: State> Frontier<S> {
         }
         let host = self.bench.host(index);
         if host.origin != record.origin {
-            // Two hosts share 32 bits, and the other one was found: it has the key.
+            // Two hosts share 32 bits, and the other one was found first: the key belongs to the other one.
             self.bench.host_mut(index).leaving = true;
             self.give_up_place(index, now);
             return;
@@ -208,7 +211,7 @@ impl<S: State> Frontier<S> {
         self.bench.wait(index);
     }
 
-    /// The errands that wait with a host are over: it cannot be asked soon.
+    /// Ends the errands that wait with a host: the host cannot be requested soon.
     pub(super) fn strand(&mut self, index: HostIndex) {
         for errand in self.bench.take_back_errands(index) {
             match errand.asker {
@@ -218,7 +221,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// The same, if the host rests longer than anybody waits for.
+    /// Ends the errands of a host if its rest is longer than an asker waits.
     pub(super) fn strand_if_long(&mut self, index: HostIndex, now: Now) {
         if self.bench.host_ready_at(index) > now.mono + REST_ON_BENCH {
             self.strand(index);
@@ -226,8 +229,8 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Those whose errands are over have an answer: none. One may back off because of that and strand others, so this
-    /// goes on until there is nobody left.
+    /// Gives the askers of ended errands their answer: unreachable. The backoff of an asker may strand others, so this
+    /// loops until none is left.
     pub(super) fn settle_stranded(&mut self, now: Now) -> Result<(), StateError> {
         while let Some(asker) = self.stranded.pop() {
             self.robots_answered(asker, Answer::Unreachable, unreachable(), now)?;

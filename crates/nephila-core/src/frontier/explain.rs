@@ -1,4 +1,4 @@
-//! Why a URL is where it is: the same rules that decide, asked without deciding.
+//! Explains why a URL waits: the same rules that decide, evaluated without a decision.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,106 +16,106 @@ use crate::state::{State, StateError};
 use crate::time::{Now, Timestamp};
 use crate::url::CrawlUrl;
 
-/// Where a URL stands, and what it waits for.
+/// The state of a URL, and the reasons for which the URL waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// Its key.
     pub key: UrlKey,
-    /// Where it stands.
+    /// The state.
     pub standing: Standing,
-    /// What holds its host back right now, the strongest reason first.
+    /// The reasons that hold its host back right now, the strongest first.
     pub held_by: Vec<Hold>,
-    /// What is remembered of it.
+    /// The stored record of the URL.
     pub record: Option<UrlRecord>,
-    /// What is remembered of its host.
+    /// The stored record of its host.
     pub host: Option<HostRecord>,
-    /// Milliseconds until its host may be asked, as far as rests go. None if the host is not known or stopped.
+    /// Milliseconds until the rests of its host and address are over. `None` if the host is not known or stopped.
     pub ready_in: Option<u64>,
-    /// URLs of its host that come before it, [`AHEAD_MAX`] if there are as many or more. None if it does not wait.
+    /// Number of URLs of its host that come first, at most [`AHEAD_MAX`]. `None` if the URL does not wait.
     pub ahead: Option<u64>,
-    /// What its host's robots.txt says to us, if one was read.
+    /// The robots.txt of its host, if one was read.
     pub robots: Option<RobotsView>,
 }
 
-/// URLs ahead of one that are counted.
+/// Maximum number of URLs counted before a URL.
 pub const AHEAD_MAX: usize = 1_000;
 
-/// URLs that are counted at once.
+/// URLs read at once while counting.
 const AHEAD_READ: usize = 250;
 
-/// A robots.txt that was read. When, until when and what else is known of it stands in [`HostRecord::robots`].
+/// A robots.txt that was read. Its times and its policy are in [`HostRecord::robots`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsView {
-    /// Which group speaks to us.
+    /// The group of rules that applies to us.
     pub group: Group,
-    /// How many rules it has.
+    /// Number of rules in the group.
     pub rules: usize,
-    /// Bytes that are kept.
+    /// Stored bytes.
     pub bytes: usize,
-    /// What it says about the use of its pages.
+    /// Statements about the use of the site's pages.
     pub notes: Vec<crate::robots::Note>,
 }
 
-/// Where a URL stands.
+/// The state of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It was never let in.
+    /// Never admitted.
     Unknown,
-    /// It waits in its host's queue.
+    /// Waits in the queue of its host.
     Waiting,
-    /// It is at hand and will be among the next of its host.
+    /// Loaded: among the next URLs of its host.
     AtHand,
-    /// It is being fetched.
+    /// Being fetched.
     Fetching,
-    /// It is beyond its domain's budget.
+    /// Parked: beyond the budget of its domain.
     Parked {
-        /// URLs that are let in by now.
+        /// URLs that the budget admits by now.
         allowed: u64,
-        /// URLs that were let in.
+        /// URLs admitted so far.
         admitted: u64,
     },
-    /// It will be asked for at this time.
+    /// Scheduled for this time.
     Planned(Timestamp),
-    /// It was asked for, and this is how that ended.
+    /// Requested, with this outcome.
     Ended(Outcome),
-    /// It is not asked for.
+    /// Refused: will not be fetched.
     Refused(Refusal),
 }
 
-/// What holds a host back.
+/// A reason that holds a host back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// An operator, for this reason.
+    /// Stopped by an operator, for this reason.
     Stopped(Box<str>),
-    /// Its robots.txt forbids the URL, by this line.
+    /// The robots.txt forbids the URL, by this line.
     Robots {
         /// The line's number.
         line: usize,
         /// The line.
         rule: Box<str>,
     },
-    /// Its robots.txt has to be asked for first.
+    /// The robots.txt has to be fetched first.
     RobotsUnknown,
-    /// Its robots.txt cannot be read, for this cause if it is known.
+    /// The robots.txt cannot be read; the cause, if known.
     RobotsUnreachable(Option<Unread>),
-    /// It asked for a rest, or failed, until this time.
+    /// The host demanded a rest, or failed: backoff until this time.
     Resting(Timestamp),
-    /// Its robots.txt asks for a rest between fetches that is longer than the settings expect, in milliseconds.
+    /// The robots.txt demands a crawl delay above the configured maximum, in milliseconds.
     CrawlDelay(u32),
-    /// It may be asked at these hours only, and they begin at this time.
+    /// Requests are allowed at these hours only; the hours begin at this time.
     Hours(Box<str>, Timestamp),
-    /// It rests between fetches, for so many milliseconds.
+    /// The rest between fetches (crawl delay) lasts for this number of milliseconds.
     Delay(u64),
-    /// Its address serves others as well, and rests.
+    /// The address serves other hosts as well, and rests.
     Slot(SlotKey),
-    /// Its name has no address.
+    /// The name has no address.
     NoAddress(Outcome),
-    /// It has not come to the workbench yet.
+    /// The host is not loaded into the workbench yet.
     NotActive,
 }
 
 impl<S: State> Frontier<S> {
-    /// Explains a URL. Reads, decides nothing, changes nothing.
+    /// Explains a URL. Read-only.
     pub fn explain(&mut self, url: &CrawlUrl, now: Now) -> Result<Explanation, StateError> {
         let mut key = UrlKey::of(url, &self.secret);
         let here = self.partition_of(&key.host).zip(self.host_key(url));
@@ -236,7 +236,7 @@ impl<S: State> Frontier<S> {
         Ok(Explanation { key, standing, held_by, record, host, ready_in, ahead, robots: robots_view })
     }
 
-    /// How many URLs of its host come before a URL that waits.
+    /// Counts the URLs of the same host that come before a waiting URL.
     fn ahead(&mut self, partition: usize, key: &UrlKey, record: &HostRecord) -> Result<u64, StateError> {
         let active = self.bench.ordinary(&key.host).map(|index| self.bench.host(index));
         let heads = active.map_or(Vec::new(), |host| host.heads.all());
@@ -249,7 +249,7 @@ impl<S: State> Frontier<S> {
         while count < AHEAD_MAX {
             queued.clear();
             self.partitions[partition].state.queued(&key.host, behind, AHEAD_READ, &mut queued)?;
-            // A place carries half of the URL's key: enough to find it among a thousand.
+            // A place carries half of the URL's key: enough to find the URL among a thousand.
             if let Some(at) = queued.iter().position(|queued| queued.place.low == key.path as u32) {
                 count += at;
                 break;
@@ -257,7 +257,7 @@ impl<S: State> Frontier<S> {
             count += queued.len();
             match queued.last() {
                 Some(last) if queued.len() == AHEAD_READ => behind = last.place,
-                // The reading has passed it: its turn has come, and how it ended is about to be written.
+                // The reader has passed the URL: its turn has come, and its outcome is about to be written.
                 _ => return Ok(0),
             }
         }

@@ -1,7 +1,7 @@
-//! Feeds in the frontier: what a poll means for its feed, decided by the owner and written down beside the outcome.
+//! Feeds in the frontier: the owner decides the consequences of a poll for its feed and writes them beside the outcome.
 //!
-//! What always holds: every outcome of a feed that is followed has one poll in the same group of the log, and the feed
-//! comes back when that poll says; the schedule in force is the one of the moment of the decision.
+//! Invariants: every outcome of a followed feed has one poll in the same group of the log, and the feed is due when
+//! that poll says; the schedule in force is the one at the moment of the decision.
 
 use std::time::Duration;
 
@@ -17,47 +17,47 @@ use crate::state::record::UrlState;
 use crate::state::{Beside, State, StateError};
 use crate::time::{Now, Seconds};
 
-/// A feed, as whoever asks sees it.
+/// A snapshot of a feed, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedView {
     /// Its key.
     pub key: UrlKey,
     /// Its URL.
     pub url: String,
-    /// When it is asked again, if ever; 0 is as soon as its host may be asked.
+    /// When the feed is polled next, if ever; 0 means as soon as its host may be requested.
     pub next: Option<Seconds>,
-    /// Why nobody may ask its host, empty if they may.
+    /// Why its host is stopped; empty if the host is not stopped.
     pub stopped: Box<str>,
-    /// What is remembered of it.
+    /// The stored record.
     pub record: Record,
 }
 
-/// A story of a source, as whoever asks sees it.
+/// A snapshot of a story of a source, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoryView {
-    /// Where it stands.
+    /// The key of the story.
     pub key: UrlKey,
-    /// What is kept of it.
+    /// The stored record.
     pub record: StoryRecord,
 }
 
 impl StoryView {
-    /// Its source.
+    /// The source of the story.
     pub fn source(&self) -> SourceKey {
         SourceKey(self.key.host)
     }
 
-    /// When it was found.
+    /// When the story was found.
     pub fn found(&self) -> Seconds {
         Seconds((self.key.path >> 32) as u32)
     }
 }
 
-/// What is kept beside a URL, as bytes.
+/// A value stored beside a URL, as bytes.
 type KeptBeside = (UrlKey, Box<[u8]>);
 
 impl<S: State> Frontier<S> {
-    /// What is remembered of a feed; an empty record if it was never asked.
+    /// The stored record of a feed; an empty record if the feed was never polled.
     pub fn feed(&mut self, key: &UrlKey) -> Result<Record, StateError> {
         let Some(partition) = self.partition_of(&key.host) else { return Ok(Record::default()) };
         let mut found = Vec::with_capacity(1);
@@ -68,7 +68,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// What is remembered of a source; an empty record if no feed showed it anything.
+    /// The stored record of a source; an empty record if no feed has shown a story of the source.
     pub fn source(&mut self, key: SourceKey) -> Result<source::Record, StateError> {
         let Some(partition) = self.partition_of(&key.0) else { return Ok(source::Record::default()) };
         let mut found = Vec::with_capacity(1);
@@ -79,8 +79,8 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// The first `max` stories of all partitions here from a key on, in the order of keys: those of a source together,
-    /// the oldest first.
+    /// The first `max` stories of all partitions here from a key on, in the order of keys: the stories of a source
+    /// together, the oldest first.
     pub fn stories_page(&mut self, from: Option<UrlKey>, max: usize) -> Result<Vec<StoryView>, StateError> {
         let mut views = Vec::new();
         for (key, bytes) in self.beside_page(Beside::Story, from, max)? {
@@ -89,7 +89,7 @@ impl<S: State> Frontier<S> {
         Ok(views)
     }
 
-    /// The first `max` things that are kept beside URLs, of all partitions here from a key on, in the order of keys.
+    /// The first `max` values stored beside URLs, of all partitions here from a key on, in the order of keys.
     fn beside_page(
         &mut self,
         kind: Beside,
@@ -108,7 +108,7 @@ impl<S: State> Frontier<S> {
                 continue;
             }
             partition.state.beside_from(kind, from, max - all.len(), &mut all)?;
-            // The state may still hold what went to another partition.
+            // The state may still hold URLs that went to another partition.
             let here = all[begin..].partition_point(|(key, _)| key.host.domain <= last);
             all.truncate(begin + here);
             if all.len() >= max {
@@ -140,12 +140,12 @@ impl<S: State> Frontier<S> {
         Ok(views)
     }
 
-    /// Is a URL at hand a feed that is followed?
+    /// Whether a loaded URL is a followed feed.
     pub(super) fn follows(&self, head: &Head) -> bool {
         self.config.feed.follows(head.read_as, head.depth)
     }
 
-    /// A feed was asked, or could not be. Writes the poll down and says after which time it is asked again.
+    /// A feed was polled, or could not be. Writes the poll and returns the time until the next poll.
     pub(super) fn poll_ended(
         &mut self,
         key: UrlKey,
@@ -171,7 +171,7 @@ impl<S: State> Frontier<S> {
         };
         let mut history = record.history.clone();
         let plan = history.handle_poll(&poll, &self.config.feed.schedule, key.path);
-        // Where it has moved to for good is a feed of its own by now.
+        // The target of a permanent move is a feed of its own by now.
         let due = plan.due.filter(|_| !plan.adopt_move);
         let mut line = PollLine::new(now.wall, status, brought.answer, due, plan.why);
         let mut wrong = match brought.answer {

@@ -1,4 +1,4 @@
-//! From disk to the bench: hosts with work get a place, hosts with a place get URLs.
+//! From disk to the workbench: hosts with work are loaded, loaded hosts get URLs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::state::{Planned, Queued, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
 
-/// A clock that goes back by no more than this has been set right, in seconds.
+/// A clock that goes back by at most this number of seconds was only adjusted: no new search.
 const CLOCK_BACK_MIN: u32 = 60;
 
-/// Memory of a URL at hand beside its text.
+/// Memory of a loaded URL besides its text, in bytes.
 const HEAD_BYTES: usize = 32;
 
 /// A URL that was read from a queue and not yet judged.
@@ -33,18 +33,18 @@ struct Candidate {
     path: u64,
 }
 
-/// What may be fetched, and what is turned away and why.
+/// The URLs that may be fetched, and the denied URLs with the reason.
 type Judged = (Vec<Head>, Vec<(Head, Outcome)>);
 
 impl<S: State> Frontier<S> {
-    /// Gives URLs to hosts that want some. While a group of their partition is on its way they get what is not touched by
-    /// it; those for which there is nothing wait until it is folded.
+    /// Gives URLs to hungry hosts. While a group of their partition is in flight they get the URLs that the group does
+    /// not touch; hosts without such URLs wait until the group is folded.
     pub(super) fn fill_hungry(&mut self, now: Now) -> Result<(), StateError> {
         #[cfg(feature = "planted")]
         planted::shuffle(&mut self.hungry);
         for _ in 0..self.hungry.len().min(FILLS_AT_ONCE) {
             let Some(index) = self.hungry.pop_front() else { break };
-            // It may have left, and another may have its number; that one stands here itself if it is hungry.
+            // The host may have left, and another host may have its number; that host has its own entry if hungry.
             if !self.bench.is_here(index) || !self.bench.host(index).hungry {
                 continue;
             }
@@ -56,14 +56,14 @@ impl<S: State> Frontier<S> {
             let host = self.bench.host_mut(index);
             host.hungry = false;
             if host.leaving {
-                // It may have been on its way out, and waited for its name or an answer.
+                // The host may have been about to leave, and waited for its name or an answer.
                 self.look_again(index, now);
                 continue;
             }
             if !host.heads.is_empty() {
                 continue;
             }
-            // Others wait for a place, and this host had its turn.
+            // Other hosts wait for a place, and this host had its turn.
             if self.starved
                 && host.visited
                 && host.errands.is_empty()
@@ -79,18 +79,19 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// Reads the next URLs of a host and puts those at hand that may be fetched.
+    /// Reads the next URLs of a host and loads those that may be fetched.
     fn fill(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<(), StateError> {
         let host = self.bench.host(index);
         let unreachable = host.no_address;
         if unreachable.is_some() && !host.given_up {
-            // It was not tried; it waits until somebody can be reached.
+            // The URLs were not tried; they wait until the host can be reached.
             self.look_again(index, now);
             return Ok(());
         }
         if unreachable.is_none() && !matches!(host.robots, RobotsPhase::Until(_)) {
-            // First its robots.txt: without it nothing can be judged. Its answer makes the host hungry again. It is not
-            // asked for unless there is something to judge: in the queue, or planned and due.
+            // The robots.txt comes first: nothing can be judged without the rules. Its answer makes the host hungry
+            // again. The robots.txt is not requested unless there is something to judge: in the queue, or planned and
+            // due.
             let due = host.later_next.into_iter().chain(host.room_next).any(|due| due <= now.wall.into());
             let host = self.bench.host_mut(index);
             host.more |= due;
@@ -104,7 +105,7 @@ impl<S: State> Frontier<S> {
         self.stats.fills += 1;
         let candidates = self.read(partition, index, now)?;
         if candidates.is_empty() && self.partitions[partition].in_flight.is_some() {
-            // There may be something where nobody may read now.
+            // The unreadable part of the queue may have URLs.
             self.bench.host_mut(index).hungry = true;
             self.partitions[partition].waiting.push(index);
             return Ok(());
@@ -112,7 +113,7 @@ impl<S: State> Frontier<S> {
         let (heads, denied) = self.judge(partition, index, candidates, unreachable, now)?;
         let turned_away = denied.len();
         if !heads.is_empty() || turned_away > 0 {
-            // Reading past what has ended, or is parked, is no turn yet: it would begin from the same place again.
+            // Skipping ended or parked URLs is no turn yet: the next turn would begin at the same place.
             self.bench.host_mut(index).visited = true;
         }
         self.bench.fill(index, &heads);
@@ -120,7 +121,7 @@ impl<S: State> Frontier<S> {
         let host = self.bench.host(index);
         if host.heads.is_empty() {
             if host.more && (turned_away > 0 || unreachable.is_none()) {
-                // All of them were turned away or gone; there may be more behind them.
+                // All URLs were denied or gone; there may be more behind them.
                 self.make_hungry(index);
             } else {
                 self.look_again(index, now);
@@ -129,7 +130,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// The next URLs of a host, plans that are due first. Moves its cursors behind them.
+    /// Reads the next URLs of a host, due plans first. Moves the cursors past them.
     fn read(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<Vec<Candidate>, StateError> {
         let readable = self.partitions[partition].readable(&self.bench.host(index).key);
         if readable.is_none() {
@@ -166,7 +167,7 @@ impl<S: State> Frontier<S> {
             state.queued(&key, cursor, max - candidates.len(), &mut queued)?;
             more = queued.len() >= max - candidates.len();
             if let Some(end) = readable {
-                // What is left out, and what the group on its way brings, is read when it is folded.
+                // URLs left out here, and URLs of the group in flight, are read when the group is folded.
                 more = true;
                 queued.retain(|queued| queued.place < end);
             }
@@ -176,7 +177,7 @@ impl<S: State> Frontier<S> {
             }
         }
         if candidates.is_empty() && readable.is_none() && later_next.is_some() {
-            // Plans so far ahead that nobody can have meant them; the cursor stays before those that were meant.
+            // Plans too far ahead to be real; the cursor stays before the real ones.
             let behind = later_cursor.max(LaterKey { due: believed, path: u64::MAX });
             let mut planned = Vec::new();
             state.planned(&key, behind, max, &mut planned)?;
@@ -202,8 +203,8 @@ impl<S: State> Frontier<S> {
         Ok(candidates)
     }
 
-    /// Which of these may be fetched, and which are turned away, with the outcome that says why. A limit that is met on
-    /// the way moves the cursor back, so that the others are read again.
+    /// Decides which candidates may be fetched and which are denied, with the outcome as the reason. When a limit is
+    /// reached the cursor moves back, so that the remaining candidates are read again.
     fn judge(
         &mut self,
         partition: usize,
@@ -223,7 +224,7 @@ impl<S: State> Frontier<S> {
             _ => None,
         };
         if record.robots.policy == RobotsPolicy::DisallowAll && unreachable.is_none() {
-            // Its robots.txt cannot be read: it is asked for again before anything else.
+            // The robots.txt cannot be read: another request for the robots.txt comes before any page.
             if let Some(first) = candidates.iter().find_map(|candidate| candidate.place.queue()) {
                 self.stop_reading_at(index, first, true);
             }
@@ -238,17 +239,17 @@ impl<S: State> Frontier<S> {
         let mut room = None;
         let (mut heads, mut denied): (Vec<Head>, Vec<(Head, Outcome)>) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        // Nothing is at hand when more is read, so this is all that was begun.
+        // Nothing is loaded when more is read, so these are all requests so far.
         let mut pages = self.bench.host(index).pages;
         for candidate in candidates {
             let Candidate { mut place, text, path } = candidate;
             let url = records.get(&path);
-            // Never handed out twice: not while it is at hand, being fetched, or ended and not yet folded.
+            // Never issued twice: not while loaded, being fetched, or ended and not yet folded.
             let held = heads.iter().any(|head| head.path == path)
                 || denied.iter().any(|(head, _)| head.path == path)
                 || self.bench.holds(index, path)
                 || self.bench.host(index).unfolded.contains(&path);
-            // Nor from its old place while the group on its way gives it another, and perhaps another reading.
+            // Nor from the old place while the group in flight moves the URL, perhaps with another reading.
             if held || self.partitions[partition].is_moving(&UrlKey { host: key, path }) {
                 continue;
             }
@@ -265,8 +266,8 @@ impl<S: State> Frontier<S> {
                         let host = self.bench.host_mut(index);
                         host.room_next = next;
                         host.parked_from = Some(host.parked_from.map_or(at, |from| from.min(at)));
-                        // What came in when the reading had come this far stands behind it; else only others that are
-                        // parked do.
+                        // URLs that arrived after the reader came this far stand behind this place; otherwise only
+                        // parked URLs do.
                         if record.waiting > 0 {
                             continue;
                         }
@@ -324,7 +325,7 @@ impl<S: State> Frontier<S> {
         Ok((heads, denied))
     }
 
-    /// Goes back to the parked URLs that were passed over, if there is room for them now.
+    /// Goes back to the skipped parked URLs, if the budget has room now.
     fn read_parked_again(&mut self, partition: usize, index: HostIndex, now: Now) -> Result<(), StateError> {
         let host = self.bench.host(index);
         let Some(from) = host.parked_from else { return Ok(()) };
@@ -343,7 +344,7 @@ impl<S: State> Frontier<S> {
         host.more = more;
     }
 
-    /// What is known of these URLs, by the last part of their keys.
+    /// The records of these URLs, by the last part of their keys.
     fn records(
         &mut self,
         partition: usize,
@@ -359,7 +360,7 @@ impl<S: State> Frontier<S> {
         Ok(keys.into_iter().zip(found).filter_map(|(key, record)| Some((key.path, record?))).collect())
     }
 
-    /// How many parked URLs of a domain may be fetched now.
+    /// Number of parked URLs of a domain that may be fetched now.
     fn room(&mut self, partition: usize, host: HostKey, now: Now) -> Result<u64, StateError> {
         let Some(domain) = self.partitions[partition].state.domain(host.domain)? else { return Ok(0) };
         let allowed =
@@ -367,28 +368,28 @@ impl<S: State> Frontier<S> {
         Ok(super::budget::room(domain.admitted, allowed))
     }
 
-    /// When time alone lets in the next parked URL of a domain.
+    /// When time alone admits the next parked URL of a domain.
     fn room_next(&mut self, partition: usize, host: HostKey) -> Result<Option<Seconds>, StateError> {
         let Some(domain) = self.partitions[partition].state.domain(host.domain)? else { return Ok(None) };
         let budget = &self.config.rules.budget;
         Ok(budget.grows_at(domain.found.0, domain.admitted, domain.budget).map(Seconds))
     }
 
-    /// Is the job of a URL held back?
+    /// Whether the job of a URL is not running.
     fn is_held(&self, partition: usize, job: job::JobId) -> bool {
         let jobs = &self.partitions[partition].state.meta().jobs;
         jobs.get(&job.0).is_some_and(|job| job.state != job::State::Running)
     }
 
-    /// Has a job, for a host with so many pages, what it may have? Pages of other jobs count as well: it is the host that
-    /// is spared.
+    /// Whether a job has reached its page limit for a host with this number of pages. Pages of other jobs count as
+    /// well: the limit protects the host.
     fn is_full(&self, partition: usize, job: job::JobId, host_pages: u64) -> bool {
         let counts = job::Counts { host_pages, ..job::Counts::default() };
         let jobs = &self.partitions[partition].state.meta().jobs;
         jobs.get(&job.0).is_some_and(|job| job.limits.reached(&counts) == Some(job::Limit::HostPages))
     }
 
-    /// New rules are in force for a host: what it has at hand is judged again.
+    /// New robots.txt rules are in force for a host: the loaded URLs are judged again.
     pub(super) fn robots_in_force(
         &mut self,
         partition: usize,
@@ -401,7 +402,7 @@ impl<S: State> Frontier<S> {
         self.bench.host_mut(index).robots = super::robots_phase(&record, &self.config.retry, now);
         self.bench.set_rest_asked(index, record.delay.max(record.robots.crawl_delay));
         self.strand_if_long(index, now);
-        // They are read again and judged by the new rules.
+        // The URLs are read again and judged by the new rules.
         if !planted::is(Bug::RobotsNotJudgedAgain) {
             self.bench.drop_heads(index);
         }
@@ -411,7 +412,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// Looks for hosts with work that are not on the bench. Gives true if one came.
+    /// Searches for hosts with work that are not loaded. Returns whether one was loaded.
     pub(super) fn scan(&mut self, now: Now) -> Result<bool, StateError> {
         self.notice_clock(now);
         for _ in 0..SCANS_AT_ONCE {
@@ -419,7 +420,7 @@ impl<S: State> Frontier<S> {
             let wanted = |at: &usize| {
                 let partition = &self.partitions[*at];
                 partition.in_flight.is_none()
-                    // Tickets carry the epoch, and a number is given once: first the epoch has to stand in the log.
+                    // Tickets carry the epoch, and an id is used once: the epoch has to stand in the log first.
                     && partition.claimed
                     && !partition.closing
                     && partition.scan_after.is_none_or(|after| after <= now.wall.into())
@@ -434,8 +435,8 @@ impl<S: State> Frontier<S> {
         Ok(false)
     }
 
-    /// What was searched while the clock showed a later time than now is searched again: what seemed due next may be long
-    /// past, and what seemed due may not be.
+    /// Repeats a search that ended while the clock showed a later time than now: work that seemed due next may be long
+    /// overdue, and work that seemed due may not be.
     fn notice_clock(&mut self, now: Now) {
         let wall = Seconds::from(now.wall);
         for partition in &mut self.partitions {
@@ -446,7 +447,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Looks at the next hosts of a partition.
+    /// Examines the next hosts of a partition. Returns whether one was loaded.
     fn scan_some(&mut self, at: usize, now: Now) -> Result<bool, StateError> {
         let wall = Seconds::from(now.wall);
         let partition = &mut self.partitions[at];
@@ -509,13 +510,13 @@ impl<S: State> Frontier<S> {
         Ok(came)
     }
 
-    /// A search has come to the end of a partition.
+    /// A search has reached the end of a partition.
     fn scanned(&mut self, at: usize, first: HostKey, now: Now) {
         let partition = &mut self.partitions[at];
         partition.scan_from = first;
         partition.scanned_at = now.wall.into();
         if !partition.scan_again {
-            // A whole round: the next begins when something is due, or when something new comes in.
+            // A complete round: the next begins when work is due, or when something new arrives.
             let next = partition.scan_next.take().unwrap_or(Seconds(u32::MAX));
             partition.held = std::mem::take(&mut partition.scan_held);
             partition.scan_after = Some(next.max(Seconds(Seconds::from(now.wall).0 + 1)));

@@ -1,12 +1,13 @@
-//! Partitions that come and go while the frontier works: a node takes one over, or hands one over to another node.
+//! Hand-over of partitions while the frontier runs: a node takes ownership of a partition, or hands one over to another
+//! node.
 //!
-//! A partition that comes was folded by whoever brings it; its hosts first rest, since nobody here knows what its last
-//! owner did a moment ago. A partition that goes is **closed** first: its hosts get no more tickets and leave the bench one
-//! by one as their open tickets are reported and what is on its way into the log has arrived. When nothing of it is left
-//! here ([`Frontier::is_closed`]) it can be taken out.
+//! An arriving partition is already folded; its hosts rest first, since the last requests of its previous owner are
+//! unknown here. A leaving partition is **closed** first: its hosts get no more tickets and leave the workbench one by
+//! one, as their open tickets are reported and their entries in flight are durable. When nothing of the partition is
+//! left here ([`Frontier::is_closed`]), the partition can be removed.
 //!
-//! What always holds: the partitions stand in the order of their prefixes, so bringing or taking one moves the numbers of
-//! those behind it by one; a partition that is closed never gives out another ticket.
+//! Invariants: the partitions stand in the order of their prefixes, so adding or removing one shifts the numbers of the
+//! partitions behind by one; a closed partition never issues another ticket.
 
 use super::Frontier;
 use super::key::Prefixes;
@@ -17,8 +18,8 @@ use crate::state::State;
 use crate::time::Now;
 
 impl<S: State> Frontier<S> {
-    /// Takes a partition over, folded as far as its log goes. Its first group, with this epoch, says so in the log; until
-    /// that is durable nothing is given out. Gives its number.
+    /// Takes ownership of a partition, folded up to the end of its log. Its first group carries this epoch into the log
+    /// (fencing); until that group is durable no ticket is issued. Returns the partition's number.
     pub fn add_partition(&mut self, prefixes: Prefixes, state: S, epoch: u64, now: Now) -> usize {
         let at = self.partitions.partition_point(|partition| partition.prefixes < prefixes);
         let mut partition = Partition::new(prefixes, state);
@@ -27,14 +28,15 @@ impl<S: State> Frontier<S> {
         self.partitions.insert(at, partition);
         self.scan_partition = 0;
         if !planted::is(Bug::TakeOverWithoutRest) {
-            // Hosts that are at hand go by what we did ourselves; all others might be of this partition.
+            // Loaded hosts have known rests; any other host may belong to this partition.
             self.bench.rest_all(now.mono);
         }
         at
     }
 
-    /// A partition gives out nothing more; its hosts leave the bench as soon as they may. It still takes offers: the pages
-    /// that are open have links into it, and are reported only when those are durable.
+    /// Closes a partition: no more tickets are issued, and the hosts leave the workbench as soon as allowed. The
+    /// partition still takes offers: open pages have links into the partition, and are reported only when these links
+    /// are durable.
     pub fn close_partition(&mut self, partition: usize, now: Now) {
         if std::mem::replace(&mut self.partitions[partition].closing, true) {
             return;
@@ -53,7 +55,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Is nothing of a closed partition left here, neither at hand nor on its way into its log?
+    /// Whether nothing of a closed partition is left here, neither on the workbench nor in flight to its log.
     pub fn is_closed(&self, partition: usize) -> bool {
         let here = &self.partitions[partition];
         here.closing
@@ -64,12 +66,12 @@ impl<S: State> Frontier<S> {
             && !self.bench.has_any(here.prefixes)
     }
 
-    /// Takes a closed partition out.
+    /// Removes a closed partition and returns its state.
     pub fn remove_partition(&mut self, partition: usize) -> S {
         assert!(self.is_closed(partition), "a partition is closed before it is taken out");
         self.scan_partition = 0;
         let gone = self.partitions.remove(partition);
-        // What was offered to it a moment ago is not known here any more.
+        // Recent offers to this partition are no longer known here.
         self.recent.forget_all(gone.prefixes);
         gone.state
     }

@@ -1,4 +1,4 @@
-//! The URLs of a host that are at hand, packed into one piece of memory: a million hosts hold some.
+//! The loaded URLs of a host, packed into one allocation: a million hosts hold some.
 
 use super::ticket::Place;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
@@ -6,47 +6,47 @@ use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
 use crate::state::queue::{LaterKey, QueueKey};
 
-/// A URL at hand.
+/// A loaded URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The last part of its key.
     pub(crate) path: u64,
-    /// Where it was taken from.
+    /// The queue place or plan that the URL was read from.
     pub(crate) place: Place,
     pub(crate) job: JobId,
     pub(crate) depth: u8,
     pub(crate) hops: Hops,
     pub(crate) read_as: ReadAs,
     pub(crate) retries: u8,
-    /// It was asked for before: it is no page more.
+    /// Whether the URL was requested before; such a fetch is no additional page.
     pub(crate) asked: bool,
     /// Path and query.
     pub(crate) text: Box<str>,
 }
 
-/// Bits of the byte before a URL at hand.
+/// Bits of the flag byte of a loaded URL.
 mod flag {
-    /// The low bits: where it was taken from.
+    /// The low bits: the kind of place.
     pub(super) const PLACE: u8 = 3;
-    /// Hops out of scope follow the retries; without it there are none.
+    /// A byte of hops follows the retries; without this flag there are none.
     pub(super) const HOPS: u8 = 4;
-    /// How it is to be read follows; without it, as a page.
+    /// A byte with the reading follows; without this flag the URL is read as a page.
     pub(super) const READ_AS: u8 = 8;
-    /// It was asked for before.
+    /// The URL was requested before.
     pub(super) const ASKED: u8 = 16;
 }
 
-/// The URLs of a host that are at hand, first to last.
+/// The loaded URLs of a host, first to last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
     bytes: Box<[u8]>,
-    /// Where the first that is left begins.
+    /// Offset of the first remaining URL.
     at: u32,
     left: u16,
 }
 
 impl Heads {
-    /// Packs these. At most 65,535 are taken, which settings stay far below.
+    /// Packs these URLs. At most 65,535 are taken; settings stay far below.
     pub(crate) fn pack(heads: &[Head]) -> Heads {
         let mut out = Vec::with_capacity(heads.iter().map(|head| 32 + head.text.len()).sum());
         let heads = &heads[..heads.len().min(usize::from(u16::MAX))];
@@ -97,12 +97,12 @@ impl Heads {
         self.left == 0
     }
 
-    /// The memory it takes.
+    /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the first.
+    /// Removes and returns the first URL.
     pub(crate) fn pop(&mut self) -> Option<Head> {
         self.left = self.left.checked_sub(1)?;
         let mut reader = Reader::new(&self.bytes[self.at as usize..]);
@@ -114,7 +114,7 @@ impl Heads {
         Some(head)
     }
 
-    /// All that are left, first to last.
+    /// All remaining URLs, first to last.
     pub(crate) fn all(&self) -> Vec<Head> {
         let mut reader = Reader::new(&self.bytes[self.at as usize..]);
         (0..self.left).map(|_| read(&mut reader).expect("we packed it ourselves")).collect()

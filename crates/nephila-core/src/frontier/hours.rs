@@ -1,9 +1,9 @@
-//! Hours of the day at which a host may be asked.
+//! Hours of the day at which a host may be requested.
 //!
-//! Some sites ask to be visited at night only, by their own clock. Their hours stand in the settings; everybody else may
-//! be asked at any time. A fetch that begins within its hours may end after them.
+//! Some sites allow visits at night only, by their own clock. Their hours stand in the settings; all other hosts may be
+//! requested at any time. A fetch that begins within the hours may end after them.
 //!
-//! What always holds: nothing begins outside of a host's hours, robots.txt included; hosts that wait for the same hours
+//! Invariants: no request begins outside of a host's hours, robots.txt included; hosts that wait for the same hours
 //! begin spread over five minutes.
 
 use std::fmt;
@@ -15,32 +15,33 @@ use super::retry::mix;
 use crate::orders::Target;
 use crate::time::Timestamp;
 
-/// Entries that the settings may have: each is looked at before every fetch.
+/// Maximum number of entries in the settings: each is checked before every fetch.
 pub const HOURS_MAX: usize = 1_000;
 
-/// Hosts begin spread over this many milliseconds after their hours have.
+/// Hosts begin spread over this number of milliseconds after their hours have begun.
 const SPREAD: u64 = 5 * MINUTE;
 
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 24 * 60 * MINUTE;
 
-/// When some hosts may be asked.
+/// Hours at which some hosts may be requested.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hours {
     /// Hosts (`a.example`) and domains with all names below them (`*.a.example`).
     pub hosts: Vec<Target>,
-    /// The time at which they begin, such as `22:00`.
+    /// Begin of the hours, such as `22:00`.
     pub from: TimeOfDay,
-    /// The time at which they end, such as `06:00`; it may be that of the next day.
+    /// End of the hours, such as `06:00`; may lie on the next day.
     pub to: TimeOfDay,
-    /// How far the sites' clocks are ahead of UTC, such as `+02:00`. Summer time is not followed.
+    /// Offset of the sites' clocks from UTC, such as `+02:00`. Summer time is not followed.
     #[serde(default)]
     pub offset: Offset,
 }
 
 impl Hours {
-    /// Can they be kept? They must be of somebody, and at least ten minutes long, since not everybody begins at once.
+    /// Checks the hours. They must name hosts or domains, and last at least ten minutes, since hosts begin spread over
+    /// time.
     pub fn check(&self) -> Result<(), String> {
         if self.hosts.is_empty() || self.hosts.iter().any(|host| matches!(host, Target::Range(_))) {
             return Err(format!("{self} must name hosts or domains, and no addresses"));
@@ -51,7 +52,7 @@ impl Hours {
         Ok(())
     }
 
-    /// The milliseconds until these hosts may be asked; none if they may be asked now.
+    /// The milliseconds until these hosts may be requested; `None` if they may be requested now.
     pub fn opens_in(&self, now: Timestamp) -> Option<u64> {
         let local = (now.0 % DAY + DAY).saturating_add_signed(self.offset.ms()) % DAY;
         let since = (local + DAY - self.from.ms()) % DAY;
@@ -79,12 +80,12 @@ impl fmt::Display for Hours {
     }
 }
 
-/// The hours of a host, if it has any; the first that name it count.
+/// The hours of a host, if any; the first entry that names the host counts.
 pub fn of<'a>(all: &'a [Hours], host: &str) -> Option<&'a Hours> {
     all.iter().find(|hours| hours.are_of(host))
 }
 
-/// How long after its hours have begun a host begins, in milliseconds.
+/// Delay of a host after the begin of its hours, in milliseconds.
 pub fn spread(host: u32) -> u64 {
     mix(host.into()) % SPREAD
 }
@@ -111,7 +112,7 @@ impl Offset {
     }
 }
 
-/// A text that is no time.
+/// A text that is no valid time or offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no {1}")]
 pub struct NoTime(String, &'static str);
@@ -142,7 +143,7 @@ impl FromStr for Offset {
     }
 }
 
-/// Of `HH:MM`.
+/// Minutes of `HH:MM`.
 fn minutes(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
     let two = |part: &str| {
@@ -166,7 +167,7 @@ impl fmt::Display for Offset {
     }
 }
 
-/// The four ways between a time and its text that the settings file needs.
+/// Conversions from and to text, for the settings file.
 macro_rules! as_text {
     ($time:ty) => {
         impl TryFrom<String> for $time {
@@ -225,7 +226,7 @@ mod tests {
             let hours = hours(from, to, offset);
             assert_eq!(opens_in(&hours, hour, minute), waits, "{hours} at {hour}:{minute:02}");
         }
-        // Within a minute too, and before there were any hours.
+        // Within a minute too, and close to the epoch.
         let night = hours("22:00", "06:00", "+00:00");
         assert_eq!(night.opens_in(Timestamp(MIDNIGHT - 2 * 60 * MINUTE - 1)), Some(1));
         assert_eq!(hours("10:00", "11:00", "-12:00").opens_in(Timestamp(0)), Some(22 * 60 * MINUTE));

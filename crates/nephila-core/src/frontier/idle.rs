@@ -1,4 +1,4 @@
-//! Hosts on the bench that have nothing to do, or rest for long: they get something, wait, or make place for others.
+//! Idle hosts and hosts with a long rest: they get URLs, wait, or leave the workbench.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::time::{Now, Timestamp};
 
 impl<S: State> Frontier<S> {
-    /// A host that should be looked at again once it has rested.
+    /// Schedules another look at an idle host for the end of its rest.
     pub(super) fn look_again(&mut self, index: HostIndex, now: Now) {
         let host = self.bench.host(index);
         if host.tickets.is_empty() && host.heads.is_empty() {
@@ -18,7 +18,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// A host has nothing at hand: it gets something, or leaves, or waits for a plan that is due soon.
+    /// Examines a host without loaded URLs: the host gets URLs, leaves, or waits for a plan that is due soon.
     pub(super) fn look_at_idle(&mut self, index: HostIndex, now: Now) {
         if !self.bench.is_here(index) {
             return;
@@ -36,7 +36,7 @@ impl<S: State> Frontier<S> {
         } else if self.bench.may_leave(index) {
             self.let_go(index, now);
         }
-        // Otherwise something of it is on its way into the log, and it is looked at again when it has arrived.
+        // Otherwise an entry of the host is in flight to the log; the host is examined again when the entry is folded.
     }
 
     fn let_go(&mut self, index: HostIndex, now: Now) {
@@ -52,10 +52,10 @@ impl<S: State> Frontier<S> {
             partition.sleeps(key, later_next);
         }
         if left_work {
-            // It comes back when the search comes round to it.
+            // The host comes back when the search reaches the host.
             partition.search();
         } else if crowded {
-            // Another of its domain may have waited for its place.
+            // Another host of its domain may have waited for this place.
             partition.search();
         } else if let Some(next) = next {
             partition.scan_after = partition.scan_after.map(|after| after.min(next));
@@ -63,7 +63,8 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// A host rests this long, whatever else is known of it.
+    /// Makes a host rest at least this long. With a long rest the host leaves the workbench. Returns the end of the
+    /// rest.
     pub(super) fn rest(&mut self, index: HostIndex, rest: Duration, now: Now) -> Timestamp {
         let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).min(REST_MAX);
         self.bench.rest_until(index, now.mono + rest);
@@ -74,7 +75,7 @@ impl<S: State> Frontier<S> {
         Timestamp(now.wall.0 + rest)
     }
 
-    /// A host makes place for others. What it had at hand stays in its queue.
+    /// Makes a host leave its place to others. Its loaded URLs stay in its queue.
     pub(super) fn give_up_place(&mut self, index: HostIndex, now: Now) {
         self.strand(index);
         self.bench.drop_heads(index);

@@ -1,12 +1,13 @@
-//! The 20 bytes by which the frontier knows a URL, and how they are shared out between partitions.
+//! The 20-byte key of a URL in the frontier, and the distribution of keys over partitions.
 //!
-//! A key is D (8 bytes, the registrable domain) · H (4, the host within it) · P (8, the whole URL), each the high bits
-//! of a keyed hash, highest byte first. Sorted by key, all URLs of a host stand together, and all hosts of a domain.
-//! The top 16 bits of D are the **prefix**: a partition is a run of prefixes, so it can be split without rehashing.
+//! A key is D (8 bytes, the registrable domain) · H (4, the host within the domain) · P (8, the whole URL), each the
+//! high bits of a keyed hash, in big-endian order. Sorted by key, all URLs of a host stand together, and all hosts of a
+//! domain. The top 16 bits of D are the **prefix**: a partition is a range of prefixes, so a partition can be split
+//! without rehashing.
 //!
-//! The hash is keyed because pages choose their own URLs: without the secret nobody can make two that collide. H is
-//! only 32 bits wide; two hosts of one domain that share it are told apart by the owner of the domain (see `displaced`
-//! in [`crate::state::Meta`]).
+//! The hash is keyed because pages choose their own URLs: without the secret an attacker cannot construct a collision.
+//! H is only 32 bits wide; the owner of the domain tells two hosts with the same H apart (see `displaced` in
+//! [`crate::state::Meta`]).
 
 use std::fmt;
 use std::hash::Hasher;
@@ -16,10 +17,10 @@ use siphasher::sip::SipHasher13;
 use crate::planted::{self, Bug};
 use crate::url::CrawlUrl;
 
-/// How many prefixes there are, for ever.
+/// Number of prefixes; never changes.
 pub const PREFIXES: u32 = 1 << 16;
 
-/// The secret under which URLs are hashed: one for a crawl, and the same on all nodes of a cluster.
+/// The secret key of the URL hash: one per crawl, the same on all nodes of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
 
@@ -27,7 +28,7 @@ impl Secret {
     fn hash(&self, kind: u8, text: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.0);
         hasher.write(text);
-        // What is hashed cannot be mistaken for something of another kind.
+        // The kind byte separates the hash domains.
         hasher.write_u8(kind);
         hasher.finish()
     }
@@ -49,12 +50,12 @@ impl DomainKey {
         DomainKey(secret.hash(b'D', name.as_bytes()))
     }
 
-    /// Where the source of feeds with this name is kept: it cannot be mistaken for a domain.
+    /// The key of the source of feeds with this name: distinct from every domain's key.
     pub fn of_source(name: &str, secret: &Secret) -> Self {
         DomainKey(secret.hash(b'S', name.as_bytes()))
     }
 
-    /// The part of the key that places it.
+    /// The prefix, which selects the partition.
     pub fn prefix(self) -> u16 {
         (self.0 >> 48) as u16
     }
@@ -79,19 +80,19 @@ pub struct UrlKey {
 }
 
 impl HostKey {
-    /// The width of a host's key.
+    /// Size of a host's key in bytes.
     pub const BYTES: usize = 12;
-    /// Before all others.
+    /// The lowest key.
     pub const MIN: HostKey = HostKey { domain: DomainKey(0), host: 0 };
-    /// Behind all others.
+    /// The highest key.
     pub const MAX: HostKey = HostKey { domain: DomainKey(u64::MAX), host: u32::MAX };
 
-    /// The host with this origin (`https://a.example`) in this domain, unless it had to be displaced.
+    /// The host with this origin (`https://a.example`) in this domain, unless the host was displaced.
     pub fn of(domain: DomainKey, origin: &str, secret: &Secret) -> Self {
         HostKey { domain, host: (secret.hash(b'H', origin.as_bytes()) >> 32) as u32 }
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.domain.0.to_be_bytes());
@@ -99,7 +100,7 @@ impl HostKey {
         bytes
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let (domain, host) = bytes.split_at(8);
         HostKey {
@@ -108,7 +109,7 @@ impl HostKey {
         }
     }
 
-    /// The one behind it, if there is one.
+    /// The next key, if there is one.
     pub fn next(self) -> Option<HostKey> {
         match self.host.checked_add(1) {
             Some(host) => Some(HostKey { host, ..self }),
@@ -118,7 +119,7 @@ impl HostKey {
 }
 
 impl UrlKey {
-    /// The width of a URL's key.
+    /// Size of a URL's key in bytes.
     pub const BYTES: usize = 20;
 
     /// The key of a URL.
@@ -126,20 +127,20 @@ impl UrlKey {
         UrlKey::with_origin(url, &url.origin(), secret)
     }
 
-    /// The same for a URL whose origin is at hand.
+    /// The key of a URL whose origin the caller already has.
     pub fn with_origin(url: &CrawlUrl, origin: &str, secret: &Secret) -> Self {
         let domain = url.registrable_domain().unwrap_or(url.host_str());
         let host = HostKey::of(DomainKey::of(domain, secret), origin, secret);
         UrlKey { host, path: UrlKey::path_of(url.key(), secret) }
     }
 
-    /// The last 64 bits, from what the page is known by.
+    /// The last 64 bits of a key, from the text of [`CrawlUrl::key`].
     pub fn path_of(key: &str, secret: &Secret) -> u64 {
         let hash = secret.hash(b'P', key.as_bytes());
         if planted::is(Bug::UrlHash32) { hash >> 32 } else { hash }
     }
 
-    /// The one behind it, if there is one.
+    /// The next key, if there is one.
     pub fn next(self) -> Option<UrlKey> {
         match self.path.checked_add(1) {
             Some(path) => Some(UrlKey { path, ..self }),
@@ -147,7 +148,7 @@ impl UrlKey {
         }
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..12].copy_from_slice(&self.host.to_bytes());
@@ -155,7 +156,7 @@ impl UrlKey {
         bytes
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let (host, path) = bytes.split_at(HostKey::BYTES);
         UrlKey {
@@ -177,17 +178,17 @@ impl fmt::Display for UrlKey {
     }
 }
 
-/// A run of prefixes, both ends included: what one partition holds.
+/// A range of prefixes, both ends included: the share of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Prefixes {
-    /// The first.
+    /// The first prefix.
     pub first: u16,
-    /// The last.
+    /// The last prefix.
     pub last: u16,
 }
 
 impl Prefixes {
-    /// Everything.
+    /// All prefixes.
     pub const ALL: Prefixes = Prefixes { first: 0, last: u16::MAX };
 
     /// The `index`th of `count` equal shares.
@@ -197,23 +198,23 @@ impl Prefixes {
         Prefixes { first: edge(index) as u16, last: (edge(index + 1) - 1) as u16 }
     }
 
-    /// Is the domain in here?
+    /// Whether the domain is in this range.
     pub fn holds(self, domain: DomainKey) -> bool {
         (self.first..=self.last).contains(&domain.prefix())
     }
 
-    /// In two, the second beginning with this prefix; none if one of them would be empty.
+    /// Splits the range; the second half begins with this prefix. `None` if one half would be empty.
     pub fn split(self, at: u16) -> Option<(Prefixes, Prefixes)> {
         (self.first < at && at <= self.last)
             .then(|| (Prefixes { first: self.first, last: at - 1 }, Prefixes { first: at, last: self.last }))
     }
 
-    /// The lowest domain key in here.
+    /// The lowest domain key of the range.
     pub fn first_domain(self) -> DomainKey {
         DomainKey(u64::from(self.first) << 48)
     }
 
-    /// The highest domain key in here.
+    /// The highest domain key of the range.
     pub fn last_domain(self) -> DomainKey {
         DomainKey((u64::from(self.last) << 48) | (u64::MAX >> 16))
     }
@@ -294,7 +295,7 @@ mod tests {
         assert!(!high.holds(low.last_domain()));
     }
 
-    // The bytes outlive us: a key made today must be found in a table written years ago.
+    // Stored bytes must stay readable: a key made today must be found in a table written years ago.
     #[test]
     fn golden_keys() {
         assert_eq!(key("https://www.example.com/a?b=c").to_string(), GOLDEN);

@@ -1,18 +1,20 @@
-//! The frontier: which URL may be fetched next, and when.
+//! The frontier: decides which URL may be fetched next, and when. Rate limits, deduplication, retries and robots.txt
+//! meet here.
 //!
-//! A URL that enters is an **offer**. Offers are sifted in batches against what the partition knows ([`partition`]); a
-//! new one is queued, parked or refused, and stands in the partition's log before anybody acts on it. A URL in a queue
-//! waits for its **host** to come to the workbench ([`workbench`]). A host on the bench learns its **slot** (its name is
-//! resolved), its robots.txt is asked for, and it gets the URLs of one visit. Each leaves as a **ticket** when host and
-//! slot are both free and both have rested. The ticket stays open until it is reported or expires; what the report means
-//! for the URL is decided here, written into the log, and only then true.
+//! A URL that enters is an **offer**. Offers are sifted in batches against the state of their partition
+//! ([`partition`]); a new URL is queued, parked or refused, and stands in the partition's log before any code acts on
+//! the decision. A URL in a queue waits until its **host** is loaded into the workbench ([`workbench`]). A loaded host
+//! learns its **slot** (its name is resolved), its robots.txt is fetched, and the URLs of one visit are read. Each URL
+//! leaves as a **ticket** when host and slot are both free and both have rested. The ticket stays open until the ticket
+//! is reported or expires. This module derives the consequences of the report for the URL and writes them into the log;
+//! only then do they hold.
 //!
-//! Call it like this: [`Frontier::offer`] and the `handle_*` methods when something happened; then, until there is
-//! nothing left, [`Frontier::poll_group`] (write these bytes to the log, then [`Frontier::handle_committed`]) and
-//! [`Frontier::poll_action`]; sleep until [`Frontier::poll_timeout`].
+//! How to drive the frontier: call [`Frontier::offer`] and the `handle_*` methods for every event. Then call
+//! [`Frontier::poll_group`] (write these bytes to the log, then call [`Frontier::handle_committed`]) and
+//! [`Frontier::poll_action`] until nothing is left. Then sleep until [`Frontier::poll_timeout`].
 //!
-//! Invariants: one host and one slot never have more tickets open than allowed, nor two starts closer than their rest;
-//! no ticket for what the robots.txt in force forbids; a URL that was let in is always in exactly one state.
+//! Invariants: a host and a slot never have more tickets open than allowed, nor two starts closer than their rest; no
+//! ticket is issued for a URL that the robots.txt in force forbids; an admitted URL is always in exactly one state.
 
 mod asides;
 pub mod away;
@@ -69,108 +71,108 @@ pub use partition::{Rules, Sifted, URGENT};
 pub use settings::Settings;
 pub use workbench::TurnAction;
 
-/// Hosts looked at in one search for work.
+/// Hosts examined in one search for work.
 const SCAN_HOSTS: usize = 64;
 
-/// Searches before somebody else gets a turn.
+/// Searches in one call, so that other work gets a turn.
 const SCANS_AT_ONCE: usize = 16;
 
-/// Hosts filled before somebody else gets a turn.
+/// Hosts that receive URLs in one call, so that other work gets a turn.
 const FILLS_AT_ONCE: usize = 64;
 
-/// Slots that nobody needs are forgotten this often, in milliseconds.
+/// Interval between two removals of unused slots, in milliseconds.
 const SLOT_SWEEP: u64 = 60_000;
 
-/// A host that rests longer than this makes place for others meanwhile, in milliseconds.
+/// A host that rests longer than this leaves the workbench meanwhile and frees its place, in milliseconds.
 const REST_ON_BENCH: u64 = 60_000;
 
-/// Everything the frontier goes by.
+/// The whole configuration of the frontier.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Rests, limits, memory.
+    /// Rate limits and memory limits.
     pub frontier: Settings,
-    /// When a failed URL is asked for again.
+    /// Retry and backoff.
     pub retry: retry::Settings,
     /// Budgets and traps.
     pub rules: Rules,
-    /// What robots.txt means where the RFC leaves a choice.
+    /// Interpretation of robots.txt where RFC 9309 leaves a choice.
     pub robots: policy::Settings,
     /// Which feeds are followed, and how often.
     pub feed: crate::feed::Settings,
-    /// The name by which robots.txt calls us.
+    /// The product token that robots.txt addresses us by.
     pub agent: String,
 }
 
-/// What should be done now.
+/// An action that the caller must perform now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look up the name of this host, then call [`Frontier::handle_resolved`] or [`Frontier::handle_unresolved`].
+    /// Resolve the name of this host, then call [`Frontier::handle_resolved`] or [`Frontier::handle_unresolved`].
     Resolve {
         /// The host.
         host: HostKey,
         /// Scheme and authority.
         origin: String,
     },
-    /// Fetch this, then call [`Frontier::handle_report`] or, for a robots.txt, [`Frontier::handle_robots`].
+    /// Fetch this URL, then call [`Frontier::handle_report`] or, for a robots.txt, [`Frontier::handle_robots`].
     Fetch(Ticket),
 }
 
-/// What happened to an offer.
+/// The immediate answer to an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It will be looked at.
+    /// The offer was buffered and will be sifted.
     Taken,
-    /// It was offered a moment ago.
+    /// Duplicate: the same URL was offered a moment ago.
     Recent,
-    /// Too many wait to be looked at: write a group first, then offer it again.
+    /// Backpressure: the buffer of offers is full. Write a group first, then repeat the offer.
     Full,
-    /// It belongs to a partition that is not here.
+    /// The URL belongs to a partition of another node.
     Elsewhere,
 }
 
-/// What the frontier did, in numbers that only grow.
+/// Counters of the frontier. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Offers that came.
+    /// Offers received, except offers answered with [`Offered::Full`] or [`Offered::Elsewhere`].
     pub offered: u64,
-    /// Of these, offered a moment before.
+    /// Of these, duplicates of a recent offer.
     pub recent: u64,
-    /// Sent back because too many were waiting.
+    /// Offers sent back because the buffer was full.
     pub full: u64,
-    /// What sifting the others did.
+    /// Results of sifting the others.
     pub sifted: Sifted,
-    /// Tickets given out for pages.
+    /// Tickets issued for pages.
     pub tickets: u64,
-    /// Tickets given out for robots.txt.
+    /// Tickets issued for robots.txt.
     pub robots: u64,
-    /// Outcomes taken in.
+    /// Outcomes of pages received.
     pub ended: u64,
-    /// URLs turned away before a fetch: robots.txt, no address, a stopped job.
+    /// URLs ended without a fetch: forbidden by robots.txt, no address, a job that does not run, a limit.
     pub turned_away: u64,
-    /// Tickets that nobody reported.
+    /// Tickets that expired without a report.
     pub expired: u64,
-    /// Reports of tickets that were not open any more.
+    /// Reports of tickets that were no longer open.
     pub late: u64,
-    /// Times a host was given URLs.
+    /// Times URLs were read for a host.
     pub fills: u64,
     /// Groups of entries folded.
     pub groups: u64,
 }
 
-/// What the frontier holds right now.
+/// Current sizes of the frontier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Hosts on the bench.
+    /// Hosts on the workbench.
     pub hosts_active: usize,
-    /// Tickets open.
+    /// Open tickets.
     pub tickets_open: usize,
     /// Offers waiting to be sifted.
     pub offers_waiting: usize,
-    /// Bytes that the bench takes, roughly.
+    /// Approximate memory of the workbench, in bytes.
     pub bench_bytes: usize,
-    /// Of the hosts, those that are here only because the robots.txt of another redirects to them.
+    /// Of the hosts, guests: loaded only because the robots.txt of another host redirects to them.
     pub guests: usize,
-    /// Requests for such redirects that wait or are under way.
+    /// Errands that wait or are under way: requests for such redirects.
     pub errands: usize,
 }
 
@@ -182,15 +184,15 @@ pub struct Frontier<S> {
     partitions: Vec<Partition<S>>,
     bench: Workbench,
     recent: Recent,
-    /// Hosts that want URLs.
+    /// Hosts that need URLs.
     hungry: VecDeque<HostIndex>,
-    /// Hosts to look at again at this moment: they may leave, or a plan of theirs is due.
+    /// Hosts to examine again at this moment: they may leave, or one of their plans is due.
     idle: BTreeSet<(u64, HostIndex)>,
-    /// Hosts whose robots.txt redirects to where nobody can go now: it counts as not reached.
+    /// Hosts whose robots.txt redirects to a host that cannot be requested now: their robots.txt counts as unreachable.
     stranded: Vec<HostIndex>,
     /// Errands that travel between nodes.
     away: away::Away,
-    /// Is there a host with work that found no room?
+    /// Whether a host with work found no room on the workbench.
     starved: bool,
     scan_partition: usize,
     swept_at: u64,
@@ -198,8 +200,8 @@ pub struct Frontier<S> {
 }
 
 impl<S: State> Frontier<S> {
-    /// A frontier over these partitions. `began` is now, unless nothing was ever fetched with this state: whatever an
-    /// earlier process did a moment ago is unknown, so every host and every address first rests.
+    /// A frontier over these partitions. `began` is the current time, or `None` if nothing was ever fetched with this
+    /// state. The requests of an earlier process a moment ago are unknown, so every host and every address rests first.
     pub fn new(config: Config, secret: Secret, states: Vec<(Prefixes, S)>, began: Option<Now>) -> Self {
         let mut partitions: Vec<_> =
             states.into_iter().map(|(prefixes, state)| Partition::new(prefixes, state)).collect();
@@ -216,8 +218,8 @@ impl<S: State> Frontier<S> {
         frontier
     }
 
-    /// A frontier without partitions, which come later. Its tickets carry this epoch: no other process may ever use the
-    /// same.
+    /// A frontier without partitions; [`Frontier::add_partition`] adds them. Its tickets carry this epoch: no other
+    /// process may ever use the same.
     pub fn empty(config: Config, secret: Secret, ticket_epoch: u64) -> Self {
         Frontier {
             recent: Recent::new(config.frontier.recent_max),
@@ -236,12 +238,12 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// The secret under which URLs are hashed.
+    /// The secret key of the URL hash.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// How many partitions there are.
+    /// The number of partitions.
     pub fn partitions(&self) -> usize {
         self.partitions.len()
     }
@@ -251,12 +253,12 @@ impl<S: State> Frontier<S> {
         &mut self.partitions[partition].state
     }
 
-    /// Gives the states back.
+    /// Returns the states of all partitions.
     pub fn into_states(self) -> Vec<S> {
         self.partitions.into_iter().map(|partition| partition.state).collect()
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         for partition in &self.partitions {
@@ -265,7 +267,7 @@ impl<S: State> Frontier<S> {
         stats
     }
 
-    /// What is held right now.
+    /// The current sizes.
     pub fn gauges(&self) -> Gauges {
         Gauges {
             hosts_active: self.bench.len(),
@@ -284,7 +286,7 @@ impl<S: State> Frontier<S> {
         (self.partitions[index].prefixes.last >= prefix).then_some(index)
     }
 
-    /// Offers a URL.
+    /// Offers a URL. Never blocks; [`Offered`] tells the caller about duplicates and backpressure.
     pub fn offer(&mut self, offer: Offer<'_>) -> Offered {
         let Some(partition) = self.partition_of(&offer.key.host) else { return Offered::Elsewhere };
         let partition = &mut self.partitions[partition];
@@ -301,7 +303,8 @@ impl<S: State> Frontier<S> {
         Offered::Taken
     }
 
-    /// Something an operator or another node said: it goes into the log, and is true once it stands there.
+    /// Takes an entry from an operator or another node. The entry goes into the log and takes effect once the entry is
+    /// durable.
     pub fn handle_command(&mut self, partition: usize, entry: Entry) {
         match entry {
             Entry::Stream(part) => self.handle_stream(partition, *part),
@@ -309,18 +312,18 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// How many offers a partition holds that were not looked at yet.
+    /// The number of offers of a partition that wait to be sifted.
     pub fn offers_waiting(&self, partition: usize) -> usize {
         self.partitions[partition].offers.len()
     }
 
-    /// Has a partition anything to write?
+    /// Whether a partition has a group to write now.
     pub fn has_group(&self, partition: usize) -> bool {
         let group = self.partitions[partition].in_flight.is_none();
         group && (!self.partitions[partition].claimed || self.has_more(partition))
     }
 
-    /// Has a partition anything that is not in a group yet? Whether one is on its way or not.
+    /// Whether a partition has anything outside of a group, whether or not a group is in flight.
     pub fn has_more(&self, partition: usize) -> bool {
         let partition = &self.partitions[partition];
         !partition.pending.is_empty()
@@ -329,12 +332,12 @@ impl<S: State> Frontier<S> {
             || !partition.listed.is_empty()
     }
 
-    /// The next group of entries of a partition, to be made durable. None while one is on its way.
+    /// The next group of entries of a partition, to be made durable. `None` while a group is in flight.
     pub fn poll_group(&mut self, partition: usize, now: Now) -> Result<Option<Vec<u8>>, StateError> {
         self.partitions[partition].poll_group(&self.config.rules, &self.bench, now)
     }
 
-    /// The group of this partition is durable.
+    /// The group of this partition is durable: folds the group into the state.
     pub fn handle_committed(&mut self, partition: usize, now: Now) -> Result<(), StateError> {
         let group = self.partitions[partition].committed()?;
         self.hungry.extend(self.partitions[partition].waiting.drain(..));
@@ -343,7 +346,7 @@ impl<S: State> Frontier<S> {
         self.settle_stranded(now)
     }
 
-    /// What a folded group means for the bench.
+    /// Applies a folded group to the workbench.
     fn after(&mut self, partition: usize, group: &Group, now: Now) -> Result<(), StateError> {
         for entry in &group.entries {
             match entry {
@@ -382,7 +385,7 @@ impl<S: State> Frontier<S> {
                         self.bench.host_mut(index).leaving = true;
                         self.give_up_place(index, now);
                     } else {
-                        // Somebody may wait for what it has; the next search says that it is not to be had.
+                        // The outlook may count work of this host; the next search removes that work.
                         self.partitions[partition].search();
                     }
                 }
@@ -405,12 +408,12 @@ impl<S: State> Frontier<S> {
                     if let Entry::Domain(DomainChange::Budget(domain, _)) = entry {
                         let host = |host| HostKey { domain: *domain, host };
                         self.partitions[partition].hot.forget(host(0), host(u32::MAX));
-                        // What was kept as a key alone may be offered again at once.
+                        // URLs kept as keys alone may be offered again at once.
                         self.recent.forget(*domain);
                     }
-                    // Anything may have become possible: the next search looks at every host.
+                    // Any host may have become eligible: the next search examines every host.
                     self.partitions[partition].search();
-                    // A job that is held back has nothing at hand any more: it is read again, and turned away.
+                    // URLs of a job that no longer runs are unloaded: they are read again, and denied.
                     let held = matches!(entry, Entry::Job(job) if job.state != job::State::Running);
                     let held = held && !planted::is(Bug::HeldAtHand);
                     for index in Vec::from_iter(self.bench.indexes()) {
@@ -438,7 +441,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// A host has something in its queue that it did not have before.
+    /// The queue of a host received a URL.
     fn has_work(&mut self, partition: usize, key: &HostKey, now: Now) -> Result<(), StateError> {
         match self.bench.index(key) {
             Some(index) if self.bench.host(index).guest => {
@@ -472,7 +475,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Brings a host to the bench if it may be asked at all.
+    /// Loads a host into the workbench unless the host is stopped, nameless or of a closing partition.
     fn activate(&mut self, key: HostKey, record: &HostRecord, now: Now) {
         let closing = self.partition_of(&key).is_some_and(|partition| self.partitions[partition].closing);
         if !record.stopped.is_empty() || record.origin.is_empty() || closing {
@@ -490,13 +493,14 @@ impl<S: State> Frontier<S> {
         host.remember(record);
         host.robots = robots_phase(record, &self.config.retry, now);
         let wait = dates::rest_until(record, now.wall).0.saturating_sub(now.wall.0).min(REST_MAX);
-        // Whatever it did before, it has rested by now: should its rest become longer, that counts from here.
+        // The earlier rest is over by now: a longer rest that is set later counts from here.
         let index = self.bench.activate(host, now.mono + wait);
         self.make_hungry(index);
     }
 
-    /// The addresses of a host, those that are to be tried first first: what could not be reached of late comes last. The one
-    /// it has is kept if it is still among them, unless nobody could be reached there; the others are tried when nobody can.
+    /// The addresses of a host, in the order in which to try them: addresses that recently failed come last. The
+    /// current address is kept if the list still has that address, unless a connection to the address failed. The
+    /// others are tried after a failed connection.
     pub fn handle_resolved(&mut self, host: HostKey, addresses: &[IpAddr], now: Now) {
         let Some(index) = self.bench.index(&host) else { return };
         let known = if planted::is(Bug::FirstAddressAlone) { 1 } else { addresses.len() };
@@ -509,7 +513,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// What should be done now.
+    /// The next action to perform now, or `None`.
     pub fn poll_action(&mut self, now: Now) -> Result<Option<Action>, StateError> {
         self.fill_hungry(now)?;
         self.settle_stranded(now)?;
@@ -566,7 +570,7 @@ impl<S: State> Frontier<S> {
                 }
                 None => {}
             }
-            // Nothing to start: is there room for more hosts, and are there any?
+            // Nothing can start: load more hosts if there is room.
             if !self.scan(now)? {
                 return Ok(None);
             }
@@ -575,7 +579,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// Time has passed: takes back tickets that nobody reported, lets hosts go, looks at plans that are due.
+    /// Time has passed: expires unreported tickets, unloads idle hosts, examines due plans.
     pub fn handle_timeout(&mut self, now: Now) -> Result<(), StateError> {
         while let Some(id) = self.bench.poll_expired(now.mono) {
             self.stats.expired += 1;
@@ -596,13 +600,14 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// When [`Frontier::handle_timeout`] or [`Frontier::poll_action`] should be called if nothing else happens.
+    /// When to call [`Frontier::handle_timeout`] or [`Frontier::poll_action`] if nothing else happens.
     pub fn poll_timeout(&self, now: Now) -> Option<u64> {
         let bench = self.bench.poll_timeout();
         let idle = self.idle.first().map(|(at, _)| *at);
         let away = self.away.poll_timeout(now.mono);
         let scan = self.partitions.iter().filter(|partition| !partition.closing).filter_map(|partition| {
-            // No time: a search is under way. It goes on at once, or when the group on its way is folded.
+            // No time means that a search is under way. The search continues at once, or when the group in flight is
+            // folded.
             let Some(after) = partition.scan_after.map(Timestamp::from) else {
                 let may_search = partition.in_flight.is_none() && partition.claimed;
                 return (self.bench.has_room() && may_search).then_some(now.mono);
@@ -611,18 +616,18 @@ impl<S: State> Frontier<S> {
             (self.bench.has_room() && after < Timestamp::from(Seconds(u32::MAX)))
                 .then(|| now.mono + after.0.saturating_sub(now.wall.0))
         });
-        // More wanted URLs than are filled in one call: the others have their turn in the next.
+        // More hosts need URLs than one call serves: the others get their turn in the next call.
         let hungry = self.hungry.iter().any(|index| self.is_hungry(*index)).then_some(now.mono);
         bench.into_iter().chain(idle).chain(away).chain(scan).chain(hungry).min()
     }
 
-    /// Does a host that stands among the hungry still want URLs?
+    /// Whether a host in the hungry list still needs URLs.
     fn is_hungry(&self, index: HostIndex) -> bool {
         self.bench.is_here(index) && self.bench.host(index).hungry
     }
 }
 
-/// What the robots.txt of a host is worth that comes to the bench.
+/// The robots.txt phase of a host that is loaded into the workbench.
 fn robots_phase(record: &HostRecord, retry: &retry::Settings, now: Now) -> RobotsPhase {
     match record.robots.policy {
         RobotsPolicy::Unknown | RobotsPolicy::DisallowAll => RobotsPhase::Wanted,
@@ -632,6 +637,6 @@ fn robots_phase(record: &HostRecord, retry: &retry::Settings, now: Now) -> Robot
     }
 }
 
-/// The longest rest that is taken over from the time of day, in milliseconds: a clock that was wrong by years when the
-/// rest was written down must not silence a host for years.
+/// Longest rest taken over from the wall clock, in milliseconds: a clock that was wrong by years when the rest was
+/// written must not silence a host for years.
 const REST_MAX: u64 = 7 * 24 * 3_600 * 1_000;

@@ -1,7 +1,7 @@
-//! URLs that were offered and not yet looked at, and those offered lately.
+//! The buffer of offers that wait to be sifted, and a cache of recent offers for deduplication.
 //!
-//! Offers are looked at in batches, sorted by key: that is what makes them cheap. Until then they lie in one piece of
-//! memory, an origin once for a run of links to it.
+//! Offers are sifted in batches, sorted by key, which makes each look-up cheap. Until then they lie in one buffer, with
+//! the origin stored once for a run of links to the same host.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
 use crate::state::record::UrlRecord;
 
-/// A URL that somebody found.
+/// A URL proposed to the frontier.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// Its key.
@@ -21,26 +21,26 @@ pub struct Offer<'a> {
     pub origin: &'a str,
     /// Path and query.
     pub text: &'a str,
-    /// Who wants it.
+    /// The job that requests the URL.
     pub job: JobId,
-    /// Links from a seed.
+    /// Number of links from a seed.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects that led to the URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How to read the response.
     pub read_as: ReadAs,
-    /// 0 is the most urgent: it is looked at even if it was offered a moment ago.
+    /// 0 is the most urgent: such an offer is sifted even if the URL was offered a moment ago.
     pub priority: u8,
-    /// How often a stream named it.
+    /// How often a stream named the URL.
     pub hits: u32,
-    /// The rule that turns it away, if there is one: it is remembered with the reason.
+    /// The rule that refuses the URL, if there is one: the URL is recorded with this reason.
     pub refusal: Option<Refusal>,
-    /// Where it was found, if that is known.
+    /// Where the URL was found, if known.
     pub via: Option<&'a Arc<Via>>,
 }
 
 impl<'a> Offer<'a> {
-    /// A URL that is known, wanted once more as it was. None if its text is not kept.
+    /// An offer to fetch a known URL once more with the same properties. `None` if its text is not kept.
     pub(crate) fn again(key: UrlKey, origin: &'a str, record: &'a UrlRecord) -> Option<Offer<'a>> {
         Some(Offer {
             key,
@@ -74,11 +74,11 @@ pub(crate) struct Buffered {
     pub(crate) priority: u8,
     pub(crate) refusal: Option<Refusal>,
     pub(crate) via: Option<Arc<Via>>,
-    /// Wanted now, also if it was fetched before.
+    /// Fetch now, even if the URL was fetched before.
     pub(crate) again: bool,
 }
 
-/// Offers not yet looked at.
+/// Offers that wait to be sifted.
 #[derive(Debug, Default)]
 pub(crate) struct Offers {
     bytes: Vec<u8>,
@@ -152,8 +152,8 @@ impl Offers {
         std::str::from_utf8(bytes).expect("it was copied from a text")
     }
 
-    /// Sorts by key and joins those with the same: the most urgent and shallowest is kept, hits are summed. The
-    /// shortest way out of scope is the one that counts, and what one of them knows of the reading.
+    /// Sorts by key and merges duplicates: the most urgent and shallowest offer is kept, hits are summed. The fewest
+    /// hops and the most specific reading of all duplicates count.
     pub(crate) fn group(&mut self) {
         self.items.sort_unstable_by_key(|item| (item.key, item.priority, item.depth));
         self.items.dedup_by(|next, kept| {
@@ -168,7 +168,7 @@ impl Offers {
         });
     }
 
-    /// Makes it empty, keeping its memory.
+    /// Empties the buffer, keeping its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.items.clear();
@@ -176,33 +176,33 @@ impl Offers {
     }
 }
 
-/// URLs offered lately. It forgets at will; what it remembers is right.
+/// A cache of recent offers. Entries may be evicted at any time; a hit is always correct.
 #[derive(Debug)]
 pub(crate) struct Recent {
-    /// The last URL whose key falls here: all its bits but the host's, which the last part holds as well.
+    /// The last URL whose key maps to this place: all bits but the host's, which the last part covers as well.
     places: Box<[(u64, u64)]>,
 }
 
 impl Recent {
-    /// For this many URLs, rounded up to a power of two.
+    /// A cache for this number of URLs, rounded up to a power of two.
     pub(crate) fn new(max: usize) -> Recent {
         Recent { places: vec![(0, 0); max.next_power_of_two()].into_boxed_slice() }
     }
 
-    /// Was it offered lately? It is from now on.
+    /// Notes an offer. Returns whether the same URL was offered recently.
     pub(crate) fn note(&mut self, key: &UrlKey) -> bool {
         let place = &mut self.places[key.path as usize & (self.places.len() - 1)];
         let this = (key.path, key.host.domain.0);
         std::mem::replace(place, this) == this
     }
 
-    /// Everything of these prefixes may be offered again and will be looked at.
+    /// Evicts all URLs of these prefixes, so that they are sifted again.
     pub(crate) fn forget_all(&mut self, prefixes: Prefixes) {
         let gone = |place: &&mut (u64, u64)| prefixes.holds(DomainKey(place.1));
         self.places.iter_mut().filter(gone).for_each(|place| *place = (0, 0));
     }
 
-    /// Everything of a domain may be offered again and will be looked at.
+    /// Evicts all URLs of a domain, so that they are sifted again.
     pub(crate) fn forget(&mut self, domain: DomainKey) {
         self.places.iter_mut().filter(|place| place.1 == domain.0).for_each(|place| *place = (0, 0));
     }

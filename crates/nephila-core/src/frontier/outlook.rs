@@ -1,8 +1,8 @@
-//! What the frontier waits for, and whether there is anything left: asked about once a second by whoever shows a crawl, and
-//! by whoever ends it.
+//! What the frontier waits for, and whether work is left. The progress display and the end condition of a crawl call
+//! this module about once a second.
 //!
-//! What always holds: [`Frontier::is_done`] is never true while a URL that was taken in could still be fetched before the
-//! horizon, nor while one is left that was never tried and may be. Looking costs time linear in the hosts at hand and changes nothing.
+//! Invariants: [`Frontier::is_done`] is never true while an admitted URL could still be fetched before the horizon, nor
+//! while an eligible URL was never tried. The cost is linear in the loaded hosts. Read-only.
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use crate::planted::{self, Bug};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 
-/// The hosts at hand, by what each waits for.
+/// The loaded hosts, counted by the reason for which they wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// A page of it is being fetched.
+    /// Hosts with a page being fetched.
     pub fetching: usize,
-    /// It may be asked now, or is about to be given URLs.
+    /// Hosts that may be requested now, or are about to receive URLs.
     pub ready: usize,
-    /// It rests between two fetches.
+    /// Hosts that rest between two fetches (crawl delay).
     pub resting: usize,
-    /// It failed, or asked for a longer rest. Hosts that have left for that time count as well, as far as this process
-    /// has seen them leave.
+    /// Hosts that failed or demanded a longer rest (backoff). Hosts that were unloaded for that time count as well, as
+    /// far as this process unloaded them.
     pub backing_off: usize,
-    /// It has rested, and its address is busy or rests.
+    /// Hosts that have rested, while their address is busy or rests.
     pub slot: usize,
-    /// Its name is being looked up, or will be.
+    /// Hosts whose name is being resolved, or will be.
     pub resolving: usize,
-    /// Its robots.txt was asked for, or has to be.
+    /// Hosts whose robots.txt was requested, or has to be.
     pub robots: usize,
-    /// It has nothing to do and will leave.
+    /// Hosts without work; they will leave.
     pub idle: usize,
-    /// The earliest moment, on the clock that only moves forward, at which a ticket could be given out to what is at hand.
+    /// The earliest moment, on the monotonic clock, at which a loaded host could get a ticket.
     pub next_start: Option<u64>,
 }
 
-/// URLs that were never tried and wait for hosts that rest for long.
+/// URLs that were never tried and wait for hosts with a long rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// So many hosts.
+    /// Number of these hosts.
     pub hosts: u64,
     /// URLs in their queues.
     pub urls: u64,
-    /// The host that has rested first, scheme and authority, and when that is.
+    /// The host whose rest ends first, as scheme and authority, and that time.
     pub first: Option<(Seconds, Box<str>)>,
 }
 
@@ -64,33 +64,33 @@ impl Held {
     }
 }
 
-/// What is left to do.
+/// The work that is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// Nothing before the horizon.
     Nothing,
-    /// Only what was never tried and waits for hosts that rest beyond the horizon.
+    /// Only URLs that were never tried and wait for hosts that rest beyond the horizon.
     Held,
-    /// Something that comes up before the horizon, or is under way.
+    /// Work that is due before the horizon, or is under way.
     #[default]
     Work,
 }
 
-/// Everything about what comes next.
+/// A summary of the coming work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// What the hosts at hand wait for.
+    /// The loaded hosts by the reason for which they wait.
     pub waits: Waits,
-    /// What is left to do.
+    /// The work that is left.
     pub left: Left,
-    /// What waits for hosts that rest for long.
+    /// URLs that wait for hosts with a long rest.
     pub held: Held,
-    /// The earliest time at which something that is planned or rests comes up, as far as known.
+    /// The earliest time at which planned or resting work is due, as far as known.
     pub later_next: Option<Seconds>,
 }
 
 impl<S: State> Frontier<S> {
-    /// Everything about what comes next. See [`Frontier::left`] for the horizon.
+    /// A summary of the coming work. See [`Frontier::left`] for the horizon.
     pub fn outlook(&mut self, horizon: Seconds, now: Now) -> Result<Outlook, StateError> {
         Ok(Outlook {
             waits: self.waits(now),
@@ -100,13 +100,13 @@ impl<S: State> Frontier<S> {
         })
     }
 
-    /// What the hosts at hand wait for.
+    /// The loaded hosts by the reason for which they wait.
     pub fn waits(&self, now: Now) -> Waits {
         self.bench.count_waits(now.mono)
     }
 
-    /// The earliest time at which something that is planned or rests comes up: on the bench, or seen by the last search.
-    /// None if nothing is known to.
+    /// The earliest time at which planned or resting work is due: on the workbench, or seen by the last search. `None`
+    /// if no such work is known.
     pub fn later_next(&self) -> Option<Seconds> {
         let bench = self.bench.indexes().map(|index| self.bench.host(index));
         let bench = bench.flat_map(|host| host.later_next.into_iter().chain(host.room_next));
@@ -114,7 +114,7 @@ impl<S: State> Frontier<S> {
         bench.chain(away.flatten()).min().filter(|next| *next < NEVER)
     }
 
-    /// What waits for hosts that rest for long: those away, as the last search saw them, and those at hand.
+    /// URLs that wait for hosts with a long rest: unloaded hosts, as of the last search, and loaded hosts.
     pub fn held(&mut self, now: Now) -> Result<Held, StateError> {
         let mut held = Held::default();
         self.partitions.iter().for_each(|partition| held.merge(&partition.held));
@@ -129,10 +129,10 @@ impl<S: State> Frontier<S> {
         Ok(held)
     }
 
-    /// What is left to do? Second tries and other plans for later than the horizon do not count, nor does what is parked,
-    /// or whose host is stopped. What was never tried always counts, however long its host rests; it makes the difference
-    /// between [`Left::Work`] and [`Left::Held`] whether something comes up before the horizon, which is at least a minute
-    /// away. Something that is offered or said later may change it.
+    /// The work that is left. Retries and other plans after the horizon do not count, nor do parked URLs or URLs of
+    /// stopped hosts. URLs that were never tried always count, however long their host rests. With such URLs the result
+    /// is [`Left::Work`] if work is due before the horizon, otherwise [`Left::Held`]. The horizon is at least a minute
+    /// away. Later offers and commands may change the result.
     pub fn left(&mut self, horizon: Seconds, now: Now) -> Result<Left, StateError> {
         let soon = Seconds::from(now.wall).plus(Duration::from_millis(REST_ON_BENCH));
         let horizon = horizon.max(soon);
@@ -142,7 +142,7 @@ impl<S: State> Frontier<S> {
                 && partition.pending.is_empty()
                 && partition.streams.is_empty()
                 && partition.in_flight.is_none();
-            // A search that is under way may find anything; one that is over says when the next is worth it.
+            // A search under way may find anything; a finished search knows when the next is useful.
             let searched = partition.scan_after.is_some_and(|after| after > horizon || after >= NEVER);
             written && searched && !partition.passed_over
         });
@@ -166,12 +166,12 @@ impl<S: State> Frontier<S> {
         Ok(if held && !planted::is(Bug::RestIsTheEnd) { Left::Held } else { Left::Nothing })
     }
 
-    /// Is there nothing left? See [`Frontier::left`].
+    /// Whether nothing is left. See [`Frontier::left`].
     pub fn is_done(&mut self, horizon: Seconds, now: Now) -> Result<bool, StateError> {
         Ok(self.left(horizon, now)? == Left::Nothing)
     }
 
-    /// URLs in the queue of a host at hand, as far as they are folded. None if it is stopped.
+    /// Folded URLs in the queue of a loaded host; 0 if the host is stopped.
     fn waiting_of(&mut self, index: HostIndex) -> Result<u64, StateError> {
         let key = self.bench.host(index).key;
         let Some(partition) = self.partition_of(&key) else { return Ok(0) };
@@ -180,8 +180,8 @@ impl<S: State> Frontier<S> {
     }
 }
 
-/// Hosts at hand that rest for long and are looked up to say what waits for them: enough to name one.
+/// Maximum number of loaded hosts with a long rest whose waiting URLs are looked up: enough to name one.
 const HELD_LOOKS_MAX: usize = 64;
 
-/// A plan for this time is none.
+/// A plan for this time is no plan.
 const NEVER: Seconds = Seconds(u32::MAX);

@@ -1,10 +1,10 @@
-//! One partition: its state, what was offered to it, and what is on its way into its log.
+//! One partition: its state, its buffered offers, and the entries in flight to its log.
 //!
-//! Work goes round in a circle. What was offered is **sifted** against the state: what is known falls away, the rest is
-//! decided (queue, park, refuse). The decisions, together with the outcomes that came in meanwhile, become a group of
-//! entries; the owner commits it to the log, and only then is it **folded** into the state. One group is on its way at a
-//! time. Meanwhile a queue is read only up to the first place where that group puts something, and neither plans nor
-//! parked URLs are: so a URL can never be put where the reading has already passed.
+//! Work runs in a cycle. Offers are **sifted** against the state: known URLs are dropped (deduplication), new URLs are
+//! queued, parked or refused. These decisions and the outcomes that arrived meanwhile become a group of entries. The
+//! owner commits the group to the log, and only then is the group **folded** into the state. One group is in flight at
+//! a time. Meanwhile a queue is read only up to the first place where that group inserts a URL, and neither plans nor
+//! parked URLs are read. So a URL is never inserted at a place that the reader has already passed.
 
 mod again;
 
@@ -32,23 +32,25 @@ use crate::state::{Position, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
 
-/// Offers of this priority are looked at even if the URL is known: it may be waiting further behind.
+/// Offers of this priority are examined even if the URL is known: the URL may wait further back in the queue.
 pub const URGENT: u8 = 0;
 
-/// Domains with URLs parked as keys alone that are remembered, so that such a URL is let in when it is offered again.
+/// Maximum number of remembered domains that have URLs parked as keys alone. Such a URL is admitted when the URL is
+/// offered again.
 const BARE_DOMAINS_MAX: usize = 100_000;
 
-/// Hosts that have left whose next plan is remembered; others are looked at more often than they need.
+/// Maximum number of unloaded hosts whose next plan is remembered; others are examined more often than necessary.
 const SLEPT_MAX: usize = 100_000;
 
-/// URLs that are wanted once more after what is under way; further ones count as wanted already. More than tickets are
-/// ever open.
+/// Maximum number of URLs to fetch once more after the fetch under way; further ones count as already wanted. Larger
+/// than the number of tickets that are ever open.
 const ONCE_MORE_MAX: usize = 100_000;
 
-/// Entries that wait behind a group on its way; with more, a partition's hosts get no more URLs until it is folded.
+/// Maximum number of entries that wait behind the group in flight. Beyond that (backpressure) hosts of the partition
+/// receive no URLs until the group is folded.
 pub(crate) const PENDING_MAX: usize = 8_192;
 
-/// The rules that a sift goes by.
+/// The rules of a sift.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Budgets of domains.
@@ -57,14 +59,14 @@ pub struct Rules {
     pub trap: trap::Settings,
 }
 
-/// A group on its way into the log.
+/// A group in flight to the log.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) group: Group,
     pub(crate) behind: Position,
-    /// The first place in the queue of each host where it puts something, in the order of hosts.
+    /// For each host the first queue place where the group inserts a URL, sorted by host.
     places: Vec<(HostKey, QueueKey)>,
-    /// Known URLs that it puts elsewhere, sorted.
+    /// Known URLs that the group moves, sorted.
     moved: Vec<UrlKey>,
 }
 
@@ -88,7 +90,7 @@ impl InFlight {
         InFlight { group, behind, places, moved }
     }
 
-    /// Nothing of this host's queue may be read from here on until the group is folded.
+    /// The first place of this host's queue that may not be read until the group is folded.
     fn first_place(&self, host: &HostKey) -> Option<QueueKey> {
         let at = self.places.partition_point(|(key, _)| key < host);
         self.places.get(at).filter(|(key, _)| key == host).map(|(_, first)| *first)
@@ -105,71 +107,71 @@ pub(crate) struct Partition<S> {
     pub(crate) pending: Vec<Entry>,
     /// Parts of streams that are not decided yet, in this order.
     pub(crate) streams: VecDeque<Part>,
-    /// What readers of the log are told beside the entries that are pending.
+    /// Additional facts about the pending entries, for readers of the log.
     pub(crate) asides: Asides,
-    /// What sites say of their pages, not decided yet.
+    /// Claims of sites about their pages, not decided yet.
     pub(crate) listed: Hearsay,
     pub(crate) in_flight: Option<InFlight>,
-    /// Hosts that want URLs, and get some when the group on its way is folded.
+    /// Hosts that need URLs and receive them when the group in flight is folded.
     pub(crate) waiting: Vec<HostIndex>,
     pub(crate) epoch: u64,
-    /// Does the epoch stand in the log? Until it does, the next owner would take the same.
+    /// Whether the epoch stands in the log. Until then the next owner would use the same epoch (fencing).
     pub(crate) claimed: bool,
-    /// Where the search for hosts with work goes on.
+    /// Where the search for hosts with work continues.
     pub(crate) scan_from: HostKey,
-    /// No search before this time (whole seconds on the time of day) unless something new came in.
+    /// No search before this time (wall clock, whole seconds) unless something new arrives.
     pub(crate) scan_after: Option<Seconds>,
-    /// The earliest time that the current round has seen.
+    /// The earliest due time that the current round has seen.
     pub(crate) scan_next: Option<Seconds>,
-    /// Something came up that the current round may have passed already: another one follows it.
+    /// Work came up at a host that the current round may have passed already: another round follows.
     pub(crate) scan_again: bool,
-    /// The last round passed over hosts with work whose domain had as many at hand as it may have.
+    /// The last round skipped hosts with work because their domain had its maximum of hosts on the workbench.
     pub(crate) passed_over: bool,
-    /// What the clock showed at the end of the last round.
+    /// The wall clock at the end of the last round.
     pub(crate) scanned_at: Seconds,
-    /// What the current round has seen that waits for its host to have rested.
+    /// URLs seen in the current round that wait for a resting host.
     pub(crate) scan_held: Held,
-    /// The same, as the last whole round saw it.
+    /// The same, as of the last complete round.
     pub(crate) held: Held,
-    /// When the next plan of a host that has left is due, where its record only knows that none is due before.
+    /// When the next plan of an unloaded host is due, where the host's record holds only a lower bound.
     slept: BTreeMap<HostKey, Seconds>,
     bare: BTreeSet<DomainKey>,
-    /// URLs that were asked for again while they were being fetched: what comes may be older than what is wanted. They
-    /// are offered together with their outcome, so that both stand in one group; as long as there is no outcome in the
-    /// log, whoever reads it fetches them anyway.
+    /// URLs requested again while a fetch was under way: the running fetch may return an older version than wanted.
+    /// They are offered together with their outcome, so that both stand in one group. As long as the log has no
+    /// outcome, the next owner that replays the log fetches them anyway.
     once_more: BTreeMap<UrlKey, OfferedUrl>,
-    /// Hosts that turn links away.
+    /// Hosts that reject links.
     pub(crate) hot: Hot,
-    /// It is on its way to another owner.
+    /// The partition is being handed over to another owner.
     pub(crate) closing: bool,
     pub(crate) sifted: Sifted,
 }
 
-/// What sifting did, in numbers.
+/// Counters of sifting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sifted {
-    /// URLs looked at.
+    /// URLs sifted.
     pub looked_at: u64,
-    /// Of these, known already.
+    /// Of these, already known (deduplicated).
     pub known: u64,
-    /// Let into queues.
+    /// Queued.
     pub queued: u64,
     /// Parked, with text or without.
     pub parked: u64,
     /// Refused.
     pub refused: u64,
-    /// URLs that streams named.
+    /// URLs named by streams.
     pub streamed: u64,
-    /// Of these, named within the hour: not asked for again.
+    /// Of these, suppressed: sent within the hour, so not fetched again.
     pub suppressed: u64,
-    /// Parts of streams that had been taken in before.
+    /// Parts of streams taken in before.
     pub stream_repeats: u64,
-    /// Pages brought forward by the word of their site.
+    /// Pages whose visit was brought forward by a claim of their site.
     pub forward: u64,
 }
 
 impl Sifted {
-    /// Both together.
+    /// Adds the counters of another sift.
     pub(crate) fn add(&mut self, other: &Sifted) {
         let Sifted {
             looked_at,
@@ -209,7 +211,7 @@ impl<S: State> Partition<S> {
             in_flight: None,
             waiting: Vec::new(),
             epoch,
-            // Nothing was ever written, so nothing was ever given out.
+            // A partition without a written group has never issued a ticket.
             claimed,
             scan_from: HostKey { domain: prefixes.first_domain(), host: 0 },
             scan_after: None,
@@ -228,13 +230,13 @@ impl<S: State> Partition<S> {
         }
     }
 
-    /// A host may have work that no search has seen: there will be one, from the beginning.
+    /// Requests a new search from the beginning: a host may have work that no search has seen.
     pub(crate) fn search(&mut self) {
         self.scan_after = None;
         self.scan_again = true;
     }
 
-    /// A host left, and its next plan is due then.
+    /// A host left the workbench, and its next plan is due at `until`.
     pub(crate) fn sleeps(&mut self, host: HostKey, until: Seconds) {
         if self.slept.len() < SLEPT_MAX {
             self.slept.insert(host, until);
@@ -246,13 +248,13 @@ impl<S: State> Partition<S> {
         self.slept.remove(host);
     }
 
-    /// When the next plan of a host is due that is not on the bench.
+    /// When the next plan of a host outside the workbench is due.
     pub(crate) fn plans_due(&self, host: &HostKey, record: &HostRecord) -> Option<Seconds> {
         let slept = self.slept.get(host).copied().unwrap_or_default();
         (record.later > 0).then_some(record.later_next.max(slept))
     }
 
-    /// Takes an offer in, under the key by which its host is known here.
+    /// Buffers an offer under the key by which its host is known here.
     pub(crate) fn offer(&mut self, mut offer: Offer<'_>) {
         let displaced = &self.state.meta().displaced;
         if !displaced.is_empty() {
@@ -264,7 +266,7 @@ impl<S: State> Partition<S> {
         self.offers.push(&offer);
     }
 
-    /// The same for a URL that is wanted now, also if it was fetched before.
+    /// Buffers an offer of a URL to fetch now, even if the URL was fetched before.
     pub(crate) fn offer_again(&mut self, offer: Offer<'_>) {
         self.offer(offer);
         if let Some(last) = self.offers.items.last_mut() {
@@ -272,14 +274,15 @@ impl<S: State> Partition<S> {
         }
     }
 
-    /// The outcome of a URL is about to be written: if it was asked for again meanwhile, that is written behind it.
+    /// The outcome of a URL is about to be written. If the URL was requested again meanwhile, that offer is written
+    /// behind the outcome.
     pub(crate) fn handle_ended(&mut self, key: &UrlKey) {
         if let Some(offered) = self.once_more.remove(key) {
             self.offer_again(offered.offer());
         }
     }
 
-    /// A URL that is under way is wanted once more.
+    /// Notes that a URL under way is to be fetched once more.
     fn want_once_more(&mut self, item: &Buffered) {
         let room = self.once_more.len() < ONCE_MORE_MAX;
         match self.once_more.get_mut(&item.key) {
@@ -294,7 +297,7 @@ impl<S: State> Partition<S> {
         }
     }
 
-    /// The next group for the log, if there is one to write and none on its way.
+    /// The next group for the log. `None` if there is nothing to write or a group is in flight.
     pub(crate) fn poll_group(
         &mut self,
         rules: &Rules,
@@ -314,7 +317,7 @@ impl<S: State> Partition<S> {
             }
             self.offers.clear();
         }
-        // The first group of an owner says that it is here, even if there is nothing else to say.
+        // The first group of an owner claims the epoch, even if there is no other entry.
         if entries.is_empty() && self.claimed {
             return Ok(None);
         }
@@ -329,24 +332,25 @@ impl<S: State> Partition<S> {
         Ok(Some(bytes))
     }
 
-    /// Up to which place the queue of a host may be read now; `None` if there is no limit.
+    /// The place before which the queue of a host may be read now; `None` if there is no limit.
     pub(crate) fn readable(&self, host: &HostKey) -> Option<QueueKey> {
         let parked = QueueKey { band: PARKED, ..QueueKey::MIN };
         let group = self.in_flight.as_ref()?;
         Some(group.first_place(host).map_or(parked, |first| first.min(parked)))
     }
 
-    /// Does the group on its way put this URL elsewhere? Then it is read there, as what it is by then.
+    /// Whether the group in flight moves this URL. The URL is then read at its new place, with the properties recorded
+    /// by then.
     pub(crate) fn is_moving(&self, key: &UrlKey) -> bool {
         self.in_flight.as_ref().is_some_and(|group| group.moved.binary_search(key).is_ok())
     }
 
-    /// Is so much waiting behind the group on its way that nothing more should be begun?
+    /// Backpressure: whether too many entries wait behind the group in flight to start new work.
     pub(crate) fn is_behind(&self) -> bool {
         self.in_flight.is_some() && self.pending.len() >= PENDING_MAX
     }
 
-    /// The group on its way is durable: what it says is now true.
+    /// The group in flight is durable: folds the group into the state.
     pub(crate) fn committed(&mut self) -> Result<Group, StateError> {
         let InFlight { group, behind, .. } = self.in_flight.take().expect("a group is on its way");
         fold(&mut self.state, &group, behind)?;
@@ -354,7 +358,7 @@ impl<S: State> Partition<S> {
         Ok(group)
     }
 
-    /// Sorts out what is new among the offers and decides about it.
+    /// Finds the new URLs among the offers and decides about them.
     fn sift(&mut self, rules: &Rules, bench: &Workbench, now: Now) -> Result<Found, StateError> {
         self.place_displaced();
         self.offers.group();
@@ -411,10 +415,10 @@ impl<S: State> Partition<S> {
                 sifted: &mut self.sifted,
                 asides: &mut self.asides,
             };
-            // Nearly always one origin; another one means that two hosts share 32 bits.
+            // Nearly always one origin; a second origin means that two hosts share 32 bits.
             let origin = match &record {
                 Some(record) if !record.origin.is_empty() => &*record.origin,
-                // A host that is only on the bench has its key all the same.
+                // A host that is only on the workbench occupies its key all the same.
                 _ => match bench.index(&key) {
                     Some(index) => &*bench.host(index).origin,
                     None => self.offers.origin(&items[of_host[0].0]),
@@ -445,7 +449,7 @@ impl<S: State> Partition<S> {
         Ok(found)
     }
 
-    /// Hosts that were displaced since their URLs were offered go by the key they have now.
+    /// Replaces the keys of hosts that were displaced after their URLs were offered.
     fn place_displaced(&mut self) {
         let displaced = &self.state.meta().displaced;
         if displaced.is_empty() {
@@ -463,7 +467,7 @@ impl<S: State> Partition<S> {
     }
 }
 
-/// A plan that was made when an outcome came in goes where the reading of plans has not passed meanwhile.
+/// Moves a plan made when the outcome arrived past the current read position of the host's plans.
 fn plan_ahead(entry: &mut Entry, bench: &Workbench) {
     let Entry::Ended(ended) = entry else { return };
     let (Some(due), Some(index)) = (ended.next, bench.index(&ended.key.host)) else { return };
@@ -479,7 +483,7 @@ struct HostSift<'a> {
     items: &'a [Buffered],
     rules: &'a Rules,
     bench: &'a Workbench,
-    /// How many URLs of one domain a job takes, if that is limited.
+    /// Maximum number of URLs of one domain, by job, for jobs that have such a limit.
     domain_max: &'a BTreeMap<u32, u64>,
     now: Now,
     sifted: &'a mut Sifted,
@@ -487,7 +491,7 @@ struct HostSift<'a> {
 }
 
 impl HostSift<'_> {
-    /// Decides about the URLs of one host. `cursor` is how far its queue was read, if it is on the bench.
+    /// Decides about the URLs of one host. `cursor` is the read position of its queue, if the host is on the workbench.
     fn of_host(
         &mut self,
         key: HostKey,
@@ -498,7 +502,7 @@ impl HostSift<'_> {
     ) -> Option<FoundHost> {
         let &(first, _) = wanted.first()?;
         let origin = self.offers.origin(&self.items[first]);
-        // An operator may have spoken of a host that nobody had found yet: it has a record, and no origin.
+        // An operator may have named a host before any URL of it was found: the record then has no origin.
         let unfound = record.is_none_or(|record| record.origin.is_empty());
         let flood = match unfound {
             false => None,
@@ -522,12 +526,12 @@ impl HostSift<'_> {
                     && CrawlUrl::parse(&[origin, text].concat()).is_ok_and(|url| alike.is_page_closed(&url));
                 closed.then_some(Refusal::TrapAlike)
             });
-            // Whatever was let in or may come back later counts, so that the limit holds whatever the budget does.
+            // Admitted and parked URLs both count, so that the limit holds independently of the budget.
             let domain_max = self.domain_max.get(&item.job.0).copied().unwrap_or(u64::MAX);
             let full = domain.admitted + domain.parked + domain.bare >= domain_max;
             let refusal = refusal.or((full && again.is_none()).then_some(Refusal::Limit));
             let allowed = allowed.min(domain_max);
-            // Nothing is put where the reading has passed already: what would belong there comes next instead.
+            // Nothing is inserted at a place that the reader has passed; such a URL comes next instead.
             let place = |natural: QueueKey| match natural > passed {
                 true => natural,
                 false => QueueKey {
@@ -573,7 +577,7 @@ impl HostSift<'_> {
                     }
                 }
             };
-            // A key alone has no text: that is the point of it.
+            // A URL kept as a key alone has no text.
             let text = if admission == Admission::ParkBare { "" } else { text };
             urls.push(FoundUrl {
                 path: item.key.path,
@@ -592,10 +596,10 @@ impl HostSift<'_> {
             return None;
         }
         if flood.is_some() {
-            // It gets no record: nobody would know its name.
+            // A refused host gets no record, so its name would be lost.
             self.asides.refused(key, origin);
         }
-        // Neighbours by text share most of it, which the log need not repeat.
+        // Sorted neighbours share most of their text; the log stores the shared part once.
         urls.sort_by(|a, b| a.text.cmp(&b.text));
         Some(FoundHost { key, origin: is_new.then(|| origin.into()), displaced: false, urls })
     }
@@ -622,7 +626,7 @@ fn displace<S: State>(
         loop {
             key.host = key.host.wrapping_add(1);
             let here = found.hosts.iter().chain(&hosts).any(|host| host.key == key);
-            // An offer under this key may be in the same batch, and would be decided after us: leave it its key.
+            // An offer under this key may be later in the same batch: leave the key to that offer.
             let offered = items.binary_search_by_key(&key, |item| item.key.host).is_ok();
             let guest = sift.bench.index(&key).is_some();
             if !here && !offered && !guest && state.host(&key)?.is_none() {

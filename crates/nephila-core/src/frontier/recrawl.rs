@@ -1,8 +1,9 @@
-//! Pages that are visited again by how often they change: what a visit showed, when the next one is due, and how to ask.
+//! Adaptive recrawl: pages are visited again according to how often they change. Evaluates a visit, schedules the next
+//! one, and chooses the kind of request.
 //!
-//! What always holds: a visit is written down before its outcome, in the same group; pages of jobs with another schedule
-//! cost nothing here; what a site says of its changes brings a page forward within limits, and never delays one. It is
-//! only a hint: what there is no room for is dropped.
+//! Invariants: a visit is written before its outcome, in the same group; pages of jobs with another schedule cost
+//! nothing here; a site's claim about a change brings a page forward within limits, and never delays one. A claim is
+//! only a hint: claims beyond the capacity are dropped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,45 +26,46 @@ use crate::state::record::{HostRecord, UrlRecord, UrlState};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds};
 
-/// A page has changed more likely than not when so many changes are expected since the last visit: one minus e to the
-/// minus this is a half.
+/// A page has more likely than not changed when this number of changes is expected since the last visit: one minus e to
+/// the minus this is a half.
 const LIKELY_CHANGES: f64 = 0.693;
 
-/// A change that lies further in the future is a mistake of whoever says so: clocks and zones differ by a day.
+/// A claimed change further in the future is an error of the site, in seconds: clocks and time zones differ by a day.
 const FUTURE_MAX: u32 = 86_400;
 
-/// A host whose time is booked further ahead has enough visits coming, whatever it says.
+/// A host booked further ahead, in seconds, has enough scheduled visits; its claims are ignored.
 const BOOKED_MAX: u32 = 86_400;
 
-/// The head of a page is asked for first only where the rest between the two is shorter: all that time the ticket is open,
-/// and host, address and turn wait with it.
+/// A `HEAD` request is sent before the page only if the rest between the two is shorter: during that rest the ticket
+/// stays open, and host, address and turn wait with the ticket.
 const HEAD_REST_MAX: Duration = Duration::from_secs(5);
 
-/// Pages of which something was said that is not decided yet, in one partition: a sitemap of the largest kind, and more. A
+/// Maximum number of undecided claims about pages in one partition: more than the largest possible sitemap has. About a
 /// megabyte.
 pub(crate) const LISTED_WAITING_MAX: usize = 65_536;
 
-/// Such pages that are looked up for one group. The others wait for the next: their disk is that of the fetches.
+/// Maximum number of such pages that are looked up for one group. The others wait for the next: look-ups share the disk
+/// with the fetches.
 pub(crate) const LOOKUPS_MAX: usize = 8_192;
 
-/// Pages that are looked up at once, before it is known whether more of them are wanted.
+/// Pages looked up at once, before the need for more is known.
 const LOOKUPS_AT_ONCE: usize = 512;
 
-/// What sites said of their pages that is not decided yet, at most [`LISTED_WAITING_MAX`] pages.
+/// Undecided claims of sites about their pages, at most [`LISTED_WAITING_MAX`] pages.
 #[derive(Debug, Default)]
 pub(crate) struct Hearsay {
     answers: VecDeque<Answer>,
-    /// Pages in all of them.
+    /// Number of pages in all answers.
     pages: usize,
 }
 
-/// What one answer said.
+/// The claims of one answer.
 #[derive(Debug)]
 struct Answer {
     host: HostKey,
     /// The pages that were not looked up yet, the next ones last.
     pages: Vec<Listed>,
-    /// How many of the others were brought forward.
+    /// Number of pages of this answer that were brought forward.
     brought: usize,
 }
 
@@ -72,13 +74,13 @@ impl Hearsay {
         self.answers.is_empty()
     }
 
-    /// Pages that wait.
+    /// Number of waiting pages.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.pages
     }
 
-    /// Takes in what an answer said, as far as there is room.
+    /// Takes the claims of an answer, as far as there is room.
     fn push(&mut self, host: HostKey, listed: &[Listed], now: Now) {
         let room = LISTED_WAITING_MAX.saturating_sub(self.pages);
         if room == 0 {
@@ -91,7 +93,7 @@ impl Hearsay {
         }
     }
 
-    /// What is left of an answer goes before the others.
+    /// Puts the rest of an answer before the others.
     fn put_back(&mut self, answer: Answer) {
         if !answer.pages.is_empty() {
             self.pages += answer.pages.len();
@@ -99,7 +101,7 @@ impl Hearsay {
         }
     }
 
-    /// Takes out the answer that is to be decided next.
+    /// Removes the answer that is to be decided next.
     fn pop(&mut self) -> Option<Answer> {
         let answer = self.answers.pop_front()?;
         self.pages -= answer.pages.len();
@@ -107,13 +109,13 @@ impl Hearsay {
     }
 }
 
-/// The pages of an answer, each once, without those whose time is a mistake, and no more than there is room for.
+/// The pages of an answer, each once, without impossible times, and at most `room` of them.
 fn prepared(listed: &[Listed], room: usize, now: Now) -> Vec<Listed> {
     let future = Seconds::from(now.wall).0.saturating_add(FUTURE_MAX);
     let mut pages: Vec<Listed> =
         listed.iter().copied().filter(|listed| listed.modified.0 <= future).collect();
     pages.sort_unstable();
-    // The latest of several.
+    // The latest of several claims about one page counts.
     pages.dedup_by(|later, kept| {
         let same = later.path == kept.path;
         if same {
@@ -123,34 +125,34 @@ fn prepared(listed: &[Listed], room: usize, now: Now) -> Vec<Listed> {
     });
     turn(&mut pages, now);
     pages.truncate(room);
-    // What was left out takes no memory while the others wait.
+    // Pages that were left out take no memory while the others wait.
     pages.shrink_to_fit();
     pages
 }
 
-/// Where a list begins differs from time to time, so that a site that is doubted is not judged by one page, and what there is
-/// no room for is not always the same.
+/// Rotates a list by the current time. So a doubted site is not judged by always the same page, and the pages dropped
+/// for lack of room vary.
 fn turn<T>(list: &mut [T], now: Now) {
     if !list.is_empty() {
         list.rotate_left(now.wall.0 as usize % list.len());
     }
 }
 
-/// Is the time of a host taken up so far ahead that its word does not count?
+/// Whether a host is booked so far ahead that its claims do not count.
 fn is_booked_out(booked: Seconds, today: Seconds) -> bool {
     free_from(booked, today).0 > today.0.saturating_add(BOOKED_MAX)
 }
 
 impl<S: State> Frontier<S> {
-    /// May the head of a page be asked for before the page? Both are requests of one ticket. What was tried before and
-    /// failed is asked for as a page: its head may be what failed.
+    /// Whether a `HEAD` request may precede the page. Both are requests of one ticket. After a failure the page itself
+    /// is requested: the `HEAD` request may be the cause of the failure.
     pub(super) fn may_ask_by_head(&self, index: HostIndex, retries: u8) -> bool {
         let (host_rest, slot_rest) = self.bench.rests(index);
         retries == 0 && self.bench.is_alone(index) && host_rest.max(slot_rest) < HEAD_REST_MAX
     }
 
-    /// How a page is to be asked for that was fetched before: in full whatever is known of it, and whether its head is
-    /// asked for first, if that may be.
+    /// How to request a page that was fetched before: whether to request the full page unconditionally, and whether to
+    /// send a `HEAD` request first, if `by_head` allows one.
     pub(super) fn how_to_ask(
         &mut self,
         partition: usize,
@@ -166,7 +168,7 @@ impl<S: State> Frontier<S> {
         }
         let host = state.host(&key.host)?.unwrap_or_default();
         let body_bytes = if by_head && host.claims.has_large_pages() { HEAD_BYTES_MIN } else { 0 };
-        // Most hosts are asked without a look at the page's own record.
+        // Most hosts are decided without reading the page's own record.
         let likely_changed = body_bytes > 0 && host.trust.ignores() && {
             let record = state.url(key)?;
             let since = record
@@ -179,7 +181,7 @@ impl<S: State> Frontier<S> {
         Ok(match host.trust.ask(&page, chance) {
             Ask::Head => (false, HeadFirst::Instead),
             Ask::Conditional => (false, HeadFirst::No),
-            // The word of a head is checked like that of a 304.
+            // The answer to a `HEAD` request is verified like a 304.
             Ask::Get
                 if host.trust.is_believed() && host.trust.ignores() && body_bytes > 0 && !likely_changed =>
             {
@@ -189,8 +191,8 @@ impl<S: State> Frontier<S> {
         })
     }
 
-    /// A page was asked for: after which time it is asked for again, if that goes by how often it changes. A failure is no
-    /// visit, and is tried again by its own table.
+    /// A page was fetched: returns the time until the next visit, if the job has the adaptive schedule. A failure is no
+    /// visit, and follows the retry table.
     pub(super) fn visit_ended(
         &mut self,
         index: HostIndex,
@@ -211,7 +213,7 @@ impl<S: State> Frontier<S> {
         let host = state.host(&key.host)?.unwrap_or_default();
         let (mut seen, mut site) = (record.seen, host.site);
         let today = Seconds::from(now.wall);
-        // As the bench has it: another visit may have booked and not be folded yet.
+        // From the workbench: another visit may have booked time and not be folded yet.
         let booked = self.bench.host(index).booked;
         if let Some(last) = record.last.filter(|last| last.digest != 0 || unchanged) {
             let since = today.0.saturating_sub(last.at.0);
@@ -226,7 +228,7 @@ impl<S: State> Frontier<S> {
             };
             let found = match report.head {
                 _ if unchanged => Found::Unchanged,
-                // The head hid a change, or there is none to be had: as bad as a wrong 304.
+                // The `HEAD` answer hid a change, or there is none to be had: as bad as a wrong 304.
                 Some(HeadSaid::Unchanged) if changed => Found::Whole { changed, same_validators: true },
                 Some(HeadSaid::Nothing) => Found::Whole { changed: true, same_validators: true },
                 _ => Found::Whole { changed, same_validators },
@@ -240,13 +242,13 @@ impl<S: State> Frontier<S> {
             self.bench.host_mut(index).booked = until.unwrap_or(booked);
             self.pend(key.host, Entry::Visited(Visited { key, fetch, visit, claim, large, booked: until }));
         }
-        // Not before the time of its host is free.
+        // Not before the host has free time.
         let free = Duration::from_secs(free_from(booked, today).0.saturating_sub(today.0).into());
         Ok(interval(&settings, &seen, &site, settings.price_first()).map(|wait| wait.max(free)))
     }
 
-    /// A sitemap or feed of a host says when its pages were changed. It is decided with the next groups, if there is room for
-    /// it and the host has not enough visits coming.
+    /// Takes the claims of a sitemap or feed about changed pages of a host. The claims are decided with the next
+    /// groups, if there is room and the host has not enough scheduled visits.
     pub(super) fn listed(&mut self, host: HostKey, job: JobId, listed: &[Listed], now: Now) {
         let Some(partition) = self.partition_of(&host) else { return };
         let booked = self.bench.index(&host).map_or(Seconds(0), |index| self.bench.host(index).booked);
@@ -258,19 +260,19 @@ impl<S: State> Frontier<S> {
 }
 
 impl<S: State> Partition<S> {
-    /// Decides about what sites say of their pages: what is to be written down. The pages themselves are among the offers
-    /// then. What is too much for one group, or for the offers, is decided with the next.
+    /// Decides about the claims of sites and returns the entries to write. The pages themselves are then among the
+    /// offers. Claims beyond the capacity of one group, or of the offers, are decided with the next.
     pub(super) fn decide_listed(&mut self, offers_max: usize, now: Now) -> Result<Vec<Entry>, StateError> {
         let mut entries = Vec::new();
         let mut lookups = LOOKUPS_MAX;
         loop {
-            // Each page that is looked up is one more offer at most.
+            // Each page that is looked up is at most one more offer.
             let room = offers_max.saturating_sub(self.offers.len()).min(lookups);
             if room == 0 {
                 break;
             }
             let Some(mut answer) = self.listed.pop() else { break };
-            // Its host is looked up as well.
+            // The host is looked up as well.
             lookups -= 1;
             let Some(site) = self.state.host(&answer.host)? else { continue };
             if is_booked_out(site.claims.booked(), now.wall.into()) {
@@ -291,8 +293,8 @@ impl<S: State> Partition<S> {
         Ok(entries)
     }
 
-    /// Looks up pages of an answer, `max` at most, until as many were offered as the answer may bring forward. Gives those
-    /// that were.
+    /// Looks up at most `max` pages of an answer, until the answer has brought forward as many as allowed. Returns the
+    /// pages that were brought forward.
     fn bring_forward(
         &mut self,
         answer: &mut Answer,
@@ -327,7 +329,7 @@ impl<S: State> Partition<S> {
         Ok(paths)
     }
 
-    /// Is what we hold of a page older than the change that its site speaks of, and may the page be visited now?
+    /// Whether the stored copy of a page is older than the claimed change, and the page may be visited now.
     fn is_older(&self, record: &UrlRecord, listed: Listed, now: Now) -> bool {
         let today = Seconds::from(now.wall);
         let waits = match record.state {
@@ -344,7 +346,7 @@ impl<S: State> Partition<S> {
     }
 }
 
-/// How the pages of a job are visited again, if by how often they change.
+/// The settings of the adaptive schedule of a job, if the job has that schedule.
 fn adaptive<S: State>(state: &S, job: JobId) -> Option<Settings> {
     match state.meta().jobs.get(&job.0)?.schedule {
         Schedule::Adaptive(settings) => Some(settings),

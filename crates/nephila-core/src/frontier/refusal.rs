@@ -1,17 +1,17 @@
-//! Why a URL that was in scope is not asked for.
+//! Reasons for which a URL in scope is not fetched.
 
 use super::trap::Trap;
 
 macro_rules! refusals {
     ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal, $name:literal;)+) => {
-        /// Why a URL is not asked for. The number of each is written into records and never changes.
+        /// The reason for which a URL is not fetched. The number of each is written into records and never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Refusal {
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl Refusal {
-            /// All of them.
+            /// All reasons.
             pub const ALL: &'static [Refusal] = &[$(Refusal::$variant,)+];
 
             /// The name that users see.
@@ -19,17 +19,17 @@ macro_rules! refusals {
                 match self { $(Refusal::$variant => $name,)+ }
             }
 
-            /// What it means, in a sentence.
+            /// The meaning, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Refusal::$variant => concat!($($doc),+),)+ }
             }
 
-            /// As it is stored.
+            /// The stored number.
             pub const fn code(self) -> u8 {
                 match self { $(Refusal::$variant => $code,)+ }
             }
 
-            /// From what was stored.
+            /// The reason with this stored number.
             pub const fn by_code(code: u8) -> Option<Refusal> {
                 match code {
                     $($code => Some(Refusal::$variant),)+
@@ -55,9 +55,9 @@ refusals! {
     TrapHosts = 6, "trap-hosts";
     /// A trap: dates far from today.
     TrapDates = 7, "trap-dates";
-    /// The job takes nothing deeper.
+    /// The URL is deeper than the job allows.
     Depth = 8, "depth";
-    /// The job has what it was to get.
+    /// The job has reached a limit.
     Limit = 9, "limit";
 }
 

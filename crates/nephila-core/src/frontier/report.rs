@@ -1,5 +1,5 @@
-//! From the spider back into the log: what an outcome means for its URL and its host. Where a redirected robots.txt goes
-//! on is in [`super::errand`].
+//! Takes the reports of the spider: derives the consequences of an outcome for its URL and its host, and writes them
+//! into the log. For redirected robots.txt files see [`super::errand`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,39 +22,39 @@ use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 use crate::url::CrawlUrl;
 
-/// A URL whose job is held back is looked at again after this time.
+/// Interval at which a URL of a job that is not running is examined again.
 const HELD_AGAIN: Duration = Duration::from_secs(600);
 
-/// What came of asking for a robots.txt.
+/// The result of a request for a robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsReport {
     /// How this request ended.
     pub answer: RobotsAnswer,
-    /// The bytes, if there were any.
+    /// The body; empty if there was none.
     pub body: Box<[u8]>,
-    /// Does the file go on behind these bytes? Then its last line counts only if it ended.
+    /// Whether the file is longer than the body. Then an unfinished last line does not count.
     pub cut: bool,
-    /// How long it may be kept, if the server said so.
+    /// How long the robots.txt may be cached, if the server said so.
     pub max_age: Option<Duration>,
-    /// `Retry-After`, if there was one that could be read.
+    /// `Retry-After`, if present and readable.
     pub retry_after: Option<Duration>,
-    /// How long the server took.
+    /// Response time of the server.
     pub took: Duration,
-    /// Nobody could be reached at the ticket's address: there was no request.
+    /// No connection to the ticket's address could be made: there was no request.
     pub unconnected: bool,
-    /// The server cannot have answered, or wants to be asked another way: once more, as soon as its host has rested.
+    /// The server cannot have answered, or demands another kind of request: retry once, as soon as its host has rested.
     pub again: bool,
-    /// How the request ended, if nobody answered it at all.
+    /// The outcome of the request, if there was no answer at all.
     pub cause: Option<Outcome>,
 }
 
 /// How one request for a robots.txt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RobotsAnswer {
-    /// With this.
+    /// The final answer.
     Ended(Answer),
-    /// With a redirect to there: another ticket follows, or the answer is that there is none. (A redirect whose target
-    /// cannot be read is [`Answer::Status`].)
+    /// A redirect to this URL: another ticket follows, or the robots.txt counts as unavailable. (A redirect with an
+    /// unreadable target is [`Answer::Status`].)
     Redirect(Box<CrawlUrl>),
 }
 
@@ -82,10 +82,10 @@ impl RobotsReport {
 }
 
 impl<S: State> Frontier<S> {
-    /// A page was fetched and is being stored; its report will follow. Its host and address rest from now and may then be
-    /// asked again. Not for answers that ask for a longer rest: what comes next has to know the report first. For the same
-    /// reason nothing changes while the report may be one too many in a row that found nothing. A ticket that is not open
-    /// any more changes nothing either: gives false.
+    /// A page was fetched and is being stored; its report will follow. Its host and address rest from now and are free
+    /// afterwards. Do not call this method for answers that demand a longer rest: the next request has to wait for the
+    /// report. For the same reason nothing changes while the report may complete a long row of missing pages. Returns
+    /// `false`, without effect, if the ticket is no longer open.
     pub fn handle_released(&mut self, id: TicketId, took: Duration, now: Now) -> bool {
         let host = self.bench.ticket(id).map(|(open, _, _)| open.host);
         if host.is_some_and(|index| self.may_miss_too_many(index)) {
@@ -94,8 +94,8 @@ impl<S: State> Frontier<S> {
         if !self.bench.release(id, u64::try_from(took.as_millis()).unwrap_or(u64::MAX), now.mono) {
             return false;
         }
-        // What is being stored holds nobody up: the next URLs are read before it is reported. But where others wait for a
-        // place, a host that had its turn reads no more.
+        // Storing a page delays no other page: the next URLs are read before the report. But where other hosts wait for
+        // a place, a host that had its turn reads no more.
         if let Some(index) = host.filter(|_| !self.starved) {
             let host = self.bench.host(index);
             if host.more && host.heads.is_empty() && !host.leaving && !host.guest {
@@ -105,7 +105,7 @@ impl<S: State> Frontier<S> {
         true
     }
 
-    /// A page was fetched, or was not. A ticket that is not open any more changes nothing: gives false.
+    /// The report of a page. Returns `false`, without effect, if the ticket is no longer open.
     pub fn handle_report(&mut self, id: TicketId, report: &Report, now: Now) -> Result<bool, StateError> {
         let Some(open) =
             self.bench.close(id, slowness(report.took, report.outcome.is_unconnected()), now.mono)
@@ -114,7 +114,7 @@ impl<S: State> Frontier<S> {
             return Ok(false);
         };
         let Some(head) = open.head else {
-            // A page's report for a robots.txt: nothing can be said about it, so it counts as not reached.
+            // A page report for a robots.txt ticket says nothing about the file, which therefore counts as unreachable.
             self.robots_reported(open, unreachable(), now)?;
             return Ok(true);
         };
@@ -122,7 +122,7 @@ impl<S: State> Frontier<S> {
         let elsewhere = report.outcome.is_unconnected() && self.goes_elsewhere(open.host, open.address, now);
         let soon = match () {
             () if elsewhere => Some(Next::soon(head.retries)),
-            // Counted, so that there is one of these and no more.
+            // Counted, so that there is only one such retry.
             () if report.again && head.retries == 0 => Some(Next::soon(1)),
             () => None,
         };
@@ -131,12 +131,12 @@ impl<S: State> Frontier<S> {
         Ok(true)
     }
 
-    /// Nobody was reached at this address. Does its host go on to another one?
+    /// A connection to this address failed. Returns whether the host moves on to another address.
     pub(super) fn goes_elsewhere(&mut self, index: HostIndex, dead: IpAddr, now: Now) -> bool {
         self.bench.try_next_address(index, dead, now.mono)
     }
 
-    /// A robots.txt was asked for. A ticket that is not open any more changes nothing: gives false.
+    /// The report of a robots.txt. Returns `false`, without effect, if the ticket is no longer open.
     pub fn handle_robots(
         &mut self,
         id: TicketId,
@@ -158,7 +158,7 @@ impl<S: State> Frontier<S> {
         Ok(true)
     }
 
-    /// Nobody reported a ticket in time: its spider is taken for dead, and the URL is tried again.
+    /// A ticket has expired without a report: its spider counts as dead, and the URL is retried.
     pub(super) fn expire(&mut self, id: TicketId, now: Now) -> Result<(), StateError> {
         let open = self.bench.ticket(id).map(|(open, _, _)| open.purpose);
         match open {
@@ -172,8 +172,8 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// What a report means for its URL. One that is tried again `soon`, at another address of its name or because the server
-    /// cannot have answered, is not held against its host.
+    /// Applies a report to its URL. A retry `soon`, at another address of the name or because the server cannot have
+    /// answered, does not count against the host.
     fn page_ended(
         &mut self,
         index: HostIndex,
@@ -184,7 +184,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<(), StateError> {
         let host = self.bench.host_mut(index);
-        // As the fold counts them.
+        // Same count as in the fold.
         match report.outcome.class() {
             Class::Gone => host.missing = host.missing.saturating_add(1),
             Class::Ok => host.missing = 0,
@@ -219,7 +219,7 @@ impl<S: State> Frontier<S> {
             None => Timestamp(0),
         };
         if report.outcome.class() == Class::Gone {
-            // A host that has nothing of what is asked for is asked ever less.
+            // A host with many missing pages is requested less and less often.
             let rest_max = self.config.retry.host_rest_max;
             if let Some(rest) = missing_rest(missing, &self.config.rules.trap, rest_max) {
                 rest_until = rest_until.max(self.rest(index, rest, now));
@@ -228,7 +228,7 @@ impl<S: State> Frontier<S> {
         if planted::is(Bug::RestNotDurable) {
             rest_until = Timestamp(0);
         }
-        // Pages that are read are watched for traps, once each.
+        // Each page that is read is checked for traps once.
         let watched = action == Action::Keep && report.digest != 0 && head.place.later().is_none();
         let shapes = match watched.then(|| CrawlUrl::parse(&[&*origin, &*head.text].concat())) {
             Some(Ok(url)) => [shape(&url), folder(&url)],
@@ -239,8 +239,8 @@ impl<S: State> Frontier<S> {
         host.unfolded.push(head.path);
         let (floor, later_floor) = self.bench.floors(index);
         let key = UrlKey { host: host_key, path: head.path };
-        // What is our own fault, or that of one address or one connection, says nothing about a feed or a page, and a feed
-        // that nobody wants any more is not asked again.
+        // A failure of our own, of one address or of one connection says nothing about a feed or a page. A feed that is
+        // no longer wanted is not requested again.
         let is_unwanted = report.outcome == Outcome::OutOfScope;
         let next_time = if soon {
             self.next_time(index, &head, next.url, now)
@@ -296,7 +296,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// May the reports of a host's open tickets be so many in a row that found nothing that it rests for long?
+    /// Whether the reports of a host's open tickets may complete a row of missing pages that causes a long rest.
     fn may_miss_too_many(&self, index: HostIndex) -> bool {
         let host = self.bench.host(index);
         let open = u32::try_from(host.tickets.len()).unwrap_or(u32::MAX);
@@ -304,7 +304,7 @@ impl<S: State> Frontier<S> {
         max > 0 && host.missing.saturating_add(open) >= max
     }
 
-    /// When a URL is to be asked for again: by the retry table, or else by its job's schedule.
+    /// When to fetch a URL again: by the retry table, or else by its job's schedule.
     fn next_time(&self, index: HostIndex, head: &Head, next: UrlNext, now: Now) -> Option<Seconds> {
         let host = self.bench.host(index);
         let after = match next {
@@ -319,12 +319,12 @@ impl<S: State> Frontier<S> {
         Some(self.planned_at(index, head.path, after, now))
     }
 
-    /// After this time.
+    /// The time of a plan that is due after this wait.
     fn planned_at(&self, index: HostIndex, path: u64, after: Duration, now: Now) -> Seconds {
         let host = self.bench.host(index);
-        // Rounded up, so that nothing comes before its time.
+        // Rounded up, so that no plan is due early.
         let due = Seconds::from(Timestamp(now.wall.0 + 999)).plus(after);
-        // Never where the reading of plans has passed, even if the clock was set back.
+        // Never at a place that the reader of plans has passed, even if the clock was set back.
         let passed = LaterKey { due, path } <= host.later_cursor;
         if passed { Seconds(host.later_cursor.due.0.saturating_add(1)) } else { due }
     }
@@ -334,8 +334,8 @@ impl<S: State> Frontier<S> {
         self.partitions[partition].pending.push(entry);
     }
 
-    /// URLs that were read from a queue and may not be fetched end with the reason. Called when the others are on the
-    /// bench, so that the floors are right.
+    /// Ends URLs that were read from a queue and may not be fetched, each with the reason. Call after the other URLs
+    /// are loaded, so that the floors are right.
     pub(super) fn turn_away(
         &mut self,
         partition: usize,
@@ -350,14 +350,14 @@ impl<S: State> Frontier<S> {
         let (host_key, failures) = (host.key, host.failures);
         let rest = self.bench.ready_at(index).saturating_sub(now.mono);
         let unreachable = host.no_address.is_some();
-        // A rest without an address is remembered: the name is not asked for again right after a restart.
+        // A rest without an address is durable: the name is not resolved again right after a restart.
         let rest_until = if unreachable { Timestamp(now.wall.0 + rest) } else { Timestamp(0) };
         let (floor, later_floor) = self.bench.floors(index);
         for (head, outcome) in denied {
             self.stats.turned_away += 1;
             let next = retry::next(outcome, head.retries, failures, None, head.path, &self.config.retry);
             let key = UrlKey { host: host_key, path: head.path };
-            // No fetch took place; this is no ticket's number, and another one next time.
+            // There was no fetch; this is no ticket's id, and differs each time.
             let fetch = NO_FETCH | now.wall.0;
             let next_time = match outcome {
                 _ if self.follows(&head) && outcome.action() != Action::Pause => {
@@ -395,7 +395,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// The robots.txt of a host, all redirects followed.
+    /// Applies the final answer for the robots.txt of a host, after all redirects.
     pub(super) fn robots_answered(
         &mut self,
         index: HostIndex,
@@ -412,7 +412,7 @@ impl<S: State> Frontier<S> {
         let last_good = old.policy == RobotsPolicy::Rules;
         let since = match old.unreachable_since {
             Seconds(0) => wall,
-            // No later than now, whatever the clock showed then.
+            // No later than now, even if the clock was wrong at that time.
             since => since.min(wall),
         };
         let unreachable_for = Duration::from_secs(wall.0.saturating_sub(since.0).into());
@@ -428,7 +428,8 @@ impl<S: State> Frontier<S> {
         let mut new = RobotsRecord { fetched: wall, unread, ..old };
         new.policy = match policy {
             Policy::Rules => {
-                // What is kept is read again later, by whoever does not know that it was cut: only whole lines are.
+                // The stored body is parsed again later, without the knowledge that the body was cut: only whole lines
+                // are kept.
                 let kept = if report.cut { crate::robots::whole_start(&report.body) } else { report.body };
                 let robots = Robots::parse(&kept, &self.config.agent);
                 new.crawl_delay = match robots.crawl_delay() {
@@ -456,9 +457,9 @@ impl<S: State> Frontier<S> {
             let next = retry::next(outcome, 0, host_failures, report.retry_after, salt, &self.config.retry);
             let rest = next.host_rest.unwrap_or(self.config.retry.back_off_other_first);
             new.expires = match policy {
-                // Nobody was asked for them: they are good for as long as they were before, and then asked for again.
+                // There was no request: the last rules stay valid for as long as before, and are then requested again.
                 Policy::LastRules if report.unconnected => old.expires,
-                // Older rules are still good for as long again: first the host rests, then it is read by them.
+                // Older rules stay valid for as long again: first the host rests, then the host is crawled by them.
                 Policy::LastRules => wall.plus(rest * 2),
                 _ => wall.plus(rest),
             };
@@ -477,12 +478,12 @@ impl<S: State> Frontier<S> {
     }
 }
 
-/// How slow a server was, in milliseconds. One that was never reached was not slow.
+/// Response time of a server in milliseconds; 0 if there was no connection.
 fn slowness(took: Duration, unconnected: bool) -> u64 {
     if unconnected { 0 } else { u64::try_from(took.as_millis()).unwrap_or(u64::MAX) }
 }
 
-/// No answer at all.
+/// A report without any answer.
 pub(super) fn unreachable() -> RobotsReport {
     RobotsReport::of(Answer::Unreachable, Duration::ZERO)
 }

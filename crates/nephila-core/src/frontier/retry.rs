@@ -1,15 +1,15 @@
-//! Retries: from how a fetch ended to what happens to its URL and its host.
+//! Retry and backoff: maps the outcome of a fetch to the next steps for its URL and its host.
 //!
-//! The outcome's own table ([`crate::spider::outcome`]) says *whether* a URL is asked for again; this file says *when*,
-//! how often, and how long the whole host rests. Waits grow by a factor with each failure in a row, are moved a little
-//! by jitter so that what failed together does not come back together, and end at a maximum. The jitter comes from a
-//! salt (the URL's key), so the same log gives the same state.
+//! The table of outcomes ([`crate::spider::outcome`]) says *whether* a URL is retried; this module says *when*, how
+//! often, and how long the whole host rests. Waits grow by a factor with each consecutive failure, are spread by jitter
+//! so that URLs that failed together do not come back together, and end at a maximum. The jitter comes from a salt (the
+//! URL's key), so the replay of a log gives the same state.
 //!
-//! `Retry-After` is a floor under both waits, jitter comes on top of it. It is believed up to `retry_after_max`: a site
-//! that asks for ten years is asked again after a day, gets one request, and may ask for its ten years again.
+//! `Retry-After` is a lower bound of both waits; jitter is added on top. The value is capped at `retry_after_max`: a
+//! site that demands ten years gets one request after a day, and may demand its ten years again.
 //!
-//! What always holds: a wait never gets shorter with more failures; it is never below what the site asked for, up to the
-//! cap; it is never above the maximum plus jitter; what is our own fault counts against nobody.
+//! Invariants: a wait never gets shorter with more failures; a wait is never below the site's `Retry-After`, up to the
+//! cap; a wait is never above the maximum plus jitter; a failure of our own counts against neither URL nor host.
 
 use std::time::Duration;
 
@@ -17,46 +17,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::spider::{Action, Class, Outcome};
 
-/// When a failed URL is asked for again. Section `[retry]` of the settings file.
+/// Retry and backoff of failed URLs. Section `[retry]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Times a URL is asked for again after its first failure, before it is given up.
+    /// Maximum number of retries of a URL after its first failure.
     pub retries_max: u8,
-    /// The same for what is broken rather than busy: bad framing, bad certificates, redirect loops.
+    /// Maximum number of retries after permanent-looking faults: bad framing, bad certificates, redirect loops.
     pub retries_broken_max: u8,
-    /// First wait of a URL after 429, 503 or a time-out while reading.
+    /// First backoff of a URL after 429, 503 or a timeout while reading.
     #[serde(with = "humantime_serde")]
     pub back_off_first: Duration,
-    /// First wait after names and connections that failed and other answers 5xx. Also the first rest of a host whose
-    /// name, connection or handshake failed, or whose robots.txt cannot be read.
+    /// First backoff after a failed name resolution or connection, and after other 5xx answers. Also the first rest of
+    /// a host whose name, connection or handshake failed, or whose robots.txt cannot be read.
     #[serde(with = "humantime_serde")]
     pub back_off_other_first: Duration,
-    /// First wait after what is broken.
+    /// First backoff after permanent-looking faults (see `retries_broken_max`).
     #[serde(with = "humantime_serde")]
     pub back_off_broken_first: Duration,
-    /// Each further wait is this many times the one before.
+    /// Backoff factor: each further wait is this many times the one before.
     pub back_off_factor: u32,
-    /// No wait of our own choosing is longer, jitter aside.
+    /// Maximum backoff, without jitter. `Retry-After` may demand more, up to `retry_after_max`.
     #[serde(with = "humantime_serde")]
     pub back_off_max: Duration,
-    /// First rest of a whole host after 429 or 503 without `Retry-After`. Grows by `back_off_factor` with each failure
-    /// of the host in a row.
+    /// First rest of a whole host after 429 or 503 without `Retry-After`. Grows by `back_off_factor` with each
+    /// consecutive failure of the host.
     #[serde(with = "humantime_serde")]
     pub host_rest_first: Duration,
-    /// The longest such rest, jitter aside.
+    /// Maximum rest of a host after 429 or 503, without jitter.
     #[serde(with = "humantime_serde")]
     pub host_rest_max: Duration,
-    /// Rest of a host that answered with a challenge for browsers. We do not solve them.
+    /// Rest of a host that answered with a challenge for browsers. The crawler does not solve challenges.
     #[serde(with = "humantime_serde")]
     pub challenge_rest: Duration,
-    /// A longer `Retry-After` is taken as this long.
+    /// Maximum accepted `Retry-After`. A longer value is shortened to this.
     #[serde(with = "humantime_serde")]
     pub retry_after_max: Duration,
-    /// Wait after a failure of our own: no file handles, no resolver, a proxy that is away. No retry is counted.
+    /// Wait after a local failure: no file handles, no resolver, an unavailable proxy. Such a failure counts as no
+    /// retry.
     #[serde(with = "humantime_serde")]
     pub pause: Duration,
-    /// Each wait is made longer by up to this many hundredths of itself. At most 100.
+    /// Maximum jitter, in percent of the wait, added to each wait. At most 100.
     pub jitter_percent: u8,
 }
 
@@ -80,47 +81,49 @@ impl Default for Settings {
     }
 }
 
-/// What happens to a URL next.
+/// The next step for a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlNext {
-    /// It is done until its schedule says otherwise.
+    /// Done until its schedule is due.
     Done,
-    /// It is never asked for again, unless the operator changes the rules.
+    /// Never fetched again, unless the operator changes the rules.
     Never,
-    /// It is asked for again.
+    /// Retried.
     Again {
-        /// Not before this long from now.
+        /// Minimum wait from now.
         after: Duration,
     },
-    /// It failed too often. Its schedule, if it has one, may bring it back.
+    /// Given up after too many failures. Its schedule, if the job has one, may bring the URL back.
     GiveUp,
 }
 
-/// What happens next.
+/// The next steps after an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// To the URL.
+    /// The next step for the URL.
     pub url: UrlNext,
-    /// The retries to remember with the URL.
+    /// The retry count to store with the URL.
     pub retries: u8,
-    /// How long the whole host rests. A rest that the host already has and that ends later stays.
+    /// The rest of the whole host. A present rest that ends later stays in force.
     pub host_rest: Option<Duration>,
 }
 
 impl Next {
-    /// The URL is asked for again as soon as its host has rested.
+    /// The URL is retried as soon as its host has rested.
     pub(super) fn soon(retries: u8) -> Next {
         Next { url: UrlNext::Again { after: Duration::ZERO }, retries, host_rest: None }
     }
 }
 
-/// What an operator stopped is looked at again after this long: that costs an entry for each of its URLs at hand.
+/// Interval at which the URLs of a stop-listed target are examined again: each examination costs an entry for each of
+/// its loaded URLs.
 pub const STOPPED_AGAIN: Duration = Duration::from_secs(600);
 
-/// What happens after this outcome.
+/// The next steps after this outcome.
 ///
-/// `retries` is how often the URL was asked for again so far, `host_failures` how many fetches from the host failed in a
-/// row before this one; `retry_after` is what the site asked for, `salt` anything that differs from URL to URL.
+/// `retries` is the number of retries of the URL so far, `host_failures` the number of consecutive failed fetches from
+/// the host before this one. `retry_after` is the `Retry-After` of the site, `salt` any value that differs from URL to
+/// URL.
 pub fn next(
     outcome: Outcome,
     retries: u8,
@@ -154,7 +157,7 @@ fn back_off(
     let floor = retry_after.unwrap_or_default().min(settings.retry_after_max);
     let rest = host_rest(outcome, host_failures, settings).map(|rest| rest.max(floor));
     let host_rest = rest.map(|rest| settings.jitter(rest, salt));
-    // The URL was not asked for, so nothing is held against it; it waits as long as its host does.
+    // The URL itself was not requested, so the failure does not count as a retry; the URL waits as long as its host.
     if outcome == Outcome::RobotsUnreachable {
         let after = rest.unwrap_or(settings.back_off_other_first);
         return Next { url: UrlNext::Again { after: settings.jitter(after, salt) }, retries, host_rest };
@@ -172,7 +175,7 @@ fn back_off(
     Next { url, retries: retries + 1, host_rest }
 }
 
-/// Which of the three first waits applies.
+/// The class of failure, which selects the first wait.
 enum Kind {
     Busy,
     Other,
@@ -188,7 +191,7 @@ fn kind(outcome: Outcome) -> Kind {
     }
 }
 
-/// How long the host rests, before floor and jitter. None where the fault may lie with the one URL.
+/// The rest of the host, before lower bound and jitter. `None` where the fault may concern this URL alone.
 fn host_rest(outcome: Outcome, failures: u8, settings: &Settings) -> Option<Duration> {
     match outcome {
         Outcome::Challenged => Some(settings.challenge_rest),
@@ -201,8 +204,8 @@ fn host_rest(outcome: Outcome, failures: u8, settings: &Settings) -> Option<Dura
     }
 }
 
-/// Whether every other URL of the host would have ended the same way: nobody can be reached, or nobody can be trusted,
-/// under this name. Ten thousand URLs of a dead name are then one look-up, and not ten thousand.
+/// Whether every other URL of the host would have ended the same way: the server under this name cannot be reached or
+/// cannot be trusted. Ten thousand URLs of a dead name then cost one look-up instead of ten thousand.
 pub(super) fn is_about_the_host(outcome: Outcome) -> bool {
     use Outcome as O;
     matches!(
@@ -237,7 +240,7 @@ impl Settings {
         self.grown(self.back_off_other_first, failures, self.back_off_max)
     }
 
-    /// The wait after this many earlier failures.
+    /// The wait after this number of earlier failures.
     fn grown(&self, first: Duration, failures: u8, max: Duration) -> Duration {
         let mut wait = first.min(max);
         for _ in 0..failures {
@@ -246,10 +249,10 @@ impl Settings {
         wait
     }
 
-    /// A little longer, by a share that depends on the salt alone: the order of two waits stays.
+    /// Adds jitter: a share that depends on the salt alone, so the order of two waits stays.
     fn jitter(&self, wait: Duration, salt: u64) -> Duration {
         let share = u128::from(mix(salt) >> 32) * u128::from(self.jitter_percent.min(100));
-        // A wait of more than 584 years is jittered as if it were that long.
+        // A wait of more than 584 years gets the jitter of 584 years.
         let nanos = wait.as_nanos().min(u128::from(u64::MAX));
         let extra = (nanos * share / 100) >> 32;
         wait.saturating_add(Duration::from_nanos(u64::try_from(extra).unwrap_or(u64::MAX)))

@@ -1,4 +1,4 @@
-//! How polite the frontier is, and how much it keeps in memory.
+//! Settings of the frontier: rate limits, and limits on memory.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,67 +11,68 @@ use super::hours::Hours;
 use super::key::HostKey;
 use super::slot::SlotKey;
 
-/// How polite the frontier is and how much it keeps at hand. Section `[frontier]` of the settings file.
+/// Rate limits (politeness) and memory limits. Section `[frontier]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Connections open to a host at once.
+    /// Maximum number of open connections to a host.
     pub host_connections: u32,
-    /// Rest of a host after a fetch from it ended, and between two starts. A longer `Crawl-delay` wins; a shorter one
-    /// does not.
+    /// Rest of a host (crawl delay) after a fetch ended, and between two starts. A longer `Crawl-delay` wins; a shorter
+    /// one does not.
     #[serde(with = "humantime_serde")]
     pub host_delay: Duration,
-    /// Fetches that may start from a host within one second, whatever its delay: 4, or 0.5 for one in two seconds; 0 for no
+    /// Rate limit: fetches per second from a host, whatever its delay. 4, or 0.5 for one in two seconds; 0 means no
     /// such limit.
     pub host_per_second: f64,
-    /// A host rests at least this many times as long as its last answer took: a slow server gets more rest.
+    /// A host rests at least this many times its last response time, so that a slow server gets more rest.
     pub host_delay_factor: u32,
-    /// No rest that we choose ourselves is longer. What a site asks for is not cut by this.
+    /// Maximum rest derived from the response time. A longer rest demanded by a site is not cut.
     #[serde(with = "humantime_serde")]
     pub host_delay_max: Duration,
-    /// A site whose `Crawl-delay` is longer than this is obeyed like any other; its explanations point it out, since a
-    /// crawl of it may not end in anybody's time.
+    /// A longer `Crawl-delay` is obeyed like any other, but explanations point the delay out, since a crawl of such a
+    /// site may take too long to finish.
     #[serde(with = "humantime_serde")]
     pub crawl_delay_max: Duration,
-    /// Connections open to an address (IPv4, or IPv6 network of 64 bits) at once, whatever names it is reached by.
+    /// Maximum number of open connections to an address (IPv4, or IPv6 network of 64 bits), over all its host names.
     pub slot_connections: u32,
-    /// Rest of an address after a fetch from it ended, and between two starts.
+    /// Rest of an address after a fetch ended, and between two starts.
     #[serde(with = "humantime_serde")]
     pub slot_delay: Duration,
-    /// Addresses that are many machines of one operator: they have a limit together instead of one each.
+    /// Address ranges of one operator that share one limit instead of a limit for each address.
     pub fleets: Vec<Fleet>,
-    /// Hours of the day at which hosts may be asked. Whoever is not named here may be asked at any time.
+    /// Hours of the day at which hosts may be requested. All other hosts may be requested at any time.
     pub hours: Vec<Hours>,
-    /// Hosts at hand at once. More wait on disk for their turn.
+    /// Maximum number of hosts loaded in memory. More hosts wait on disk for their turn.
     pub hosts_active_max: usize,
-    /// URLs of a host at hand at once: what is asked for in one visit.
+    /// Maximum number of URLs of a host loaded in memory: the URLs of one visit.
     pub visit_urls_max: usize,
-    /// Bytes of them. At least one URL is always taken, however long.
+    /// Maximum size of these URLs in bytes. At least one URL is always loaded, however long.
     pub visit_bytes_max: usize,
-    /// Hosts of one domain at hand at once, so that a domain with a host for every word takes no other's place.
+    /// Maximum number of loaded hosts of one domain, so that a domain with countless hosts does not crowd out others.
     pub domain_hosts_active_max: usize,
-    /// A ticket unreported for this long is taken back and the URL tried again. Keep it above the spider's
-    /// `total_timeout`, so that one lost report never doubles a fetch.
+    /// Timeout of a ticket. An unreported ticket expires after this time and the URL is retried. Keep the value above
+    /// the spider's `total_timeout`, so that one lost report never doubles a fetch.
     #[serde(with = "humantime_serde")]
     pub ticket_timeout: Duration,
-    /// Tickets open at once.
+    /// Maximum number of open tickets.
     pub tickets_open_max: usize,
-    /// Names being resolved at once.
+    /// Maximum number of concurrent name resolutions.
     pub resolves_open_max: usize,
-    /// The address of a host is looked up again after this time.
+    /// The name of a host is resolved again after this time.
     #[serde(with = "humantime_serde")]
     pub resolve_after: Duration,
-    /// URLs offered and not yet looked at, in each partition. Whoever offers more waits.
+    /// Maximum number of offered URLs that wait in each partition. Further offers must wait (backpressure).
     pub offers_max: usize,
-    /// URLs remembered as offered lately, so that the same link on a hundred pages is looked up once.
+    /// Size of the deduplication cache: recently offered URLs, so that the same link on a hundred pages is looked up
+    /// once.
     pub recent_max: usize,
 }
 
-/// No rate is lower than one fetch in a week.
+/// Lowest rate: one fetch in a week.
 pub const PER_SECOND_MIN: f64 = 1.0 / (7.0 * 24.0 * 3_600.0);
 
 impl Settings {
-    /// The rest between two starts that `host_per_second` comes to, in milliseconds; 0 without a rate.
+    /// The rest between two starts that follows from `host_per_second`, in milliseconds; 0 without a rate.
     pub fn rate_rest_ms(&self) -> u64 {
         match self.host_per_second {
             rate if rate > 0.0 => (1_000.0 / rate.max(PER_SECOND_MIN)).ceil() as u64,
@@ -107,34 +108,35 @@ impl Default for Settings {
     }
 }
 
-/// Address ranges that are one fleet, such as those of a content delivery network. In a cluster the limit is that of all
-/// nodes together: each of the connections is a slot with its own turn, and hosts are spread over them.
+/// Address ranges of one fleet, such as a content delivery network. In a cluster all nodes share the limit: each of the
+/// connections is a slot with its own turn, and hosts are spread over them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fleet {
-    /// Its name. All nodes must call it the same.
+    /// Name of the fleet. All nodes must use the same name.
     pub name: String,
-    /// Its addresses.
+    /// Address ranges of the fleet.
     pub ranges: Vec<IpNet>,
-    /// Connections open to all of its addresses at once.
+    /// Maximum number of open connections to all addresses of the fleet.
     pub connections: u32,
-    /// Rest of each of these connections after a fetch over it ended, and between two starts.
+    /// Rest of each of these connections after a fetch ended, and between two starts.
     #[serde(with = "humantime_serde")]
     pub delay: Duration,
 }
 
-/// What a slot may bear.
+/// The limits of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotLimit {
-    /// Connections open at once.
+    /// Maximum number of open connections.
     pub connections: u32,
-    /// Its rest.
+    /// The rest.
     pub delay: Duration,
 }
 
 impl Settings {
-    /// The slot of a host at this address, and what it may bear. If slots are `shared` with other nodes, an address with
-    /// several connections and without a rest is as many slots: each of its connections has its own turn.
+    /// The slot of a host at this address, and the limits of the slot. If slots are `shared` with other nodes, an
+    /// address with several connections and no rest is split into that number of slots: each of its connections has its
+    /// own turn.
     pub fn slot(&self, host: &HostKey, address: IpAddr, shared: bool) -> (SlotKey, SlotLimit) {
         let address = address.to_canonical();
         let fleet = self.fleets.iter().find(|fleet| fleet.ranges.iter().any(|net| net.contains(&address)));
@@ -152,7 +154,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Connections that may be open to an address at once.
+    /// Maximum number of open connections to an address.
     pub fn connections_max(&self, address: IpAddr) -> u32 {
         let address = address.to_canonical();
         let fleet = self.fleets.iter().find(|fleet| fleet.ranges.iter().any(|net| net.contains(&address)));
@@ -160,7 +162,7 @@ impl Settings {
     }
 }
 
-/// The connection of a fleet that a host is served by.
+/// The connection of a fleet that a host is assigned to.
 fn lane(name: &[u8], host: &HostKey, connections: u32) -> SlotKey {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&host.domain.0.to_be_bytes());

@@ -1,20 +1,20 @@
-//! The address a host is reached at, as politeness sees it.
+//! Slots: the addresses that rate limits apply to.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One machine, as far as we can tell: an IPv4 address, or an IPv6 network of 64 bits, since a machine has a whole one.
+/// One machine, as far as can be told: an IPv4 address, or an IPv6 network of 64 bits, since a machine has a whole one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotKey {
     /// An IPv4 address.
     V4(u32),
     /// The upper half of an IPv6 address.
     V6(u64),
-    /// One of the connections that all addresses of a fleet have together: see `Settings::fleets`.
+    /// One of the connections that all addresses of a fleet share: see `Settings::fleets`.
     Fleet {
         /// A hash of the fleet's name.
         fleet: u32,
-        /// Which of its connections.
+        /// The number of the connection.
         lane: u32,
     },
 }
@@ -22,7 +22,7 @@ pub enum SlotKey {
 impl SlotKey {
     /// The slot of an address.
     pub fn of(address: IpAddr) -> SlotKey {
-        // ::ffff:192.0.2.1 is the machine at 192.0.2.1, and must not be a second one to us.
+        // ::ffff:192.0.2.1 is the machine at 192.0.2.1, and must not count as a second one.
         match address.to_canonical() {
             IpAddr::V4(address) => SlotKey::V4(address.to_bits()),
             IpAddr::V6(address) => SlotKey::V6((address.to_bits() >> 64) as u64),

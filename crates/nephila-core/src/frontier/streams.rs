@@ -1,10 +1,10 @@
-//! Streams of URLs in the frontier: parts of batches, decided by the owner of their partition.
+//! Streams of URLs in the frontier: the owner of a partition decides about the parts of batches.
 //!
-//! A part waits until the next group is made: then no group is on its way, so everything remembered is up to date. Each
-//! URL is put beside its record; those worth a fetch are offered in the same group, also if they were fetched before.
+//! A part waits until the next group is made: then no group is in flight, so the state is up to date. Each URL is
+//! compared with its record; URLs worth a fetch are offered in the same group, even if they were fetched before.
 //!
-//! What always holds: a part and what came of it stand in one group of the log, together with how far the inbox was read
-//! that it came from. Whoever brings parts bounds how much of them waits.
+//! Invariant: a part and its results stand in one group of the log, together with the read position of the inbox that
+//! the part came from. The caller bounds the bytes of waiting parts (backpressure).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::reflog::{Ahead, Batch, BatchKey, Decision, Record, priority};
 use crate::state::{Beside, State, StateError};
 use crate::time::Now;
 
-/// What a part would meet.
+/// A preview of the decision about a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreseen {
-    /// The batch that it would be; none if it was taken in before.
+    /// The batch of the part; `None` if the part was taken in before.
     pub batch: Option<Batch>,
-    /// What is remembered of its URLs, one for each.
+    /// The stored record of each of its URLs.
     pub records: Vec<Option<Record>>,
 }
 
 impl<S: State> Frontier<S> {
-    /// A part of a batch came for a partition here. It is decided with the next group.
+    /// Takes a part of a batch for a partition here. The next group decides about the part.
     pub fn handle_stream(&mut self, partition: usize, part: Part) {
         self.partitions[partition].streams.push_back(part);
     }
 
-    /// What is remembered of a URL that a stream named.
+    /// The stored record of a URL that a stream named.
     pub fn streamed(&mut self, key: &UrlKey) -> Result<Option<Record>, StateError> {
         let Some(partition) = self.partition_of(&key.host) else { return Ok(None) };
         let mut found = Vec::with_capacity(1);
@@ -45,8 +45,8 @@ impl<S: State> Frontier<S> {
         Ok(found.pop().flatten().map(|bytes| Record::from_bytes(&bytes)).transpose()?)
     }
 
-    /// What would be decided about a part that is of one partition, without deciding it: the batch that it would be, none
-    /// if it was taken in before, and what is remembered of its URLs. What waits to be decided is not known yet.
+    /// Previews the decision about a part of one partition, without deciding: the batch, `None` if the part was taken
+    /// in before, and the stored records of its URLs. Waiting parts are not considered.
     pub fn foresee(&mut self, part: &Part, now: Now) -> Result<Foreseen, StateError> {
         let first = part.urls.first().and_then(|url| self.partition_of(&url.key.host));
         let Some(partition) = first else { return Ok(Foreseen::default()) };
@@ -60,21 +60,21 @@ impl<S: State> Frontier<S> {
         Ok(Foreseen { batch, records })
     }
 
-    /// Bytes of parts that wait in a partition, roughly.
+    /// Approximate size of the waiting parts of a partition, in bytes.
     pub fn streams_waiting(&self, partition: usize) -> usize {
         self.partitions[partition].streams.iter().map(Part::bytes).sum()
     }
 }
 
 impl<S: State> Partition<S> {
-    /// Decides about parts that wait: what is to be written down. What is worth a fetch is among the offers then.
+    /// Decides about the waiting parts and returns the entries to write. URLs worth a fetch are then among the offers.
     pub(super) fn decide_streams(&mut self, now: Now) -> Result<Vec<Entry>, StateError> {
         let mut entries = Vec::new();
         if self.streams.is_empty() {
             return Ok(entries);
         }
         let mut batches = Ahead::of(Arc::clone(&self.state.meta().batches));
-        // Where the last record of a URL stands that an earlier part of this group has: which part, and which of its URLs.
+        // For URLs of earlier parts of this group: where the last record stands, as part and index within the part.
         let mut decided: BTreeMap<UrlKey, (usize, usize)> = BTreeMap::new();
         while let Some(part) = self.streams.pop_front() {
             let key = match planted::is(Bug::PartCountsTwice) {
@@ -104,7 +104,7 @@ impl<S: State> Partition<S> {
                 record.handle_page(&url.page);
                 match decision {
                     Decision::Send { hits, .. } => {
-                        // Urgent is what a person or a new story is.
+                        // Only URLs from users and new stories are urgent.
                         let priority = priority(PRIORITY_MAX, hits).max(URGENT + 1);
                         self.offer_again(Offer {
                             key: url.key,

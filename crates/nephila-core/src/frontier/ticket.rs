@@ -13,139 +13,140 @@ use crate::recrawl::claims::Listed;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 
-/// Names a ticket: the epoch of whoever gave it out, and a number that grows. Also the id of the fetch.
+/// The id of a ticket: the epoch of the issuer, and a serial number. Also the id of the fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketId(pub u64);
 
-/// The bits of a ticket's id that count the tickets of an epoch.
+/// The low bits of a ticket's id, which number the tickets of an epoch.
 const SERIAL_BITS: u32 = 40;
 
 impl TicketId {
-    /// The first of an epoch.
+    /// The first id of an epoch.
     pub fn first(epoch: u64) -> TicketId {
         TicketId(epoch << SERIAL_BITS)
     }
 
-    /// The one behind it.
+    /// The next id.
     pub fn next(self) -> TicketId {
         TicketId(self.0 + 1)
     }
 
-    /// The epoch it was given out in.
+    /// The epoch of the issuer.
     pub fn epoch(self) -> u64 {
         self.0 >> SERIAL_BITS
     }
 }
 
-/// What a ticket is for.
+/// The purpose of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The URL itself.
+    /// A page.
     Page,
-    /// A robots.txt: the host's own, or what that of another host redirects to.
+    /// A robots.txt: the host's own, or the redirect target of another host's robots.txt.
     Robots,
 }
 
 /// One permission to fetch one URL once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Its name, to be given back with the report.
+    /// The id, to be returned with the report.
     pub id: TicketId,
-    /// What it is for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// The URL.
+    /// The key of the URL.
     pub key: UrlKey,
     /// The URL as text.
     pub url: String,
-    /// The address to dial, and no other: politeness counts by it.
+    /// The only address to connect to: rate limits count by address.
     pub address: IpAddr,
-    /// Who wants it.
+    /// The job that requests the URL.
     pub job: JobId,
-    /// Links from a seed.
+    /// Number of links from a seed.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects that led to the URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How to read the response.
     pub read_as: ReadAs,
-    /// How often it was tried before. For a robots.txt: 1 if this is a second try.
+    /// Number of earlier tries. For a robots.txt: 1 if this is a second try.
     pub retries: u8,
-    /// Report before then (milliseconds on the clock that only moves forward), or it is given out again.
+    /// Deadline of the report, in milliseconds on the monotonic clock. After that the ticket expires and the URL is
+    /// retried.
     pub deadline: u64,
-    /// The rest in force for its host when it was given out.
+    /// The rest of the host in force when the ticket was issued.
     pub host_rest: Duration,
-    /// The rest in force for its address.
+    /// The rest of the address in force.
     pub slot_rest: Duration,
-    /// What the server said of the page when it was last fetched, reported and so read; none at the first time.
+    /// Validators of the last fetch that was reported and read; `None` for the first fetch.
     pub known: Option<Box<Validators>>,
-    /// Whether its head is asked for first.
+    /// Whether to send a `HEAD` request first.
     pub head: HeadFirst,
-    /// Where the URL was found, if that is known.
+    /// Where the URL was found, if known.
     pub via: Option<Arc<Via>>,
 }
 
-/// Whether the head of a page is asked for before the page, because its server sends everything whatever is known of it.
-/// Two requests of one ticket rest in between as two tickets would; so there is none unless that rest is short, and the
-/// ticket has its host and its address to itself.
+/// Whether a `HEAD` request precedes the page, because the server ignores conditional requests. Between two requests of
+/// one ticket there is the same rest as between two tickets. So no `HEAD` request is sent unless that rest is short,
+/// and the ticket has host and address exclusively.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadFirst {
-    /// No.
+    /// No `HEAD` request.
     #[default]
     No,
-    /// Yes; the page itself only if its head has changed.
+    /// `HEAD` first; the page only if the answer to `HEAD` shows a change.
     Instead,
-    /// Yes, and the page in any case: the word of the head is checked.
+    /// `HEAD` first, and the page in any case: the answer to `HEAD` is verified.
     Check,
 }
 
-/// What the head of a page said.
+/// The answer to a `HEAD` request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadSaid {
-    /// It is as we know it.
+    /// The page has the known version.
     Unchanged,
-    /// It is another version.
+    /// The page has another version.
     Changed,
-    /// Nothing of use: no answer, an error, no version.
+    /// No usable answer: no response, an error, no version.
     Nothing,
 }
 
-/// How a server names one version of a page, for a conditional request. Either may be empty, never both.
+/// The validators of one version of a page, for a conditional request. One may be empty, never both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// `ETag`.
+    /// The `ETag` header field.
     pub etag: Box<str>,
-    /// `Last-Modified`.
+    /// The `Last-Modified` header field.
     pub last_modified: Box<str>,
 }
 
-/// How a fetch went, as the frontier needs to know it.
+/// The result of a fetch, reduced to the facts that the frontier needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The status, 0 if there was none.
+    /// The status code, 0 if there was none.
     pub status: u16,
-    /// How long the server took.
+    /// Response time of the server.
     pub took: Duration,
-    /// `Retry-After`, if there was one that could be read.
+    /// `Retry-After`, if present and readable.
     pub retry_after: Option<Duration>,
     /// 64 bits of the payload's digest, 0 if there was none.
     pub digest: u64,
-    /// Bytes of the body that were received.
+    /// Received bytes of the body.
     pub bytes: u64,
-    /// `ETag`.
+    /// The `ETag` header field.
     pub etag: Box<str>,
-    /// `Last-Modified`.
+    /// The `Last-Modified` header field.
     pub last_modified: Box<str>,
-    /// The server cannot have answered, or wants to be asked another way: once more, as soon as its host has rested. Only of
-    /// a first try.
+    /// The server cannot have answered, or demands another kind of request: retry once, as soon as its host has rested.
+    /// Only after a first try.
     pub again: bool,
-    /// The request was conditional.
+    /// Whether the request was conditional.
     pub conditional: bool,
-    /// What its head said, if that was asked for first.
+    /// The answer to the `HEAD` request, if one was sent.
     pub head: Option<HeadSaid>,
-    /// What a feed that is followed brought.
+    /// The content of a followed feed.
     pub feed: Option<Box<Brought>>,
-    /// When pages of the same host were changed, by the word of this sitemap or feed.
+    /// Modification times of pages of the same host, as claimed by this sitemap or feed.
     pub listed: Box<[Listed]>,
 }
 
@@ -170,19 +171,19 @@ impl Report {
     }
 }
 
-/// Where a URL at hand was taken from.
+/// The place that a loaded URL was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// This place in the queue.
+    /// A place in the queue.
     Queue(QueueKey),
-    /// This place in the queue, where it was parked.
+    /// A place in the queue, where the URL was parked.
     Parked(QueueKey),
-    /// This place among the plans.
+    /// A place among the plans.
     Later(LaterKey),
 }
 
 impl Place {
-    /// As an entry says it.
+    /// The origin, as written into an entry.
     pub fn origin(self) -> Origin {
         match self {
             Place::Queue(_) => Origin::Queue,
@@ -191,7 +192,7 @@ impl Place {
         }
     }
 
-    /// The place in the queue, if it is one.
+    /// The place in the queue, for a queued or parked URL.
     pub fn queue(self) -> Option<QueueKey> {
         match self {
             Place::Queue(place) | Place::Parked(place) => Some(place),
@@ -199,7 +200,7 @@ impl Place {
         }
     }
 
-    /// The place among the plans, if it is one.
+    /// The place among the plans, for a planned URL.
     pub fn later(self) -> Option<LaterKey> {
         match self {
             Place::Later(place) => Some(place),

@@ -1,15 +1,15 @@
-//! Traps: URLs and hosts that a site makes without end.
+//! Crawler traps: sites that generate URLs and hosts without end.
 //!
-//! A URL is judged before it is admitted, from its text alone ([`judge`]): too long, too deep, segments that repeat, too
-//! many parameters, dates far from today. What the text does not show, the pages do: when URLs of one **shape**
-//! ([`shape()`]) keep leading to pages that are equal, the shape is closed ([`Alike`]). A domain that grows host names
-//! without end takes no new ones ([`host_verdict`]).
+//! A URL is judged before admission, from its text alone ([`judge`]): too long, too deep, repeated segments, too many
+//! parameters, dates far from today. Other traps show in the pages: when URLs of one **shape** ([`shape()`]) keep
+//! leading to equal pages, the shape is closed ([`Alike`]). A domain with endless host names takes no new ones
+//! ([`host_verdict`]).
 //!
 //! Session ids are no trap here: the rules for a URL's key may drop them ([`crate::url::KeyRules`]), and equal pages
 //! under ever new ids close their shape.
 //!
-//! What always holds: the same URL and settings give the same verdict, so a refusal can be explained at any time; the
-//! work is linear in the URL's length, but for sorting its segments and parameters.
+//! Invariants: the same URL and settings give the same verdict, so a refusal can be explained at any time; the work is
+//! linear in the URL's length, except for sorting its segments and parameters.
 
 mod alike;
 mod dates;
@@ -27,33 +27,34 @@ use crate::url::CrawlUrl;
 pub use alike::{Alike, CLOSED_MAX, DIGESTS_MAX, WATCHED_MAX};
 pub use shape::{folder, shape};
 
-/// What counts as a trap. Section `[trap]` of the settings file. 0 turns a rule off.
+/// Detection of crawler traps. Section `[trap]` of the settings file. 0 turns a rule off.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// A longer URL is a trap, in bytes. URLs above 8 KiB are refused in any case.
+    /// Maximum length of a URL in bytes. URLs above 8 KiB are refused in any case.
     pub url_bytes_max: usize,
-    /// A path with more segments is a trap.
+    /// Maximum number of path segments.
     pub path_segments_max: usize,
-    /// One to three segments that repeat more often than this in a row are a trap: `/a/a/a/a`, `/a/b/a/b/a/b/a/b`.
+    /// Maximum number of times that one to three path segments may occur in a row. Traps by default: `/a/a/a/a`,
+    /// `/a/b/a/b/a/b/a/b`.
     pub path_repeats_max: usize,
-    /// One segment that stands more often than this in a path, in a row or not, is a trap. Numbers do not count.
+    /// Maximum number of occurrences of one segment in a path, consecutive or not. Numbers do not count.
     pub segment_repeats_max: usize,
-    /// A query with more parameters is a trap.
+    /// Maximum number of query parameters.
     pub params_max: usize,
-    /// One parameter that stands more often than this in a query is a trap.
+    /// Maximum number of occurrences of one parameter in a query.
     pub param_repeats_max: usize,
-    /// A date this many years ahead is a trap: calendars have a link to the next month for ever.
+    /// Maximum number of years that a date in a URL may lie ahead: calendars link to the next month for ever.
     pub years_ahead_max: u16,
-    /// A date this many years back is a trap. Archives reach far back; calendars reach further.
+    /// Maximum number of years that a date in a URL may lie back. Archives reach far back; calendars reach further.
     pub years_back_max: u16,
-    /// When equal pages outnumber different ones by this many under URLs of one shape, the shape is closed: its URLs
-    /// are parked and reported.
+    /// When equal pages outnumber different ones by this many under URLs of one shape, the shape is closed: new URLs of
+    /// the shape are refused.
     pub pages_alike_max: u16,
-    /// A registrable domain with this many hosts takes no new ones.
+    /// Maximum number of hosts of a registrable domain. Further hosts are refused.
     pub hosts_per_domain_max: u32,
-    /// A host that answered this many requests in a row with "not found" or "gone" rests ever longer, until a page is there
-    /// again: sitemaps exist that name a million pages which are gone.
+    /// Number of consecutive "not found" or "gone" answers after which a host rests ever longer, until a page is there
+    /// again: some sitemaps name a million pages that are gone.
     pub missing_in_row_max: u32,
 }
 
@@ -77,22 +78,22 @@ impl Default for Settings {
 
 macro_rules! traps {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Why something is taken for a trap. The variants' docs are their meanings.
+        /// The reason why a URL or host counts as a trap. The variants' docs are their meanings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Trap {
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl Trap {
-            /// All of them.
+            /// All reasons.
             pub const ALL: &'static [Trap] = &[$(Trap::$variant,)+];
 
-            /// The name under which it is recorded.
+            /// The recorded name.
             pub const fn name(self) -> &'static str {
                 match self { $(Trap::$variant => $name,)+ }
             }
 
-            /// What it means, in a sentence.
+            /// The meaning, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Trap::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }
@@ -117,18 +118,18 @@ traps! {
     Dates = "trap-dates";
 }
 
-/// How long a host rests beside its usual rest when so many requests in a row found nothing.
+/// The additional rest of a host after `in_row` consecutive requests for missing pages.
 pub fn missing_rest(in_row: u32, settings: &Settings, rest_max: Duration) -> Option<Duration> {
     let over = in_row.checked_sub(settings.missing_in_row_max).filter(|_| settings.missing_in_row_max > 0)?;
     let doubled = 1u32.checked_shl(over / MISSING_STEP).unwrap_or(u32::MAX);
     Some(MISSING_REST_FIRST.saturating_mul(doubled).min(rest_max))
 }
 
-/// The first such rest, and after how many more requests without a page it doubles.
+/// The first such rest, and the number of further missing pages after which the rest doubles.
 const MISSING_REST_FIRST: Duration = Duration::from_secs(10);
 const MISSING_STEP: u32 = 20;
 
-/// Judges a URL by its text. Dates are not looked at, since nobody said what day it is: see [`judge_at`].
+/// Judges a URL by its text. Dates need the current time and are not checked: see [`judge_at`].
 pub fn judge(url: &CrawlUrl, settings: &Settings) -> Option<Trap> {
     // The most telling reason first: a path that repeats is often deep and long as well.
     if repeats(url.path(), settings) {
@@ -143,12 +144,12 @@ pub fn judge(url: &CrawlUrl, settings: &Settings) -> Option<Trap> {
     exceeds(url.as_str().len(), settings.url_bytes_max).then_some(Trap::Long)
 }
 
-/// Like [`judge`], and looks at dates as well.
+/// Like [`judge`], and checks dates as well.
 pub fn judge_at(url: &CrawlUrl, settings: &Settings, now: Timestamp) -> Option<Trap> {
     judge(url, settings).or_else(|| dates::is_far(url, settings, now).then_some(Trap::Dates))
 }
 
-/// Judges a host that is new in a domain which has this many already.
+/// Judges a new host of a domain that has this number of hosts already.
 pub fn host_verdict(known_hosts: u32, settings: &Settings) -> Option<Trap> {
     let full = settings.hosts_per_domain_max > 0 && known_hosts >= settings.hosts_per_domain_max;
     full.then_some(Trap::HostFlood)
@@ -158,7 +159,7 @@ fn exceeds(count: usize, max: usize) -> bool {
     max > 0 && count > max
 }
 
-/// The segments of a path. What stands behind a final slash is none; what stands between two slashes is.
+/// The segments of a path. A final slash starts no segment; two adjacent slashes enclose an empty one.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -187,7 +188,7 @@ fn repeats(path: &str, settings: &Settings) -> bool {
             }
         }
     }
-    // Numbers stand often in a path for a good reason: map tiles, sharded ids.
+    // Numbers often repeat in a path for a good reason: map tiles, sharded ids.
     segments.retain(|segment| !segment.bytes().all(|b| b.is_ascii_digit()));
     exceeds(most_equal(&mut segments), settings.segment_repeats_max)
 }
@@ -197,11 +198,11 @@ fn too_many_params(query: &str, settings: &Settings) -> bool {
     exceeds(names.len(), settings.params_max) || exceeds(most_equal(&mut names), settings.param_repeats_max)
 }
 
-/// How often the most frequent of them stands there.
+/// How often the most frequent text occurs.
 fn most_equal(texts: &mut [&str]) -> usize {
     texts.sort_unstable();
     texts.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0)
 }
 
-/// The longest run of segments whose repetition is looked for.
+/// Maximum length of a repeated run of segments that is detected.
 const CYCLE_MAX: usize = 3;

@@ -1,15 +1,15 @@
-//! Hosts that cannot be reached: no address, nobody who answers, nobody who can be trusted.
+//! Unreachable hosts: no address, no answering server, or no trusted server.
 //!
-//! What a host has in its queue was never tried, so it stays there while the host rests: the name may come back, the
-//! server may be started again. A crawl waits for it. Only when a host has failed in a row as often as a URL may fail
-//! (`retry.retries_max` second tries) is it **given up**: everything it has ends with the reason, and is planned like
-//! anything that failed. A name that does not exist, of a host that nothing is known of, is given up at once: that is the
-//! resolver's last word, and most such names are slips of the pen. A host that has answered once, or that is waited for
-//! already, may come back.
+//! The URLs in the queue of such a host were never tried, so they stay there while the host rests: the name may come
+//! back, the server may be started again. The crawl waits for the host. Only after as many consecutive failures as a
+//! URL may have (`retry.retries_max` retries) is the host **given up**: all its URLs end with the reason, and are
+//! planned like any failed URL. A host without any known answer whose name does not exist is given up at once: the
+//! resolver's answer is final, and most such names are typing errors. A host that has answered once, or that is in
+//! backoff already, may come back.
 //!
-//! What always holds: no URL of a host that is not given up ends because of its host; a host that is given up has nothing
-//! left in its queue when its entries are folded, but what came since; a robots.txt that is asked for has one answer, however
-//! the name of its host fails meanwhile.
+//! Invariants: no URL ends because of its host unless the host is given up; once the entries of a given-up host are
+//! folded, its queue has only URLs that arrived since; a requested robots.txt has exactly one answer, however the name
+//! resolution of its host fails meanwhile.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::state::{State, StateError};
 use crate::time::{Now, Timestamp};
 
 impl<S: State> Frontier<S> {
-    /// The name of a host could not be resolved.
+    /// The name of a host could not be resolved: backoff, or the host is given up.
     pub(super) fn no_address(
         &mut self,
         index: HostIndex,
@@ -51,15 +51,17 @@ impl<S: State> Frontier<S> {
         self.bench.unresolved(index, outcome, now.mono);
         self.strand(index);
         let host = self.bench.host_mut(index);
-        // It may have been given up before for another reason, of ours perhaps: what it has left waits now.
+        // The host may have been given up before for another reason, perhaps a local failure: its remaining URLs wait
+        // now.
         (host.more, host.given_up) = (true, false);
         if host.robots == RobotsPhase::Asked {
-            // Its robots.txt is under way, here or on an errand elsewhere, and has its answer from there: one, and not two.
+            // The robots.txt is under way, here or on an errand elsewhere, and gets its one answer from there.
             host.failures = failures.saturating_add(1);
             self.rest(index, rest, now);
         } else {
-            // Without an address its robots.txt cannot be read either (RFC 9309, 2.3.1.4), and nothing may be fetched. It
-            // counts as asked until that is in the log, so that no request for it is open then.
+            // Without an address the robots.txt cannot be read either (RFC 9309, 2.3.1.4), and nothing may be fetched.
+            // The robots.txt counts as requested until that is in the log, so that no request for the file is open
+            // then.
             host.robots = RobotsPhase::Asked;
             let report = RobotsReport { unconnected: true, ..unreachable() };
             self.robots_answered(index, Answer::Unreachable, report, now)?;
@@ -68,7 +70,7 @@ impl<S: State> Frontier<S> {
         Ok(())
     }
 
-    /// Does the resolver say that there is no such host, and is nothing known that says otherwise?
+    /// Whether the resolver says that the host does not exist, and no record contradicts that answer.
     fn is_last_word(&mut self, index: HostIndex, outcome: Outcome) -> Result<bool, StateError> {
         if !matches!(outcome, Outcome::DnsNxdomain | Outcome::DnsNodata | Outcome::DnsNullAddress) {
             return Ok(false);
@@ -76,18 +78,20 @@ impl<S: State> Frontier<S> {
         let key = self.bench.host(index).key;
         let Some(partition) = self.partition_of(&key) else { return Ok(true) };
         let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
-        // A robots.txt that was read, or said not to be there, came from somebody. One that is out of reach may have been
-        // read before: its host is waited for, and the second look-up does not give up what the first one left.
+        // A robots.txt that was read or found missing came from a server. An unreachable robots.txt may have been read
+        // before: the crawl waits for its host, and the second look-up does not give up the URLs that the first one
+        // left.
         Ok(record.robots.policy == RobotsPolicy::Unknown)
     }
 
-    /// Is a host given up that ends like this after so many failures in a row?
+    /// Whether a host with this outcome is given up after this number of consecutive failures.
     pub(super) fn gives_up(&self, outcome: Outcome, failures: u8) -> bool {
         let often = failures >= self.config.retry.retries_max || planted::is(Bug::GivenUpEarly);
         retry::is_about_the_host(outcome) && often
     }
 
-    /// Everything a host has is read again and ends with the reason; then it rests. Gives the end of its rest.
+    /// Gives a host up: all its URLs are read again and end with the reason; then the host rests. Returns the end of
+    /// the rest.
     pub(super) fn give_up(
         &mut self,
         index: HostIndex,
@@ -109,7 +113,7 @@ impl<S: State> Frontier<S> {
         Timestamp(now.wall.0 + rest)
     }
 
-    /// The name of a host could not be resolved: this is how.
+    /// The name resolution of a host failed with this outcome.
     pub fn handle_unresolved(
         &mut self,
         host: super::key::HostKey,

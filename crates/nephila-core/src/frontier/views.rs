@@ -1,4 +1,4 @@
-//! A host or an address, looked at: for whoever asks why something waits. Reads, decides nothing, changes nothing.
+//! Snapshots of hosts and addresses, for users who want to know why a URL waits. Read-only.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,98 +21,98 @@ use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
 use crate::url::CrawlUrl;
 
-/// Hosts in one page of a list.
+/// Maximum number of hosts in one page of a list.
 pub const HOSTS_PAGE_MAX: usize = 1_000;
 
-/// Hosts of an address that are named.
+/// Maximum number of hosts listed for one address.
 pub const SLOT_HOSTS_MAX: usize = 1_000;
 
-/// Plans that are looked at one by one to tell second tries from pages that are due again.
+/// Maximum number of plans examined one by one to tell retries from scheduled visits.
 pub const PLANS_LOOKED_AT_MAX: usize = 1_000_000;
 
 /// Plans read at once.
 const PLANS_AT_ONCE: usize = 256;
 
-/// What is remembered of a URL and of its host.
+/// The stored records of a URL and of its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Of the URL.
+    /// The record of the URL.
     pub url: Option<UrlRecord>,
-    /// Of its host.
+    /// The record of its host.
     pub host: Option<HostRecord>,
 }
 
-/// Is a URL that ended like this planned because it failed?
+/// Whether a URL with this last outcome is planned as a retry.
 fn is_second_try(outcome: Outcome) -> bool {
     matches!(outcome.action(), Action::BackOff | Action::BackOffHost | Action::Pause)
 }
 
-/// A host.
+/// A snapshot of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
     /// Its key.
     pub key: HostKey,
     /// Scheme and authority.
     pub origin: Box<str>,
-    /// What is remembered of it; none if it is only at hand on behalf of another.
+    /// The stored record; `None` if the host is only a guest, loaded on behalf of another host.
     pub record: Option<HostRecord>,
-    /// Milliseconds until it and its address have rested. None if an operator stopped it.
+    /// Milliseconds until the rests of host and address are over. `None` if an operator stopped the host.
     pub ready_in: Option<u64>,
-    /// What is at hand, if it is on the workbench.
+    /// The loaded host, if the host is on the workbench.
     pub at_hand: Option<AtHand>,
 }
 
 /// A host on the workbench.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtHand {
-    /// The address that is dialled.
+    /// The address to connect to.
     pub address: Option<IpAddr>,
-    /// The slot it stands for.
+    /// The slot of the host.
     pub slot: Option<SlotKey>,
     /// The rest in force between two fetches.
     pub rest: Duration,
-    /// Tickets open on it.
+    /// Open tickets.
     pub tickets: Vec<TicketId>,
-    /// URLs at hand.
+    /// Number of loaded URLs.
     pub urls: usize,
-    /// What it is to be asked for on behalf of others.
+    /// Number of errands that wait with this host.
     pub errands: usize,
-    /// Is it here for errands alone?
+    /// Whether the host is a guest, loaded for errands alone.
     pub guest: bool,
-    /// Is its name being looked up?
+    /// Whether the name is being resolved.
     pub resolving: bool,
-    /// How its name failed to resolve, until it does.
+    /// How the last name resolution failed; `None` after a success.
     pub no_address: Option<Outcome>,
 }
 
-/// An address.
+/// A snapshot of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotView {
-    /// Which one.
+    /// The slot of the address.
     pub slot: SlotKey,
-    /// Hosts at hand that are reached there, [`SLOT_HOSTS_MAX`] at most, in the order of keys.
+    /// Loaded hosts with this address, at most [`SLOT_HOSTS_MAX`], in the order of keys.
     pub hosts: Vec<(HostKey, Box<str>)>,
-    /// How many there are.
+    /// Number of such hosts.
     pub hosts_count: usize,
-    /// Tickets open on it.
+    /// Number of open tickets.
     pub open: u32,
-    /// Tickets that it may have open at once.
+    /// Maximum number of open tickets.
     pub open_max: u32,
     /// The rest in force between two fetches.
     pub rest: Duration,
-    /// Milliseconds until it has rested.
+    /// Milliseconds until the rest is over.
     pub free_in: u64,
 }
 
 impl<S: State> Frontier<S> {
-    /// What all partitions have counted together. Also counts what earlier processes did.
+    /// The totals of all partitions, including the work of earlier processes.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.partitions.iter().for_each(|partition| totals.add(&partition.state.meta().totals));
         totals
     }
 
-    /// What one partition has counted and has left, by job.
+    /// The finished and remaining work of one partition, by job.
     pub fn work(&self, partition: usize) -> BTreeMap<u32, Work> {
         let totals = &self.partitions[partition].state.meta().totals;
         let (nothing, jobs) = (Tally::default(), totals.tally.keys().chain(totals.open.keys()));
@@ -123,24 +123,24 @@ impl<S: State> Frontier<S> {
         jobs.map(of).collect()
     }
 
-    /// Up to which position one partition has read an inbox, as far as that is folded.
+    /// The folded read position of one partition in an inbox.
     pub fn inbox_read(&self, partition: usize, name: &str) -> u64 {
         self.partitions[partition].state.meta().inboxes.get(name).copied().unwrap_or(0)
     }
 
-    /// The partition of the host that an open ticket is for.
+    /// The partition of the host of an open ticket.
     pub fn partition_of_ticket(&self, id: TicketId) -> Option<usize> {
         let (open, ..) = self.bench.ticket(id)?;
         self.partition_of(&self.bench.host(open.host).key)
     }
 
-    /// Hosts of a partition that turn so many links away that they need not be sent.
+    /// Hosts of a partition that reject a large number of links, so that senders need not send them.
     pub fn closed_hosts(&mut self, partition: usize, now: Now) -> Vec<(HostKey, Why)> {
         self.partitions[partition].hot.closed(now.mono)
     }
 
-    /// Where the URL that a ticket is for was found. It is read when it is needed: URLs at hand would hold a million of
-    /// them in memory.
+    /// Where the URL of a ticket was found. Read from the state on demand: keeping this for every loaded URL would hold
+    /// a million of them in memory.
     pub(super) fn via(&mut self, id: TicketId) -> Result<Option<Arc<Via>>, StateError> {
         let Some((open, ..)) = self.bench.ticket(id) else { return Ok(None) };
         let Some(head) = &open.head else { return Ok(None) };
@@ -149,7 +149,8 @@ impl<S: State> Frontier<S> {
         Ok(self.partitions[partition].state.url(&key)?.and_then(|record| record.via))
     }
 
-    /// What is known of the page that a ticket is for, if it was asked for before.
+    /// The validators of the page of a ticket and whether to send a `HEAD` request first, if the page was fetched
+    /// before.
     pub(super) fn known(
         &mut self,
         id: TicketId,
@@ -160,7 +161,7 @@ impl<S: State> Frontier<S> {
         let Some(head) = open.head.as_ref().filter(|head| head.asked) else { return Ok(nothing) };
         let key = UrlKey { host: self.bench.host(open.host).key, path: head.path };
         let Some(partition) = self.partition_of(&key.host) else { return Ok(nothing) };
-        // Now and then a claim is checked, and a host that was wrong is not believed.
+        // Now and then a claim is verified, and a host whose claims were wrong is not believed.
         let (job, read_as, chance) = (head.job, head.read_as, mix(head.path ^ id.0));
         let by_head = self.may_ask_by_head(open.host, head.retries);
         let mut first = HeadFirst::No;
@@ -181,7 +182,7 @@ impl<S: State> Frontier<S> {
         Ok((Some(Box::new(known)), first))
     }
 
-    /// The key by which the host of a URL is known here. None if it is of a partition that is not here.
+    /// The key by which the host of a URL is known here. `None` if its partition is not here.
     pub fn host_key(&self, url: &CrawlUrl) -> Option<HostKey> {
         let mut key = UrlKey::of(url, &self.secret).host;
         let meta = self.partitions[self.partition_of(&key)?].state.meta();
@@ -191,7 +192,7 @@ impl<S: State> Frontier<S> {
         Some(key)
     }
 
-    /// A host. None if nothing is known of it.
+    /// A snapshot of a host. `None` if the host is not known.
     pub fn host_view(&mut self, key: &HostKey, now: Now) -> Result<Option<HostView>, StateError> {
         let Some(partition) = self.partition_of(key) else { return Ok(None) };
         let record = self.partitions[partition].state.host(key)?;
@@ -210,7 +211,7 @@ impl<S: State> Frontier<S> {
         }))
     }
 
-    /// What is remembered of a URL and of its host.
+    /// The stored records of a URL and of its host.
     pub fn known_of(&mut self, url: &CrawlUrl) -> Result<Known, StateError> {
         let mut key = UrlKey::of(url, &self.secret);
         let Some((partition, host)) = self.partition_of(&key.host).zip(self.host_key(url)) else {
@@ -221,8 +222,8 @@ impl<S: State> Frontier<S> {
         Ok(Known { url: state.url(&key)?, host: state.host(&key.host)? })
     }
 
-    /// How many URLs failed and are to be tried again, and when the first of them is. Pages that are merely due again are
-    /// not counted. Looks at [`PLANS_LOOKED_AT_MAX`] plans at most, and counts all others in.
+    /// Number of URLs that failed and await a retry, and when the first retry is due. Scheduled visits are not counted.
+    /// Examines at most [`PLANS_LOOKED_AT_MAX`] plans, and counts all others as retries.
     pub fn second_tries(&mut self, now: Now) -> Result<(u64, Option<Seconds>), StateError> {
         let (mut count, mut next) = (0, None::<Seconds>);
         let mut looked_at = 0;
@@ -257,7 +258,7 @@ impl<S: State> Frontier<S> {
                     for (key, record) in keys.iter().zip(found) {
                         let Some(record) = record else { continue };
                         let UrlState::Later(due) = record.state else { continue };
-                        // One that was planned anew stands here twice.
+                        // A URL that was planned anew occurs here twice.
                         let planned =
                             planned.iter().any(|plan| plan.place == LaterKey { due, path: key.path });
                         if planned && record.last.is_some_and(|last| is_second_try(last.outcome)) {
@@ -276,7 +277,7 @@ impl<S: State> Frontier<S> {
         }
     }
 
-    /// An address. One that nobody uses is free.
+    /// A snapshot of an address. An unused address is free.
     pub fn slot_view(&self, slot: SlotKey, now: Now) -> SlotView {
         let mut view = self.bench.slot_view(slot, now.mono);
         let hosts = self.bench.indexes().filter(|index| self.bench.slot_of(*index) == Some(slot));
@@ -290,8 +291,8 @@ impl<S: State> Frontier<S> {
         view
     }
 
-    /// The first hosts from a key on, over all partitions in the order of keys; [`HOSTS_PAGE_MAX`] at most. The next page
-    /// begins with [`HostKey::next`] of the last.
+    /// The first hosts from a key on, over all partitions in the order of keys; at most [`HOSTS_PAGE_MAX`]. The next
+    /// page begins with [`HostKey::next`] of the last.
     pub fn hosts_page(
         &mut self,
         from: Option<HostKey>,
@@ -313,7 +314,8 @@ impl<S: State> Frontier<S> {
         Ok(page)
     }
 
-    /// Milliseconds until a host has rested, and its address if it is known. None if an operator stopped it.
+    /// Milliseconds until the rest of a host and of its address, if known, is over. `None` if an operator stopped the
+    /// host.
     pub(super) fn ready_in(&self, key: &HostKey, record: Option<&HostRecord>, now: Now) -> Option<u64> {
         if record.is_some_and(|record| !record.stopped.is_empty()) {
             return None;

@@ -1,17 +1,18 @@
-//! The workbench: hosts at hand, the addresses they are reached at, and who may be asked next.
+//! The workbench: the hosts loaded in memory, their slots (addresses), and the order in which requests may start. The
+//! rate limits are enforced here.
 //!
-//! A host that is activated first learns its **slot** (its name is resolved), then gets URLs, and waits in its slot
-//! until it has rested. A slot stands in the timeline at the moment when it and the first of its hosts have both
-//! rested. Taking a ticket makes host and slot busy; giving it back makes both rest. A host that leaves the bench before it
-//! has rested is remembered until it has, so that forgetting it cannot make us rude.
+//! A host that is activated first learns its **slot** (its name is resolved). Then the host gets URLs and waits in its
+//! slot until the host has rested. The timeline holds each slot at the moment when the slot and the first of its hosts
+//! have both rested. Taking a ticket makes host and slot busy; closing the ticket makes both rest. A host that leaves
+//! the workbench before its rest is over is remembered until then, so that unloading never shortens a rest.
 //!
-//! All times are milliseconds on a clock that only moves forward: setting the machine's clock changes no rest.
+//! All times are milliseconds on a monotonic clock: setting the machine's clock changes no rest.
 //!
-//! In a cluster an address may be that of hosts of other nodes too; then a slot also needs its turn: see [`turns`].
+//! In a cluster, hosts of other nodes may have the same address; then a slot also needs its turn: see [`turns`].
 //!
-//! A host may also be asked on behalf of another, whose robots.txt redirects there: see [`errands`].
+//! A host may also be requested on behalf of another host, whose robots.txt redirects there: see [`errands`].
 //!
-//! What always holds: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
+//! Invariants: never more open tickets on a host or slot than allowed; no ticket starts less than the rest after
 //! another started or ended, on the host and on the slot.
 
 mod addresses;
@@ -44,9 +45,9 @@ pub use turns::TurnAction;
 use turns::{Holding, TurnDesk};
 pub(crate) use waits::HostLeft;
 
-/// The number of a host on the bench; used again when the host has left.
+/// The number of a host on the workbench; reused after the host has left.
 pub(crate) type HostIndex = u32;
-/// The number of a slot on the bench.
+/// The number of a slot on the workbench.
 type SlotIndex = u32;
 
 #[derive(Debug)]
@@ -55,49 +56,49 @@ struct Slot {
     limit: SlotLimit,
     open: u32,
     free_at: u64,
-    /// When something last started or ended here, or may have.
+    /// When a request last started or ended here, or may have.
     last: u64,
-    /// May anything be started at all?
+    /// Whether requests may start at all.
     turn: Holding,
-    /// Hosts by the moment they have rested; stale ones are dropped when they surface.
+    /// Hosts by the moment their rest ends; stale entries are dropped when they reach the top.
     waiting: BinaryHeap<Reverse<(u64, HostIndex)>>,
-    /// Hosts that are here.
+    /// Number of hosts in this slot.
     hosts: u32,
-    /// The moment under which it stands in the timeline.
+    /// The slot's moment in the timeline.
     stands_at: Option<u64>,
 }
 
-/// A ticket that was given out.
+/// An open ticket.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) host: HostIndex,
     slot: SlotIndex,
-    /// Where it is to be asked.
+    /// The address to connect to.
     pub(crate) address: IpAddr,
     pub(crate) purpose: Purpose,
-    /// The URL, if it is a page.
+    /// The URL, for a page.
     pub(crate) head: Option<Head>,
-    /// On whose behalf, if it is an errand.
+    /// The errand, if the request is made on behalf of another host.
     pub(crate) errand: Option<Box<Errand>>,
-    /// Is it for the second try of a robots.txt?
+    /// Whether this is the second try of a robots.txt.
     pub(crate) second: bool,
     deadline: u64,
-    /// Is its fetch over? Host and slot are free then.
+    /// Whether the fetch is over. Host and slot are then free.
     released: bool,
 }
 
-/// What the bench wants done next.
+/// The next action that the workbench needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// Look up this host's name.
+    /// Resolve this host's name.
     Resolve(HostIndex),
     /// Start this ticket now.
     Start(TicketId),
-    /// It is not this host's hour: it rests for so many milliseconds.
+    /// The host is outside of its hours and rests for this number of milliseconds.
     Rest(HostIndex, u64),
 }
 
-/// Hosts at hand and the addresses they are reached at.
+/// The hosts loaded in memory and their slots.
 #[derive(Debug)]
 pub(crate) struct Workbench {
     settings: Settings,
@@ -114,20 +115,20 @@ pub(crate) struct Workbench {
     open: BTreeMap<TicketId, Open>,
     deadlines: BTreeSet<(u64, TicketId)>,
     next_ticket: TicketId,
-    /// Hosts that left before they had rested, and when they will have.
+    /// Hosts that left before their rest was over, and when the rest ends.
     resting: BTreeMap<HostKey, Rest>,
-    /// Hosts that are here for errands alone.
+    /// Number of guests: hosts loaded for errands alone.
     guests: usize,
     /// Errands that wait or have a ticket.
     errands: usize,
-    /// What we did before this moment nobody remembers: everything rests from here.
+    /// Requests before this moment are unknown: everything rests from here.
     began: Option<u64>,
-    /// Turns of slots that other nodes use too.
+    /// Turns of slots shared with other nodes.
     turns: TurnDesk,
 }
 
 impl Workbench {
-    /// An empty one, as if nothing was ever fetched before: see [`Workbench::rest_all`].
+    /// An empty workbench, as if nothing was ever fetched before: see [`Workbench::rest_all`].
     pub(crate) fn new(settings: Settings, epoch: u64) -> Self {
         Workbench {
             settings,
@@ -164,12 +165,12 @@ impl Workbench {
         self.len() - self.guests < self.settings.hosts_active_max
     }
 
-    /// May another host of this domain come to the bench?
+    /// Whether another host of this domain may be loaded.
     pub(crate) fn has_room_for(&self, domain: DomainKey) -> bool {
         self.has_room() && !self.is_crowded(domain)
     }
 
-    /// Has this domain as many hosts here as it may have?
+    /// Whether this domain has its maximum of hosts loaded.
     pub(crate) fn is_crowded(&self, domain: DomainKey) -> bool {
         let of_domain = self.by_domain.get(&domain).copied().unwrap_or(0);
         of_domain as usize >= self.settings.domain_hosts_active_max
@@ -192,26 +193,26 @@ impl Workbench {
         self.slots[slot as usize].as_ref().map(|slot| slot.key)
     }
 
-    /// When a host may be asked next, if nothing else holds it back.
+    /// When the rests of a host and its slot are over.
     pub(crate) fn ready_at(&self, index: HostIndex) -> u64 {
         let host = self.host(index);
         let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
         host.ready_at.max(slot.map_or(0, |slot| slot.free_at))
     }
 
-    /// Whoever comes from here on rests as if it had just been asked.
+    /// Every host that is loaded from here on rests as if a request had just ended.
     pub(crate) fn rest_all(&mut self, mono: u64) {
         self.began = Some(mono);
     }
 
-    /// Is there a host of these prefixes here?
+    /// Whether a host of these prefixes is loaded.
     pub(crate) fn has_any(&self, prefixes: Prefixes) -> bool {
         let first = HostKey { domain: prefixes.first_domain(), host: 0 };
         let last = HostKey { domain: prefixes.last_domain(), host: u32::MAX };
         self.by_key.range(first..=last).next().is_some()
     }
 
-    /// Brings a host to the bench. It rests as if it had just been asked, counted from when the process began.
+    /// Loads a host. Its rest counts from the start of the process, as if a request had ended then.
     pub(crate) fn activate(&mut self, mut host: ActiveHost, rest_until: u64) -> HostIndex {
         debug_assert!(!self.by_key.contains_key(&host.key), "a host is activated once");
         host.rest = self.rest_of(&host, 0);
@@ -240,7 +241,7 @@ impl Workbench {
         index
     }
 
-    /// May a host be let go? Not while something of it is on its way into the log.
+    /// Whether a host may be unloaded. Not while a request, an errand or an entry of the host is under way.
     pub(crate) fn may_leave(&self, index: HostIndex) -> bool {
         let host = self.host(index);
         host.tickets.is_empty()
@@ -251,7 +252,7 @@ impl Workbench {
             && !host.resolving
     }
 
-    /// Lets a host go.
+    /// Unloads a host.
     pub(crate) fn leave(&mut self, index: HostIndex, mono: u64) {
         debug_assert!(self.may_leave(index), "nothing of a host that leaves is under way");
         let host = self.hosts[index as usize].take().expect("a host on the bench");
@@ -278,7 +279,7 @@ impl Workbench {
     fn leave_slot(&mut self, index: SlotIndex, mono: u64) {
         let slot = self.slots[index as usize].as_mut().expect("a slot with a host");
         slot.hosts -= 1;
-        // A slot that has not rested is kept: another name of it may turn up at any moment.
+        // A slot that still rests is kept: another name with this address may appear at any moment.
         let rested = slot.free_at <= mono || planted::is(Bug::SlotForgetsRest);
         if slot.hosts == 0 && slot.open == 0 && rested && slot.turn != Holding::Asked {
             self.forget_slot(index, mono);
@@ -295,7 +296,7 @@ impl Workbench {
         self.slots_free.push(index);
     }
 
-    /// The address of a host is known, or another one than before. Moving from one slot to another shortens no rest.
+    /// The address of a host is known, or has changed. Moving from one slot to another shortens no rest.
     pub(crate) fn resolved(&mut self, index: HostIndex, address: IpAddr, mono: u64) {
         let (key, limit) = self.slot_at(&self.host(index).key, address);
         let began = self.began;
@@ -345,8 +346,8 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// The name of a host could not be resolved. It stays here without an address until it is asked to leave, or to
-    /// try again, at `again_at`.
+    /// The name of a host could not be resolved. The host stays here without an address and may try again, or leave, at
+    /// `again_at`.
     pub(crate) fn unresolved(&mut self, index: HostIndex, outcome: Outcome, again_at: u64) {
         let host = self.host_mut(index);
         if std::mem::take(&mut host.resolving) {
@@ -358,12 +359,12 @@ impl Workbench {
         host.waits_at = None;
     }
 
-    /// Is there a host with this number?
+    /// Whether a host with this number is loaded.
     pub(crate) fn is_here(&self, index: HostIndex) -> bool {
         self.hosts.get(index as usize).is_some_and(Option::is_some)
     }
 
-    /// Forgets what a host has at hand; it is still in its queue.
+    /// Unloads the URLs of a host; they are still in its queue.
     pub(crate) fn drop_heads(&mut self, index: HostIndex) {
         let (queue, later) = self.floors(index);
         let host = self.host_mut(index);
@@ -376,7 +377,7 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// Does the host have something that a ticket could be given out for?
+    /// Whether the host has work that a ticket could be issued for.
     fn has_something(&self, host: &ActiveHost) -> bool {
         if host.leaving || host.no_address.is_some() {
             return false;
@@ -384,7 +385,7 @@ impl Workbench {
         !host.errands.is_empty() || host.has_own()
     }
 
-    /// Puts a host where it belongs: into its slot's list, at the moment it has rested.
+    /// Puts a host into the waiting list of its slot, at the moment its rest ends.
     pub(crate) fn wait(&mut self, index: HostIndex) {
         let host = self.host(index);
         let Some(slot) = host.slot else { return };
@@ -403,10 +404,10 @@ impl Workbench {
         self.stand(slot);
     }
 
-    /// Puts a slot where it belongs in the timeline.
+    /// Puts a slot into the timeline at its next possible start.
     fn stand(&mut self, index: SlotIndex) {
         let slot = self.slots[index as usize].as_mut().expect("a slot");
-        // Drop what is stale on top, so that the first is one that really waits.
+        // Drop stale entries on top, so that the first host really waits.
         while let Some(&Reverse((at, host))) = slot.waiting.peek() {
             let real = self.hosts[host as usize]
                 .as_ref()
@@ -420,7 +421,7 @@ impl Workbench {
         let may_start = slot.open < slot.limit.connections;
         let at = match slot.turn {
             Holding::Free => first.filter(|_| may_start).map(|at| at.max(slot.free_at)),
-            // Its turn is asked for as soon as a host of ours could use it.
+            // The turn is requested as soon as a host of this node could use the turn.
             Holding::No => first,
             Holding::Asked => None,
             Holding::Held(turn) => {
@@ -441,12 +442,13 @@ impl Workbench {
         }
     }
 
-    /// What should be done now.
+    /// The next action to perform now, or `None`.
     pub(crate) fn poll(&mut self, now: Now) -> Option<Want> {
         loop {
             while self.resolving < self.settings.resolves_open_max {
                 let Some(index) = self.unresolved.pop_front() else { break };
-                // It may have left since, and another may have taken its number; that one stands in the list itself.
+                // The host may have left, and another host may have its number; that host has its own entry in the
+                // list.
                 let Some(host) = self.hosts[index as usize].as_mut() else { continue };
                 if !std::mem::take(&mut host.unresolved) || host.resolving {
                     continue;
@@ -470,26 +472,26 @@ impl Workbench {
                 self.host_mut(index).out_of_hours = true;
                 return Some(Want::Rest(index, wait));
             }
-            // If it gives none, its host has to be looked up again first.
+            // If no ticket results, the host's name has to be resolved again first.
             if let Some(ticket) = self.start(slot, now) {
                 return Some(Want::Start(ticket));
             }
         }
     }
 
-    /// Takes a ticket from a slot whose time has come.
+    /// Issues a ticket from a slot whose rest is over.
     fn start(&mut self, slot_index: SlotIndex, now: Now) -> Option<TicketId> {
         let mono = now.mono;
         let slot = self.slots[slot_index as usize].as_mut().expect("a slot in the timeline");
         let Reverse((at, index)) = slot.waiting.pop().expect("a slot in the timeline has a host");
-        // It may have left, moved or lost what it waited with since the slot was put into the timeline.
+        // The host may have left, moved or lost its work since the slot entered the timeline.
         let waits = |host: &&mut ActiveHost| host.slot == Some(slot_index) && host.waits_at == Some(at);
         let Some(host) = self.hosts[index as usize].as_mut().filter(waits) else {
             self.stand(slot_index);
             return None;
         };
         (host.waits_at, host.out_of_hours) = (None, false);
-        // The address may have changed since; it is looked up again before the visit goes on.
+        // The address may have changed since; the name is resolved again before the visit continues.
         let stale = self.settings.resolve_after.as_millis() as u64;
         if host.address_dead || mono.saturating_sub(host.resolved_at) >= stale {
             self.want_resolve(index);
@@ -504,7 +506,7 @@ impl Workbench {
         {
             host.robots = RobotsPhase::Wanted;
             if !host.tickets.is_empty() {
-                // Its other tickets end first; then it comes here again.
+                // The host's other tickets end first; then the host comes here again.
                 self.stand(slot_index);
                 return None;
             }
@@ -553,13 +555,13 @@ impl Workbench {
         Some(id)
     }
 
-    /// A ticket that is open, its deadline and the address it is for.
+    /// An open ticket, its deadline and its address.
     pub(crate) fn ticket(&self, id: TicketId) -> Option<(&Open, u64, IpAddr)> {
         let open = self.open.get(&id)?;
         Some((open, open.deadline, open.address))
     }
 
-    /// Gives a host URLs.
+    /// Loads URLs for a host.
     pub(crate) fn fill(&mut self, index: HostIndex, heads: &[Head]) {
         let host = self.host_mut(index);
         debug_assert!(host.heads.is_empty(), "a host is filled when it is empty");
@@ -568,13 +570,13 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// A ticket whose time has run out, if there is one.
+    /// A ticket whose deadline has passed, if there is one.
     pub(crate) fn poll_expired(&mut self, mono: u64) -> Option<TicketId> {
         let &(deadline, id) = self.deadlines.first()?;
         (deadline <= mono && !planted::is(Bug::TicketsNeverExpire)).then_some(id)
     }
 
-    /// When something happens here by itself.
+    /// The time of the next event of the workbench.
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         let start = match self.open.len() < self.settings.tickets_open_max {
             true => self.timeline.first().map(|(at, _)| *at),
@@ -584,7 +586,7 @@ impl Workbench {
         [start, expiry, self.turns.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Asks for a host's name to be looked up (again).
+    /// Requests that a host's name is resolved, or resolved again.
     pub(crate) fn want_resolve(&mut self, index: HostIndex) {
         let host = self.host_mut(index);
         if !host.resolving && !std::mem::replace(&mut host.unresolved, true) {
@@ -597,7 +599,7 @@ fn ms(duration: std::time::Duration) -> u64 {
     duration.as_millis() as u64
 }
 
-/// Makes room by an eighth: a list that doubles would leave half of a bench empty.
+/// Grows a list by an eighth: doubling would leave half of a workbench empty.
 fn grow<T>(list: &mut Vec<T>) {
     if list.len() == list.capacity() {
         list.reserve_exact(4 + list.len() / 8);
@@ -606,6 +608,6 @@ fn grow<T>(list: &mut Vec<T>) {
 
 /// The clock that rests go by.
 fn rested_by(now: Now) -> u64 {
-    // A machine whose clock was right when it began, and was set since.
+    // A machine whose clock was right at the start, and was set since.
     if planted::is(Bug::RestByWallClock) { now.wall.0 % (1 << 40) } else { now.mono }
 }

@@ -1,11 +1,11 @@
-//! In which encoding a page is: decided from its first bytes, recorded, never written back.
+//! The character encoding of a page: decided from its first bytes, recorded, never written back.
 //!
-//! The order is that of browsers (HTML standard, "determining the character encoding"): a byte order mark, then the
-//! `Content-Type` field, then what the page says about itself, then a guess from its bytes. A label that is unknown is
-//! no label. Only the encodings of the WHATWG standard exist here, so UTF-7 and its kind are never decoded.
+//! The order is the one of browsers (HTML standard, "determining the character encoding"): a byte order mark, then the
+//! `Content-Type` field, then the declaration in the page, then a guess from its bytes. An unknown label is no label.
+//! Only the encodings of the WHATWG standard exist here, so UTF-7 and its kind are never decoded.
 //!
-//! What always holds: the decision looks at no more than [`DETECT_BYTES_MAX`] bytes; decoding never fails and never
-//! writes more than it was told to.
+//! Invariants: the decision reads at most [`DETECT_BYTES_MAX`] bytes; decoding never fails and never exceeds its output
+//! limit.
 
 use encoding_rs::{
     CoderResult, Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED,
@@ -13,14 +13,14 @@ use encoding_rs::{
 
 use super::sniff;
 
-/// How far into a page we look for what it says about itself. Browsers look at 1,024 bytes first, but go on while they
-/// parse; pages with long comments before their `meta` are common enough that others have been bitten by it.
+/// Number of bytes in which the declaration of a page is searched for. Browsers look at 1,024 bytes first, but continue
+/// while they parse; pages with long comments before their `meta` are common enough to have been a problem for others.
 pub const PRESCAN_BYTES_MAX: usize = 8 * 1024;
 
-/// How many bytes the guess is made from. More costs time (6 MB/s) and changes few answers.
+/// Number of bytes for the guess. More costs time (6 MB/s) and changes few answers.
 pub const DETECT_BYTES_MAX: usize = 16 * 1024;
 
-/// Who said so.
+/// The origin of a decision about the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The byte order mark.
@@ -29,12 +29,12 @@ pub enum Source {
     Transport,
     /// The page: a `meta` element or an XML declaration.
     Page,
-    /// Nobody; it was guessed from the bytes.
+    /// A guess from the bytes.
     Guess,
 }
 
 impl Source {
-    /// As it is recorded.
+    /// The name that is recorded.
     pub const fn as_str(self) -> &'static str {
         match self {
             Source::Bom => "bom",
@@ -45,17 +45,17 @@ impl Source {
     }
 }
 
-/// The encoding of a page and who said so.
+/// The encoding of a page and the origin of this decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The encoding to decode with.
     pub encoding: &'static Encoding,
-    /// Who said so.
+    /// The origin of the decision.
     pub source: Source,
 }
 
-/// Decides the encoding of a page from its `Content-Type`, if it has one, and its first bytes. Only the first
-/// [`DETECT_BYTES_MAX`] of them are looked at, so more need not be given.
+/// Decides the encoding of a page from its `Content-Type`, if there is one, and its first bytes. Only the first
+/// [`DETECT_BYTES_MAX`] are read, so more need not be given.
 pub fn decide(content_type: Option<&[u8]>, prefix: &[u8]) -> Decision {
     let prefix = &prefix[..prefix.len().min(DETECT_BYTES_MAX)];
     if let Some((encoding, _)) = Encoding::for_bom(prefix) {
@@ -69,20 +69,20 @@ pub fn decide(content_type: Option<&[u8]>, prefix: &[u8]) -> Decision {
     if let Some(encoding) = prescan(scanned).or_else(|| xml_declaration(scanned)) {
         return Decision { encoding, source: Source::Page };
     }
-    // ISO-2022-JP is not guessed: its shifts let a page hide markup from whoever decodes it differently.
+    // ISO-2022-JP is never guessed: its shifts let a page hide markup from readers that decode the page differently.
     let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
     detector.feed(prefix, prefix.len() < DETECT_BYTES_MAX);
     Decision { encoding: detector.guess(None, chardetng::Utf8Detection::Allow), source: Source::Guess }
 }
 
-/// Text, decoded.
+/// Decoded text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// The text, without its byte order mark.
     pub text: String,
-    /// Some bytes meant nothing in this encoding; each became U+FFFD.
+    /// Some bytes were invalid in this encoding; each became U+FFFD.
     pub replaced: bool,
-    /// The text met its limit and was cut between two characters.
+    /// The text reached its limit and was cut between two characters.
     pub cut: bool,
 }
 
@@ -93,7 +93,7 @@ pub fn decode(encoding: &'static Encoding, bytes: &[u8], text_bytes_max: usize) 
     let room = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(usize::MAX);
     let mut text = String::with_capacity(room.min(text_bytes_max));
     let (result, _, replaced) = decoder.decode_to_string(bytes, &mut text, true);
-    // The allocator may give more room than was asked for, and the decoder uses it.
+    // The allocator may give more room than requested, and the decoder uses the extra room.
     let mut end = text.len().min(text_bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -103,8 +103,8 @@ pub fn decode(encoding: &'static Encoding, bytes: &[u8], text_bytes_max: usize) 
     Decoded { text, replaced, cut }
 }
 
-/// What a page's own label means. A page whose `meta` could be read as ASCII is not in UTF-16, and x-user-defined is
-/// what old scripts ask for to get raw bytes (HTML standard, prescan, steps 2.1.13 and 2.1.14).
+/// The encoding of a page's own label. A page whose `meta` can be read as ASCII is not in UTF-16, and x-user-defined is
+/// the label by which old scripts get raw bytes (HTML standard, prescan, steps 2.1.13 and 2.1.14).
 fn page_label(label: &[u8]) -> Option<&'static Encoding> {
     let encoding = Encoding::for_label(label)?;
     Some(match encoding {
@@ -133,7 +133,7 @@ fn prescan(bytes: &[u8]) -> Option<&'static Encoding> {
         } else if rest.len() > 1
             && (rest[1].is_ascii_alphabetic() || rest[1] == b'/' && is_letter(rest.get(2)))
         {
-            // Attributes are read, so that a `>` or `<meta` inside one is not taken for markup.
+            // Attributes are parsed, so that a `>` or `<meta` inside one is not mistaken for markup.
             let end = rest.iter().position(|b| is_space(*b) || *b == b'>')?;
             let mut attributes = Attributes { bytes, at: at + end };
             while attributes.next().is_some() {}
@@ -160,7 +160,7 @@ fn is_tag(text: &[u8], tag: &[u8]) -> bool {
         && text.get(tag.len()).is_some_and(|b| is_space(*b) || *b == b'/')
 }
 
-/// The label of a `meta` element: its `charset`, or the one in its `content` if it is a `Content-Type` pragma.
+/// The label of a `meta` element: its `charset`, or the one in its `content` if the element is a `Content-Type` pragma.
 fn meta_label(attributes: &mut Attributes<'_>) -> Option<Vec<u8>> {
     let (mut pragma, mut need_pragma, mut label) = (false, None, None);
     let mut seen: Vec<Vec<u8>> = Vec::new();
@@ -254,7 +254,7 @@ impl Iterator for Attributes<'_> {
             quote @ (b'"' | b'\'') => {
                 self.at += 1;
                 let value = self.take_until(|b| b == quote);
-                // A quote that never closes: what follows is unknown.
+                // A quote that never closes: the rest is unknown.
                 self.peek()?;
                 self.at += 1;
                 value
@@ -266,8 +266,8 @@ impl Iterator for Attributes<'_> {
     }
 }
 
-/// `<?xml … encoding="…"?>` at the very start (HTML standard, "get an XML encoding"). Also without a byte order mark
-/// in UTF-16, which its first bytes give away.
+/// `<?xml … encoding="…"?>` at the very start (HTML standard, "get an XML encoding"). Also detects UTF-16 without a
+/// byte order mark, by the first bytes.
 fn xml_declaration(bytes: &[u8]) -> Option<&'static Encoding> {
     if bytes.starts_with(b"<\0?\0x\0") {
         return Some(UTF_16LE);

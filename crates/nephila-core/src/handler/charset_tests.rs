@@ -29,7 +29,7 @@ fn enc_01_mark_then_transport_then_page_then_guess() {
     check(Some("text/html"), RUSSIAN, WINDOWS_1251, Source::Guess);
     check(Some("text/html; charset=koi8-r"), &[b"\xef\xbb\xbf", RUSSIAN].concat(), UTF_8, Source::Bom);
     check(None, "plain é and more é".as_bytes(), UTF_8, Source::Guess);
-    // Decoding with the false label loses letters, but the bytes stay what they were.
+    // Decoding with the false label loses letters, but the bytes stay unchanged.
     let decoded = decode(UTF_8, &page, usize::MAX);
     assert!(decoded.replaced && page == stored);
     assert_eq!(Source::Transport.as_str(), "transport");
@@ -95,7 +95,7 @@ fn enc_04_a_meta_behind_long_comments_is_found() {
         let page = format!("<!-- {} --><meta charset=windows-1251>", "c".repeat(bytes));
         check(None, page.as_bytes(), WINDOWS_1251, Source::Page);
     }
-    // Further away it is no longer looked for, and the bytes decide.
+    // Further away the declaration is not searched for, and the bytes decide.
     let page = [format!("<!--{}--><meta charset=koi8-r>", "c".repeat(9_000)).as_bytes(), RUSSIAN].concat();
     check(None, &page, WINDOWS_1251, Source::Guess);
 }

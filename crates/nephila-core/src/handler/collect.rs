@@ -1,12 +1,12 @@
-//! References as a page writes them, gathered first and resolved afterwards.
+//! References as written in a page, collected first and resolved afterwards.
 //!
-//! They wait because a `base` may stand behind the links it moves. A reference that was already seen is only merged, so
-//! that a page that repeats itself costs little; when the page is over, each is joined with the base, written in its
-//! canonical form, and counted once.
+//! They are buffered because a `base` may stand behind the links that the `base` changes. A repeated reference is only
+//! merged, so a page that repeats itself costs little. At the end of the page, each is joined with the base, converted
+//! to its canonical form, and deduplicated.
 //!
-//! What always holds: what a page needs to be shown never crowds out its links, for links are resolved first; no more
-//! than `links_max` URLs come out and no more than [`RAW_PER_LINK`] times as many references wait; all URLs that are
-//! made of them have [`RESOLVED_BYTES_MAX`] bytes together, since a base of some kilobytes makes one of each reference.
+//! Invariants: page requisites never crowd out links, since links are resolved first; at most `links_max` URLs come
+//! out, and at most [`RAW_PER_LINK`] times as many references are buffered; all URLs made from them have
+//! [`RESOLVED_BYTES_MAX`] bytes together, since a base of some kilobytes lengthens each reference.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::link::{Found, LinkKind};
 use crate::url::{CrawlUrl, Fragments, KeyRules, URL_BYTES_MAX, UrlError, foreign_scheme};
 
-/// How many differently written references wait for each URL that may come out.
+/// Number of differently written references that are buffered for each URL that may come out.
 pub(super) const RAW_PER_LINK: usize = 4;
 
-/// What was seen and what became of it.
+/// The counts of references by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// References, repeated ones included.
+    /// References, including repeated ones.
     pub seen: u64,
-    /// Of them with a scheme that is not fetched: `javascript:`, `mailto:`, `data:`.
+    /// References with a scheme that is not fetched: `javascript:`, `mailto:`, `data:`.
     pub dropped_scheme: u64,
-    /// That are no URL, or too long.
+    /// References that are no URL, or too long.
     pub dropped_invalid: u64,
-    /// That were left out because there were too many.
+    /// References that were left out because of a limit.
     pub over_limit: u64,
 }
 
-/// A reference as it is written.
+/// A reference as written.
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     text: String,
     named: Named,
 }
 
-/// How a URL is named, and where.
+/// How and where a page names a URL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub(super) kind: LinkKind,
@@ -53,15 +53,15 @@ impl Named {
     }
 }
 
-/// Gathers references while a page is read.
+/// Collects references while a page is read.
 #[derive(Debug)]
 pub(super) struct Collector {
     raws: Vec<Raw>,
-    /// Where a text stands in `raws`. By its hash, since a page that makes two of its own texts collide loses only one
-    /// of its own links.
+    /// The index of a text in `raws`. Keyed by hash, since a page that makes two of its own texts collide loses only
+    /// one of its own links.
     by_text: BTreeMap<u128, usize>,
     raws_max: usize,
-    /// Places within one page are one page.
+    /// Whether references that differ only in the fragment are one page.
     folds_fragments: bool,
     pub(super) counts: Counts,
 }
@@ -77,7 +77,7 @@ impl Collector {
         }
     }
 
-    /// Takes a reference.
+    /// Adds a reference.
     pub(super) fn push(&mut self, text: &str, named: Named) {
         self.counts.seen += 1;
         let mut text = text.trim_matches(|c: char| c <= ' ');
@@ -89,7 +89,7 @@ impl Collector {
             self.counts.dropped_invalid += 1;
             return;
         }
-        // Most pages name dozens of places in themselves.
+        // Most pages link dozens of fragments of themselves.
         if self.folds_fragments && text.starts_with('#') {
             text = "";
         }
@@ -106,14 +106,14 @@ impl Collector {
     }
 }
 
-/// Joins references with their base and keeps each URL once.
+/// Joins references with their base and deduplicates URLs.
 #[derive(Debug)]
 pub(super) struct Resolver<'a> {
     page: &'a CrawlUrl,
     keys: &'a KeyRules,
     links_max: usize,
     by_key: BTreeMap<u128, usize>,
-    /// Bytes of the references that were joined and of the URLs that they became.
+    /// Bytes of the references that were joined and of the resulting URLs.
     resolved_bytes: usize,
     pub(super) links: Vec<Found>,
     pub(super) counts: Counts,
@@ -125,7 +125,7 @@ impl<'a> Resolver<'a> {
         Resolver { page, keys, links_max, by_key, resolved_bytes: 0, links, counts: Counts::default() }
     }
 
-    /// Resolves all that was gathered. True if time was up before the end.
+    /// Resolves all collected references. Returns true if the deadline passed before the end.
     pub(super) fn resolve(
         &mut self,
         collector: Collector,
@@ -152,7 +152,7 @@ impl<'a> Resolver<'a> {
                     self.counts.over_limit += 1;
                     continue;
                 }
-                // What cannot be joined was read too.
+                // References that cannot be joined were read too.
                 self.resolved_bytes += REFERENCE_COST_BYTES + raw.text.len();
                 match base.join_in(&raw.text, encoding, self.keys) {
                     Ok(url) => {
@@ -167,7 +167,7 @@ impl<'a> Resolver<'a> {
         false
     }
 
-    /// Takes a URL. The page itself is nothing new.
+    /// Adds a URL. The page's own URL is ignored.
     pub(super) fn add(&mut self, url: CrawlUrl, named: Named) {
         if url == *self.page {
             return;
@@ -188,13 +188,14 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// So many bytes of references and URLs are joined for one page. A page of 24,000 links of a hundred bytes has a third of it.
+/// Maximum number of bytes of references and URLs that are joined for one page. A page of 24,000 links of a hundred
+/// bytes uses a third.
 pub(super) const RESOLVED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// To join a reference costs as much as to copy so many bytes, however short it is.
+/// Joining a reference costs as much as copying this number of bytes, however short the reference is.
 const REFERENCE_COST_BYTES: usize = 64;
 
-/// The clock is looked at once in so many of these bytes.
+/// The deadline is checked once in this number of these bytes.
 const RESOLVED_BYTES_PER_LOOK: usize = 64 * 1024;
 
 /// The stronger of two ways to name one URL. Of two equal ones, the one that may be followed.

@@ -1,10 +1,10 @@
-//! Reads style sheets for what they need: `@import`, `url()` and `image-set()`, in files, in `<style>` and in `style=""`.
+//! Extracts URLs from style sheets: `@import`, `url()` and `image-set()`, in files, in `<style>` and in `style=""`.
 //!
-//! It is a tokenizer after CSS Syntax 3 that knows names, strings, comments and URLs and lets everything else pass by. It
-//! builds nothing and nests nothing: of parentheses only their number is kept, to tell the strings of an `image-set()`
-//! from those of a `type()` in it.
+//! A tokenizer after CSS Syntax 3 that knows names, strings, comments and URLs and skips everything else. The tokenizer
+//! builds no tree: of parentheses only the number is kept, to tell the strings of an `image-set()` from the strings of
+//! a `type()` inside.
 //!
-//! What always holds: it goes forward only, so its work is linear in the bytes; whatever they are, it returns.
+//! Invariants: reading goes forward only, so the work is linear in the bytes; reading ends for any input.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use encoding_rs::{Encoding, UTF_8};
 use super::charset::{self, Decision, Source};
 use super::sniff;
 
-/// A URL that is longer as it is written is not taken: no URL is as long once its escapes are undone.
+/// Maximum length of a URL as written: no valid URL is as long once its escapes are decoded.
 const URL_BYTES_MAX: usize = 16 * 1024;
-/// A name that is longer is none that we look for.
+/// Maximum length of a name; no name of interest is longer.
 const NAME_BYTES_MAX: usize = 64;
-/// The time is looked at once in so many bytes.
+/// The deadline is checked once in this number of bytes.
 const BYTES_PER_LOOK: usize = 64 * 1024;
-/// An `@charset` stands within these first bytes.
+/// An `@charset` must be within this number of first bytes.
 const CHARSET_BYTES_MAX: usize = 1_024;
 
 /// How a style sheet names a URL.
@@ -31,7 +31,7 @@ pub enum Named {
     Url,
 }
 
-/// The encoding of a style sheet (CSS Syntax 3, 3.2): its mark, its label, its `@charset`, else UTF-8.
+/// The encoding of a style sheet (CSS Syntax 3, 3.2): its byte order mark, its label, its `@charset`, else UTF-8.
 pub(super) fn encoding(content_type: Option<&[u8]>, body: &[u8]) -> Decision {
     if let Some((encoding, _)) = Encoding::for_bom(body) {
         return Decision { encoding, source: Source::Bom };
@@ -43,14 +43,14 @@ pub(super) fn encoding(content_type: Option<&[u8]>, body: &[u8]) -> Decision {
     let start = &body[..body.len().min(CHARSET_BYTES_MAX)];
     let label = start.strip_prefix(b"@charset \"").and_then(|rest| rest.split(|b| *b == b'"').next());
     match label.and_then(Encoding::for_label) {
-        // What can be read in ASCII is not in UTF-16.
+        // A declaration that can be read as ASCII is not in UTF-16.
         Some(encoding) if encoding.is_ascii_compatible() => Decision { encoding, source: Source::Page },
         Some(_) => Decision { encoding: UTF_8, source: Source::Page },
         None => Decision { encoding: UTF_8, source: Source::Guess },
     }
 }
 
-/// Decodes a style sheet and reads it. True if it did not come to the end.
+/// Decodes and reads a style sheet. Returns true if the end was not reached.
 pub(super) fn read_bytes(
     decision: Decision,
     body: &[u8],
@@ -68,7 +68,8 @@ pub fn read(text: &str, give: &mut dyn FnMut(&str, Named)) {
     read_until(text, &mut || false, give);
 }
 
-/// Can these bytes, a page, have a style that names something? Most have none, and need not be looked through.
+/// Whether these bytes of a page may contain a style that names a URL. Most pages have none, and the styles are
+/// skipped.
 pub(super) fn may_name(bytes: &[u8]) -> bool {
     memchr::memchr_iter(b'(', bytes).any(|at| {
         let before = &bytes[at.saturating_sub(4)..at];
@@ -82,10 +83,10 @@ fn ends_with(bytes: &[u8], end: &[u8]) -> bool {
 
 fn read_until(text: &str, time_is_up: &mut dyn FnMut() -> bool, give: &mut dyn FnMut(&str, Named)) -> bool {
     let mut scanner = Scanner { text, at: 0 };
-    // What the rule that is open means for a text or a URL in it.
+    // The meaning of the open rule for a string or a URL inside.
     let mut rule = Rule::Other;
     let mut parentheses = 0u32;
-    // As many parentheses were open when the outermost `image-set()` began.
+    // Number of open parentheses when the outermost `image-set()` began.
     let mut set: Option<u32> = None;
     let mut look_at = BYTES_PER_LOOK;
     while let Some(byte) = scanner.peek() {
@@ -118,7 +119,7 @@ fn read_until(text: &str, time_is_up: &mut dyn FnMut() -> bool, give: &mut dyn F
                 }
                 parentheses = parentheses.saturating_sub(1);
             }
-            // A rule ends here, whatever was left open in it.
+            // A rule ends here, whatever is still open.
             b';' | b'{' | b'}' => {
                 scanner.at += 1;
                 (rule, parentheses, set) = (Rule::Other, 0, None);
@@ -146,7 +147,7 @@ fn read_until(text: &str, time_is_up: &mut dyn FnMut() -> bool, give: &mut dyn F
                                 give(&url, Named::Import);
                                 rule = Rule::Other;
                             }
-                            // It names no file.
+                            // A namespace names no file.
                             (Rule::Namespace, _) | (_, None) => {}
                             (Rule::Other, Some(url)) => give(&url, Named::Url),
                         }
@@ -165,7 +166,7 @@ fn read_until(text: &str, time_is_up: &mut dyn FnMut() -> bool, give: &mut dyn F
     false
 }
 
-/// What an open rule is.
+/// The kind of an open rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Import,
@@ -195,7 +196,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Over one character.
+    /// Skips one character.
     fn step(&mut self) {
         self.at += self.rest().chars().next().map_or(1, char::len_utf8);
     }
@@ -213,7 +214,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A name, escapes undone and in lower case; empty if it is too long.
+    /// A name, escapes decoded and in lower case; empty if too long.
     fn name(&mut self) -> String {
         let from = self.at;
         while let Some(byte) = self.peek().filter(|byte| is_name(*byte)) {
@@ -226,7 +227,7 @@ impl<'a> Scanner<'a> {
         if name.len() > NAME_BYTES_MAX { String::new() } else { unescaped(name).to_ascii_lowercase() }
     }
 
-    /// Over a backslash and what it escapes.
+    /// Skips a backslash and the escaped text.
     fn skip_escape(&mut self) {
         self.at += 1;
         let digits = self.rest().bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
@@ -244,7 +245,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A text in quotes; none if it has no end on its line.
+    /// A quoted string; none if the string does not end on its line.
     fn string(&mut self, quote: u8) -> Option<Cow<'a, str>> {
         self.at += 1;
         let from = self.at;
@@ -263,7 +264,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What stands in `url(`, up to its end; none if that is no URL.
+    /// The contents of `url(`, up to the end; none if that is no URL.
     fn url(&mut self) -> Option<Cow<'a, str>> {
         self.skip_space();
         if let Some(quote @ (b'"' | b'\'')) = self.peek() {
@@ -316,7 +317,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A text with its escapes undone.
+/// A text with its escapes decoded.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -337,7 +338,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
                 None => rest.strip_prefix([' ', '\t', '\n', '\r', '\x0c']).unwrap_or(rest),
             };
         } else if let Some(after) = rest.strip_prefix("\r\n") {
-            // A line that goes on.
+            // An escaped line end.
             rest = after;
         } else if let Some(character) = rest.chars().next() {
             if !matches!(character, '\n' | '\r' | '\x0c') {

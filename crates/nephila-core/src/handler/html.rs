@@ -1,17 +1,17 @@
-//! Reads HTML for what we want of it: references, the base, the title, a refresh, words for robots.
+//! Extracts from HTML: references, the base, the title, a refresh, robots directives.
 //!
-//! The parser streams and builds no tree, so nesting costs it a stack of open elements and nothing else. Its memory has
-//! a limit. When nesting alone has used it up, a new parser goes on at the same tag, for it is only the nesting that is
-//! forgotten; when one single tag has, there is nothing to go on with and the page is cut there.
+//! The parser streams and builds no tree, so nesting costs a stack of open elements and nothing else. Its memory has a
+//! limit. When nesting alone has reached the limit, a new parser continues at the same tag, since only the nesting is
+//! lost. When one single tag has reached the limit, the page is cut there.
 //!
-//! `noscript` reaches us as text, as it reaches a browser that runs scripts. We run none, so the text is read as markup
-//! once the page is over, and only once. What stands in a `template` is not part of the page and is left out, unless the
+//! `noscript` arrives as text, as in a browser that runs scripts. We run none, so the text is read as markup after the
+//! end of the page, and only once. Contents of a `template` are not part of the page and are left out, unless the
 //! template never ends or is the shadow tree that browsers show.
 //!
-//! Styles in the page are read as style sheets are. Those of single elements (`style=""`) make every element be looked
-//! at, so they are read only if something in the page looks like one that names a URL.
+//! Styles in the page are read like style sheets. Attributes (`style=""`) require a visit to every element, so they are
+//! read only if some bytes of the page look like a style that names a URL.
 //!
-//! What always holds: no bytes stop the process, and what was found before a cut is kept.
+//! Invariants: no input stops the process; everything found before a cut is kept.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -32,30 +32,30 @@ use super::refresh::{self, Refresh};
 use super::{css, srcset};
 use crate::url::KeyRules;
 
-/// The title is not kept longer than this.
+/// Maximum length of a kept title in bytes.
 pub(super) const TITLE_BYTES_MAX: usize = 512;
 
-/// The parser gets the page in pieces of this size; between two of them the time is looked at. Small enough that the
-/// stack of open elements cannot run full within one.
+/// The parser gets the page in pieces of this size, and the deadline is checked between two of them. Small enough that
+/// the stack of open elements cannot run full within one piece.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// So often a new parser goes on where nesting has used up the memory of the one before.
+/// Maximum number of times that a new parser continues where nesting has used up the memory of the one before.
 const RESTARTS_MAX: usize = 256;
 
-/// With less the parser does not start.
+/// Minimum memory of the parser; with less the parser does not start.
 const MEMORY_MIN: usize = 2 * 1024;
 
-/// So much of all `style` elements of one page is read.
+/// Maximum number of bytes read from all `style` elements of one page.
 const STYLE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The text of the title is looked at up to this length, since references in it may be long.
+/// Maximum length of the raw text of a title, since references may be long.
 const TITLE_RAW_BYTES_MAX: usize = 8 * TITLE_BYTES_MAX;
 
-/// The elements that are looked at. All others only pass by, which is what makes reading fast.
+/// The elements with a handler. All others are skipped, which makes reading fast.
 const ELEMENTS: &str = "a,area,base,body,link,meta,img,image,source,iframe,frame,video,audio,track,embed,object,\
                         script,form,input,use,template";
 
-/// What was read from a page.
+/// The contents of one page.
 #[derive(Debug)]
 pub(super) struct Html<'a> {
     pub(super) collector: Collector,
@@ -66,18 +66,18 @@ pub(super) struct Html<'a> {
     pub(super) robots: page_robots::Reader,
     limits: &'a Limits,
     title_state: TitleState,
-    /// The title that comes next is that of a drawing. The parser takes its namespace for HTML, as that of its content.
+    /// The next title belongs to an SVG image. The parser reports the HTML namespace for such a title.
     is_svg_title: bool,
-    /// The text of the `style` element that is open.
+    /// The text of the open `style` element.
     style: String,
-    /// How much of all of them was read.
+    /// Number of bytes read from all `style` elements.
     style_bytes: usize,
     /// The text of all `noscript` elements.
     noscript: String,
     is_noscript: bool,
-    /// How many templates are open. Shared with the handlers of their ends, which outlive a borrow.
+    /// Number of open templates. Shared with the handlers of their ends, which outlive a borrow.
     templates: Rc<Cell<u32>>,
-    /// References within the template that is open: kept if it never ends.
+    /// References within the open template: kept if the template never ends.
     held: Vec<(String, Named)>,
 }
 
@@ -88,7 +88,7 @@ enum TitleState {
     After,
 }
 
-/// Reads a page. Returns what was found, and whether the page was cut.
+/// Reads a page. Returns the findings, and whether the page was cut.
 pub(super) fn read<'a>(
     bytes: &[u8],
     encoding: &'static Encoding,
@@ -131,7 +131,7 @@ pub(super) fn read<'a>(
     (html.into_inner(), was_cut)
 }
 
-/// Feeds the parser. True if it did not reach the end.
+/// Feeds the parser. Returns true if the parser did not reach the end.
 fn scan(
     bytes: &[u8],
     encoding: AsciiCompatibleEncoding,
@@ -153,7 +153,7 @@ fn scan_with(
     let styles = limits.requisites && (css::may_name(bytes) || has_import(bytes));
     let mut start = 0;
     for _ in 0..RESTARTS_MAX {
-        // What the parser gives back is what it has finished with: the bytes themselves, since we change none.
+        // The output of the parser is the finished part: the same bytes, since nothing is rewritten.
         let done = Cell::new(0);
         let settings = selectors.settings(html, encoding, limits.memory_max.max(MEMORY_MIN), styles);
         let mut parser = HtmlRewriter::new(settings, |bytes: &[u8]| done.set(done.get() + bytes.len()));
@@ -184,11 +184,11 @@ fn scan_with(
 }
 
 thread_local! {
-    /// Parsed once in each thread: to parse them costs as much as to read a small page.
+    /// Parsed once per thread: parsing them costs as much as reading a small page.
     static SELECTORS: Selectors = Selectors::new();
 }
 
-/// What is looked for in a page.
+/// The selectors of the handlers.
 struct Selectors {
     elements: Selector,
     svg_title: Selector,
@@ -248,7 +248,7 @@ impl Selectors {
             Ok(())
         });
         let memory = MemorySettings::new().with_max_allowed_memory_usage(memory_max);
-        // Not strict: markup that browsers might read in two ways is read in one of them, not refused.
+        // Not strict: ambiguous markup is read in one of its ways, not refused.
         let settings = Settings::new()
             .append_element_content_handler((Cow::Borrowed(&self.elements), elements))
             .append_element_content_handler((Cow::Borrowed(&self.svg_title), svg_title))
@@ -290,7 +290,7 @@ impl Html<'_> {
                 self.take(element, "video/@src", LinkKind::Requisite);
                 self.take(element, "video/@poster", LinkKind::Requisite);
             }
-            // Shapes and pictures of SVG. `image` outside of it is an old name of `img`.
+            // Shapes and pictures of SVG. `image` outside of SVG is an old name of `img`.
             "image" => {
                 for place in ["image/@src", "image/@href", "image/@xlink:href"] {
                     self.take(element, place, LinkKind::Requisite);
@@ -360,8 +360,8 @@ impl Html<'_> {
         }
     }
 
-    /// A refresh in the fields or in the page. In `noscript` it is for those who run no scripts and would otherwise
-    /// see nothing: a link, since the page has its own text.
+    /// Takes a `meta` refresh. In `noscript` the refresh is for readers without scripts, who would otherwise see
+    /// nothing: a link, since the page has its own text.
     pub(super) fn take_refresh(&mut self, refresh: Refresh) {
         if let Some(url) = &refresh.url {
             let short = refresh.delay <= self.limits.refresh_redirect_max && !self.is_noscript;
@@ -369,7 +369,7 @@ impl Html<'_> {
             let url = url.clone();
             self.push(&url, Named::new(kind, "meta/@content"));
         }
-        // Browsers go by the first.
+        // Browsers use the first.
         if !self.is_noscript && self.refresh.is_none() {
             self.refresh = Some(refresh);
         }
@@ -423,7 +423,7 @@ impl Html<'_> {
         let room = self.limits.noscript_bytes_max.saturating_sub(self.noscript.len());
         self.noscript.push_str(cut(text.as_str(), room));
         if text.last_in_text_node() && room > 0 {
-            // Keeps the end of one from running into the beginning of the next.
+            // Separates the end of one text from the beginning of the next.
             self.noscript.push('\n');
         }
     }
@@ -450,7 +450,7 @@ impl Html<'_> {
         css::read(style, &mut |url, named| self.push(url, Named::new(kind_in_css(named), place)));
     }
 
-    /// Takes the URL of an attribute, named as `element/@attribute`.
+    /// Takes the URL of an attribute. `place` is `element/@attribute`.
     fn take(&mut self, element: &Element<'_, '_>, place: &'static str, kind: LinkKind) {
         if let Some(text) = attribute(element, attribute_of(place)) {
             self.push(&text, Named::new(kind, place));
@@ -478,14 +478,14 @@ impl Html<'_> {
         self.collector.push(text, named);
     }
 
-    /// Forgets what stood in a template that has ended.
+    /// Drops the references of a template that has ended.
     fn let_go(&mut self) {
         if self.templates.get() == 0 {
             self.held.clear();
         }
     }
 
-    /// The parser has ended: a template that is still open never was one.
+    /// Ends a run of the parser: a template that is still open is none, and its references are kept.
     fn end_run(&mut self) {
         let open = self.templates.replace(0) > 0;
         for (text, named) in std::mem::take(&mut self.held) {
@@ -495,7 +495,7 @@ impl Html<'_> {
         }
     }
 
-    /// The title as it is shown: references decoded, white space made single.
+    /// The title as shown: references decoded, white space collapsed.
     pub(super) fn shown_title(&self) -> Option<String> {
         let text = htmlize::unescape(self.title.as_deref()?);
         let mut title = String::new();
@@ -512,7 +512,7 @@ impl Html<'_> {
     }
 }
 
-/// May a `<style>` import something? That needs no parenthesis.
+/// Whether a `<style>` may import something, which needs no parenthesis.
 fn has_import(bytes: &[u8]) -> bool {
     memchr::memchr_iter(b'@', bytes)
         .any(|at| bytes.get(at + 1..at + 7).is_some_and(|name| name.eq_ignore_ascii_case(b"import")))
@@ -523,7 +523,7 @@ fn attribute_of(place: &'static str) -> &'static str {
     place.split_once('@').map_or(place, |(_, name)| name)
 }
 
-/// The value of an attribute as the HTML standard reads it: of two with one name the first, character references
+/// The value of an attribute as the HTML standard reads one: of two with one name the first, character references
 /// decoded, NUL replaced.
 fn attribute(element: &Element<'_, '_>, name: &str) -> Option<String> {
     let mut value = element.get_attribute(name)?;

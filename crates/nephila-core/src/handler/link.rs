@@ -1,9 +1,9 @@
-//! What a link is: its kind, and what the words of a `rel` say about it.
+//! The kind of a link, and the meaning of the words in `rel`.
 //!
 //! The same words stand in `<a rel>`, `<link rel>` and the `Link` field, so there is one table for all three.
 //!
-//! What always holds: the numbers of kinds are stored and never change; when one URL is named in several ways, the
-//! strongest kind stays.
+//! Invariants: the numbers of kinds are stored and never change; when one URL is named in several ways, the strongest
+//! kind wins.
 
 use super::read_as::ReadAs;
 use crate::url::CrawlUrl;
@@ -11,13 +11,13 @@ use crate::url::CrawlUrl;
 /// A URL that a page names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it names.
+    /// The named URL.
     pub url: CrawlUrl,
-    /// How.
+    /// How the page names the URL.
     pub kind: LinkKind,
-    /// Where: `a/@href`, `img/@src`, `Link:`.
+    /// Where the page names the URL: `a/@href`, `img/@src`, `Link:`.
     pub place: &'static str,
-    /// The page asks robots not to follow it (`rel=nofollow`), everywhere it is named this way.
+    /// The page asks robots not to follow the link (`rel=nofollow`), at every mention of this kind.
     pub nofollow: bool,
 }
 
@@ -30,7 +30,7 @@ macro_rules! kinds {
         }
 
         impl LinkKind {
-            /// All of them, strongest first.
+            /// All kinds, strongest first.
             pub const ALL: &'static [LinkKind] = &[$(LinkKind::$variant,)+];
 
             /// The name that users see.
@@ -38,12 +38,12 @@ macro_rules! kinds {
                 match self { $(LinkKind::$variant => $name,)+ }
             }
 
-            /// As it is stored.
+            /// The number that is stored.
             pub const fn code(self) -> u8 {
                 match self { $(LinkKind::$variant => $code,)+ }
             }
 
-            /// From what was stored.
+            /// The kind with this stored number.
             pub const fn by_code(code: u8) -> Option<LinkKind> {
                 match code {
                     $($code => Some(LinkKind::$variant),)+
@@ -51,8 +51,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// The hop it makes, in the letters of Heritrix: L link, E embedded, R redirect, M manifest (sitemap),
-            /// S submit.
+            /// The kind of hop, in the letters of Heritrix: L link, E embedded, R redirect, M manifest (sitemap), S
+            /// submit.
             pub const fn letter(self) -> char {
                 match self { $(LinkKind::$variant => $letter,)+ }
             }
@@ -61,19 +61,19 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A refresh so short that the page only leads elsewhere.
+    /// A refresh so short that the page is only a redirect.
     Redirect 1 "redirect" 'R',
-    /// It is a sitemap, or an index of some.
+    /// A sitemap, or an index of sitemaps.
     Sitemap 2 "sitemap" 'M',
-    /// It is a feed of this page.
+    /// A feed of this page.
     Feed 3 "feed" 'L',
-    /// `<a href>` and its kind.
+    /// `<a href>` and similar.
     Link 4 "link" 'L',
     /// A shape of an image map.
     Area 5 "area" 'L',
-    /// A refresh after a while.
+    /// A refresh after a longer delay.
     Refresh 6 "refresh" 'L',
-    /// The URL under which the page wants to be known: a hint, never a verdict.
+    /// The canonical URL by the page's own statement: a hint, never a decision.
     Canonical 7 "canonical" 'L',
     /// A `Link` field of the answer.
     HeaderLink 8 "header-link" 'L',
@@ -83,16 +83,16 @@ kinds! {
     Listed 10 "listed" 'M',
     /// A page inside the page.
     Iframe 11 "iframe" 'E',
-    /// Where a GET form leads, without any of its fields. By choice only.
+    /// The target of a GET form, without any fields. Only if enabled.
     Form 12 "form" 'S',
-    /// A style sheet: the page needs it to be shown, and it names more that is needed.
+    /// A style sheet: a page requisite that names more requisites.
     Style 14 "style" 'E',
-    /// What else the page needs to be shown: images, scripts, fonts.
+    /// Other page requisites: images, scripts, fonts.
     Requisite 13 "requisite" 'E',
 }
 
 impl LinkKind {
-    /// How what comes back for such a URL is to be read.
+    /// How the response for such a URL is to be read.
     pub const fn read_as(self) -> ReadAs {
         match self {
             LinkKind::Sitemap => ReadAs::Sitemap,
@@ -102,28 +102,28 @@ impl LinkKind {
         }
     }
 
-    /// Does the page need it to be shown?
+    /// Whether the URL is a page requisite.
     pub const fn is_requisite(self) -> bool {
         matches!(self, LinkKind::Style | LinkKind::Requisite)
     }
 }
 
-/// What the words of a `rel` say.
+/// The meaning of the words in a `rel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rel {
-    /// The kind of a `<link>` or `Link` with this `rel`; none is not for us.
+    /// The kind of a `<link>` or `Link` with this `rel`; none if the link is not crawled.
     pub(super) kind: Option<LinkKind>,
     /// One of the words is `nofollow`.
     pub(super) nofollow: bool,
 }
 
-/// Is `nofollow` among the words?
+/// Whether `nofollow` is among the words.
 pub(super) fn is_nofollow(rel: &str) -> bool {
     rel.split_ascii_whitespace().any(|word| word.eq_ignore_ascii_case("nofollow"))
 }
 
-/// Reads a `rel` and the `type` beside it. Of several words the strongest kind counts, except that a style sheet stays
-/// one (`alternate stylesheet`).
+/// Reads a `rel` and the `type` beside `rel`. Of several words the strongest kind counts, except that a style sheet
+/// stays one (`alternate stylesheet`).
 pub(super) fn read_rel(rel: &str, media: Option<&str>) -> Rel {
     let (mut kind, mut style) = (None, false);
     for word in rel.split_ascii_whitespace().take(REL_WORDS_MAX) {
@@ -148,7 +148,7 @@ fn kind_of_word(word: &str, media: Option<&str>) -> Option<LinkKind> {
         "feed" => LinkKind::Feed,
         "alternate" => match media.map(|media| media.trim().to_ascii_lowercase()) {
             Some(media) if is_feed_type(&media) => LinkKind::Feed,
-            // Embedding services and content APIs: answers for programs, one for every page.
+            // Embedding services and content APIs: responses for programs, one for every page.
             Some(media) if media.contains("json") || media.contains("oembed") => return None,
             _ => LinkKind::Alternate,
         },
@@ -186,7 +186,7 @@ fn is_feed_type(media: &str) -> bool {
     )
 }
 
-/// More words than this no `rel` has.
+/// Maximum number of words of a `rel` that are read.
 const REL_WORDS_MAX: usize = 32;
 
 #[cfg(test)]

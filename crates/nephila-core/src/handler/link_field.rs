@@ -1,26 +1,26 @@
-//! The `Link` field: links that stand in the head of an answer (RFC 8288).
+//! The `Link` header field: links in the head of a response (RFC 8288).
 //!
-//! One field may hold several links and there may be several fields. A link that cannot be read is skipped up to the
-//! next comma outside quotes, and the others are kept.
+//! One field may hold several links and there may be several fields. A malformed link is skipped up to the next comma
+//! outside quotes, and the others are kept.
 //!
-//! What always holds: no more than [`LINKS_MAX`] links and [`FIELD_BYTES_MAX`] bytes are read from one field.
+//! Invariant: at most [`LINKS_MAX`] links and [`FIELD_BYTES_MAX`] bytes are read from one field.
 
-/// More links than this are not read from one field.
+/// Maximum number of links that are read from one field.
 pub const LINKS_MAX: usize = 128;
 
-/// A longer field is cut: heads are limited, but not this tightly.
+/// Maximum length of a field; a longer one is cut. Heads are limited, but not this tightly.
 pub const FIELD_BYTES_MAX: usize = 64 * 1024;
 
-/// One link, as it was written.
+/// One link, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkValue {
-    /// What stands between `<` and `>`.
+    /// The text between `<` and `>`.
     pub target: String,
-    /// The first `rel`; a link without one says nothing to us.
+    /// The first `rel`; a link without one is ignored.
     pub rel: String,
-    /// The `type` of what is there.
+    /// The `type` of the target.
     pub media: Option<String>,
-    /// The page that the link starts from, if it is not this one.
+    /// The page that the link starts from, if not this one.
     pub anchor: Option<String>,
 }
 
@@ -59,13 +59,13 @@ pub fn parse(field: &str) -> Vec<LinkValue> {
             }
         }
         links.push(link);
-        // Whatever stands here before the next comma belongs to no parameter.
+        // Text here before the next comma belongs to no parameter.
         rest = &rest[item_end(rest)..];
     }
     links
 }
 
-/// One parameter after its `;`: name, value with its quotes undone, and what follows.
+/// One parameter after its `;`: name, unquoted value, and the rest of the text.
 fn parameter(text: &str) -> (&str, String, &str) {
     let text = text.trim_start_matches([' ', '\t']);
     let end = text.find(['=', ';', ',']).unwrap_or(text.len());
@@ -85,11 +85,11 @@ fn parameter(text: &str) -> (&str, String, &str) {
             char => value.push(char),
         }
     }
-    // The quote never closes: the rest of the field is its value, and nothing follows.
+    // The quote never closes: the rest of the field is the value.
     (name.trim_end(), value, "")
 }
 
-/// Where an item ends that cannot be read: at the next comma outside quotes and brackets.
+/// The end of a malformed item: the next comma outside quotes and brackets.
 fn item_end(text: &str) -> usize {
     let (mut quoted, mut bracketed, mut escaped) = (false, false, false);
     for (at, byte) in text.bytes().enumerate() {

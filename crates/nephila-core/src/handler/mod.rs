@@ -1,11 +1,10 @@
-//! The handler stage: what the bytes of an answer are, and which other URLs they name.
+//! The handler stage: decides the type of a response body, and extracts the URLs that the body names.
 //!
-//! A body arrives as bytes with a label that may be missing or false. [`sniff`] says what kind of thing it is,
-//! [`charset`] in which encoding its text is, [`refresh`] whether it sends its readers elsewhere, [`read_as`]
-//! what whoever found the URL expects of it. [`page`] puts these
-//! together and reads pages for links, [`css`] reads style sheets, [`sitemap`] reads sitemaps and feeds; [`page_robots`] holds what a page asks of
-//! robots. None of them changes what is stored, and none of them trusts a byte: whatever comes in, what comes out is
-//! what could be read, within limits.
+//! A body arrives as bytes with a label that may be missing or false. [`sniff`] decides the media kind, [`charset`] the
+//! character encoding, [`refresh`] parses client-side redirects, and [`read_as`] is the expectation of the page that
+//! named the URL. [`page`] combines these steps and extracts links from HTML, [`css`] reads style sheets, [`sitemap`]
+//! reads sitemaps and feeds; [`page_robots`] reads the robots directives of a page. No reader changes the stored bytes,
+//! and no reader trusts a byte: any input gives the part that could be parsed, within limits.
 
 pub mod charset;
 mod collect;

@@ -1,31 +1,32 @@
-//! What a page names, as lines for the metadata record of its capture, in the words of Heritrix: `URL L a/@href`, the
-//! hop that it makes and the place where it stands.
+//! The outlinks of a page, as lines for the metadata record of its capture, in the notation of Heritrix:
+//! `URL L a/@href`, with the kind of hop and the place in the page.
 //!
-//! Redirects come first, then links in the order of the page, then what it needs to be shown, then the entries of a
-//! sitemap. What always holds: there are no more than [`OUTLINKS_MAX`] lines and no more than [`OUTLINKS_BYTES_MAX`] bytes
-//! in them, and what was left out is counted.
+//! Redirects come first, then links in the order of the page, then page requisites, then the entries of a sitemap.
+//! Invariants: at most [`OUTLINKS_MAX`] lines with at most [`OUTLINKS_BYTES_MAX`] bytes together; omitted lines are
+//! counted.
 
 use super::link::LinkKind;
 use super::page::Findings;
 use crate::url::CrawlUrl;
 
-/// Lines of one page.
+/// Maximum number of lines of one page.
 pub const OUTLINKS_MAX: usize = 6_000;
-/// Bytes in them: some 1,800 links of a usual length. Pages that wait for the disk hold them in memory.
+/// Maximum number of bytes in these lines: some 1,800 links of usual length. Pages that wait for the disk hold them in
+/// memory.
 pub const OUTLINKS_BYTES_MAX: usize = 128 * 1024;
 
-/// What a page names.
+/// The outlinks of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlinks {
     /// One line for each URL.
     pub lines: Vec<String>,
-    /// So many more there are, at least.
+    /// Minimum number of URLs that were left out.
     pub omitted: u64,
     bytes: usize,
 }
 
 impl Outlinks {
-    /// Of what was read from a page, and of where its answer redirects to.
+    /// From the findings of a page, and from the target of its redirect.
     pub fn of(findings: Option<&Findings>, redirect: Option<&CrawlUrl>) -> Outlinks {
         let mut outlinks = Outlinks::default();
         if let Some(target) = redirect {
@@ -42,7 +43,7 @@ impl Outlinks {
             }
         }
         outlinks.omitted += findings.counts.over_limit;
-        // Cut, and nobody knows how much is missing.
+        // The page was cut, and the number of missing URLs is unknown.
         outlinks.omitted += u64::from(findings.cut && outlinks.omitted == 0);
         outlinks
     }

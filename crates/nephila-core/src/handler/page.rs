@@ -1,10 +1,12 @@
-//! From an answer to what it names: the one entrance for everything that was fetched.
+//! From a response to the URLs that the response names: the only entrance for everything that was fetched.
 //!
-//! A body is sniffed first. A page is read for links, a style sheet for what it needs, a sitemap or a feed for its
-//! entries, and anything else only for what stands in its fields. Every URL comes out once, in its canonical form, under its strongest kind.
+//! A body is sniffed first. HTML is read for links, a style sheet for its requisites, a sitemap or a feed for its
+//! entries, and anything else only for its header fields. Every URL comes out once (deduplicated), in its canonical
+//! form, under its strongest kind.
 //!
-//! What always holds: it returns for any bytes, within the [`Limits`], with whatever could be read; `cut` says that there
-//! may have been more. It asks no clock: whoever has one passes a function that says when time is up.
+//! Invariants: reading returns for any input, within the [`Limits`], with everything that could be parsed; `cut` tells
+//! that there may have been more. Nothing here reads the clock: the caller passes a function that tells when the
+//! deadline has passed.
 
 use std::time::Duration;
 
@@ -22,16 +24,16 @@ use super::sniff::{self, Kind};
 use super::{css, html, link_field};
 use crate::url::{CrawlUrl, KeyRules};
 
-/// An answer, as the handler sees it.
+/// A response, as the handler sees one.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// Where it came from, after redirects.
+    /// The URL of the response, after redirects.
     pub url: &'a CrawlUrl,
-    /// The fields of its head.
+    /// The header fields.
     pub fields: &'a http::HeaderMap,
-    /// Its body, content codings undone.
+    /// The body, without content codings.
     pub body: &'a [u8],
-    /// What whoever found the URL took it for.
+    /// The expected kind of document, from the link that named the URL.
     pub read_as: ReadAs,
     /// Our product token, by which pages may address us. Empty if there is none.
     pub agent: &'a str,
@@ -39,26 +41,26 @@ pub struct Page<'a> {
     pub keys: &'a KeyRules,
 }
 
-/// How much is read, and what of it is wanted.
+/// Limits of reading a page, and the kinds of URLs that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// URLs from one page. The rest is counted.
+    /// Maximum number of URLs from one page. The rest is counted.
     pub links_max: usize,
-    /// How much of a page is read.
+    /// Maximum number of bytes of a page that are read.
     pub html_bytes_max: usize,
-    /// What the HTML parser may hold at a time: its open elements and the tag it is in.
+    /// Maximum memory of the HTML parser in bytes: its open elements and the current tag.
     pub memory_max: usize,
-    /// How much `noscript` text of one page is read again as markup.
+    /// Maximum number of bytes of `noscript` text of one page that are read again as markup.
     pub noscript_bytes_max: usize,
-    /// How much of a sitemap is read, unpacked (sitemaps.org: 50 MB).
+    /// Maximum number of bytes of a sitemap, decompressed (sitemaps.org: 50 MB).
     pub sitemap_bytes_max: usize,
-    /// Entries from one sitemap (sitemaps.org: 50,000).
+    /// Maximum number of entries from one sitemap (sitemaps.org: 50,000).
     pub sitemap_urls_max: usize,
     /// A refresh up to this delay is a redirect, a longer one a link.
     pub refresh_redirect_max: Duration,
-    /// Also name what a page needs to be shown: images, scripts, styles.
+    /// Also extract page requisites: images, scripts, styles.
     pub requisites: bool,
-    /// Also name where GET forms lead. Nothing is ever filled in.
+    /// Also extract the targets of GET forms. Nothing is ever filled in.
     pub forms: bool,
 }
 
@@ -78,38 +80,38 @@ impl Default for Limits {
     }
 }
 
-/// What was found.
+/// The findings of one page.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// What the body is.
+    /// The media kind of the body.
     pub kind: Kind,
-    /// In which encoding it was read, if it was.
+    /// The character encoding with which the body was read, if any.
     pub charset: Option<Decision>,
-    /// The URLs it names, each once: links in the order in which they stand there, then what the page needs to be
-    /// shown. The entries of a sitemap are in `sitemap` instead.
+    /// The named URLs, each once: links in the order of the page, then page requisites. The entries of a sitemap are in
+    /// `sitemap` instead.
     pub links: Vec<Found>,
-    /// What its references were joined with, if not its own URL.
+    /// The base URL of the references, if not the page's own URL.
     pub base_used: Option<CrawlUrl>,
-    /// What was seen and what became of it.
+    /// The counts of references by result.
     pub counts: Counts,
-    /// Its title, on one line.
+    /// The title, on one line.
     pub title: Option<String>,
-    /// What it asks of robots.
+    /// The robots directives of the page.
     pub page_robots: PageRobots,
-    /// Where it sends its readers after a while. Its target is among `links` too.
+    /// The client-side refresh. Its target is among `links` too.
     pub refresh: Option<Refresh>,
-    /// What the sitemap says, if it is one.
+    /// The contents of the sitemap, if the body is one.
     pub sitemap: Option<SitemapFindings>,
-    /// A limit was met or time was up: there may be more.
+    /// A limit or the deadline was reached: there may be more.
     pub cut: bool,
 }
 
-/// Reads an answer.
+/// Reads a response.
 pub fn read_page(page: &Page<'_>, limits: &Limits) -> Findings {
     read_page_until(page, limits, &mut || false)
 }
 
-/// Like [`read_page`], ending early when `time_is_up` says so. It is asked every few thousand bytes or URLs.
+/// Like [`read_page`], ending early when `time_is_up` returns true. The check runs every few thousand bytes or URLs.
 pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings {
     let labels = || page.fields.get_all(http::header::CONTENT_TYPE).iter().map(|value| value.as_bytes());
     let kind = sniff::sniff(labels(), page.body).kind;
@@ -129,7 +131,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
         cut: false,
     };
 
-    // The fields know nothing of a `base`.
+    // A `base` does not apply to header fields.
     let (collector, refresh) = read_fields(page, limits);
     findings.cut |= resolver.resolve(collector, page.url, UTF_8, time_is_up);
     findings.refresh = refresh;
@@ -170,9 +172,9 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             findings.title = html.shown_title();
             robots = html.robots;
             findings.refresh = findings.refresh.or(html.refresh);
-            // The first base counts; one that cannot be used is no base, and the next is none either.
+            // The first base counts; an invalid one is no base, and later ones are ignored too.
             let base = html.base.and_then(|href| page.url.join_in(&href, encoding, page.keys).ok());
-            // References are in the encoding that the page has, not the one it was read in.
+            // References are encoded in the encoding of the page, not in UTF-8.
             let join_with = base.as_ref().unwrap_or(page.url);
             findings.cut |= resolver.resolve(html.collector, join_with, decision.encoding, time_is_up);
             findings.base_used = base.filter(|base| base.as_str() != page.url.as_str());
@@ -206,7 +208,7 @@ enum Reading {
     Nothing,
 }
 
-/// The bytes decide where they are clear. A sitemap may also be plain text or packed, which only the finder knows.
+/// The bytes decide where they are clear. A sitemap may also be plain text or compressed, which only `read_as` tells.
 fn reader_of(kind: Kind, read_as: ReadAs) -> Reading {
     let may_be_list = kind.is_text() || matches!(kind, Kind::Archive | Kind::Empty);
     match (kind, read_as) {
@@ -216,13 +218,13 @@ fn reader_of(kind: Kind, read_as: ReadAs) -> Reading {
         (Kind::Xml | Kind::Text | Kind::Archive, ReadAs::Feed) => Reading::Feed,
         (Kind::Html, _) => Reading::Html,
         (Kind::Css, _) => Reading::Css,
-        // By how it was linked: browsers take a style sheet without a label, or with a plain one, for what it is.
+        // By the kind of link: browsers accept a style sheet without a label, or with a plain one.
         (Kind::Text | Kind::Json, ReadAs::Style) => Reading::Css,
         _ => Reading::Nothing,
     }
 }
 
-/// What a style sheet names.
+/// The link kind of a URL in a style sheet.
 pub(super) fn kind_in_css(named: css::Named) -> LinkKind {
     match named {
         css::Named::Import => LinkKind::Style,
@@ -237,7 +239,7 @@ fn place_in_css(named: css::Named) -> &'static str {
     }
 }
 
-/// `Link` and `Refresh` fields.
+/// Reads the `Link` and `Refresh` fields.
 fn read_fields(page: &Page<'_>, limits: &Limits) -> (Collector, Option<Refresh>) {
     let mut collector = Collector::new(limits.links_max, page.keys);
     let mut links = 0;
@@ -245,7 +247,7 @@ fn read_fields(page: &Page<'_>, limits: &Limits) -> (Collector, Option<Refresh>)
         for link in link_field::parse(&String::from_utf8_lossy(field.as_bytes())) {
             links += 1;
             let rel = read_rel(&link.rel, link.media.as_deref());
-            // A link from another page says nothing about this one.
+            // A link from another page does not belong to this page.
             if links > HEADER_LINKS_MAX || link.anchor.is_some() {
                 continue;
             }
@@ -270,5 +272,5 @@ fn read_fields(page: &Page<'_>, limits: &Limits) -> (Collector, Option<Refresh>)
     (collector, refresh)
 }
 
-/// More links than this are not read from all `Link` fields together.
+/// Maximum number of links from all `Link` fields together.
 const HEADER_LINKS_MAX: usize = 256;

@@ -1,49 +1,49 @@
-//! What a page asks of robots: `meta name=robots`, the `X-Robots-Tag` field, and statements about the use of its text.
+//! Robots directives of a page: `meta name=robots`, the `X-Robots-Tag` field, and statements about the use of its text.
 //!
-//! Words for everybody and words for our agent are kept apart while reading. If there are words for our agent, in a
-//! `meta` with its name or in a field that begins with it, only those count; otherwise the words for everybody do.
-//! What we do about them is a policy of the job, not decided here.
+//! Directives for all agents and directives for our agent are kept apart while reading. If there are directives for our
+//! agent, in a `meta` with its name or in a field that begins with its name, only these count; otherwise the directives
+//! for all agents do. How they are applied is a policy of the job, not decided here.
 //!
-//! Statements about use (`Content-Usage`, `Content-Signal`, `tdm-reservation`, `noai`) have no settled meaning. They are
-//! recorded as they stand.
+//! Statements about use (`Content-Usage`, `Content-Signal`, `tdm-reservation`, `noai`) have no settled meaning. They
+//! are recorded verbatim.
 //!
-//! What always holds: no more than [`VALUES_MAX`] values of [`VALUE_BYTES_MAX`] bytes are read, and no more than
-//! [`USAGE_MAX`] statements are kept.
+//! Invariants: at most [`VALUES_MAX`] values of [`VALUE_BYTES_MAX`] bytes are read, and at most [`USAGE_MAX`]
+//! statements are kept.
 
-/// More values than this are not read from one page.
+/// Maximum number of values that are read from one page.
 pub const VALUES_MAX: usize = 64;
 
-/// The longest value that is read.
+/// Maximum length of a value in bytes; a longer one is cut.
 pub const VALUE_BYTES_MAX: usize = 4 * 1024;
 
-/// More statements about use are not kept.
+/// Maximum number of statements about use that are kept.
 pub const USAGE_MAX: usize = 16;
 
-/// A statement is not kept longer than this.
+/// Maximum length of a kept statement in bytes.
 pub const USAGE_BYTES_MAX: usize = 512;
 
-/// What a page asks of robots.
+/// The robots directives of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageRobots {
-    /// Do not show it in an index.
+    /// Do not show the page in an index.
     pub noindex: bool,
-    /// Do not follow its links.
+    /// Do not follow the links.
     pub nofollow: bool,
-    /// Do not show a copy of it.
+    /// Do not show a copy.
     pub noarchive: bool,
-    /// Do not show parts of its text.
+    /// Do not show parts of the text.
     pub nosnippet: bool,
-    /// Do not show its images in an index.
+    /// Do not show the images in an index.
     pub noimageindex: bool,
-    /// Not to be shown after this time, as it was written. Recorded, never acted upon.
+    /// Not to be shown after this time, as written. Recorded, never acted upon.
     pub unavailable_after: Option<String>,
-    /// The words were for our agent by name.
+    /// The directives were for our agent by name.
     pub named: bool,
-    /// Statements about the use of the text, as pairs of where (`content-usage`) and what (`train-ai=n`).
+    /// Statements about the use of the text, as pairs of source (`content-usage`) and statement (`train-ai=n`).
     pub usage: Vec<(String, String)>,
 }
 
-/// Collects what a page says, in any order.
+/// Collects the directives of a page, in any order.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     agent: String,
@@ -54,7 +54,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// For an agent by its product token (`nephila`); an empty one is never named.
+    /// For an agent by its product token (`nephila`); an empty token never matches.
     pub(super) fn new(agent: &str) -> Reader {
         Reader {
             agent: agent.to_ascii_lowercase(),
@@ -77,7 +77,7 @@ impl Reader {
         }
     }
 
-    /// Reads a `meta` element. Names that have nothing to do with robots are left alone.
+    /// Reads a `meta` element. Unrelated names are ignored.
     pub(super) fn read_meta(&mut self, name: &str, content: &str) {
         let name = name.trim().to_ascii_lowercase();
         let named = !self.agent.is_empty() && name == self.agent;
@@ -90,7 +90,7 @@ impl Reader {
         }
     }
 
-    /// What it comes to.
+    /// The resulting directives.
     pub(super) fn finish(self) -> PageRobots {
         let spoken_to = self.ours != PageRobots { named: true, ..Default::default() };
         PageRobots { usage: self.usage, ..if spoken_to { self.ours } else { self.everybody } }
@@ -105,7 +105,7 @@ impl Reader {
     /// `X-Robots-Tag: noindex` or `X-Robots-Tag: agent: noindex, nofollow`. A field may name several agents in a row.
     fn read_tag(&mut self, value: &str) {
         let Some(value) = self.take(value) else { return };
-        // Whose words these are: none is everybody's, and those of other agents are not for us.
+        // The addressee: words without an agent are for all agents, and words for other agents are ignored.
         let mut for_whom = Whom::Everybody;
         let mut words = String::new();
         for part in value.split(',') {
@@ -156,7 +156,7 @@ impl Reader {
                 }
                 continue;
             }
-            // Some write spaces where commas should be.
+            // Some pages write spaces instead of commas.
             for word in part.split_ascii_whitespace() {
                 match word.to_ascii_lowercase().trim_end_matches(';') {
                     "none" => (group.noindex, group.nofollow) = (true, true),

@@ -1,10 +1,11 @@
-//! How what comes back for a URL is to be read: said by whoever found it, since the bytes alone do not always tell.
+//! How the response for a URL is to be read. The link that named the URL decides, since the bytes alone do not always
+//! tell.
 //!
-//! What always holds: the numbers are written into records and logs and never change; a page is 0 and costs nothing.
+//! Invariants: the numbers are written into records and logs and never change; a page is 0 and takes no space.
 
 use serde::{Deserialize, Serialize};
 
-/// How the handler is to read what comes back.
+/// How the handler is to read a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadAs {
     /// A page: its links are followed.
@@ -21,11 +22,11 @@ pub enum ReadAs {
 }
 
 impl ReadAs {
-    /// All of them.
+    /// All kinds.
     pub const ALL: &'static [ReadAs] =
         &[ReadAs::Page, ReadAs::Style, ReadAs::Story, ReadAs::Sitemap, ReadAs::Feed];
 
-    /// As it is stored.
+    /// The number that is stored.
     pub const fn code(self) -> u8 {
         match self {
             ReadAs::Page => 0,
@@ -36,7 +37,7 @@ impl ReadAs {
         }
     }
 
-    /// From what was stored.
+    /// The kind with this stored number.
     pub const fn by_code(code: u8) -> Option<ReadAs> {
         match code {
             0 => Some(ReadAs::Page),
@@ -59,32 +60,32 @@ impl ReadAs {
         }
     }
 
-    /// Is it a page and nothing else? Most are, and then nothing is written.
+    /// Whether this is a plain page. Most are, and then nothing is written.
     pub const fn is_page(self) -> bool {
         matches!(self, ReadAs::Page)
     }
 
-    /// Is it read for its own sake, and not for what it lists?
+    /// Whether the document itself is the content, and not a list of others.
     pub const fn is_content(self) -> bool {
         matches!(self, ReadAs::Page | ReadAs::Style | ReadAs::Story)
     }
 }
 
-/// Of which pages the main text is kept. Setting `handler.text`.
+/// Pages whose main text is kept. Setting `handler.text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TextOf {
-    /// None.
+    /// No pages.
     None,
-    /// Those of stories that feeds name.
+    /// Pages of stories that feeds name.
     #[default]
     Stories,
-    /// All.
+    /// All pages.
     All,
 }
 
 impl TextOf {
-    /// Is that of a page wanted which is read as this?
+    /// Whether the main text of a page that is read like this is kept.
     pub fn wants(self, read_as: ReadAs) -> bool {
         match self {
             TextOf::None => false,

@@ -1,38 +1,37 @@
-//! `meta refresh` and the `Refresh` field: where a page sends its readers after a while.
+//! `meta refresh` and the `Refresh` field: client-side redirects after a delay.
 //!
-//! The value is read as browsers read it (HTML standard, "shared declarative refresh steps"), sloppy quotes included.
-//! What is done with it is a rule: a short delay is a redirect in all but name, a longer one is a link, and a page that
-//! refreshes itself says nothing new.
+//! The value is parsed like in browsers (HTML standard, "shared declarative refresh steps"), including sloppy quotes. A
+//! short delay counts as a redirect, a longer one as a link, and a page that refreshes itself names nothing.
 
 use std::time::Duration;
 
 use crate::url::CrawlUrl;
 
-/// The longest value that is read.
+/// Maximum length of a value that is read, in bytes.
 pub const REFRESH_BYTES_MAX: usize = 16 * 1024;
 
-/// A refresh as it was written.
+/// A refresh as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// How long the page stays first. Absurd numbers end at the largest that fits.
+    /// The delay before the refresh. Absurd numbers saturate.
     pub delay: Duration,
-    /// Where to, as written. None means the page itself.
+    /// The target, as written. None means the page itself.
     pub url: Option<String>,
 }
 
-/// What a refresh means for the crawl.
+/// The meaning of a refresh for the crawl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The page only leads elsewhere.
+    /// The page is only a redirect.
     Redirect(CrawlUrl),
-    /// The page names another one.
+    /// The page links to another one.
     Link(CrawlUrl),
-    /// It reloads itself, or names something that is not crawled.
+    /// The page reloads itself, or the target is not crawled.
     Nothing,
 }
 
 impl Refresh {
-    /// What it means on the page at `base`. Delays up to `redirect_delay_max` are redirects.
+    /// The meaning on the page at `base`. Delays up to `redirect_delay_max` are redirects.
     pub fn meaning(&self, base: &CrawlUrl, redirect_delay_max: Duration) -> Meaning {
         match self.url.as_deref().map(|url| base.join(url)) {
             Some(Ok(target)) if target == *base => Meaning::Nothing,
@@ -43,7 +42,7 @@ impl Refresh {
     }
 }
 
-/// Reads the `content` of a `meta refresh` or the value of a `Refresh` field. None if it is neither.
+/// Parses the `content` of a `meta refresh` or the value of a `Refresh` field. None if the value is malformed.
 pub fn parse(value: &str) -> Option<Refresh> {
     if value.len() > REFRESH_BYTES_MAX {
         return None;

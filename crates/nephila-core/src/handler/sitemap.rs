@@ -1,14 +1,14 @@
 //! Sitemaps, and feeds read as sitemaps: lists of URLs that a site gives to crawlers (sitemaps.org).
 //!
-//! A body may be packed with gzip once more, be XML or one URL per line, and be broken in every way XML can be. It is
-//! unpacked and decoded up to a limit, and then read once from front to back: `sitemap/xml.rs` for XML, below for lines.
-//! Nothing is expanded, nothing is fetched, no document type is obeyed.
+//! A body may be compressed with gzip once more, be XML or one URL per line, and be broken in every way XML can be. The
+//! body is decompressed and decoded up to a limit, and then read once from front to back: `sitemap/xml.rs` for XML,
+//! below for lines. No entity is expanded, nothing is fetched, no document type is applied.
 //!
-//! A sitemap may speak for its own host only, unless robots.txt of the other host names it. Whether it does is not known
-//! here: entries of other hosts come out marked as `foreign`, and the caller decides.
+//! A sitemap may list URLs of its own host only, unless robots.txt of the other host names the sitemap. That is not
+//! known here: entries of other hosts come out marked as `foreign`, and the caller decides.
 //!
-//! What always holds: no more than `sitemap_bytes_max` bytes are unpacked and no more than `sitemap_urls_max` entries
-//! come out; whatever the bytes, what could be read is returned.
+//! Invariants: at most `sitemap_bytes_max` bytes are decompressed and at most `sitemap_urls_max` entries come out; any
+//! input gives the part that could be parsed.
 
 pub(crate) mod date;
 mod xml;
@@ -26,41 +26,41 @@ use super::sniff;
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, UrlError};
 
-/// One page that a sitemap names.
+/// One page that a sitemap lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The page.
     pub url: CrawlUrl,
-    /// When it changed, by its own word. A hint: the future and 1970 are common.
+    /// The date of the last change, by the site's statement. A hint: the future and 1970 are common.
     pub lastmod: Option<Timestamp>,
-    /// Between 0 and 1, by its own word.
+    /// The priority between 0 and 1, by the site's statement.
     pub priority: Option<f32>,
     /// The same page in other languages.
     pub alternates: Vec<CrawlUrl>,
-    /// It is on another host than the sitemap.
+    /// The page is on another host than the sitemap.
     pub foreign: bool,
 }
 
-/// What else there is to say about a sitemap.
+/// A remark about a sitemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Note {
-    /// It is none: nothing in it names a page.
+    /// The text is no sitemap: nothing names a page.
     NotASitemap,
-    /// It is broken XML, and was read as far as it made sense.
+    /// The XML is broken, and was read as far as possible.
     Broken,
-    /// Its gzip is torn or followed by something else.
+    /// The gzip data is truncated or followed by something else.
     TornGzip,
-    /// It is not in the encoding it claims.
+    /// The text is not in the declared encoding.
     WrongEncoding,
-    /// It is longer than what is read of one.
+    /// The sitemap is longer than the limit.
     TooLong,
-    /// It has more entries than are taken from one.
+    /// The sitemap has more entries than the limit.
     TooMany,
-    /// It uses entities of its own; what holds one was dropped.
+    /// The sitemap uses entities of its own; texts with one were dropped.
     OwnEntities,
-    /// Some of what it names are no URLs.
+    /// Some entries are no URLs.
     BadUrls,
-    /// Some of what it names are on other hosts.
+    /// Some entries are on other hosts.
     Foreign,
 }
 
@@ -81,18 +81,18 @@ impl Note {
     }
 }
 
-/// What a sitemap says.
+/// The contents of a sitemap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SitemapFindings {
-    /// The pages it names, as often as it names them.
+    /// The pages, including repetitions.
     pub urls: Vec<Entry>,
-    /// The sitemaps it names, if it is an index.
+    /// The sitemaps that an index lists.
     pub sitemaps: Vec<CrawlUrl>,
-    /// How many texts in it were to be URLs and are none.
+    /// Number of texts that should be URLs and are none.
     pub dropped: u64,
-    /// A limit was met or time was up: there may be more.
+    /// A limit or the deadline was reached: there may be more.
     pub cut: bool,
-    /// What else there is to say, each once, in order.
+    /// The remarks, each once, in order.
     pub notes: Vec<Note>,
 }
 
@@ -104,7 +104,7 @@ impl SitemapFindings {
     }
 }
 
-/// Reads a sitemap. What kind of sitemap it is, is seen from its bytes.
+/// Reads a sitemap. The format is detected from the bytes.
 pub fn read_sitemap(page: &Page<'_>, limits: &Limits) -> SitemapFindings {
     read_until(page, limits, &mut || false)
 }
@@ -126,7 +126,7 @@ pub(super) fn read_until(
     list.finish()
 }
 
-/// The entries of a sitemap while it is read.
+/// The entries of a sitemap while the reader collects them.
 struct List<'a> {
     page: &'a Page<'a>,
     urls_max: usize,
@@ -139,7 +139,7 @@ impl<'a> List<'a> {
         List { page, urls_max: limits.sitemap_urls_max, alternates: 0, findings: SitemapFindings::default() }
     }
 
-    /// There is room for no more: the rest need not be read.
+    /// Whether no more entries fit: the rest need not be read.
     fn is_full(&self) -> bool {
         self.findings.cut
     }
@@ -187,7 +187,7 @@ impl<'a> List<'a> {
         }
         let (mut alternates, mut seen) = (Vec::new(), BTreeSet::new());
         for text in &draft.alternates {
-            // Each language names all others, so that a list of n pages may name n times n.
+            // Each language names all others, so a list of n pages may name n times n.
             if self.alternates >= self.urls_max {
                 self.findings.note(Note::TooMany);
                 break;
@@ -206,7 +206,7 @@ impl<'a> List<'a> {
     }
 
     fn finish(mut self) -> SitemapFindings {
-        // What was cut before it was read may have had more.
+        // The part that was cut off may have had more entries.
         self.findings.cut |= self.findings.notes.contains(&Note::TooLong);
         if self.findings.urls.is_empty() && self.findings.sitemaps.is_empty() {
             self.findings.note(Note::NotASitemap);
@@ -215,7 +215,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// An entry as it is written.
+/// An entry as written, before its texts are parsed.
 #[derive(Clone, Debug, Default)]
 struct Draft {
     loc: String,
@@ -257,7 +257,7 @@ fn read_lines(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut() -> b
     }
 }
 
-/// Undoes gzip that is not a content coding but the file itself, cutting at the limit.
+/// Decompresses gzip that is the file itself and no content coding, cutting at the limit.
 fn unpack<'a>(
     body: &'a [u8],
     limits: &Limits,
@@ -279,7 +279,7 @@ fn unpack<'a>(
                 break;
             }
             decoder.get_mut().barren = 0;
-            // A bomb costs no more than what is asked for at a time.
+            // A decompression bomb costs no more than the size of one piece.
             match decoder.by_ref().take(UNPACK_BYTES).read_to_end(&mut plain) {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -297,7 +297,7 @@ fn unpack<'a>(
     }
     if bytes.len() > limit {
         findings.note(Note::TooLong);
-        // Not cut yet, for that would end the reading before it begins.
+        // Not marked as cut yet, since that would end the reading at its first entry.
         findings.cut = false;
         match &mut bytes {
             Cow::Borrowed(bytes) => *bytes = &bytes[..limit],
@@ -307,7 +307,8 @@ fn unpack<'a>(
     bytes
 }
 
-/// What is packed, given out in small pieces: the time is looked at between them, and what gives nothing for too long ends.
+/// Gives compressed bytes out in small pieces: the deadline is checked between them, and input without output ends at a
+/// bound.
 struct Packed<'a, 't> {
     rest: &'a [u8],
     since_look: usize,
@@ -345,7 +346,7 @@ impl Read for Packed<'_, '_> {
     }
 }
 
-/// The text of a sitemap. They are to be in UTF-8, so what can be read as UTF-8 is, whatever it claims.
+/// Decodes the text of a sitemap. The protocol demands UTF-8, so valid UTF-8 is read as such, whatever the label.
 fn decode<'a>(
     page: &Page<'_>,
     bytes: &'a [u8],
@@ -356,7 +357,7 @@ fn decode<'a>(
     let decision = charset::decide(label.rfind(|label| sniff::essence(label).is_some()), bytes);
     let mut encoding = decision.encoding;
     let wide = encoding == UTF_16LE || encoding == UTF_16BE;
-    // Text in UTF-16 has a NUL beside each of its ASCII characters; text without any is in something else.
+    // UTF-16 text has a NUL beside each ASCII character; text without any NUL is in another encoding.
     let has_nul = bytes.iter().take(sniff::SNIFF_BYTES_MAX).any(|byte| *byte == 0);
     if wide && !has_nul {
         findings.note(Note::WrongEncoding);
@@ -370,7 +371,7 @@ fn decode<'a>(
                 }
                 return Cow::Borrowed(text);
             }
-            // A character cut in half by a limit is no reason to believe in another encoding.
+            // A character cut in half by a limit is no reason to assume another encoding.
             Err(error) if error.error_len().is_none() => {
                 let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]);
                 return Cow::Borrowed(valid.expect("checked up to here"));
@@ -378,7 +379,7 @@ fn decode<'a>(
             Err(_) => {}
         }
     }
-    // Text grows when it becomes UTF-8, by half again at most in what sitemaps are written in.
+    // Text grows when converted to UTF-8, by at most half in the encodings that sitemaps use.
     let decoded = charset::decode(encoding, bytes, limits.sitemap_bytes_max.saturating_mul(2));
     if decoded.replaced && encoding == UTF_8 {
         findings.note(Note::WrongEncoding);
@@ -386,14 +387,14 @@ fn decode<'a>(
     Cow::Owned(decoded.text)
 }
 
-/// Some servers pack what is already packed.
+/// Maximum number of gzip layers: some servers compress a compressed file again.
 const GZIP_LAYERS_MAX: usize = 2;
 
-/// Unpacked at a time.
+/// Number of bytes decompressed at a time.
 const UNPACK_BYTES: u64 = 256 * 1024;
 
-/// What may be read in a row of a packed sitemap without a byte coming out: members and blocks may be empty.
+/// Maximum number of compressed bytes in a row without any output: members and blocks may be empty.
 const BARREN_BYTES_MAX: usize = 1024 * 1024;
 
-/// The clock is looked at once in so many bytes.
+/// The deadline is checked once in this number of bytes.
 const BYTES_PER_LOOK: usize = 16 * 1024;

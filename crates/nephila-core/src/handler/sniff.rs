@@ -1,24 +1,24 @@
-//! What kind of thing a body is: from its label and its first bytes.
+//! The media kind of a body, from its label and its first bytes.
 //!
 //! Labels are missing, repeated, malformed or false, so the bytes have the last word where they are clear: a JPEG is a
-//! JPEG whatever it is called, and a page called `image/png` is a page. Where the bytes are only text, the label says
-//! which kind of text (MIME Sniffing standard). The label itself is stored as it came; this is our reading of it.
+//! JPEG under any label, and a page labelled `image/png` is a page. Where the bytes are only text, the label decides
+//! the kind of text (MIME Sniffing standard). The label itself is stored verbatim; the kind is our interpretation.
 //!
-//! What always holds: no more than [`SNIFF_BYTES_MAX`] bytes of a body and [`LABEL_BYTES_MAX`] of a label are read.
+//! Invariant: at most [`SNIFF_BYTES_MAX`] bytes of a body and [`LABEL_BYTES_MAX`] of a label are read.
 
-/// How many bytes of a body are looked at.
+/// Number of bytes of a body that are examined.
 pub const SNIFF_BYTES_MAX: usize = 1024;
 
-/// How many bytes of a `Content-Type` are looked at.
+/// Number of bytes of a `Content-Type` that are examined.
 pub const LABEL_BYTES_MAX: usize = 4 * 1024;
 
-/// The longest type we take for one: no registered one comes close (RFC 6838, 4.2 allows 127 for each half).
+/// Maximum length of a media type: no registered one comes close (RFC 6838, 4.2 allows 127 for each half).
 const ESSENCE_BYTES_MAX: usize = 255;
 
-/// One byte in this many may be a control character before text is no text. Random bytes have one in ten.
+/// At one control character in this number of bytes, text counts as binary. Random bytes have one in ten.
 const CONTROLS_ONE_IN: usize = 32;
 
-/// What kind of thing a body is.
+/// The media kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A page: HTML or XHTML.
@@ -41,20 +41,20 @@ pub enum Kind {
     Pdf,
     /// An image.
     Image,
-    /// Sound or film.
+    /// Audio or video.
     Media,
     /// A font.
     Font,
-    /// Something packed: zip and what is made of it, gzip and so on.
+    /// A compressed or packed file: zip and formats based on zip, gzip and so on.
     Archive,
-    /// Bytes that are no text and nothing we know.
+    /// Bytes that are no text and no known format.
     Binary,
-    /// There is no body, and the label says nothing we know.
+    /// There is no body, and the label is missing or unknown.
     Empty,
 }
 
 impl Kind {
-    /// May a parser of ours read it? Everything else is stored and left alone.
+    /// Whether one of our parsers may read the body. Everything else is stored only.
     pub const fn is_text(self) -> bool {
         matches!(
             self,
@@ -70,16 +70,16 @@ impl Kind {
     }
 }
 
-/// Our reading of a body and its label.
+/// The kind and the label of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sniffed {
-    /// What it is.
+    /// The media kind.
     pub kind: Kind,
-    /// The type it was labelled with, in lower case and without parameters, if there was one that could be read.
+    /// The media type of the label, in lower case and without parameters, if there is a valid one.
     pub label: Option<String>,
 }
 
-/// Says what a body is. `labels` are the values of all `Content-Type` fields, in order: the last that can be read
+/// Decides the kind of a body. `labels` are the values of all `Content-Type` fields, in order: the last valid one
 /// counts (Fetch standard, "extract a MIME type").
 pub fn sniff<'a>(labels: impl IntoIterator<Item = &'a [u8]>, body: &[u8]) -> Sniffed {
     let (label, field) = labels.into_iter().filter_map(|field| Some((essence(field)?, field))).last().unzip();
@@ -105,20 +105,20 @@ fn decide(named: Option<Kind>, wide: bool, body: &[u8]) -> Kind {
     }
     let markup = kind_of_markup(body);
     match (named, markup) {
-        // Text that is said to be plain text, or a script, or a style, stays that: browsers do not look further.
+        // Text that is labelled as plain text, script or style stays that: browsers do not look further.
         (Some(Kind::Text | Kind::Script | Kind::Css | Kind::Json), _) => named.unwrap_or(Kind::Text),
-        // XML has one label for many things.
+        // XML has one label for many formats.
         (Some(Kind::Html), Some(Kind::Feed | Kind::Sitemap)) => markup.unwrap_or(Kind::Html),
         (Some(Kind::Html), _) => Kind::Html,
         (_, Some(kind)) => kind,
         (Some(kind), None) if kind.is_text() => kind,
-        // An image, a font or nothing by its label, and text by its bytes.
+        // The label says image, font or nothing, and the bytes are text.
         (_, None) if matches!(body.trim_ascii_start().first(), Some(b'{' | b'[')) => Kind::Json,
         (_, None) => Kind::Text,
     }
 }
 
-/// Does it look like anything but text? Decided by control characters that no text has; UTF-16 must have its mark.
+/// Whether the bytes are no text. Decided by control characters that no text has; UTF-16 must have its byte order mark.
 pub fn is_binary(body: &[u8]) -> bool {
     let body = &body[..body.len().min(SNIFF_BYTES_MAX)];
     if body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff") {
@@ -132,7 +132,7 @@ pub fn is_binary(body: &[u8]) -> bool {
     controls > 0 && controls * CONTROLS_ONE_IN >= body.len()
 }
 
-/// The type in a `Content-Type`, without parameters, in lower case. None if it is no type.
+/// The media type in a `Content-Type`, without parameters, in lower case. None if malformed.
 pub fn essence(field: &[u8]) -> Option<String> {
     let field = &field[..field.len().min(LABEL_BYTES_MAX)];
     let essence = field.split(|b| *b == b';').next()?.trim_ascii();
@@ -145,7 +145,7 @@ pub fn essence(field: &[u8]) -> Option<String> {
     valid.then(|| String::from_utf8_lossy(essence).to_ascii_lowercase())
 }
 
-/// The first `charset` of a `Content-Type` that is not empty, as it stands there, quotes undone.
+/// The first non-empty `charset` of a `Content-Type`, unquoted.
 pub fn charset_label(field: &[u8]) -> Option<Vec<u8>> {
     let field = &field[..field.len().min(LABEL_BYTES_MAX)];
     let mut rest = field.get(field.iter().position(|b| *b == b';')? + 1..)?;
@@ -203,7 +203,7 @@ fn kind_of_label(label: &str) -> Option<Kind> {
     })
 }
 
-/// Signatures at a fixed place. Those that words could begin with count only if the rest is no text.
+/// Signatures at a fixed offset. Signatures that a word could begin with count only if the body is no text.
 fn kind_of_magic(body: &[u8], binary: bool) -> Option<Kind> {
     const STRONG: &[(&[u8], Kind)] = &[
         (b"%PDF-", Kind::Pdf),
@@ -284,7 +284,7 @@ fn kind_of_markup(body: &[u8]) -> Option<Kind> {
         (b"<sitemapindex", Kind::Sitemap),
         (b"<html", Kind::Html),
     ];
-    // In UTF-16 every other byte is nothing; without those the tags can be read.
+    // In UTF-16 every other byte of a tag is zero; without the zero bytes the tags can be read.
     let wide = body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff") || body.get(1) == Some(&0);
     let text: Vec<u8> = body.iter().copied().filter(|b| !(wide && matches!(b, 0 | 0xfe | 0xff))).collect();
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).trim_ascii_start();
@@ -341,12 +341,12 @@ mod tests {
         ] {
             check(labels, page, Kind::Html);
         }
-        // What is stored is the field as it came: the reading is a value beside it.
+        // The stored field stays as received: the label is a value beside the field.
         let field = b"Image/PNG ; x=\xff".to_vec();
         let read = sniff([field.as_slice()], page);
         assert_eq!(read.label.as_deref(), Some("image/png"));
         assert_eq!(field, b"Image/PNG ; x=\xff");
-        // The prefix is bounded: what stands behind it changes nothing.
+        // The prefix is bounded: bytes behind the prefix change nothing.
         let mut far = vec![b' '; SNIFF_BYTES_MAX];
         far.extend_from_slice(page);
         check(&[], &far, Kind::Text);

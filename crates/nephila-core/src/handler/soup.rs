@@ -1,25 +1,24 @@
-//! XML that is not quite: tags and texts in the order in which they stand, whatever is wrong around them.
+//! A tolerant XML reader: tags and texts in document order, whatever is malformed around them.
 //!
-//! A bare `&` is text, end tags need no start, and after markup that makes no sense reading goes on at the next tag.
-//! Whoever reads ([`Sink`]) gets starts, ends and texts, and never an error. Sitemaps, feeds and lists of feeds are read
-//! like this.
+//! A bare `&` is text, end tags need no start, and after malformed markup reading continues at the next tag. A [`Sink`]
+//! gets starts, ends and texts, and never an error. Sitemaps, feeds and OPML lists are read with this reader.
 //!
-//! What always holds: references are never expanded, except the five of XML and characters by number, and, unless a sink
-//! says otherwise, those names that every browser knows; the parser's own memory does not grow with the nesting; no byte is
-//! looked at more than a fixed number of times, and the clock is looked at by bytes, however few tags hold them.
+//! Invariants: references are never expanded, except the five of XML and characters by number, and, unless a sink
+//! overrides this, the names that every browser knows; the parser remembers a bounded number of open tags; no byte is
+//! read more than a fixed number of times, and the deadline is checked by bytes, however few tags hold them.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// Whoever is told what stands in the text.
+/// The consumer of the events of a text.
 pub(crate) trait Sink {
-    /// A tag, and whether it ends itself.
+    /// A start tag, and whether the tag is self-closing.
     fn start(&mut self, tag: &BytesStart<'_>, is_empty: bool);
-    /// An end tag, by the last part of its name.
+    /// An end tag, by its local name.
     fn end(&mut self, name: &str);
     /// Text.
     fn text(&mut self, text: &str);
-    /// A reference that XML does not have by itself, without its `&` and `;`.
+    /// A reference that is not predefined in XML, without its `&` and `;`.
     fn reference(&mut self, name: &str) {
         let whole = format!("&{name};");
         if name.len() <= NAME_BYTES_MAX {
@@ -31,36 +30,36 @@ pub(crate) trait Sink {
         if is_name(name) {
             self.unknown(name);
         } else {
-            // An `&` that somebody forgot to escape, with a `;` further on.
+            // An unescaped `&`, with a `;` further on.
             self.text(&whole);
         }
     }
-    /// A reference that stands for nothing we know, without its `&` and `;`.
+    /// An unknown reference, without its `&` and `;`.
     fn unknown(&mut self, _name: &str) {}
     /// A document type, which may define references of its own.
     fn document_type(&mut self) {}
-    /// Something was wrong just here.
+    /// The markup at this position is malformed.
     fn broken(&mut self);
-    /// Is it enough? Asked before each tag.
+    /// Whether the sink wants no more. Called before each tag.
     fn is_done(&mut self) -> bool;
 }
 
-/// How the text ended.
+/// How the reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Everything was read.
+    /// The whole text was read.
     All,
-    /// Behind markup that makes no sense there was nothing more that does.
+    /// Behind malformed markup no more tag was found.
     Lost,
-    /// It was enough, or time was up.
+    /// The sink wants no more, or the deadline has passed.
     Early {
-        /// It was the time.
+        /// The deadline has passed.
         time: bool,
     },
 }
 
-/// Reads a text that begins with a tag. The parser remembers every open tag; with more than `open_max` a new one goes on,
-/// for sinks do not care for nesting.
+/// Reads a text that begins with a tag. The parser remembers every open tag; above `open_max` a new parser continues,
+/// since sinks do not depend on nesting.
 pub(crate) fn read(
     text: &str,
     open_max: usize,
@@ -73,7 +72,7 @@ pub(crate) fn read(
             Run::Over => return End::All,
             Run::Done { time } => return End::Early { time },
             Run::Deep(at) => rest = rest.get(at..).unwrap_or_default(),
-            // What could not be read begins with a `<`; the next one is a new chance.
+            // Malformed markup begins with a `<`; reading continues at the next one.
             Run::Broken(at) => {
                 sink.broken();
                 let after = rest.get(at + 1..).unwrap_or_default();
@@ -87,13 +86,13 @@ pub(crate) fn read(
 
 /// How a run of the parser ended.
 enum Run {
-    /// Nothing more is to be read.
+    /// The end of the text.
     Over,
-    /// It was enough.
+    /// The sink wants no more, or the deadline has passed.
     Done { time: bool },
-    /// Too many tags were open; a new parser goes on at this byte.
+    /// Too many tags are open; a new parser continues at this byte.
     Deep(usize),
-    /// The tag at this byte makes no sense.
+    /// The tag at this byte is malformed.
     Broken(usize),
 }
 
@@ -139,36 +138,36 @@ fn run(text: &str, open_max: usize, sink: &mut dyn Sink, time_is_up: &mut dyn Fn
             Ok(Event::DocType(_)) => sink.document_type(),
             Ok(Event::Eof) => return Run::Over,
             Ok(_) => {}
-            // These are over already; the parser goes on behind them.
+            // These are complete already; the parser continues behind them.
             Err(quick_xml::Error::IllFormed(_)) => sink.broken(),
             Err(_) => return Run::Broken(usize::try_from(reader.error_position()).unwrap_or(usize::MAX)),
         }
     }
 }
 
-/// Could this be the name of a reference?
+/// Whether this can be the name of a reference.
 pub(crate) fn is_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
 }
 
-/// An attribute by the last part of its name, references decoded. What is too long to mean anything is none.
+/// An attribute by its local name, references decoded. None if the value is too long.
 pub(crate) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = tag.html_attributes();
     attributes.with_checks(false);
-    // What cannot be read counts too.
+    // Malformed attributes count towards the limit too.
     let mut found = attributes.take(ATTRIBUTES_MAX).flatten();
     let found = found.find(|a| a.key.local_name().as_ref() == name)?;
     (found.value.len() <= VALUE_BYTES_MAX).then(|| unescape(&found.value))
 }
 
-/// Decodes the references of an attribute; what is none stays as it is.
+/// Decodes the references of an attribute; unknown ones stay as written.
 fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        // No further than a reference can be long: a text of nothing but `&` is looked through once, not once for each.
+        // No further than a reference can be long, so a text of nothing but `&` takes linear time.
         let near = &rest.as_bytes()[1..rest.len().min(2 + REFERENCE_BYTES_MAX)];
         let end = memchr::memchr(b';', near);
         match end.and_then(|end| Some((character(&rest[1..=end])?, end))) {
@@ -186,7 +185,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// The character of a reference that XML has by itself.
+/// The character of a reference that is predefined in XML.
 fn character(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),
@@ -205,22 +204,22 @@ fn character(name: &str) -> Option<char> {
     }
 }
 
-/// So often reading goes on after markup that makes no sense, or under too many open tags.
+/// Maximum number of times that reading continues after malformed markup, or under too many open tags.
 const RESTARTS_MAX: usize = 64;
 
 /// The longest name that browsers know has 32 bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// A reference in an attribute is not longer than this between its `&` and its `;`. A character by number takes ten.
+/// Maximum length of a reference in an attribute between its `&` and its `;`. A character by number takes ten.
 const REFERENCE_BYTES_MAX: usize = 64;
 
-/// The clock is looked at once in so many bytes, or behind the tag or text that they end in.
+/// The deadline is checked once in this number of bytes, or behind the tag or text in which they end.
 const BYTES_PER_LOOK: u64 = 16 * 1024;
 
-/// More attributes of one tag are not looked at.
+/// Maximum number of attributes of one tag that are read.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// A longer value of an attribute is no URL, no title and no date.
+/// Maximum length of the value of an attribute; a longer value is no URL, no title and no date.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

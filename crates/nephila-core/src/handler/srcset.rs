@@ -1,14 +1,14 @@
 //! `srcset` and `imagesrcset`: several URLs in one attribute.
 //!
-//! Read as browsers read it (HTML standard, "parse a srcset attribute"), because a plain split at commas breaks
-//! `data:` URLs and every image service that has commas in its paths.
+//! Parsed like in browsers (HTML standard, "parse a srcset attribute"), because a plain split at commas breaks `data:`
+//! URLs and every image service that has commas in its paths.
 //!
-//! What always holds: no more than [`CANDIDATES_MAX`] URLs come out; each is a part of the value.
+//! Invariants: at most [`CANDIDATES_MAX`] URLs come out; each is a part of the value.
 
-/// More candidates than this are not read from one attribute.
+/// Maximum number of candidates that are read from one attribute.
 pub const CANDIDATES_MAX: usize = 256;
 
-/// The URLs in a value, in order, as they are written.
+/// The URLs in a value, in order, as written.
 pub fn urls(value: &str) -> Vec<&str> {
     let space = |c: char| matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ');
     let mut urls = Vec::new();
@@ -21,7 +21,7 @@ pub fn urls(value: &str) -> Vec<&str> {
         let end = rest.find(space).unwrap_or(rest.len());
         let (url, after) = rest.split_at(end);
         let trimmed = url.trim_end_matches(',');
-        // A comma at its end ends the candidate; otherwise descriptors follow, up to a comma outside parentheses.
+        // A trailing comma ends the candidate; otherwise descriptors follow, up to a comma outside parentheses.
         rest = if trimmed.len() < url.len() { after } else { &after[descriptors_end(after)..] };
         urls.push(trimmed);
     }

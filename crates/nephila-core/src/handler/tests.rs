@@ -1,9 +1,9 @@
-//! Tests of the whole handler: a page in, findings out. Those named after a case of the catalogue of hostile cases are
+//! Tests of the whole handler: a page in, findings out. Tests named after a case of the catalogue of hostile cases are
 //! counted by `cargo xtask hostile`.
 
-// Words and fields that pages address to robots, links in the head.
+// Robots directives in pages and header fields, links in the head.
 mod fields;
-// What browsers do with markup, and what hostile markup does to us: HTM.
+// Markup as browsers read it, and hostile markup: HTM.
 mod html;
 // Pages in other encodings: ENC.
 mod encoding;
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// The links of kind L or R, as they are requested.
+    /// The links of kind L or R, as requested.
     fn links(&self) -> Vec<String> {
         let found = self.read().links;
         found.iter().filter(|f| f.kind.letter() != 'E').map(|f| f.url.as_str().to_owned()).collect()
@@ -89,13 +89,13 @@ impl Answer {
     }
 }
 
-/// The page names these, as links.
+/// Asserts that the page names these links.
 #[track_caller]
 fn links(html: &str, want: &[&str]) {
     assert_eq!(Answer::html(html).links(), want, "{html}");
 }
 
-/// The page names these, in these ways.
+/// Asserts that the page names these URLs, in these ways.
 #[track_caller]
 fn kinds(html: &str, want: &[(&str, &str)]) {
     let found = Answer::html(html).kinds();

@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use super::signature::{self, Component, Parameters, TAG_DIRECTORY};
 
-/// Where the directory is published, below the agent's URL.
+/// The path of the directory, below the agent's URL.
 pub const PATH: &str = "/.well-known/http-message-signatures-directory";
-/// Its media type.
+/// The media type of the directory.
 pub const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 
-/// A public key as others read it (RFC 7517, RFC 8037).
+/// A public key in the published form (RFC 7517, RFC 8037).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Jwk {
     kty: &'static str,
     crv: &'static str,
-    /// Its thumbprint, by which signatures name it.
+    /// The thumbprint, by which signatures name the key.
     pub kid: String,
-    /// The 32 bytes.
+    /// The 32 bytes of the key.
     pub x: String,
     #[serde(rename = "use")]
     usage: &'static str,
@@ -28,12 +28,12 @@ pub struct Jwk {
 /// All keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Directory {
-    /// They.
+    /// The keys.
     pub keys: Vec<Jwk>,
 }
 
 impl Jwk {
-    /// Of an Ed25519 key; `thumbprint` is the SHA-256 of [`thumbprint_text`].
+    /// From an Ed25519 key; `thumbprint` is the SHA-256 of [`thumbprint_text`].
     pub fn new(public: &[u8; 32], thumbprint: &[u8; 32]) -> Jwk {
         Jwk {
             kty: "OKP",
@@ -46,13 +46,14 @@ impl Jwk {
     }
 }
 
-/// The text whose SHA-256 is the thumbprint of a key (RFC 7638, 3; RFC 8037, 2): the members that make the key, in the
-/// order of their names, without a space.
+/// The text whose SHA-256 is the thumbprint of a key (RFC 7638, 3; RFC 8037, 2): the members of the key, sorted by
+/// name, without a space.
 pub fn thumbprint_text(public: &[u8; 32]) -> String {
     format!("{{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"{}\"}}", BASE64URL_NOPAD.encode(public))
 }
 
-/// The fields with which the directory is served from this authority, so that nobody else can claim the keys for theirs.
+/// The header fields with which this authority serves the directory. The signature keeps other sites from claiming the
+/// keys.
 pub fn fields(
     authority: &str,
     keyid: &str,

@@ -1,16 +1,16 @@
-//! The page that says who crawls: what a site's operator finds behind the URL in our User-Agent.
+//! The page that introduces the crawler: a site's operator finds the page behind the URL in our User-Agent.
 //!
-//! What always holds: the page has no script and loads nothing; everything the crawler's operator wrote is escaped.
+//! Invariants: the page has no script and loads nothing; all text of the crawler's operator is escaped.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::text::escaped;
 
-/// What the page tells.
+/// The contents of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// Our name in robots.txt.
+    /// Our product token in robots.txt.
     pub agent: String,
     /// The whole User-Agent field.
     pub user_agent: String,
@@ -18,19 +18,19 @@ pub struct About {
     pub contact: String,
     /// The From field, if one is sent.
     pub from: String,
-    /// Who runs the crawler, and what for, in a sentence.
+    /// The operator and the purpose of the crawler, in a sentence.
     pub purpose: String,
-    /// Where our keys are published, if requests are signed.
+    /// The URL where our keys are published, if requests are signed.
     pub agent_url: String,
-    /// Which key signs.
+    /// The id of the signing key.
     pub keyid: String,
-    /// The rest of a host between two requests.
+    /// The crawl delay: the rest of a host between two requests.
     pub delay: Duration,
-    /// Requests to one host at the same time.
+    /// Maximum number of concurrent requests to one host.
     pub connections: u32,
-    /// Is robots.txt obeyed?
+    /// Whether robots.txt is obeyed.
     pub obeys_robots: bool,
-    /// Addresses that we ask from, as ranges.
+    /// Addresses from which requests come, as ranges.
     pub ranges: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;marg
 h1{line-height:1.2}pre{background:#f4f4f4;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere}code{word-break:break-all}\
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#262626}a{color:#8bf}}";
 
-/// The page.
+/// Renders the page.
 pub fn html(about: &About) -> String {
     let agent = escaped(&about.agent);
     let mut out = format!(
@@ -117,7 +117,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// A contact as a link, if it is a URL or a mail address.
+/// A contact as a link, if the contact is a URL or a mail address.
 fn link(contact: &str) -> String {
     let text = escaped(contact);
     if contact.starts_with("https://") || contact.starts_with("http://") {

@@ -1,32 +1,32 @@
 //! The text that is signed (RFC 9421, 2.5), and the fields that carry a signature.
 //!
-//! A covered component is a line of the signature base; the last line lists them all with the parameters, and the same
-//! list stands in `Signature-Input`. Values are written as they stand in the request, so nothing is parsed here but what
-//! a site asks for ([`wanted`]).
+//! A covered component is a line of the signature base; the last line lists all components with the parameters, and the
+//! same list stands in `Signature-Input`. Values are taken verbatim from the request; only the `Accept-Signature` of a
+//! site is parsed here ([`wanted`]).
 
 use std::fmt::Write as _;
 
 use data_encoding::BASE64;
 
-/// The tag of signatures that say which bot asks.
+/// The tag of signatures that identify a bot.
 pub const TAG_BOT: &str = "web-bot-auth";
 /// The tag of the signature under a directory of keys.
 pub const TAG_DIRECTORY: &str = "http-message-signatures-directory";
 /// The label of our signature, unless a site asks for another.
 pub const LABEL: &str = "sig1";
-/// A longer label is not used.
+/// Maximum length of a label.
 const LABEL_BYTES_MAX: usize = 64;
-/// A longer `Accept-Signature` is not read.
+/// Maximum length of an `Accept-Signature` field.
 const WANTED_BYTES_MAX: usize = 4 * 1024;
 
 /// One covered component and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component<'a> {
-    /// Its name, in lower case: `@authority`, `date`.
+    /// The name, in lower case: `@authority`, `date`.
     pub name: &'a str,
-    /// Its parameters as they are written: `;key="sig1"`, `;req`, or nothing.
+    /// The parameters as written: `;key="sig1"`, `;req`, or nothing.
     pub parameters: String,
-    /// Its value, on one line.
+    /// The value, on one line.
     pub value: &'a str,
 }
 
@@ -41,24 +41,24 @@ impl<'a> Component<'a> {
     }
 }
 
-/// What is said about a signature beside what it covers. Times are seconds since 1970.
+/// The parameters of a signature. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters<'a> {
-    /// When it was made.
+    /// The time of signing.
     pub created: u64,
-    /// When it stops being valid.
+    /// The end of validity.
     pub expires: Option<u64>,
-    /// Said once and never again, in letters that need no escaping.
+    /// A value that is used once, in letters that need no escaping.
     pub nonce: Option<&'a str>,
-    /// Which key: the thumbprint of [`super::directory`].
+    /// The key: the thumbprint of [`super::directory`].
     pub keyid: &'a str,
-    /// The algorithm, where it is not told by the key.
+    /// The algorithm, where the key does not imply one.
     pub alg: Option<&'a str>,
-    /// What it is for.
+    /// The purpose of the signature.
     pub tag: Option<&'a str>,
 }
 
-/// What was signed, as `Signature-Input` says it: the value of a label.
+/// The list of covered components, as the value of a label in `Signature-Input`.
 pub fn input(components: &[Component<'_>], parameters: &Parameters<'_>) -> String {
     let ids: Vec<String> = components.iter().map(Component::id).collect();
     let mut text = format!("({});created={}", ids.join(" "), parameters.created);
@@ -78,7 +78,7 @@ pub fn input(components: &[Component<'_>], parameters: &Parameters<'_>) -> Strin
     text
 }
 
-/// The text that is signed.
+/// The signature base: the text that is signed.
 pub fn base(components: &[Component<'_>], parameters: &Parameters<'_>) -> String {
     let mut text = String::with_capacity(512);
     for component in components {
@@ -94,11 +94,11 @@ pub fn base(components: &[Component<'_>], parameters: &Parameters<'_>) -> String
 pub struct Asking<'a> {
     /// `GET` or `HEAD`.
     pub method: &'a str,
-    /// Host and port as they stand in the request, without the scheme's own port.
+    /// Host and port as in the request, without the default port of the scheme.
     pub authority: &'a str,
     /// The path alone.
     pub path: &'a str,
-    /// Where our keys are published, `https://crawler.example`.
+    /// The URL where our keys are published, `https://crawler.example`.
     pub agent: &'a str,
     /// The label of the signature.
     pub label: &'a str,
@@ -137,7 +137,7 @@ pub fn sign(asking: &Asking<'_>, parameters: &Parameters<'_>, sign: impl FnOnce(
 }
 
 /// The label under which a site wants a signature of ours, if its `Accept-Signature` asks for one: a member without a
-/// tag, or with ours. What else it would like to be covered is its business; it sees what is.
+/// tag, or with ours. A wish for other components is ignored; `Signature-Input` tells the site which are covered.
 pub fn wanted(field: &str) -> Option<&str> {
     if field.len() > WANTED_BYTES_MAX {
         return None;
@@ -154,7 +154,7 @@ pub fn wanted(field: &str) -> Option<&str> {
     })
 }
 
-/// The members of a dictionary: what stands between commas outside of quotes.
+/// The members of a dictionary: the parts between commas outside of quotes.
 fn members(field: &str) -> impl Iterator<Item = &str> {
     let (mut inside, mut escaped) = (false, false);
     field.split(move |char| {
@@ -169,7 +169,7 @@ fn members(field: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A string of RFC 8941, 3.3.3. What cannot stand in one is left out.
+/// A string of RFC 8941, 3.3.3. Characters that cannot stand in one are left out.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -276,7 +276,7 @@ mod tests {
         ) {
             for field in [field, like] {
                 if let Some(label) = wanted(&field) {
-                    // A label goes back in a field of ours.
+                    // A label is sent back in a header field of ours.
                     let fits = label.bytes().all(|byte| byte.is_ascii_graphic() && !b"=,;".contains(&byte));
                     proptest::prop_assert!(!label.is_empty() && fits);
                 }

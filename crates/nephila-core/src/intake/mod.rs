@@ -1,3 +1,3 @@
-//! The intake stage: URLs that others give us, in their formats.
+//! The intake stage: URLs from external sources, in their formats.
 
 pub mod reflog;

@@ -4,12 +4,12 @@
 //! batch  priority  timestamp  page  url  hits  updatetag
 //! ```
 //!
-//! Files in the wild are not so tidy: tabs become spaces, a line is wrapped before or behind its URL, the last fields
-//! are missing. What can be read is read; what cannot is quarantined, with its place and the reason, and the lines
-//! around it are none the worse for it.
+//! Real files are not so tidy: tabs become spaces, a line is wrapped before or behind its URL, the last fields are
+//! missing. Readable lines are parsed. Malformed lines are quarantined, with their position and the reason, and do not
+//! affect the lines around them.
 //!
-//! What always holds: every physical line is part of exactly one entry or one bad line, or is blank; no line makes us
-//! keep more than [`LINE_BYTES_MAX`] of it.
+//! Invariants: every physical line is part of exactly one entry or one bad line, or is blank; at most
+//! [`LINE_BYTES_MAX`] bytes of a line are kept.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,13 +17,13 @@ use std::fmt;
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, UrlError};
 
-/// The longest line that is read: a URL of the longest kind, and its fields.
+/// Maximum length of a line in bytes: the longest URL, and its fields.
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// How much of a bad line is kept for whoever looks into it.
+/// Number of bytes of a bad line that are kept for diagnosis.
 pub const QUARANTINED_BYTES_MAX: usize = 1_024;
 
-/// How many bad lines of one file are kept; all are counted.
+/// Number of bad lines of one file that are kept; all are counted.
 pub const QUARANTINED_LINES_MAX: usize = 10_000;
 
 const FIELDS: usize = 7;
@@ -31,34 +31,34 @@ const FIELDS: usize = 7;
 /// One visited URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The batch it came in.
+    /// The batch of the line.
     pub batch: String,
-    /// Its priority, which nobody uses.
+    /// The priority, which is unused.
     pub priority: String,
-    /// When it was visited.
+    /// The time of the visit.
     pub at: Timestamp,
     /// The page that showed the advertisement.
     pub page: String,
     /// The URL.
     pub url: CrawlUrl,
-    /// How often it was visited in this batch; one if the field is missing.
+    /// Number of visits in this batch; one if the field is missing.
     pub hits: u64,
-    /// Changes when the content does; none if the field is missing or empty.
+    /// Changes when the content changes; none if the field is missing or empty.
     pub update_tag: Option<String>,
 }
 
-/// A line that could not be read.
+/// A malformed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// Its number in the file, from 1: the first of them if several belong together.
+    /// The line number in the file, from 1: the first one if several belong together.
     pub line: usize,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Its first bytes.
+    /// The first bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Why a line could not be read.
+/// Why a line is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Longer than [`LINE_BYTES_MAX`].
@@ -71,12 +71,12 @@ pub enum Reason {
     Timestamp,
     /// The hits are no number.
     Hits,
-    /// The URL is none that we crawl.
+    /// The URL cannot be crawled.
     Url(UrlError),
 }
 
 impl Reason {
-    /// The name under which it is counted.
+    /// The name under which the reason is counted.
     pub fn name(&self) -> &'static str {
         match self {
             Reason::TooLong => "line-too-long",
@@ -95,14 +95,14 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A whole file, read.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// What could be read, in the order of the file.
+    /// The entries, in the order of the file.
     pub entries: Vec<Entry>,
-    /// What could not: the first [`QUARANTINED_LINES_MAX`].
+    /// The malformed lines: the first [`QUARANTINED_LINES_MAX`].
     pub quarantined: Vec<Bad>,
-    /// How many could not, by reason.
+    /// Number of malformed lines, by reason.
     pub bad: BTreeMap<&'static str, u64>,
 }
 
@@ -123,7 +123,7 @@ pub fn read(bytes: &[u8]) -> Reading {
     reading
 }
 
-/// Reads a file entry by entry.
+/// Reads a file entry by entry, as an iterator.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry, Bad>> {
     let mut lines = bytes.split(|b| *b == b'\n').enumerate().peekable();
     std::iter::from_fn(move || {
@@ -139,7 +139,7 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry, Bad>> {
             Ok(fields) => fields,
             Err(reason) => return bad(reason),
         };
-        // A wrapped line goes on right below, never behind a blank line.
+        // A wrapped line continues right below, never behind a blank line.
         while let Some((_, next)) = lines.peek()
             && let Ok(more) = split(next)
             && continues(&fields, &more)
@@ -157,7 +157,7 @@ fn split(line: &[u8]) -> Result<Vec<&str>, Reason> {
         return Err(Reason::TooLong);
     }
     let text = std::str::from_utf8(line).map_err(|_| Reason::NotUtf8)?;
-    // Spaces in a URL are its own where tabs separate.
+    // Where tabs separate the fields, a space is part of the URL.
     Ok(if text.contains('\t') {
         text.split('\t').map(str::trim).collect()
     } else {
@@ -165,8 +165,8 @@ fn split(line: &[u8]) -> Result<Vec<&str>, Reason> {
     })
 }
 
-/// Does this line look like the rest of that one? Before the URL it must begin with one, behind it it must have none
-/// and no more fields than are missing.
+/// Whether this line is the continuation of that one. Wrapped before the URL, the continuation must begin with one.
+/// Wrapped behind the URL, the continuation must have none, and no more fields than are missing.
 fn continues(fields: &[&str], more: &[&str]) -> bool {
     let is_url = |field: &str| field.contains("://");
     match (fields.len(), more.first()) {
@@ -203,7 +203,7 @@ fn entry(fields: &[&str]) -> Result<Entry, Reason> {
     })
 }
 
-/// Fourteen digits, taken as UTC: the format names no zone.
+/// Fourteen digits, read as UTC: the format names no zone.
 fn timestamp(field: &str) -> Option<Timestamp> {
     if !is_timestamp(field) {
         return None;
@@ -294,7 +294,7 @@ mod tests {
         let short = read(b"b\t5\t20110727200841\t1\thttp://h/a");
         assert_eq!((short.entries[0].hits, &short.entries[0].update_tag), (1, &None));
         assert_eq!(read(b"b\t\t20110727200841\t\thttp://h/a\t\t").entries.len(), 1);
-        // A head that lost its URL does not swallow the next entry.
+        // A line that lost its URL does not swallow the next entry.
         let file = format!("b\t5\t20110727200841\t1\n{GOOD}\n");
         let reading = read(file.as_bytes());
         assert_eq!((reading.entries.len(), reading.bad["fields"]), (1, 1));

@@ -1,4 +1,4 @@
-//! How a URL was reached, as far as limits on it go.
+//! How a URL was reached, as far as limits depend on the hops.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use std::fmt;
 pub struct Hops(u8);
 
 impl Hops {
-    /// The most of either that is counted.
+    /// The maximum of either count.
     pub const MOST: u8 = 15;
 
     /// Within scope, by a link.
     pub const NONE: Hops = Hops(0);
 
-    /// So many links out of scope, so many redirects.
+    /// With these numbers of links out of scope and redirects.
     pub fn new(out: u8, redirects: u8) -> Hops {
         Hops(out.min(Hops::MOST) << 4 | redirects.min(Hops::MOST))
     }
@@ -29,17 +29,17 @@ impl Hops {
         self.0 & Hops::MOST
     }
 
-    /// Is there neither?
+    /// Whether both counts are zero.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// As it is stored.
+    /// The number that is stored.
     pub fn code(self) -> u8 {
         self.0
     }
 
-    /// From what was stored.
+    /// The hops with this stored number.
     pub fn by_code(code: u8) -> Hops {
         Hops(code)
     }

@@ -1,32 +1,32 @@
-//! How far a job goes: pages, bytes, time, for all of it and for one host or domain.
+//! The limits of a job: pages, bytes, time, for the whole job and for one host or domain.
 //!
-//! A limit of the whole job ends it, with more still queued; a limit of a host or domain only closes that one. 0 means
-//! no limit. How deep a job goes is part of its scope ([`super::Scope::depth_max`]), since depth belongs to a URL.
+//! A limit of the whole job ends the job, with URLs still queued; a limit of a host or domain only closes that one. 0
+//! means no limit. The depth of a job is part of its scope ([`super::Scope::depth_max`]), since depth belongs to a URL.
 //!
-//! What always holds: a limit is reached when the count is at it, so no page beyond is begun.
+//! Invariant: a limit is reached when the count equals the limit, so no page beyond is begun.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a job goes. 0 is no limit.
+/// The limits of a job. 0 is no limit.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Pages fetched by the whole job.
+    /// Maximum number of pages fetched by the whole job.
     pub pages_max: u64,
-    /// Bytes received by the whole job.
+    /// Maximum number of bytes received by the whole job.
     pub bytes_max: u64,
-    /// Time for which the job has run, pauses left out.
+    /// Maximum running time of the job, without pauses.
     #[serde(with = "humantime_serde")]
     pub time_max: Duration,
-    /// Pages fetched from one host.
+    /// Maximum number of pages fetched from one host.
     pub pages_per_host_max: u64,
-    /// Pages fetched from one registrable domain.
+    /// Maximum number of pages fetched from one registrable domain.
     pub pages_per_domain_max: u64,
 }
 
-/// How far a job is. A figure that is not known where the question is asked stays 0.
+/// The progress of a job. A count that is unknown to the caller stays 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Pages fetched by the whole job.
@@ -57,11 +57,11 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// All of them.
+    /// All limits.
     pub const ALL: &'static [Limit] =
         &[Limit::Pages, Limit::Bytes, Limit::Time, Limit::HostPages, Limit::DomainPages];
 
-    /// The name under which it is recorded: that of its setting.
+    /// The name under which the limit is recorded: the name of its setting.
     pub const fn name(self) -> &'static str {
         match self {
             Limit::Pages => "pages_max",
@@ -72,14 +72,14 @@ impl Limit {
         }
     }
 
-    /// Whether the whole job ends with it, and not only the host or domain.
+    /// Whether reaching the limit ends the whole job, and not only the host or domain.
     pub const fn ends_job(self) -> bool {
         matches!(self, Limit::Pages | Limit::Bytes | Limit::Time)
     }
 }
 
 impl Limits {
-    /// The first limit that is reached; those of the whole job come first.
+    /// The first limit that is reached; limits of the whole job come first.
     pub fn reached(&self, counts: &Counts) -> Option<Limit> {
         let at = |count: u64, max: u64| max > 0 && count >= max;
         Limit::ALL.iter().copied().find(|limit| match limit {

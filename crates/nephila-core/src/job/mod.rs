@@ -1,10 +1,10 @@
-//! A job: a named scope, its limits, its turn and its schedule.
+//! A job: a named scope, its limits, its priority and its schedule.
 //!
-//! Several jobs share a node or a cluster. Hosts, slots and robots.txt are shared between them and know nothing of jobs,
+//! Several jobs share a node or a cluster. Hosts, slots and robots.txt are shared between jobs and independent of them,
 //! so two jobs together are exactly as polite as one.
 //!
-//! What always holds: a job that passed [`Job::check`] has a name that can stand in a path and a scope that resolves;
-//! [`Job::encode`] gives the same bytes for the same job.
+//! Invariants: a job that passed [`Job::check`] has a name that can stand in a path and a scope that resolves;
+//! [`Job::encode`] is deterministic.
 
 mod hops;
 mod limits;
@@ -29,13 +29,13 @@ pub use scope::{
 };
 pub use via::{PAGE_BYTES_MAX, Trail, Via};
 
-/// The longest name of a job, in bytes.
+/// Maximum length of the name of a job in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// The last priority: 0 goes first.
+/// The lowest priority: 0 goes first.
 pub const PRIORITY_MAX: u8 = 9;
 
-/// The number of a job, given once and never again.
+/// The number of a job, assigned once and never reused.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct JobId(pub u32);
@@ -50,42 +50,42 @@ impl fmt::Display for JobId {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// Its number.
+    /// The number.
     pub id: JobId,
-    /// Its name, which stands in paths, metrics and replay addresses.
+    /// The name. The name stands in paths, metrics and replay addresses.
     pub name: String,
-    /// Which URLs it wants.
+    /// The URLs of the job.
     #[serde(default)]
     pub scope: Scope,
-    /// How far it goes.
+    /// The limits of the job.
     #[serde(default)]
     pub limits: Limits,
-    /// Whose turn comes first: 0 before 9.
+    /// The priority among jobs: 0 before 9.
     #[serde(default = "priority_default")]
     pub priority: u8,
-    /// When a page is asked for again.
+    /// When a page is fetched again (recrawl).
     #[serde(default)]
     pub schedule: Schedule,
-    /// Whether it runs.
+    /// Whether the job runs.
     #[serde(default)]
     pub state: State,
 }
 
-/// When a page that was fetched is asked for again.
+/// When a page that was fetched is fetched again (recrawl).
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// Never.
     #[default]
     Once,
-    /// So long after it was last fetched.
+    /// This long after the last fetch.
     Every(#[serde(with = "humantime_serde")] Duration),
-    /// By how often it changes.
+    /// By how often the page changes.
     Adaptive(recrawl::Settings),
 }
 
 impl Schedule {
-    /// What the settings of a crawl say.
+    /// The schedule by the settings of a crawl.
     pub fn of(settings: &recrawl::Settings) -> Schedule {
         match settings.policy {
             recrawl::Policy::Once => Schedule::Once,
@@ -94,7 +94,7 @@ impl Schedule {
         }
     }
 
-    /// How long a page rests after it was fetched; none if it is not asked for again.
+    /// The wait after a fetch; none if the page is not fetched again.
     pub fn interval(self) -> Option<Duration> {
         match self {
             Schedule::Once => None,
@@ -108,12 +108,12 @@ impl Schedule {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Its URLs get tickets.
+    /// URLs of the job get tickets.
     #[default]
     Running,
-    /// Its URLs wait; what is found is still taken in.
+    /// URLs of the job wait; discoveries are still accepted.
     Paused,
-    /// Its URLs stay where they are, and nothing more is taken in.
+    /// URLs of the job stay queued, and discoveries are no longer accepted.
     Stopped,
 }
 
@@ -128,7 +128,7 @@ impl State {
     }
 }
 
-/// Why a job cannot be. The operator has to change it.
+/// Why a job is invalid. The operator has to change the job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -138,7 +138,7 @@ pub enum JobError {
     /// The priority is out of range.
     #[error("a priority is a number from 0 to {PRIORITY_MAX}")]
     Priority,
-    /// A schedule without a pause would ask for the same page for ever.
+    /// A schedule without a pause would fetch the same page for ever.
     #[error("a page cannot be asked for again after no time")]
     Interval,
     /// The scope does not resolve.
@@ -160,7 +160,7 @@ impl Job {
         }
     }
 
-    /// Whether it can be as it is. Seeds that are no URLs do not stop a job: see [`Rules::bad_seeds`].
+    /// Checks the job. Seeds that are no URLs do not make a job invalid: see [`Rules::bad_seeds`].
     pub fn check(&self) -> Result<(), JobError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let named = (1..=NAME_BYTES_MAX).contains(&self.name.len())
@@ -178,12 +178,12 @@ impl Job {
         Ok(self.scope.check()?)
     }
 
-    /// As it is stored: JSON, with the fields in their order.
+    /// Encodes the job: JSON, with the fields in their order.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a job has text keys and finite numbers only")
     }
 
-    /// From what was stored.
+    /// Decodes a job.
     pub fn decode(bytes: &[u8]) -> Result<Job, Damaged> {
         serde_json::from_slice(bytes).map_err(|_| Damaged("job"))
     }
@@ -206,7 +206,7 @@ mod tests {
         job
     }
 
-    // The bytes outlive us: a job of today is read by the node of tomorrow.
+    // The encoding is durable: a job of today is read by a node of tomorrow.
     #[test]
     fn golden_job() {
         let golden = r#"{"id":7,"name":"press","scope":{"kind":"prefix","seeds":["https://news.example/"],"#

@@ -1,40 +1,40 @@
 //! Patterns of `include` and `exclude`: text that stands somewhere in a URL, with `*` for anything.
 //!
-//! A pattern is looked for anywhere in the URL: `/cart` finds `https://a.example/cart?x=1`. `^` at its start ties it to
-//! the start of the URL and `$` at its end to the end, as in regular expressions: `^https://*.example/*.pdf$`. There
-//! is nothing more, so no pattern can be slow, and none means something else than it seems to.
+//! A pattern is searched for anywhere in the URL: `/cart` finds `https://a.example/cart?x=1`. A leading `^` anchors the
+//! pattern at the start of the URL and a trailing `$` at the end, as in regular expressions:
+//! `^https://*.example/*.pdf$`. There is no other syntax, so no pattern can be slow, and none has a hidden meaning.
 //!
-//! It is compared with the URL's key, in which escapes have one spelling: `/%61dmin` does not get past `/admin`. A
-//! pattern with letters outside ASCII, a space or a lower-case escape is brought into the same form.
+//! A pattern is compared with the URL's key, in which escapes have one spelling: `/%61dmin` does not get past `/admin`.
+//! A pattern with letters outside ASCII, a space or a lower-case escape is converted into the same form.
 //!
-//! What always holds: matching never goes back, so it is linear in the URL.
+//! Invariant: matching never backtracks, so the work is linear in the URL.
 
 use crate::url::percent;
 
 use super::ScopeError;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 pub const PATTERN_BYTES_MAX: usize = 2048;
 
-/// A pattern, ready to be used.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
-    /// What stands between the stars, in order. Never empty.
+    /// The texts between the stars, in order. Never empty.
     pieces: Box<[Box<[u8]>]>,
     from_start: bool,
     to_end: bool,
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Pattern, ScopeError> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(ScopeError::PatternTooLong);
         }
         let (body, from_start) = text.strip_prefix('^').map_or((text, false), |body| (body, true));
         let (body, to_end) = body.strip_suffix('$').map_or((body, false), |body| (body, true));
-        // It would match everything, and was hardly meant to.
+        // An empty pattern would match everything, and is hardly intended.
         if body.is_empty() {
             return Err(ScopeError::PatternEmpty);
         }
@@ -43,12 +43,12 @@ impl Pattern {
         Ok(Pattern { text: text.into(), pieces, from_start, to_end })
     }
 
-    /// As it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Does this key match?
+    /// Whether this key matches.
     pub fn matches(&self, key: &str) -> bool {
         let (first, others) = self.pieces.split_first().expect("splitting gives one piece at least");
         let key = key.as_bytes();
@@ -61,19 +61,19 @@ impl Pattern {
             };
         };
         let rest = if self.from_start { key.strip_prefix(&**first) } else { find(key, first) };
-        // Each piece is taken where it first fits: a later place could only leave less for those that follow.
+        // Each piece is matched at its first position: a later position could only leave less for the following pieces.
         let rest = middle.iter().try_fold(rest, |rest, piece| Some(rest.and_then(|rest| find(rest, piece))));
         let Some(rest) = rest.flatten() else { return false };
         if self.to_end { rest.ends_with(last) } else { find(rest, last).is_some() }
     }
 }
 
-/// What stands behind the first place where the piece is found.
+/// The text behind the first match of the piece.
 fn find<'a>(text: &'a [u8], piece: &[u8]) -> Option<&'a [u8]> {
     memchr::memmem::find(text, piece).map(|at| &text[at + piece.len()..])
 }
 
-/// In the spelling of a key: escapes in upper case, unreserved characters plain, what is no ASCII and spaces escaped.
+/// Converts to the spelling of a key: escapes in upper case, unreserved characters plain, non-ASCII and spaces escaped.
 fn uniform(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -158,7 +158,7 @@ mod tests {
         assert!(started.elapsed().as_secs() < 10);
     }
 
-    /// The plain meaning, which goes back wherever it must.
+    /// The plain definition, with backtracking.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

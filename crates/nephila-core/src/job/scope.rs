@@ -1,22 +1,22 @@
-//! Scope: which URLs a job wants, and which rule said so.
+//! Scope: which URLs a job wants, and the rule that decided.
 //!
-//! [`Scope`] is what the operator wrote. [`Scope::resolve`] makes [`Rules`] of it once; these judge each URL that is
-//! found, at the place where it is found, so that rejects never travel. The rules are asked in this order, and the
-//! first that speaks decides:
+//! [`Scope`] is the text of the operator. [`Scope::resolve`] turns a scope into [`Rules`] once. The rules judge each
+//! discovery at the place of discovery, so rejected URLs never travel. The rules apply in this order, and the first
+//! that matches decides:
 //!
-//! 1. `exclude` keeps a URL out, whoever names it.
+//! 1. `exclude` keeps a URL out, from any source.
 //! 2. A seed is in.
 //! 3. A URL deeper than `depth_max` is out.
-//! 4. What lies within the kind of scope around a seed is in.
+//! 4. A URL within the kind of scope around a seed is in.
 //! 5. `include` brings a URL in.
-//! 6. Where a seed redirects to is in, as long as it stays in the seed's registrable domain.
-//! 7. `extra_hops` lets so many links in a row lead out of all this.
+//! 6. The target of a seed's redirect is in, within the seed's registrable domain.
+//! 7. `extra_hops` lets this number of links in a row lead out of all this.
 //! 8. Everything else is out.
 //!
 //! http and https are one site here: a scope that begins with http does not end when the site moves to https.
 //!
-//! What always holds: a verdict takes one search in a sorted map, however many seeds there are, and one pass over the
-//! URL for each pattern; the same rules and URL give the same verdict, so it can be explained at any time.
+//! Invariants: a verdict takes one search in a sorted map, however many seeds there are, and one pass over the URL for
+//! each pattern; the same rules and URL give the same verdict, so a verdict can be explained at any time.
 
 mod index;
 mod listed;
@@ -33,27 +33,27 @@ use super::Pattern;
 use index::{Index, domain_of};
 pub use listed::Listed;
 
-/// Most seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
+/// Maximum number of seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
 pub const SEEDS_MAX: usize = 1_000_000;
 
-/// Most patterns of `include`, and most of `exclude`.
+/// Maximum number of patterns of `include`, and of `exclude`.
 pub const PATTERNS_MAX: usize = 1_000;
 
-/// Which URLs a job wants, as the operator says it.
+/// Which URLs a job wants, as written by the operator.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scope {
-    /// What around each seed is wanted: `page`, `prefix`, `host`, `domain` or `any`.
+    /// Wanted URLs around each seed: `page`, `prefix`, `host`, `domain` or `any`.
     pub kind: Kind,
-    /// Where the job begins.
+    /// The URLs at which the job begins.
     pub seeds: Vec<String>,
-    /// Patterns that bring a URL into scope: text that stands in it, `*` for anything, `^` and `$` for its ends.
+    /// Patterns that bring a URL into scope: text that stands in the URL, `*` for anything, `^` and `$` for the ends.
     pub include: Vec<String>,
     /// Patterns that keep a URL out of scope. They win over everything else.
     pub exclude: Vec<String>,
-    /// So many links in a row are followed out of scope.
+    /// Maximum number of links in a row that are followed out of scope.
     pub extra_hops: u8,
-    /// Most links from a seed to a page. 0: the seeds alone; 255: however many.
+    /// Maximum link depth from a seed. 0: the seeds alone; 255: no limit.
     pub depth_max: u8,
 }
 
@@ -70,7 +70,7 @@ impl Default for Scope {
     }
 }
 
-/// What around a seed is wanted.
+/// The wanted URLs around a seed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -101,7 +101,7 @@ impl Kind {
     }
 }
 
-/// Why a scope cannot be resolved. The operator has to change it.
+/// Why a scope cannot be resolved. The operator has to change the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopeError {
@@ -119,17 +119,17 @@ pub enum ScopeError {
     Seeds,
 }
 
-/// A seed that is no URL we can fetch. The others stand.
+/// A seed that is no URL that can be fetched. The other seeds stay valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSeed {
-    /// Which one, counted from 1.
+    /// The number of the seed, counted from 1.
     pub number: u32,
-    /// What is wrong with it.
+    /// The error.
     pub error: UrlError,
 }
 
 impl Scope {
-    /// Makes rules of it. The rules for keys are those under which the job's URLs are parsed.
+    /// Resolves the scope into rules. `keys` are the rules with which the job's URLs are parsed.
     pub fn resolve(&self, keys: &KeyRules) -> Result<Rules, ScopeError> {
         let (include, exclude) = self.patterns()?;
         let mut rules = Rules {
@@ -151,7 +151,7 @@ impl Scope {
         Ok(rules)
     }
 
-    /// Whether it resolves. Seeds are counted, not read.
+    /// Checks whether the scope resolves. Seeds are counted, not parsed.
     pub fn check(&self) -> Result<(), ScopeError> {
         self.patterns().map(drop)
     }
@@ -170,56 +170,56 @@ impl Scope {
     }
 }
 
-/// How a URL was found, as far as its scope goes.
+/// How a URL was found, as far as the scope needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// By whom.
+    /// The kind of source.
     pub how: How<'a>,
-    /// Links from a seed to it; 255 stands for that many or more.
+    /// Link depth from a seed; 255 stands for that many or more.
     pub depth: u8,
-    /// Links in a row out of scope that led to the page it was found on: that page's own [`Decision::In`].
+    /// Links in a row out of scope that led to the page of the discovery: that page's own [`Decision::In`].
     pub hops_out: u8,
 }
 
-/// By whom a URL was found.
+/// The kind of source that named a URL.
 #[derive(Clone, Copy, Debug)]
 pub enum How<'a> {
-    /// The operator named it.
+    /// The operator.
     Seed,
-    /// A page, feed or sitemap, or a redirect from something that is no seed.
+    /// A page, feed or sitemap, or a redirect from a URL that is no seed.
     Link,
-    /// This seed redirects to it.
+    /// A redirect from this seed.
     SeedRedirect(&'a CrawlUrl),
 }
 
 impl<'a> Found<'a> {
-    /// The operator named it.
+    /// The operator named the URL.
     pub const fn seed() -> Self {
         Found { how: How::Seed, depth: 0, hops_out: 0 }
     }
 
-    /// Found on a page. `depth` is the URL's own, `hops_out` the page's.
+    /// Found on a page. `depth` is the depth of the URL, `hops_out` belongs to the page.
     pub const fn link(depth: u8, hops_out: u8) -> Self {
         Found { how: How::Link, depth, hops_out }
     }
 
-    /// A seed redirects to it.
+    /// A seed redirects to the URL.
     pub const fn seed_redirect(seed: &'a CrawlUrl, depth: u8) -> Self {
         Found { how: How::SeedRedirect(seed), depth, hops_out: 0 }
     }
 }
 
-/// Whether a URL is wanted, and which rule says so.
+/// Whether a URL is wanted, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it is wanted.
+    /// Whether the URL is wanted.
     pub decision: Decision,
     /// The rule that decided.
     pub rule: Rule,
 }
 
 impl Verdict {
-    /// Is it wanted?
+    /// Whether the URL is wanted.
     pub fn is_in(&self) -> bool {
         matches!(self.decision, Decision::In { .. })
     }
@@ -228,12 +228,12 @@ impl Verdict {
 /// Whether a URL is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes.
+    /// The URL is wanted.
     In {
-        /// How many links in a row out of scope led here; 0 for what is in scope itself. Kept with the URL.
+        /// Links in a row out of scope that led here; 0 for a URL in scope. Kept with the URL.
         hops_out: u8,
     },
-    /// No.
+    /// The URL is not wanted.
     Out,
 }
 
@@ -246,17 +246,17 @@ pub enum Rule {
     Seed,
     /// `depth_max`.
     Depth,
-    /// It lies within the scope of this seed.
+    /// The URL lies within the scope of this seed.
     Within(u32),
     /// The scope is `any`.
     Any,
     /// This pattern of `include`.
     Include(u32),
-    /// A seed redirects to it.
+    /// A seed redirects to the URL.
     SeedRedirect,
     /// `extra_hops`.
     ExtraHops,
-    /// It lies within the scope of no seed.
+    /// The URL lies within the scope of no seed.
     Outside,
 }
 
@@ -275,7 +275,7 @@ impl Rule {
     }
 }
 
-/// A scope, resolved: what judges URLs.
+/// A resolved scope: judges URLs.
 #[derive(Clone, Debug)]
 pub struct Rules {
     kind: Kind,
@@ -327,25 +327,25 @@ impl Rules {
         no(Rule::Outside)
     }
 
-    /// The same with seeds that are not in the scope itself, but in a list.
+    /// The same rules with seeds that are not in the scope itself, but in a list.
     #[must_use]
     pub fn with_listed(self, listed: Arc<Listed>) -> Rules {
         debug_assert_eq!(listed.kind(), self.kind);
         Rules { listed: Some(listed), ..self }
     }
 
-    /// Is a URL kept out by an `exclude`, whatever else is said of it?
+    /// Whether an `exclude` keeps the URL out, regardless of all other rules.
     pub fn excludes(&self, url: &CrawlUrl) -> bool {
         self.exclude.iter().any(|pattern| pattern.matches(url.key()))
     }
 
-    /// Widens the scope to what lies around this URL, as if it were seed `number`. For a URL that a seed redirects to,
-    /// once [`Rules::verdict`] let it in: a site that moved to `www.` is wanted there too.
+    /// Widens the scope to the surroundings of this URL, as if the URL were seed `number`. For a URL that a seed
+    /// redirects to, once [`Rules::verdict`] let the URL in: a site that moved to `www.` is wanted there too.
     pub fn widen(&mut self, url: &CrawlUrl, number: u32) {
         self.index.insert(self.kind, url, number);
     }
 
-    /// The seeds that could not be read.
+    /// The seeds that could not be parsed.
     pub fn bad_seeds(&self) -> &[BadSeed] {
         &self.bad_seeds
     }
@@ -374,7 +374,7 @@ impl Rules {
         }
     }
 
-    /// Where the rule comes from: which pattern, seed or setting.
+    /// The origin of the rule: a pattern, a seed or a setting.
     pub fn origin(&self, rule: Rule) -> String {
         match rule {
             Rule::Exclude(number) => format!("exclude #{number}"),

@@ -1,10 +1,10 @@
 //! Where a URL was found: on which page, and by which hops from a seed.
 //!
-//! It is kept with the URL, for the metadata record of its capture and for whoever asks where it came from. It decides
-//! nothing. What it costs: two or three bytes for the hops, and the path of the page (its whole URL if that is on another
-//! host), which all links of a page share in memory and in the log.
+//! A [`Via`] is kept with the URL, for the metadata record of its capture and for queries about its origin. No decision
+//! depends on a via. The cost: two or three bytes for the hops, and the path of the page (its whole URL for a page on
+//! another host), which all links of a page share in memory and in the log.
 //!
-//! What always holds: no page is kept that is longer than [`PAGE_BYTES_MAX`], and no more hops than [`Trail::MOST`].
+//! Invariants: a kept page has at most [`PAGE_BYTES_MAX`] bytes, and a trail at most [`Trail::MOST`] hops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::url::CrawlUrl;
 
-/// The URL of a page is not kept if it is longer: a page with thousands of links would be written as often.
+/// Maximum length of the URL of a kept page: a page with thousands of links would be written as often.
 pub const PAGE_BYTES_MAX: usize = 1_024;
 
 /// The hops that led to a URL, first to last, in the letters of Heritrix: `L` link, `E` embedded, `R` redirect, `M`
@@ -20,25 +20,25 @@ pub const PAGE_BYTES_MAX: usize = 1_024;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Trail(u64);
 
-/// The letters by their number. The last stands for hops that are not kept.
+/// The letters by their number. The last stands for dropped hops.
 const LETTERS: [char; 8] = ['L', 'E', 'R', 'M', 'S', 'X', 'P', '+'];
 
 impl Trail {
-    /// The most hops that are kept. Of more the last are, behind a `+`.
+    /// Maximum number of hops that are kept. Of more hops the last are kept, behind a `+`.
     pub const MOST: u32 = 20;
 
-    /// Nothing is known: what was written before there were trails.
+    /// Unknown: records from before there were trails.
     pub const UNKNOWN: Trail = Trail(0);
 
     /// No hop: a seed.
     pub const SEED: Trail = Trail(1);
 
-    /// How many hops are kept.
+    /// Number of kept hops.
     fn len(self) -> u32 {
         (63 - (self.0 | 1).leading_zeros()) / 3
     }
 
-    /// One hop further. What is not known before it is a `+`.
+    /// One hop further. Unknown hops before become a `+`.
     #[must_use]
     pub fn hop(self, letter: char) -> Trail {
         if self == Trail::UNKNOWN {
@@ -49,25 +49,25 @@ impl Trail {
         let cut = kept >> (3 * self.len().saturating_sub(1)) == 0b1111;
         let room = Trail::MOST + u32::from(cut);
         if self.len() >= room {
-            // A one, the mark, and all but the oldest of what is kept.
+            // A one, the mark, and all kept hops but the oldest.
             let bits = 3 * (Trail::MOST - 1);
             kept = 0b1111 << bits | kept & ((1 << bits) - 1);
         }
         Trail(kept << 3 | code)
     }
 
-    /// How many of the last hops in a row lead to what is embedded, redirects among them.
+    /// Number of the last hops in a row that lead to embedded content, redirects included.
     pub fn embeds(self) -> u32 {
         let letter = |at: &u32| LETTERS[(self.0 >> (3 * at)) as usize & 7];
         (0..self.len()).take_while(|at| matches!(letter(at), 'E' | 'R')).count() as u32
     }
 
-    /// As it is stored.
+    /// The number that is stored.
     pub fn code(self) -> u64 {
         self.0
     }
 
-    /// From what was stored.
+    /// The trail with this stored number.
     pub fn by_code(code: u64) -> Option<Trail> {
         let trail = Trail(code);
         let whole = code == 0 || (63 - code.leading_zeros()).is_multiple_of(3);
@@ -93,27 +93,27 @@ impl fmt::Debug for Trail {
 /// Where a URL was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Via {
-    /// The page that named it first: path and query if it is of the same origin, else the whole URL. Empty if it is a
-    /// seed, or if the page's URL is too long to be kept.
+    /// The page that named the URL first: path and query for the same origin, else the whole URL. Empty for a seed, or
+    /// if the page's URL is too long to be kept.
     page: Box<str>,
-    /// The hops that led to it.
+    /// The hops that led to the URL.
     pub trail: Trail,
 }
 
 impl Via {
-    /// Of a seed.
+    /// For a seed.
     pub fn seed() -> Arc<Via> {
         Arc::new(Via { page: Box::default(), trail: Trail::SEED })
     }
 
-    /// Of what a page names. `same_origin` says whether that lies where the page does.
+    /// For a URL on a page. `same_origin` tells whether page and URL have the same origin.
     pub fn of(page: &CrawlUrl, trail: Trail, same_origin: bool) -> Via {
         let text = if same_origin { page.path_and_query() } else { page.as_str() };
         let page = if text.len() > PAGE_BYTES_MAX { "" } else { text };
         Via { page: page.into(), trail }
     }
 
-    /// The page's URL, given the origin of what it names. None if it is not known.
+    /// The page's URL, given the origin of the named URL. None if unknown.
     pub fn page(&self, origin: &str) -> Option<String> {
         match &*self.page {
             "" => None,
@@ -122,13 +122,13 @@ impl Via {
         }
     }
 
-    /// Appends it as it is stored.
+    /// Appends the encoded via to `out`.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.trail.code());
         put_bytes(out, self.page.as_bytes());
     }
 
-    /// Reads what was stored.
+    /// Decodes a via.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Via, Damaged> {
         const WHAT: &str = "page that names a URL";
         let trail = Trail::by_code(reader.u64("hops of a URL")?).ok_or(Damaged("hops of a URL"))?;

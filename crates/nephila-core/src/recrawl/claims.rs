@@ -1,63 +1,63 @@
-//! What a site says of its own changes, and what that is worth.
+//! What a site states about its own changes, and how reliable these claims are.
 //!
-//! A sitemap names the day on which a page was changed, and a feed the moment. A page that was changed since we last had
-//! it is visited now instead of when it was planned. Some sites tell the truth, and some always say "now". So a few of
-//! the pages that are brought forward are remembered as **pending**; the visit shows whether the word was true. A site
-//! whose word is mostly wrong is not believed: then one page at a time is still brought forward, to see whether it has
-//! mended its ways.
+//! A sitemap names the day on which a page was changed, and a feed the moment. A page that was changed since our last
+//! fetch is visited now instead of at its planned time. Some sites tell the truth, and some always say "now". So a
+//! few of the pages that are brought forward are remembered as **pending**; the visit shows whether the claim was
+//! true. A site whose claims are mostly wrong is not believed: then one page at a time is still brought forward, to
+//! see whether the site has mended its ways.
 //!
-//! Beside it stands whether the pages of the site are large: that decides whether asking for the head of a page is worth
-//! a request of its own ([`super::trust`]).
+//! The record also has whether the pages of the site are large: that decides whether HEAD is worth a request of its
+//! own ([`super::trust`]).
 //!
-//! And up to when its time is **booked**: each visit takes up its part of the day, so that pages which change at every
-//! visit (a new ad, a new token) do not bring us back without end. Nothing is booked further ahead than
-//! [`BOOKED_AHEAD_MAX`]; what is was written down while the clock was wrong, and counts for nothing.
+//! And the record has up to when the site's time is **booked**: each visit books its part of the day, so that pages
+//! which change at every visit (a new ad, a new token) do not bring us back without end. No visit books further ahead
+//! than [`BOOKED_AHEAD_MAX`]; a booking further ahead was written while the clock was wrong, and is ignored.
 //!
-//! What always holds: a site is remembered in a few bytes, at most [`PENDING_MAX`] paths among them.
+//! Invariant: a site is remembered in a few bytes, at most [`PENDING_MAX`] paths among them.
 
 use super::trust::HEAD_BYTES_MIN;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::key::HostKey;
 use crate::time::Seconds;
 
-/// A page, and when it was changed, by the word of its site.
+/// A page, and when the page was changed, as claimed by its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
     /// The page's key within its host.
     pub path: u64,
-    /// When.
+    /// Modification time.
     pub modified: Seconds,
 }
 
-/// Pages that one answer may say something of. The rest is left out: a sitemap has as many at most.
+/// Maximum number of pages that one response may list. The rest is left out: a sitemap has as many at most.
 pub const LISTED_MAX: usize = 50_000;
 
-/// Pages that one answer may bring forward, while its site is believed.
+/// Maximum number of pages that one response may bring forward, while its site is believed.
 pub const FORWARD_MAX: usize = 1_000;
 
-/// Pages that it may bring forward while its site is not believed.
+/// Maximum number of pages that one response may bring forward, while its site is not believed.
 pub const FORWARD_DOUBTED_MAX: usize = 1;
 
 /// The time of a site is booked this far ahead at most, in seconds: a year.
 pub const BOOKED_AHEAD_MAX: u32 = 365 * 86_400;
 
-/// A clock that is set back by no more than this was right: what it booked stays, in seconds.
+/// A clock that is set back by no more than this was right: its bookings stay, in seconds.
 const SET_BACK_MAX: u32 = 86_400;
 
-/// Pages of a site whose claims wait to be seen.
+/// Maximum number of pending pages of a site.
 pub const PENDING_MAX: usize = 8;
 
-/// So many wrong claims, and more wrong than right ones, and the site is not believed.
+/// With this number of wrong claims, and more wrong than right ones, the site is not believed.
 pub const WRONG_MIN: u8 = 3;
 
-/// When so many claims were seen, half is forgotten.
+/// After this number of claims the counts are halved.
 const SEEN_MAX: u8 = 16;
 
-/// Pages are large when so many more of the last ones were than were not.
+/// Pages are large when the large ones among the last exceed the others by this number.
 const LARGE_MIN: u8 = 4;
 const LARGE_MAX: u8 = 8;
 
-/// What the word of a site is worth.
+/// How reliable the claims of a site are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     right: u8,
@@ -68,30 +68,30 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Is what it says of its changes believed?
+    /// Whether the site's claims about its changes are believed.
     pub fn is_believed(&self) -> bool {
         self.wrong < WRONG_MIN || self.wrong <= self.right
     }
 
-    /// How many pages one answer may bring forward.
+    /// Maximum number of pages that one response may bring forward.
     pub fn forward_max(&self) -> usize {
         if self.is_believed() { FORWARD_MAX } else { FORWARD_DOUBTED_MAX }
     }
 
-    /// Up to when its time is taken up by visits that are planned.
+    /// Up to when the site's time is booked by planned visits.
     pub fn booked(&self) -> Seconds {
         self.booked
     }
 
-    /// Its time is taken up until then; 0 says nothing of it. Whoever wrote this knew what was booked before, and an
-    /// earlier time takes a wrong one back.
+    /// Books the site's time until then; 0 changes nothing. The writer of this time knew the booking before, and an
+    /// earlier time corrects a wrong one.
     pub fn handle_booked(&mut self, booked: Seconds) {
         if booked > Seconds(0) {
             self.booked = booked;
         }
     }
 
-    /// Are its pages so large that asking for their heads is cheaper?
+    /// Whether the site's pages are so large that HEAD is cheaper.
     pub fn has_large_pages(&self) -> bool {
         self.large >= LARGE_MIN
     }
@@ -106,7 +106,7 @@ impl Claims {
         self.pending.drain(..over);
     }
 
-    /// A page was visited: whether it had changed, and whether its body was large, if it had one.
+    /// A page was visited: whether the page had changed, and whether its body was large, if there was one.
     pub fn handle_visit(&mut self, path: u64, changed: bool, large: Option<bool>) {
         match large {
             Some(true) => self.large = (self.large + 1).min(LARGE_MAX),
@@ -125,7 +125,7 @@ impl Claims {
         }
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend([self.right, self.wrong, self.large]);
         put_u64(out, self.booked.0.into());
@@ -133,7 +133,7 @@ impl Claims {
         put_bytes(out, &paths);
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Claims, Damaged> {
         let mut next = || reader.u8("claims of a host");
         let (right, wrong, large) = (next()?.min(SEEN_MAX), next()?.min(SEEN_MAX), next()?.min(LARGE_MAX));
@@ -147,25 +147,25 @@ impl Claims {
     }
 }
 
-/// From when on the time of a site is free that is booked up to `booked`: never before today. A booking that lies further
-/// ahead than any we make comes from a clock that was wrong by years, and must not silence the site for years.
+/// From when on the time of a site booked up to `booked` is free: never before today. A booking further ahead than
+/// the maximum comes from a clock that was wrong by years, and must not silence the site for years.
 pub fn free_from(booked: Seconds, today: Seconds) -> Seconds {
     let ahead = booked.0.saturating_sub(today.0);
     if ahead > BOOKED_AHEAD_MAX + SET_BACK_MAX { today } else { booked.max(today) }
 }
 
-/// Up to when the time of a site is booked by one more visit, which takes up so many seconds.
+/// Up to when the time of a site is booked after one more visit, which takes `takes` seconds.
 pub fn book(booked: Seconds, today: Seconds, takes: u32) -> Seconds {
     let until = free_from(booked, today).0.saturating_add(takes);
     Seconds(until.min(today.0.saturating_add(BOOKED_AHEAD_MAX)))
 }
 
-/// Is a body large?
+/// Whether a body is large.
 pub fn is_large(bytes: u64) -> bool {
     bytes >= HEAD_BYTES_MIN
 }
 
-/// Pages were brought forward by the word of their site. Stands in the log beside the queue's own entry.
+/// Pages were brought forward because their site reported changes. Stands in the log beside the queue's own entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The site.
@@ -175,14 +175,14 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Appends it as it is written.
+    /// Appends the written form.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.host.to_bytes());
         put_u64(out, self.paths.len() as u64);
         self.paths.iter().for_each(|path| out.extend(path.to_be_bytes()));
     }
 
-    /// From what was written.
+    /// Reads the written form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Forward, Damaged> {
         let host = reader.take(HostKey::BYTES, "host of a claim")?;
         let host = HostKey::from_bytes(host.try_into().expect("as many were taken"));
@@ -214,7 +214,7 @@ mod tests {
         assert!(!claims.is_believed());
         assert_eq!(claims.forward_max(), FORWARD_DOUBTED_MAX);
         for path in 0..3 {
-            // What was not brought forward says nothing about the word of the site.
+            // Pages that were not brought forward say nothing about the site's claims.
             claims.handle_visit(path + 100, true, None);
             claims.handle_forward(&forward(&[path]));
             claims.handle_visit(path, true, None);

@@ -1,27 +1,29 @@
 //! When a page is fetched again.
 //!
-//! Once, at a fixed interval, or **adaptive**: [`rate`] estimates from past visits how often a page changes, and a visit
-//! is due when it is expected to gain enough. What a visit gains is the time for which the page is current because of it.
-//! For a page that changes at the rate l, last visited t ago, that is
+//! Once, at a fixed interval, or **adaptive**: [`rate`] estimates from past visits how often a page changes, and a
+//! visit is due when its expected gain is large enough. The gain of a visit is the time for which the page is current
+//! because of the visit. For a page that changes at the rate l, last visited t ago, the gain is
 //!
 //! ```text
 //! gain(l, t) = (1 - (1 + l t) e^(-l t)) / l
 //! ```
 //!
 //! which grows with t up to 1/l: a page that changes every minute gains a minute at most, however long we wait. With
-//! the same least gain for all pages, a **price**, no other plan with as many fetches keeps more pages current (each page
-//! changing by chance, at its rate). The price goes up while there is more to do than can be done
-//! ([`price_next`]), and the same gain orders what waits when politeness lets only some of it through.
+//! the same least gain for all pages, a **price**, no other plan with as many fetches keeps more pages current (each
+//! page changing by chance, at its rate). [`price_next`] raises the price while there is more to do than can be done,
+//! and the same gain can order waiting visits when politeness lets only some of them through. The frontier plans with
+//! the fixed price [`Settings::price_first`].
 //!
-//! Strictly, a page whose 1/l is below the price is never visited again. That is the best for the share of pages that are
-//! current and the worst for everybody who reads that page, so its rate is taken for half of one over the price at most:
-//! it costs 3 % of that share and keeps delays short.
+//! Strictly, a page whose 1/l is below the price is never visited again. That is the best for the share of pages that
+//! are current and the worst for every reader of that page, so its rate is limited to half of one over the price. The
+//! limit costs 3 % of that share and keeps delays short.
 //!
-//! [`trust`] says how to ask: with validators, by HEAD, or in full, and when not to believe the answer. [`claims`] says
-//! what it is worth that a sitemap names the day of a change.
+//! [`trust`] decides the kind of request: with validators, by HEAD, or in full, and when not to believe the answer.
+//! [`claims`] rates how reliable the modification dates in a site's sitemaps are.
 //!
-//! What always holds: the next visit is between `interval_min` and `interval_max` away; only additions, products,
-//! quotients and roots are used, so that every machine plans alike.
+//! Invariants: the adaptive [`interval`] lies between `interval_min` and `interval_max` (the booked time of a host may
+//! delay the visit further); only additions, products, quotients and roots are used, so that every machine plans
+//! alike.
 
 pub mod claims;
 pub mod rate;
@@ -43,7 +45,7 @@ pub enum Policy {
     Once,
     /// At a fixed interval.
     Fixed,
-    /// By how often each changes.
+    /// By how often each page changes.
     Adaptive,
 }
 
@@ -51,21 +53,22 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// When: `once`, `fixed`, or `adaptive`, by how often each page changes. `crawl.again_every` counts where this is `once`.
+    /// Revisit policy: `once`, `fixed`, or `adaptive`, by how often each page changes. `crawl.again_every` overrides
+    /// the policy where it is not `0s`.
     pub policy: Policy,
-    /// The interval of the fixed policy, and that from which the adaptive one sets out.
+    /// Revisit interval of the fixed policy, and starting point of the adaptive policy.
     #[serde(with = "humantime_serde")]
     pub interval: Duration,
-    /// The adaptive policy visits no page more often.
+    /// Minimum revisit interval of the adaptive policy.
     #[serde(with = "humantime_serde")]
     pub interval_min: Duration,
-    /// The adaptive policy visits every page at least so often.
+    /// Maximum revisit interval of the adaptive policy.
     #[serde(with = "humantime_serde")]
     pub interval_max: Duration,
-    /// Each visit to a page that was visited before takes up one part in so many of its host's day, and the adaptive policy
-    /// plans the next visit of a page behind what is taken up, by a year at most; 0 is no limit. A host with many pages then
-    /// waits longer than `interval_max`. First visits take up nothing, and what a sitemap, a feed or a stream brings forward
-    /// does not wait.
+    /// Planned revisits per host and day. Each visit to a page that was visited before books one part in this number
+    /// of its host's day, and the adaptive policy plans the next visit of a page behind the booked time, by a year at
+    /// most; 0 is no limit. A host with many pages then waits longer than `interval_max`. First visits book nothing,
+    /// and pages that a sitemap, a feed or a stream brings forward do not wait.
     pub host_visits_per_day: u32,
 }
 
@@ -83,7 +86,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The seconds of a host's day that one visit takes up; 0 if there is no limit.
+    /// The seconds of a host's day that one visit books; 0 if there is no limit.
     pub fn host_visit_seconds(&self) -> u32 {
         match self.host_visits_per_day {
             0 => 0,
@@ -92,15 +95,15 @@ impl Settings {
         }
     }
 
-    /// The price at which a page that changes once in the interval is visited once in it: where the adaptive policy
-    /// begins.
+    /// The price at which a page that changes once in the interval is visited once in the interval: the start of the
+    /// adaptive policy.
     pub fn price_first(&self) -> f64 {
         let interval = self.interval.as_secs_f64().max(1.0);
         gain(1.0 / interval, interval)
     }
 }
 
-/// In how much time a page is visited again; none for never. The price is in seconds.
+/// The time until a page is visited again; none for never. The price is in seconds.
 pub fn interval(settings: &Settings, page: &Seen, site: &Site, price: f64) -> Option<Duration> {
     match settings.policy {
         Policy::Once => None,
@@ -108,14 +111,14 @@ pub fn interval(settings: &Settings, page: &Seen, site: &Site, price: f64) -> Op
         Policy::Adaptive => {
             let seconds = best_interval(page.rate(site), price);
             let (min, max) = (settings.interval_min.as_secs_f64(), settings.interval_max.as_secs_f64());
-            // Whole seconds: nothing that is written down has a rounding of its own.
+            // Whole seconds: no stored time has a rounding of its own.
             Some(Duration::from_secs(seconds.min(max).max(min) as u64))
         }
     }
 }
 
-/// The seconds for which a page is expected to be current because of a visit now, at this rate (changes a second), last
-/// visited so many seconds ago.
+/// The seconds for which a page is expected to be current because of a visit now, at this rate (changes a second),
+/// last visited `since` seconds ago.
 pub fn gain(rate: f64, since: f64) -> f64 {
     if rate <= 0.0 || since <= 0.0 {
         return 0.0;
@@ -123,7 +126,7 @@ pub fn gain(rate: f64, since: f64) -> f64 {
     share(rate * since) / rate
 }
 
-/// After how many seconds a visit is worth its price.
+/// The number of seconds after which a visit is worth its price.
 fn best_interval(rate: f64, price: f64) -> f64 {
     let price = price.clamp(PRICE_MIN, PRICE_MAX);
     let rate = rate.clamp(RATE_MIN, SHARE_MAX / price);
@@ -139,7 +142,7 @@ fn share(r: f64) -> f64 {
     1.0 - (1.0 + r) * exp_neg(r)
 }
 
-/// The r whose share this is, for shares up to [`SHARE_MAX`]: Newton's steps from where small shares are exact.
+/// The inverse of [`share`], for shares up to [`SHARE_MAX`]: Newton's method, starting where small shares are exact.
 fn share_inverse(share_wanted: f64) -> f64 {
     let mut r = (2.0 * share_wanted).sqrt();
     for _ in 0..NEWTON_STEPS {
@@ -152,8 +155,8 @@ fn share_inverse(share_wanted: f64) -> f64 {
     r
 }
 
-/// The price from now on, when this many fetches a second would be needed at the present one, and so many can be made.
-/// To be called now and then; each call moves it by a factor of two at most.
+/// The next price, if the present price needs `needed` fetches a second and `possible` can be made. To be called now
+/// and then; each call changes the price by a factor of two at most.
 pub fn price_next(price: f64, needed: f64, possible: f64) -> f64 {
     if needed <= 0.0 || possible <= 0.0 {
         return price.clamp(PRICE_MIN, PRICE_MAX);
@@ -161,16 +164,16 @@ pub fn price_next(price: f64, needed: f64, possible: f64) -> f64 {
     (price * (needed / possible).clamp(0.5, 2.0)).clamp(PRICE_MIN, PRICE_MAX)
 }
 
-/// Seconds.
+/// Seconds of a day.
 const DAY: u32 = 86_400;
 
-/// A rate above this share of one over the price is taken for it.
+/// Rates are limited to this share of one over the price.
 const SHARE_MAX: f64 = 0.5;
 
 /// Once in 30 years: a page that never changes.
 const RATE_MIN: f64 = 1e-9;
 
-/// Enough for shares up to [`SHARE_MAX`]: the last one changes the ninth digit.
+/// Enough for shares up to [`SHARE_MAX`]: the last step changes the ninth digit.
 const NEWTON_STEPS: usize = 5;
 
 /// A second, and a year.

@@ -1,21 +1,21 @@
-//! How often a page changes, estimated from visits that found it changed or not.
+//! How often a page changes, estimated from visits that found the page changed or not.
 //!
-//! A visit after the time t that found a change says that there was at least one: on average l t / (1 - e^(-l t)) of them,
-//! if l is what we believe so far. Changes so counted, divided by the time watched, are the estimate; it settles where
-//! belief and count agree. A page that was hardly visited is believed to be like its site: half a change is added, and the
-//! time that the site takes for half a change. So the first visits of a page are planned by its site, the first of a site
-//! by [`GAP_UNKNOWN`], and later ones by what was seen.
+//! A visit after the time t that found a change shows at least one change: on average l t / (1 - e^(-l t)) of them,
+//! if l is the estimate so far. Changes counted in this way, divided by the time watched, are the estimate; the
+//! estimate settles where estimate and count agree. A page with few visits is assumed to be like its site: half a
+//! change is added, and the site's time for half a change. So the first visits of a page are planned by its site, the
+//! first of a site by [`GAP_UNKNOWN`], and later ones by the visits so far.
 //!
-//! What always holds: a page is remembered in ten bytes, the last visits counting most; the estimate is never zero.
+//! Invariants: a page is remembered in ten bytes, the last visits counting most; the estimate is never zero.
 
 use std::time::Duration;
 
 use crate::codec::{Damaged, Reader, put_u64};
 
-/// What is believed of a site nothing is known of.
+/// The assumed time between changes for an unknown site.
 pub const GAP_UNKNOWN: Duration = Duration::from_secs(7 * 86_400);
 
-/// What visits have shown of a page.
+/// The visits of a page, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Changes, in parts of [`PARTS`].
@@ -25,14 +25,14 @@ pub struct Seen {
     visits: u8,
 }
 
-/// What visits have shown of all pages of a site.
+/// The visits of all pages of a site, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     changes: u64,
     seconds: u64,
 }
 
-/// What a visit adds to what is known, as it is written down: adding it up needs no estimate any more.
+/// One visit, as stored in the log: adding the visit up needs no further estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// Seconds since the visit before.
@@ -42,14 +42,15 @@ pub struct Visit {
 }
 
 impl Seen {
-    /// Takes in a visit, this long after the one before, and what it found. The site learns of it too.
+    /// Takes in a visit, this long after the visit before, and whether the page had changed. The site takes the visit
+    /// in as well.
     pub fn handle_visit(&mut self, since: Duration, changed: bool, site: &mut Site) {
         let visit = self.visit(since, changed, site);
         self.take(visit);
         site.take(visit);
     }
 
-    /// What a visit adds, this long after the one before, which found this.
+    /// A visit this long after the visit before, with the number of changes estimated.
     pub fn visit(&self, since: Duration, changed: bool, site: &Site) -> Visit {
         let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX).clamp(1, SECONDS_MAX);
         let changes = if changed { self.changes_in(f64::from(seconds), site) } else { 0 };
@@ -59,7 +60,7 @@ impl Seen {
     /// Adds a visit.
     pub fn take(&mut self, visit: Visit) {
         let Visit { seconds, changes } = visit;
-        // Half of what was is forgotten when enough is known: pages change how they change.
+        // The counts are halved when enough is known: pages change how they change.
         if self.visits >= VISITS_MAX || self.seconds > SECONDS_MAX {
             *self = Seen { changes: self.changes / 2, seconds: self.seconds / 2, visits: self.visits / 2 };
         }
@@ -68,7 +69,7 @@ impl Seen {
         self.visits += 1;
     }
 
-    /// How many changes there were, given that there was one.
+    /// Estimated number of changes, given that there was one.
     fn changes_in(&self, seconds: f64, site: &Site) -> u32 {
         let x = self.rate(site) * seconds;
         let changes = if x < 1e-3 { 1.0 + x / 2.0 } else { x / (1.0 - exp_neg(x)) };
@@ -86,14 +87,14 @@ impl Seen {
         Duration::from_secs_f64((1.0 / self.rate(site)).min(1e10))
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, u64::from(self.changes));
         put_u64(out, u64::from(self.seconds));
         out.push(self.visits);
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Seen, Damaged> {
         Ok(Seen {
             changes: reader.u32("changes of a page")?,
@@ -120,20 +121,20 @@ impl Site {
         (self.changes as f64 / PARTS + 1.0) / (self.seconds as f64 + unknown)
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.changes);
         put_u64(out, self.seconds);
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Site, Damaged> {
         let (changes, seconds) = (reader.u64("changes of a site")?, reader.u64("time of a site")?);
         Ok(Site { changes: changes.min(u64::MAX / 4), seconds: seconds.min(u64::MAX / 4) })
     }
 }
 
-/// e^-x for x from 0 on, by sums and products alone: what a machine's own library makes of it may differ in the last
+/// e^-x for x from 0 on, by sums and products alone: the result of a machine's own library may differ in the last
 /// digit, and then two nodes would plan differently.
 pub(super) fn exp_neg(x: f64) -> f64 {
     if x > 700.0 {
@@ -148,16 +149,16 @@ pub(super) fn exp_neg(x: f64) -> f64 {
     e
 }
 
-/// Into so many parts a change is divided.
+/// Number of parts of one change.
 const PARTS: f64 = 256.0;
 
-/// How many changes what is believed of the site counts for. Sites have pages of all kinds, so not many.
+/// Weight of the site's estimate, in changes. Sites have pages of all kinds, so not many.
 const WEIGHT: f64 = 0.5;
 
-/// After so many visits half is forgotten.
+/// After this number of visits the counts are halved.
 const VISITS_MAX: u8 = 32;
 
-/// No more than this is made of one visit.
+/// Maximum number of changes counted for one visit.
 const CHANGES_PER_VISIT_MAX: f64 = 1_000.0;
 
 /// Ten years.

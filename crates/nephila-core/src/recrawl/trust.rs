@@ -1,68 +1,68 @@
-//! How to ask for a page again, and whether to believe the answer.
+//! How to request a page again, and whether to believe the answer.
 //!
-//! A page that gave validators is asked for with them: 304 costs nothing. A host that ignores them sends everything each
-//! time; there HEAD tells whether a large page changed, if the host's HEAD is worth anything. Both are claims, so one
-//! visit in [`CHECK_EVERY`] asks for the page in full. If the content changed while its validators stayed, a 304 would
-//! have been wrong, and HEAD too: after [`WRONG_MAX`] of those in a row of checks the host is not believed any more, until
-//! [`AGAIN_AFTER`] checks have been right.
+//! A page that gave validators is requested with them (conditional request): 304 costs nothing. A host that ignores
+//! validators sends everything each time; there HEAD tells whether a large page changed, if the host's HEAD is
+//! reliable. Both are claims, so one visit in [`CHECK_EVERY`] requests the page in full. If the content changed while
+//! its validators stayed, a 304 would have been wrong, and HEAD too: after [`WRONG_MAX`] such checks the host is no
+//! longer believed, until [`AGAIN_AFTER`] checks in a row have been right.
 //!
-//! What always holds: what decides is what the host did, remembered in a few bytes; a page is never left unfetched for
-//! longer because of a claim than [`CHECK_EVERY`] visits.
+//! Invariants: only the host's past answers decide, remembered in a few bytes; whatever a host claims, on average one
+//! visit in [`CHECK_EVERY`] fetches the page in full.
 
 use crate::codec::{Damaged, Reader};
 
-/// One visit in so many asks in full.
+/// One visit in this number requests the page in full.
 pub const CHECK_EVERY: u64 = 20;
 
-/// So many wrong claims, and none is believed.
+/// After this number of wrong claims the host is not believed.
 pub const WRONG_MAX: u8 = 2;
 
-/// So many checks in a row must be right before the host is believed again.
+/// This number of checks in a row must be right before the host is believed again.
 pub const AGAIN_AFTER: u8 = 50;
 
-/// So often in a row a host may send everything though nothing changed, before it is taken to ignore validators.
+/// A host that sends an unchanged page in full this number of times without a 304 between them ignores validators.
 pub const IGNORED_MAX: u8 = 3;
 
-/// HEAD is worth a request of its own only for larger bodies, in bytes.
+/// HEAD is worth a request of its own only for bodies of at least this size, in bytes.
 pub const HEAD_BYTES_MIN: u64 = 64 * 1024;
 
-/// How to ask.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// In full.
     Get,
-    /// In full, unless it is as we know it.
+    /// In full, unless the page is unchanged.
     Conditional,
-    /// For its head first; in full only if that has changed.
+    /// The head first; in full only if the head has changed.
     Head,
 }
 
-/// What is known of the page that is to be asked for.
+/// The known facts about a page to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// It gave validators.
+    /// Whether the page gave validators.
     pub validators: bool,
     /// The size of its body, in bytes.
     pub body_bytes: u64,
-    /// More likely than not it has changed: HEAD would be a request too many.
+    /// Whether the page has more likely changed than not: HEAD would be a request too many.
     pub likely_changed: bool,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// 304, or a HEAD with what we know.
+    /// 304, or a HEAD with the known validators.
     Unchanged,
     /// The whole page.
     Whole {
-        /// Its content differs from what we had.
+        /// The content differs from the last content.
         changed: bool,
-        /// Its validators are those we had.
+        /// The validators are the same as before.
         same_validators: bool,
     },
 }
 
-/// What a host's claims are worth.
+/// How reliable a host's claims are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     wrong: u8,
@@ -71,7 +71,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// How to ask for a page. `chance` is any number that differs from visit to visit.
+    /// The kind of request for a page. `chance` is any number that differs from visit to visit.
     pub fn ask(&self, page: &Known, chance: u64) -> Ask {
         if !page.validators || !self.is_believed() || chance.is_multiple_of(CHECK_EVERY) {
             return Ask::Get;
@@ -82,7 +82,7 @@ impl Trust {
         if page.body_bytes >= HEAD_BYTES_MIN && !page.likely_changed { Ask::Head } else { Ask::Conditional }
     }
 
-    /// Takes in what came back. Only for pages whose validators we had.
+    /// Takes in an answer. Only for pages whose validators we had.
     pub fn handle_answer(&mut self, asked: Ask, found: Found) {
         match (asked, found) {
             (Ask::Conditional, Found::Unchanged) => self.ignored = 0,
@@ -95,7 +95,7 @@ impl Trust {
                 if same_validators && asked == Ask::Conditional {
                     self.ignored = self.ignored.saturating_add(1);
                 }
-                // Either nothing changed, or the validators told.
+                // Either nothing changed, or the validators showed the change.
                 let tells = changed != same_validators;
                 self.right_since = if tells { self.right_since.saturating_add(1) } else { self.right_since };
                 if self.right_since >= AGAIN_AFTER {
@@ -105,22 +105,22 @@ impl Trust {
         }
     }
 
-    /// Does it send everything, whatever is known?
+    /// Whether the host ignores validators and sends everything.
     pub fn ignores(&self) -> bool {
         self.ignored >= IGNORED_MAX
     }
 
-    /// Are its claims believed?
+    /// Whether the host's claims are believed.
     pub fn is_believed(&self) -> bool {
         self.wrong < WRONG_MAX
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[self.wrong, self.right_since, self.ignored]);
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Trust, Damaged> {
         let mut next = || reader.u8("what a host's claims are worth");
         Ok(Trust { wrong: next()?, right_since: next()?, ignored: next()? })

@@ -1,7 +1,7 @@
-//! A page was visited again: what the log says of it beside its outcome.
+//! A page was visited again: the log entry beside the outcome.
 //!
-//! What always holds: folding adds whole numbers that the owner decided on, so that another estimate in the program of
-//! tomorrow gives no other past.
+//! Invariant: the fold adds whole numbers that the owner decided on, so that another estimate in a later program does
+//! not change the past.
 
 use super::rate::Visit;
 use super::trust::{Ask, Found};
@@ -14,20 +14,20 @@ use crate::time::Seconds;
 pub struct Visited {
     /// The page.
     pub key: UrlKey,
-    /// Which fetch it was. The same one again changes nothing.
+    /// The number of the fetch, for deduplication: the same fetch again changes nothing.
     pub fetch: u64,
-    /// What it adds to what is known of the page and its site.
+    /// The visit, added to the sums of the page and its site.
     pub visit: Visit,
-    /// How it was asked for and what came back, if it had validators.
+    /// The kind of request and the answer, if the page had validators.
     pub claim: Option<(Ask, Found)>,
     /// Whether its body was large, if there was one.
     pub large: Option<bool>,
-    /// Up to when the time of its host is taken up from now on, if that is limited.
+    /// Up to when the time of its host is booked from now on, if the time is limited.
     pub booked: Option<Seconds>,
 }
 
 impl Visited {
-    /// Appends it as it is written.
+    /// Appends the written form.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.key.to_bytes());
         put_u64(out, self.fetch);
@@ -63,7 +63,7 @@ impl Visited {
         }
     }
 
-    /// From what was written.
+    /// Reads the written form.
     pub fn read(reader: &mut Reader<'_>) -> Result<Visited, Damaged> {
         let key = reader.take(UrlKey::BYTES, "key of a visit")?;
         let key = UrlKey::from_bytes(key.try_into().expect("as many were taken"));

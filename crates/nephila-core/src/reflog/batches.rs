@@ -1,11 +1,11 @@
-//! Which batches were taken in: the same one, delivered twice or to two nodes, counts once (SEEDS C9).
+//! Deduplication of batches: a batch that is delivered twice, or to two nodes, counts once (SEEDS C9).
 //!
-//! A large batch travels in parts, cut by the number of lines, so that whoever reads the same file cuts it alike; a part
-//! is known by its batch, its number and the number of lines it has. A partition takes in its share of a part as one
-//! entry of its log, so a part is either taken in or not.
+//! A large batch travels in parts, cut by numbers of lines and bytes, so every reader of the same file cuts alike. The
+//! key of a part is made of its batch, its number and its number of lines. A partition takes in its share of a part as
+//! one entry of its log, so the share is taken in as a whole or not at all.
 //!
-//! What always holds: a part is taken in once within [`MEMORY_MS`] and as long as no more than
-//! [`BATCHES_MAX`] others came after it; the clock that decisions go by never runs backwards.
+//! Invariants: a part is taken in once within [`MEMORY_MS`] and as long as at most [`BATCHES_MAX`] others came later;
+//! the clock of the decisions is monotonic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::window::{Batch, MEMORY_MS};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::time::Timestamp;
 
-/// Parts of batches that are remembered. At two a second, all of ten hours.
+/// Maximum number of parts that are remembered. At two per second, all of ten hours.
 pub const BATCHES_MAX: usize = 72_000;
 
-/// A part of a batch.
+/// The key of a part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchKey(pub u64);
 
@@ -34,7 +34,8 @@ impl BatchKey {
     }
 }
 
-/// Parts that are about to be taken in, behind those that were. Many are remembered, few are new: nothing is copied.
+/// Parts that are about to be taken in, on top of the ones that were. Many are remembered, few are new: nothing is
+/// copied.
 #[derive(Clone, Debug)]
 pub struct Ahead {
     before: Arc<Batches>,
@@ -44,12 +45,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// None yet.
+    /// No new part yet.
     pub fn of(before: Arc<Batches>) -> Ahead {
         Ahead { taken: BTreeSet::new(), last: before.last, number: before.number, before }
     }
 
-    /// How the lines of the next one are to be decided, if it was not taken in before.
+    /// The batch values to decide the next part's lines with; none for a duplicate.
     pub fn take(&mut self, key: BatchKey, now: Timestamp) -> Option<Batch> {
         self.before.check(key, now)?;
         if !self.taken.insert(key) {
@@ -65,20 +66,20 @@ impl Ahead {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
     seen: BTreeMap<BatchKey, Timestamp>,
-    /// The same by time, for forgetting.
+    /// The same keys by time, for eviction.
     by_time: BTreeMap<(Timestamp, BatchKey), ()>,
     last: Timestamp,
     number: u64,
 }
 
 impl Batches {
-    /// How its lines are to be decided, if the part was not taken in before.
+    /// The batch values to decide the part's lines with; none for a duplicate.
     pub fn check(&self, key: BatchKey, now: Timestamp) -> Option<Batch> {
         let is_new = self.seen.get(&key).is_none_or(|at| now.0 > at.0.saturating_add(MEMORY_MS));
         is_new.then(|| Batch { number: self.number + 1, at: now.max(self.last), previous: self.last })
     }
 
-    /// Takes a part in. Twice is once.
+    /// Folds a part. Idempotent.
     pub fn fold(&mut self, key: BatchKey, batch: &Batch) {
         if let Some(at) = self.seen.insert(key, batch.at) {
             self.by_time.remove(&(at, key));
@@ -94,17 +95,17 @@ impl Batches {
         }
     }
 
-    /// How many are remembered.
+    /// Number of remembered parts.
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Is none?
+    /// Whether no part is remembered.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// As it is stored.
+    /// Encodes the parts.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + 12 * self.seen.len());
         put_u64(&mut out, self.last.0);
@@ -117,7 +118,7 @@ impl Batches {
         out
     }
 
-    /// From what was stored.
+    /// Decodes parts.
     pub fn from_bytes(bytes: &[u8]) -> Result<Batches, Damaged> {
         let mut reader = Reader::new(bytes);
         let last = Timestamp(reader.u64("time of batches")?);

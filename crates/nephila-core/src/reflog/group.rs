@@ -1,13 +1,13 @@
-//! The lines of one batch, one for each URL (SEEDS C3, C4).
+//! Groups the lines of one batch by URL (SEEDS C3, C4).
 //!
-//! What always holds: the sum of hits is that of the lines; URLs come out in the order of their ids, each once, so that
-//! they can be joined with what is kept in that order.
+//! Invariants: the sum of hits equals the sum of the lines; URLs come out sorted by id, each once, so that they can be
+//! joined with records in the same order.
 
 use crate::intake::reflog::Entry;
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, UrlId};
 
-/// The longest update tag or page id that is kept, in bytes. A longer one is cut.
+/// Maximum length of a kept update tag or page id in bytes. A longer one is cut.
 pub const TAG_BYTES_MAX: usize = 64;
 
 /// All lines of one URL in one batch.
@@ -15,20 +15,21 @@ pub const TAG_BYTES_MAX: usize = 64;
 pub struct Grouped {
     /// The id of the URL.
     pub id: UrlId,
-    /// The URL, as its last line wrote it.
+    /// The URL, as written in its last line.
     pub url: CrawlUrl,
-    /// The time of its last line.
+    /// The time of the last line.
     pub at: Timestamp,
-    /// Hits of all its lines.
+    /// The sum of hits of all lines.
     pub hits: u64,
-    /// The last tag that is not empty; empty if all are. Last by the time of the line, then by its place in the batch.
+    /// The last tag that is not empty; empty if all are. Last by the time of the line, then by its position in the
+    /// batch.
     pub tag: Box<str>,
     /// The last page id that is not empty, in the same sense; empty if all are.
     pub page: Box<str>,
 }
 
-/// What is needed of a line. The rest is let go at once: a batch is held as a whole, and the less of it there is the
-/// more of it stays near the processor.
+/// The needed parts of a line. The rest is dropped at once: a batch is held as a whole, and a smaller batch makes
+/// better use of the processor's cache.
 struct Line {
     url: CrawlUrl,
     hits: u64,
@@ -38,8 +39,8 @@ struct Line {
 
 /// Groups the lines of one batch.
 pub fn group(entries: impl IntoIterator<Item = Entry>) -> Vec<Grouped> {
-    // Lines are large; what is sorted is small, and ids are compared as numbers. The place keeps lines of one moment in
-    // their order.
+    // Lines are large; the sorted tuples are small, and ids are compared as numbers. The position keeps lines of one
+    // moment in their order.
     let mut order: Vec<(u128, Timestamp, u32)> = Vec::new();
     let mut lines: Vec<Option<Line>> = Vec::new();
     for entry in entries {

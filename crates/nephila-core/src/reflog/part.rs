@@ -1,11 +1,10 @@
-//! A part of a batch on its way to the partition that decides about it, and what is written down of the decision.
+//! A part of a batch on its way to the partition that decides, and the log entry of the decision.
 //!
-//! A [`Part`] travels: it says what was read, and nothing is decided yet. The owner of the partition puts it beside what
-//! is remembered, and writes a [`Streamed`]: the batch, and what is remembered of each URL from now on. Those that are
-//! worth a fetch stand as findings in the same group of the log.
+//! A [`Part`] travels: a part holds the lines that were read, and no decision. The owner of the partition compares the
+//! part with the records, and writes a [`Streamed`]: the batch, and the new record of each URL. URLs that are worth a
+//! fetch stand as findings in the same group of the log.
 //!
-//! What always holds: what was written is read back as it was; the URLs of a part are in the order of their keys, each
-//! once.
+//! Invariants: reading the written bytes gives an equal value; the URLs of a part are sorted by key, each once.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +16,24 @@ use crate::job::JobId;
 use crate::time::Timestamp;
 use crate::url::CrawlUrl;
 
-/// Lines in one part; a longer batch is cut behind so many.
+/// Maximum number of lines in one part; a longer batch is cut.
 pub const PART_LINES: usize = 4_000;
 
-/// Bytes in one part: it is cut behind the line that has the last of them.
+/// Size of one part in bytes: the part is cut behind the line that reaches this size.
 pub const PART_BYTES: usize = 512 * 1024;
 
 /// One URL of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its key.
+    /// The key of the URL.
     pub key: UrlKey,
     /// Scheme and authority.
     pub origin: Box<str>,
     /// Path and query.
     pub text: Box<str>,
-    /// The time of its last line.
+    /// The time of the last line.
     pub at: Timestamp,
-    /// Hits of all its lines.
+    /// The sum of hits of all lines.
     pub hits: u64,
     /// The last tag that is not empty; empty if all are.
     pub tag: Box<str>,
@@ -43,7 +42,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// All lines of one URL.
+    /// From all lines of one URL.
     pub fn of(grouped: &Grouped, secret: &Secret) -> Named {
         let origin = grouped.url.origin();
         Named {
@@ -58,32 +57,33 @@ impl Named {
     }
 }
 
-/// A part of a batch, as far as it is of one partition.
+/// The share of one partition in a part of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which part of which batch.
+    /// The part and its batch.
     pub key: BatchKey,
-    /// Who wants it.
+    /// The job of the stream.
     pub job: JobId,
     /// The URLs, in the order of their keys.
     pub urls: Vec<Named>,
 }
 
-/// How the lines of a part were read.
+/// Statistics of parsing the lines of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinesRead {
-    /// Lines that were read.
+    /// Number of readable lines.
     pub lines: u64,
-    /// URLs they name.
+    /// Number of URLs in these lines.
     pub urls: u64,
-    /// Of these, not wanted.
+    /// Number of URLs that the job does not want.
     pub unwanted: u64,
-    /// Lines that could not be read.
+    /// Number of malformed lines.
     pub unreadable: u64,
 }
 
 impl Part {
-    /// The part with this number of the batch with this id, as its lines say it; URLs that are not wanted are left out.
+    /// Parses the lines of a part of a batch, given the batch's id and the part's number; URLs that are not wanted are
+    /// left out.
     pub fn of_lines(
         text: &[u8],
         (batch, number): (&str, u32),
@@ -108,7 +108,7 @@ impl Part {
         (Part { key: BatchKey::of(batch, number, lines), job, urls }, read)
     }
 
-    /// The same part, divided among whoever `place` names.
+    /// Divides the part into shares, one for each value of `place`.
     pub fn divided<K: Ord>(self, place: impl Fn(&Named) -> K) -> Vec<(K, Part)> {
         let Part { key, job, urls } = self;
         let mut shares = BTreeMap::<K, Vec<Named>>::new();
@@ -118,7 +118,7 @@ impl Part {
         shares.into_iter().map(|(to, urls)| (to, Part { key, job, urls })).collect()
     }
 
-    /// Bytes it takes in memory, roughly.
+    /// The approximate size in memory in bytes.
     pub fn bytes(&self) -> usize {
         let url = |url: &Named| {
             size_of::<Named>() + url.origin.len() + url.text.len() + url.tag.len() + url.page.len()
@@ -126,7 +126,7 @@ impl Part {
         self.urls.iter().map(url).sum()
     }
 
-    /// Appends it as it travels.
+    /// Appends the encoded part to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.key.0.to_be_bytes());
         put_u64(out, self.job.0.into());
@@ -134,7 +134,7 @@ impl Part {
         let mut origin = "";
         for url in &self.urls {
             out.extend(url.key.to_bytes());
-            // Those of one host stand together.
+            // URLs of one host are adjacent.
             let same = *url.origin == *origin;
             put_bytes(out, if same { b"" } else { url.origin.as_bytes() });
             origin = &url.origin;
@@ -145,7 +145,7 @@ impl Part {
         }
     }
 
-    /// From what has travelled.
+    /// Decodes a part.
     pub fn read(reader: &mut Reader<'_>) -> Result<Part, Damaged> {
         const WHAT: &str = "part of a stream";
         let key = BatchKey(reader.fixed_u64(WHAT)?);
@@ -165,7 +165,7 @@ impl Part {
         Ok(Part { key, job, urls })
     }
 
-    /// Has one of its URLs a page id? Then [`Part::put_pages`] goes behind it.
+    /// Whether one of the URLs has a page id. If so, [`Part::put_pages`] follows the part.
     pub fn has_pages(&self) -> bool {
         self.urls.iter().any(|url| !url.page.is_empty())
     }
@@ -175,7 +175,7 @@ impl Part {
         self.urls.iter().for_each(|url| put_bytes(out, url.page.as_bytes()));
     }
 
-    /// From what has travelled with its page ids.
+    /// Decodes a part with page ids.
     pub fn read_with_pages(reader: &mut Reader<'_>) -> Result<Part, Damaged> {
         let mut part = Part::read(reader)?;
         for url in &mut part.urls {
@@ -185,19 +185,19 @@ impl Part {
     }
 }
 
-/// A part was taken in, and this is what is remembered from now on.
+/// Log entry: a part was taken in, with the new records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streamed {
-    /// Which part of which batch.
+    /// The part and its batch.
     pub key: BatchKey,
-    /// The batch, as it was worked on.
+    /// The batch values of the decision.
     pub batch: Batch,
-    /// What is remembered of its URLs.
+    /// The new records of the URLs.
     pub records: Vec<(UrlKey, Record)>,
 }
 
 impl Streamed {
-    /// Appends it as it is written.
+    /// Appends the encoded entry to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.key.0.to_be_bytes());
         for number in [self.batch.number, self.batch.at.0, self.batch.previous.0, self.records.len() as u64] {
@@ -212,7 +212,7 @@ impl Streamed {
         }
     }
 
-    /// From what was written.
+    /// Decodes an entry.
     pub fn read(reader: &mut Reader<'_>) -> Result<Streamed, Damaged> {
         const WHAT: &str = "batch of a stream";
         let key = BatchKey(reader.fixed_u64(WHAT)?);
@@ -231,13 +231,13 @@ fn get_key(reader: &mut Reader<'_>) -> Result<UrlKey, Damaged> {
     Ok(UrlKey::from_bytes(bytes.try_into().expect("as many were taken")))
 }
 
-/// The id of a batch that has no other: what it says. The same lines are the same batch, whoever brings them.
+/// The id of a batch that has no other: a hash of its contents. The same lines are the same batch, from any sender.
 pub fn id_of(text: &[u8]) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text))
 }
 
-/// Cuts text into parts, always the same way: behind [`PART_LINES`] lines or [`PART_BYTES`] bytes. Gives the bytes of the
-/// first part; all of them at the end.
+/// Cuts text into parts, deterministically: behind [`PART_LINES`] lines or [`PART_BYTES`] bytes. Returns the size of
+/// the first part in bytes; at the end, all bytes.
 pub fn first_part(text: &[u8], is_end: bool) -> Option<usize> {
     let mut lines = 0;
     for (at, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -246,7 +246,7 @@ pub fn first_part(text: &[u8], is_end: bool) -> Option<usize> {
             return Some(at + 1);
         }
     }
-    // A line that never ends is cut as well: it is none.
+    // A line that never ends is cut as well: such a line is malformed.
     (text.len() >= 2 * PART_BYTES)
         .then_some(PART_BYTES)
         .or((is_end && !text.is_empty()).then_some(text.len()))
@@ -282,7 +282,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    // The bytes outlive us: a log of today is folded by the node of tomorrow.
+    // The encoding is durable: a log of today is folded by a node of tomorrow.
     #[test]
     fn golden_stream() {
         let (mut out, mut reader);
@@ -332,7 +332,7 @@ mod tests {
         record.handle_page(&url.page);
         record.handle_page("");
         assert_eq!((&*record.page, Record::from_bytes(&record.to_bytes())), ("4599", Ok(record.clone())));
-        // One from before there were page ids is read as it was.
+        // A record from before there were page ids is still decoded.
         let old = Record { page: Box::default(), ..record };
         assert_eq!(Record::from_bytes(&old.to_bytes()), Ok(old));
     }

@@ -1,4 +1,4 @@
-//! The seed's pipeline, written plainly, and ours beside it.
+//! The seed's pipeline in its plainest form, compared with ours.
 
 mod plain;
 
@@ -27,7 +27,7 @@ fn line(minute: u64, hits: u64, tag: &str) -> Grouped {
     }
 }
 
-/// Batches of one URL at these minutes, the line as old as its batch: which are sent, and with how many hits.
+/// Batches of one URL at these minutes, the line as old as its batch: the hits of each that is sent.
 fn sends(lines: &[(u64, u64, u64, &str)]) -> Vec<Option<u64>> {
     let (mut record, mut previous, mut number) = (None, Timestamp(0), 0);
     let mut sends = Vec::new();
@@ -107,9 +107,9 @@ fn a_url_that_never_pauses_is_sent_once_an_hour() {
 
 #[test]
 fn url_b_is_forgotten_by_the_clock_of_the_batches() {
-    // A late line within an hour of the one that was sent: kept while the URL is known,
+    // A late line within an hour of the sent one: kept while the URL is known,
     assert_eq!(sends(&[(0, 0, 1, ""), (59, 30, 1, "")]), [Some(1), None]);
-    // and sent when a batch in between, that did not name it, came an hour after it.
+    // and sent when a batch in between, without the URL, came an hour later.
     let record = Record::next(None, &line(0, 1, ""), &FIRST).0;
     let late =
         Batch { number: 3, at: Timestamp(NOON + 95 * MINUTE), previous: Timestamp(NOON + 90 * MINUTE) };
@@ -120,7 +120,7 @@ fn url_b_is_forgotten_by_the_clock_of_the_batches() {
 #[test]
 fn hits_wait_up_to_ten_hours() {
     let hours = |hours: u64| hours * 60;
-    // 30 minutes: kept. Then nothing for 9 hours: its 5 hits come along. Then nothing for 11: they do not.
+    // 30 minutes: kept. Then nothing for 9 hours: the 5 hits are added. Then nothing for 11: they are not.
     assert_eq!(
         sends(&[(0, 0, 1, ""), (30, 30, 5, ""), (hours(9), hours(9), 1, "")]),
         [Some(1), None, Some(6)]

@@ -1,25 +1,25 @@
-//! The one-hour rule and the ten-hour memory (SEEDS C5, C6), as a step of one URL's record.
+//! The one-hour rate limit and the ten-hour memory (SEEDS C5, C6), as a step of one URL's record.
 //!
 //! The seed joins each batch (`incoming_log`) with the URLs of the last hour (`current_log`):
 //!
-//! - **URL_A**, in the batch alone: sent, and remembered.
-//! - **URL_B**, in the memory alone: kept while its time is within an hour of the batch's clock.
-//! - **URL_C**, in both: sent if its time is more than an hour later, or its tag changed; then its new time is remembered.
-//!   Otherwise the old time stays, so that a URL that never pauses is still sent once an hour.
+//! - **URL_A**, in the batch only: sent, and remembered.
+//! - **URL_B**, in the memory only: kept while its time is within an hour of the batch's clock.
+//! - **URL_C**, in both: sent if its time is more than an hour later, or its tag changed; then its new time is
+//!   remembered. Otherwise the old time stays, so a URL that never pauses is still sent once an hour.
 //!
-//! Nothing here scans for URL_B. A record knows which batch last named its URL ([`Record::batch`]); it has left the
-//! `current_log` if another came between that and this one, more than an hour after its time. That is the same answer at
-//! the moment it matters, the URL's next line.
+//! Nothing here scans for URL_B. A record knows which batch last named its URL ([`Record::batch`]). The URL has left
+//! the `current_log` if another batch came between that one and this one, more than an hour after the URL's time. The
+//! answer is the same at the moment of the URL's next line, the only moment that matters.
 //!
-//! What left the `current_log` is still remembered up to ten hours after its last line, for its hits and its tag: hits
-//! that were not sent are sent with the next.
+//! A URL that left the `current_log` is still remembered for ten hours after the last batch with the URL, for its hits
+//! and its tag: hits that were not sent are sent with the next.
 //!
-//! Decided here, where the seed says nothing: exactly one hour is not more than one. An empty tag says nothing, so it is
-//! no change, and the last one that was not empty stays; from no tag to some is a change, since it names a version that we
-//! may not have. A line that is older than what was sent counts by its tag alone.
+//! Decided here, where the seed says nothing: exactly one hour is not more than one. An empty tag is no change, and the
+//! last non-empty tag stays. From no tag to some tag is a change, since the tag names a version that we may not have. A
+//! line that is older than the sent one counts by its tag only.
 //!
-//! What always holds: the step is a function of the record, the line and the batch; hits come out as often as they went
-//! in, except those that were forgotten, which are counted.
+//! Invariants: the step is a function of the record, the line and the batch; every hit is sent once, except hits that
+//! were forgotten, which are counted.
 
 use std::collections::BTreeMap;
 
@@ -27,50 +27,50 @@ use super::group::Grouped;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::time::Timestamp;
 
-/// A URL is not sent again within this time, unless its tag changed.
+/// A URL is not sent again within this time, unless its tag changed (rate limit).
 pub const QUIET_MS: u64 = 3_600_000;
 
-/// What is remembered of a URL is forgotten this long after its last line.
+/// The record of a URL is dropped this long after the last batch with the URL.
 pub const MEMORY_MS: u64 = 10 * QUIET_MS;
 
-/// The batch that a line came in.
+/// The batch of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Which it is, counted from 1 in the order in which they are worked on.
+    /// The number of the batch, from 1 in the order of processing.
     pub number: u64,
-    /// When it is worked on, by the clock of whoever decides.
+    /// The time of processing, by the clock of the deciding node.
     pub at: Timestamp,
-    /// When the batch before it was; 0 if there was none.
+    /// The time of the batch before; 0 if there was none.
     pub previous: Timestamp,
 }
 
-/// What is remembered of a URL.
+/// The state of a URL in a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The time of the line that was sent.
     pub sent: Timestamp,
-    /// When a batch last named it.
+    /// The time of the last batch that named the URL.
     pub named: Timestamp,
     /// The number of that batch.
     pub batch: u64,
-    /// The time of its last line.
+    /// The time of the URL's last line.
     pub last: Timestamp,
     /// The last tag that is not empty.
     pub tag: Box<str>,
     /// Hits that were not sent yet.
     pub hits: u64,
-    /// The last page id that is not empty: where the URL was shown. Kept for whoever asks; nothing is decided by it.
+    /// The last page id that is not empty: where the URL was shown. Kept for queries; no decision uses the page id.
     pub page: Box<str>,
 }
 
 /// Why a URL is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Not known within the last hour.
+    /// Unknown within the last hour.
     First,
     /// More than an hour has passed.
     HourPassed,
-    /// Its tag changed.
+    /// The tag changed.
     TagChanged,
 }
 
@@ -85,40 +85,40 @@ impl Reason {
     }
 }
 
-/// What becomes of a line.
+/// The decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The URL is worth a fetch.
     Send {
-        /// Its hits, those that waited included.
+        /// The hits, including the ones that were kept back.
         hits: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// It was sent within the hour; its hits wait.
+    /// The URL was sent within the hour; its hits are kept back.
     Keep,
 }
 
 impl Record {
-    /// Takes in what a batch says about a URL: what is remembered from now on, and what becomes of it.
+    /// Takes in the line of a URL: returns the new record, and the decision.
     pub fn next(before: Option<&Record>, line: &Grouped, batch: &Batch) -> (Record, Decision) {
         let mut record = before.cloned().unwrap_or_default();
         let decision = record.handle_line(line, batch);
         (record, decision)
     }
 
-    /// Like [`Record::next`], in place. The default record is that of a URL nothing is known of: batches count from 1.
+    /// Like [`Record::next`], in place. The default record is the record of an unknown URL: batches count from 1.
     pub fn handle_line(&mut self, line: &Grouped, batch: &Batch) -> Decision {
         self.handle_named(line.at, line.hits, &line.tag, batch)
     }
 
-    /// The same with what is needed of the line alone.
+    /// Like [`Record::handle_line`], with only the needed parts of the line.
     pub fn handle_named(&mut self, at: Timestamp, hits: u64, tag: &str, batch: &Batch) -> Decision {
         if self.batch > 0 && self.is_over(batch.at) {
             *self = Record::default();
         }
         let is_known = self.batch > 0;
-        // The time of a line is what somebody else wrote: it may be any, and nothing comes behind the last of all.
+        // The time of a line comes from outside: any value is possible, and the sum must not overflow.
         let quiet_until = self.sent.0.saturating_add(QUIET_MS);
         let dropped = batch.number > self.batch.saturating_add(1) && batch.previous.0 > quiet_until;
         let changed = !tag.is_empty() && *tag != *self.tag;
@@ -132,7 +132,7 @@ impl Record {
         let hits = self.hits.saturating_add(hits);
         (self.named, self.batch) = (batch.at, batch.number);
         self.last = self.last.max(at);
-        // Most tags stay, and then nothing is copied.
+        // Most tags stay the same, and then nothing is copied.
         if changed {
             self.tag = tag.into();
         }
@@ -148,38 +148,38 @@ impl Record {
         }
     }
 
-    /// Takes in the page id of a line, if it has one.
+    /// Takes in the page id of a line, if there is one.
     pub fn handle_page(&mut self, page: &str) {
         if !page.is_empty() && *page != *self.page {
             self.page = page.into();
         }
     }
 
-    /// Is it to be forgotten? Ten hours by the clock of the batches: the time of a line is what somebody else wrote.
+    /// Whether the record has expired. Ten hours by the clock of the batches: the time of a line comes from outside.
     pub fn is_over(&self, now: Timestamp) -> bool {
         now.0 > self.named.0.saturating_add(MEMORY_MS)
     }
 
-    /// As it is stored.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32 + self.tag.len());
         self.put(&mut out);
         out
     }
 
-    /// Appends it as it is stored.
+    /// Appends the encoded record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         for number in [self.sent.0, self.named.0, self.batch, self.last.0, self.hits] {
             put_u64(out, number);
         }
         put_bytes(out, self.tag.as_bytes());
-        // Was added later: absent in what was written before, and where there is none.
+        // Added later: absent in older records, and where there is no page id.
         if !self.page.is_empty() {
             put_bytes(out, self.page.as_bytes());
         }
     }
 
-    /// From what was stored.
+    /// Decodes a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<Record, Damaged> {
         let mut reader = Reader::new(bytes);
         Ok(Record {
@@ -197,29 +197,29 @@ impl Record {
     }
 }
 
-/// What was done, in numbers.
+/// Statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// URLs of batches.
+    /// Number of URLs in batches.
     pub urls: u64,
-    /// URLs sent.
+    /// Number of URLs sent.
     pub sent: u64,
-    /// Hits sent.
+    /// Number of hits sent.
     pub hits_sent: u64,
-    /// Hits of URLs that were forgotten before they were sent again.
+    /// Number of hits of URLs that were forgotten before they were sent again.
     pub hits_forgotten: u64,
 }
 
-/// The records of one partition in memory: what a node without a state of its own uses, and the tests.
+/// The records of one partition in memory: for a node without a state of its own, and for tests.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// By id, as a number: those of a batch come in the same order.
+    /// By id, as a number: the URLs of a batch come in the same order.
     records: BTreeMap<u128, Record>,
     stats: Stats,
 }
 
 impl Window {
-    /// Takes in a grouped batch and gives those that are sent, each with its hits, in the order of their ids.
+    /// Takes in a grouped batch and returns the URLs to send, each with its hits, in the order of their ids.
     pub fn handle_batch(&mut self, batch: &Batch, lines: Vec<Grouped>) -> Vec<Grouped> {
         let mut sent = Vec::new();
         for mut line in lines {
@@ -240,7 +240,7 @@ impl Window {
         sent
     }
 
-    /// Forgets what is over. To be called now and then; no decision depends on it.
+    /// Drops expired records. To be called now and then; no decision depends on this call.
     pub fn forget(&mut self, now: Timestamp) {
         let stats = &mut self.stats;
         self.records.retain(|_, record| {
@@ -250,22 +250,22 @@ impl Window {
         });
     }
 
-    /// How many URLs are remembered.
+    /// Number of remembered URLs.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Is none?
+    /// Whether no URL is remembered.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// What was done so far.
+    /// The statistics so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Hits that wait.
+    /// Number of hits that were not sent yet.
     pub fn hits_waiting(&self) -> u64 {
         self.records.values().map(|record| record.hits).sum()
     }

@@ -1,7 +1,7 @@
-//! The page about robots.txt for people: `docs/robots.md`.
+//! The docs page about robots.txt: `docs/robots.md`.
 //!
-//! What always holds: every figure on the page is a constant of the code, the table of answers is asked of
-//! [`in_force`] itself, and the cases are those that the tests run.
+//! Invariants: every figure on the page is a constant of the code, the table of answers is computed by [`in_force`]
+//! itself, and the cases are the ones that the tests run.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::{
     ROBOTS_BYTES_MAX, SITEMAPS_MAX, Settings, UNREACHABLE_MAX, in_force,
 };
 
-/// The cases, as a table with tabs. `tests/cases.rs` says how it is written and runs it.
+/// The cases, as a table with tabs. `tests/cases.rs` describes the format and runs the cases.
 pub(super) const CASES: &str = include_str!("cases.tsv");
 
-/// How much of a cell of the table of cases is shown.
+/// Maximum number of characters of a cell in the table of cases.
 const CELL_CHARS_MAX: usize = 160;
 
 /// The docs page, in Markdown. `cargo xtask docs` writes it and CI compares.

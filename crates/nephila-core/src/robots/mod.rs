@@ -1,11 +1,11 @@
-//! robots.txt: what a site asks crawlers not to fetch (RFC 9309).
+//! robots.txt: the rules of a site for crawlers (RFC 9309).
 //!
 //! The bytes of a file become [`Robots`] for one product token; nothing about other crawlers is kept. A [`Verdict`] is
-//! asked for each URL, with the very path and query that will be sent. Where the RFC is silent we do what Google's
-//! parser does, and where a file is sloppy we take the reading that forbids more.
+//! computed for each URL, with exactly the path and query that will be sent. Where the RFC is silent we follow Google's
+//! parser, and where a file is sloppy we take the reading that forbids more.
 //!
-//! What always holds: parsing never fails; no more than [`ROBOTS_BYTES_MAX`] bytes are read and half a line at that
-//! limit is dropped; a verdict takes time linear in rules and path, whatever the wildcards; `/robots.txt` is allowed.
+//! Invariants: parsing never fails; at most [`ROBOTS_BYTES_MAX`] bytes are read, and an incomplete line at that limit
+//! is dropped; a verdict takes time linear in rules and path, whatever the wildcards; `/robots.txt` is allowed.
 
 mod docs;
 mod pattern;
@@ -24,20 +24,20 @@ pub use policy::{
     Settings, UNREACHABLE_MAX, in_force, refetch_after, rest_in_force,
 };
 
-/// How much of a file is read: 500 KiB, the least RFC 9309, 2.5 asks for. It bounds the rules as well: no line that
-/// holds one is shorter than eight bytes.
+/// Maximum number of bytes that are read: 500 KiB, the minimum of RFC 9309, 2.5. This bounds the rules as well: no line
+/// with a rule is shorter than eight bytes.
 pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
 
-/// How many sitemaps are kept.
+/// Maximum number of sitemaps that are kept.
 pub const SITEMAPS_MAX: usize = 1_000;
 
-/// How many other lines (`Content-Usage` and its kind) are kept.
+/// Maximum number of notes (`Content-Usage` and similar) that are kept.
 pub const NOTES_MAX: usize = 200;
 
-/// How much of a line is kept to be shown or recorded.
+/// Maximum number of bytes of a line that are kept for display or records.
 const LINE_BYTES_KEPT: usize = 1_024;
 
-/// What a robots.txt says to one crawler.
+/// The contents of a robots.txt for one crawler.
 #[derive(Clone, Debug, Default)]
 pub struct Robots {
     /// Longest pattern first, allow before disallow: the first that matches decides.
@@ -49,13 +49,13 @@ pub struct Robots {
     cut: bool,
 }
 
-/// Which group of the file speaks to us.
+/// The group of the file that applies to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
     /// None: everything is allowed.
     #[default]
     None,
-    /// The group for everybody, `*`.
+    /// The group for all crawlers, `*`.
     Everybody,
     /// The groups that name us.
     Named,
@@ -64,11 +64,11 @@ pub enum Group {
 /// A line about the use of content: kept and recorded, with no effect on fetching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Its line in the file, from 1.
+    /// The line number in the file, from 1.
     pub line: usize,
-    /// Its key in lower case: `content-usage`, `content-signal`, `license`, and so on.
+    /// The key in lower case: `content-usage`, `content-signal`, `license`, and so on.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
@@ -80,17 +80,17 @@ struct Rule {
     text: Box<str>,
 }
 
-/// May a path be fetched, and who says so?
+/// Whether a path may be fetched, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
-    /// May it?
+    /// Whether the path may be fetched.
     pub allowed: bool,
-    /// The rule that decided: its line in the file, from 1, and the line itself. None if no rule matched.
+    /// The rule that decided: the line number in the file, from 1, and the line. None if no rule matched.
     pub rule: Option<(usize, &'a str)>,
 }
 
 impl Robots {
-    /// Reads a file for the crawler with this product token. A version behind the token (`nephila/1.0`) is ignored, in
+    /// Parses a file for the crawler with this product token. A version behind the token (`nephila/1.0`) is ignored, in
     /// the argument as in the file.
     pub fn parse(bytes: &[u8], agent: &str) -> Self {
         if bytes.len() <= ROBOTS_BYTES_MAX {
@@ -98,14 +98,14 @@ impl Robots {
         }
         let (start, after) = bytes.split_at(ROBOTS_BYTES_MAX);
         let text = as_utf8(start);
-        // A line whose end comes right behind the limit is whole. (In UTF-16 one byte does not tell.)
+        // A line whose end comes right behind the limit is complete. (In UTF-16 one byte is not conclusive.)
         let is_whole = matches!(text, Cow::Borrowed(_)) && matches!(after.first(), Some(b'\r' | b'\n'));
         let robots = Robots::read(if is_whole { &text } else { whole_lines(&text) }, agent);
         Robots { cut: true, ..robots }
     }
 
-    /// Reads what there is of a file that is known to go on: somebody stopped reading before [`Robots::parse`] could
-    /// see how long it is. Its last line counts only if it ended.
+    /// Parses the beginning of a file that is known to be longer: the caller stopped reading before [`Robots::parse`]
+    /// could see the length. The last line counts only if complete.
     pub fn parse_start(bytes: &[u8], agent: &str) -> Self {
         let start = &bytes[..bytes.len().min(ROBOTS_BYTES_MAX)];
         Robots { cut: true, ..Robots::read(whole_lines(&as_utf8(start)), agent) }
@@ -119,12 +119,13 @@ impl Robots {
         reader.finish()
     }
 
-    /// May this path be fetched? It must be the one that is sent: [`crate::url::CrawlUrl::path_and_query`].
+    /// Whether this path may be fetched. The path must be the one that is sent:
+    /// [`crate::url::CrawlUrl::path_and_query`].
     pub fn verdict(&self, path_and_query: &str) -> Verdict<'_> {
         self.verdict_with_work(path_and_query, |_| ())
     }
 
-    /// The verdict, telling `work` what it took.
+    /// The verdict; `work` is called with the cost of each step.
     fn verdict_with_work(&self, path_and_query: &str, mut work: impl FnMut(usize)) -> Verdict<'_> {
         let path = path_and_query.split('#').next().unwrap_or_default();
         if path.split('?').next() == Some("/robots.txt") {
@@ -138,7 +139,7 @@ impl Robots {
         }
     }
 
-    /// The rest that our group asks for between fetches, the longest if it says several. See [`rest_in_force`].
+    /// The crawl delay that our group asks for, the longest of several. See [`rest_in_force`].
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.crawl_delay
     }
@@ -148,35 +149,35 @@ impl Robots {
         &self.sitemaps
     }
 
-    /// What the file says about the use of content, to us or to everybody.
+    /// The statements about the use of content, to us or to all crawlers.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// Which group speaks to us.
+    /// The group that applies to us.
     pub fn group(&self) -> Group {
         self.group
     }
 
-    /// Is everything forbidden, whatever its path? False where that would need a closer look.
+    /// Whether everything is forbidden, for any path. False where that would need a closer look.
     pub fn forbids_all(&self) -> bool {
         !self.rules.is_empty()
             && self.rules.iter().all(|rule| !rule.allow)
             && self.rules.iter().any(|rule| rule.pattern.is_everything())
     }
 
-    /// How many rules there are for us.
+    /// Number of rules for us.
     pub fn rule_count(&self) -> usize {
         self.rules.len()
     }
 
-    /// Was the file longer than [`ROBOTS_BYTES_MAX`]?
+    /// Whether the file was longer than [`ROBOTS_BYTES_MAX`].
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 }
 
-/// What has been gathered for one audience.
+/// The lines collected for one audience.
 #[derive(Default)]
 struct Gathered {
     seen: bool,
@@ -193,11 +194,11 @@ struct Reader {
     /// Notes outside any group.
     notes: Vec<Note>,
     sitemaps: Vec<String>,
-    /// The group being read speaks to us, to everybody.
+    /// The group being read applies to us, to all crawlers.
     to_us: bool,
     to_everybody: bool,
     in_group: bool,
-    /// A rule was read, so the next user-agent line opens a new group. Nothing else ends one (RFC 9309, 2.2.1).
+    /// A rule was read, so the next user-agent line opens a new group. Nothing else ends a group (RFC 9309, 2.2.1).
     rule_seen: bool,
 }
 
@@ -228,7 +229,7 @@ impl Reader {
                 self.everybody.seen |= self.to_everybody;
             }
             key @ (Key::Allow | Key::Disallow) => {
-                // Rules before any user-agent line speak to nobody.
+                // Rules before any user-agent line apply to no crawler.
                 if !self.in_group {
                     return;
                 }
@@ -270,7 +271,7 @@ impl Reader {
         }
     }
 
-    /// Whom the group being read speaks to, of the two we listen for.
+    /// The audiences of the group being read, of the two of interest.
     fn audiences(&mut self) -> impl Iterator<Item = &mut Gathered> {
         let us = Some(&mut self.named).filter(|_| self.to_us);
         let everybody = Some(&mut self.everybody).filter(|_| self.to_everybody);
@@ -278,7 +279,7 @@ impl Reader {
     }
 
     fn finish(self) -> Robots {
-        // A group that names us replaces the one for everybody, even if it holds nothing.
+        // A group that names us replaces the group for all crawlers, even if empty.
         let (gathered, group) = match (self.named.seen, self.everybody.seen) {
             (true, _) => (self.named, Group::Named),
             (false, true) => (self.everybody, Group::Everybody),
@@ -307,7 +308,7 @@ fn push_note(notes: &mut Vec<Note>, note: Note) {
     }
 }
 
-/// A line or value to be shown, without more than we keep.
+/// A line or value for display, cut to [`LINE_BYTES_KEPT`].
 fn kept(text: &[u8]) -> String {
     let text = text.trim_ascii();
     String::from_utf8_lossy(&text[..text.len().min(LINE_BYTES_KEPT)]).into_owned()
@@ -335,7 +336,7 @@ fn key_and_value(content: &[u8]) -> Option<(&[u8], &[u8])> {
     is_pair.then_some((key, value))
 }
 
-/// Without the blanks around it. Zero bytes that a broken export wrote are blanks too.
+/// Without the blanks around the text. Zero bytes of a broken export are blanks too.
 fn trimmed(text: &[u8]) -> &[u8] {
     let blank = |b: &u8| b.is_ascii_whitespace() || matches!(b, 0 | 0x0b);
     let start = text.iter().position(|b| !blank(b)).unwrap_or(text.len());
@@ -343,7 +344,7 @@ fn trimmed(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// The widespread misspellings count where they forbid more; `Allow` must be spelled.
+/// Widespread misspellings count where they forbid more; `Allow` must be spelled correctly.
 fn read_key(key: &[u8]) -> Key {
     match key.to_ascii_lowercase().as_slice() {
         b"user-agent" | b"useragent" | b"user agent" | b"user_agent" => Key::UserAgent,
@@ -361,7 +362,7 @@ fn read_key(key: &[u8]) -> Key {
     }
 }
 
-/// Seconds, with a fraction if they like. Negative, endless and unreadable ones are ignored.
+/// Seconds, with an optional fraction. Negative, infinite and malformed values are ignored.
 fn read_delay(value: &[u8]) -> Option<Duration> {
     let seconds: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
@@ -379,21 +380,22 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The whole lines of a file that is known to go on, to be kept: [`Robots::parse`] reads them as [`Robots::parse_start`]
-/// reads the bytes.
+/// The complete lines of a file that is known to be longer, to be kept: [`Robots::parse`] reads them like
+/// [`Robots::parse_start`] reads the bytes.
 pub fn whole_start(bytes: &[u8]) -> Box<[u8]> {
     let text = as_utf8(&bytes[..bytes.len().min(ROBOTS_BYTES_MAX)]);
-    // In UTF-8 the same lines may be longer than they were in UTF-16.
+    // The same lines may be longer in UTF-8 than they were in UTF-16.
     whole_lines(&text[..text.len().min(ROBOTS_BYTES_MAX)]).into()
 }
 
-/// What was cut off at the limit may have changed the last line's meaning: `Disallow: /a` may have been `/about`.
+/// The complete lines. A cut may have changed the meaning of the last line: `Disallow: /a` may have been `/about`.
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = memchr::memrchr2(b'\r', b'\n', bytes).map_or(0, |at| at + 1);
     &bytes[..end]
 }
 
-/// The file without its byte order mark; UTF-16 is turned into UTF-8. Anything else is taken as it is, byte by byte.
+/// The file without its byte order mark; UTF-16 is converted to UTF-8. Anything else is returned unchanged, byte by
+/// byte.
 fn as_utf8(bytes: &[u8]) -> Cow<'_, [u8]> {
     match encoding_rs::Encoding::for_bom(bytes) {
         Some((encoding, mark)) if encoding == encoding_rs::UTF_8 => Cow::Borrowed(&bytes[mark..]),

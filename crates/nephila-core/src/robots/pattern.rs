@@ -1,29 +1,29 @@
 //! Patterns of rules: `*` stands for anything, a final `$` for the end, everything else for itself.
 //!
-//! Patterns and paths are compared in one normal form (RFC 9309, 2.2.2): unreserved characters decoded, everything that
-//! may not stand in a URI encoded, hex in upper case, reserved characters as they were written. A literal `*` or `$` is
-//! always encoded in it, so a `*` that is left is a wildcard.
+//! Patterns and paths are compared in one normal form (RFC 9309, 2.2.2): unreserved characters decoded, characters that
+//! may not stand in a URI encoded, hex in upper case, reserved characters as written. A literal `*` or `$` is always
+//! encoded in this form, so a remaining `*` is a wildcard.
 //!
-//! The RFC's table asks for one thing more: `?u=https://h` and `?u=https%3A%2F%2Fh` are the same. Behind the question
-//! mark the delimiters of a URI delimit nothing, so there is a second form with them decoded there. A rule matches if it
-//! does in either form; so one that forbids `%2F` as written goes on doing so.
+//! The RFC's table requires more: `?u=https://h` and `?u=https%3A%2F%2Fh` are the same. Behind the question mark the
+//! delimiters of a URI delimit nothing, so there is a second form with them decoded there. A rule matches if either
+//! form matches; so a rule that forbids `%2F` as written still does.
 //!
-//! What always holds: matching never goes back. In each form it passes over every byte of path and pattern once at most.
+//! Invariant: matching never backtracks. In each form, every byte of path and pattern is read at most once.
 
 use crate::planted::{self, Bug};
 use crate::url::percent;
 
-/// How many pairs of a pattern are looked up before it is tried.
+/// Number of pairs of a pattern that are looked up before the match.
 const PAIRS_MAX: usize = 8;
 
-/// What separates the parts of a URI, and separates nothing behind the question mark (RFC 3986, 3.4). `#` is not among
-/// them: it never stands there by itself.
+/// The delimiters between the parts of a URI, which delimit nothing behind the question mark (RFC 3986, 3.4). `#` is
+/// not among them: a bare `#` never stands there.
 const DELIMITERS: &[u8] = b":/?@[]";
 
-/// A path and query, ready to be compared with many rules.
+/// A path and query, prepared for the comparison with many rules.
 pub(super) struct NormalPath {
     text: Vec<u8>,
-    /// With the delimiters in the query decoded, if that is a difference.
+    /// With the delimiters in the query decoded, if that differs.
     plain_query: Option<Vec<u8>>,
     facts: Facts,
 }
@@ -44,8 +44,8 @@ impl NormalPath {
     }
 }
 
-/// What occurs in a path, in either form: which bytes, and which pairs of neighbours. A rule that needs another is
-/// passed over without being tried, which keeps ten thousand rules with wildcards cheap.
+/// The bytes and pairs of neighbours that occur in a path, in either form. A rule that needs another is skipped without
+/// a match, which keeps ten thousand rules with wildcards cheap.
 struct Facts {
     bytes: Bytes,
     /// One bit for each pair.
@@ -75,7 +75,7 @@ fn pairs_of(text: &[u8]) -> impl Iterator<Item = u16> {
     text.windows(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }
 
-/// Which byte values occur in a text.
+/// The set of byte values in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Bytes([u64; 4]);
 
@@ -86,7 +86,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes that a pattern cannot do without.
+    /// The bytes that every match of a pattern contains.
     fn of_literals(pattern: &[u8]) -> Self {
         let mut bytes = Bytes::default();
         pattern.split(|b| *b == b'*').for_each(|piece| bytes.add(piece));
@@ -109,20 +109,20 @@ pub(super) struct Pattern {
     text: Box<[u8]>,
     /// Ends with `$`: the path must end there too.
     anchored: bool,
-    /// With the delimiters behind its question mark decoded, if that is a difference.
+    /// With the delimiters behind its question mark decoded, if that differs.
     plain_query: Option<Box<[u8]>>,
-    /// Bytes and some of the pairs that every path has that matches, in either form.
+    /// Bytes and some of the pairs that every matching path has, in either form.
     needs: Bytes,
     pairs: Box<[u16]>,
 }
 
 impl Pattern {
-    /// Does every path match, without looking at it?
+    /// Whether every path matches, without looking at the path.
     pub(super) fn is_everything(&self) -> bool {
         !self.anchored && matches!(&*self.text, b"/" | b"*" | b"/*")
     }
 
-    /// None for a rule that matches nothing: an empty one, or one that begins with neither `/` nor `*`.
+    /// Parses a rule. None for a rule that matches nothing: an empty one, or one that begins with neither `/` nor `*`.
     pub(super) fn parse(value: &[u8]) -> Option<Pattern> {
         if !matches!(value.first(), Some(b'/' | b'*')) {
             return None;
@@ -142,12 +142,13 @@ impl Pattern {
         Some(Pattern { needs, pairs: pairs.into(), text, anchored, plain_query })
     }
 
-    /// The octets that count for "the most specific rule wins".
+    /// The number of octets, for "the most specific rule wins".
     pub(super) fn len(&self) -> usize {
         self.text.len() + usize::from(self.anchored)
     }
 
-    /// Does a path match? `work` is told how many bytes each step passed over, so that a test can add them up.
+    /// Whether a path matches. `work` is called with the number of bytes that each step reads, so that a test can add
+    /// them up.
     pub(super) fn matches(&self, path: &NormalPath, mut work: impl FnMut(usize)) -> bool {
         work(1);
         if !path.facts.bytes.contains(&self.needs)
@@ -174,8 +175,8 @@ impl Pattern {
             // No wildcard.
             return !self.anchored || rest.is_empty();
         };
-        // Each piece is taken where it first fits: a later place could only leave less for those that follow. The
-        // search itself is linear in what it passes over and what it looks for, whatever they hold.
+        // Each piece is matched at its first position: a later position could only leave less for the following pieces.
+        // The search itself is linear in the bytes that are read and in the piece.
         let mut find = |rest: &[u8], piece: &[u8]| {
             let found = memchr::memmem::find(rest, piece);
             work(1 + piece.len() + found.unwrap_or(rest.len()));

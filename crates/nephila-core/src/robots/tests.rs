@@ -1,5 +1,5 @@
-//! What single rows of the catalogue ask for, by name. Beside it: the table of cases, the comparison with a second
-//! reader, what is in force after each answer, and how much work a verdict is.
+//! Single rows of the catalogue, by name. Beside them: the table of cases, the comparison with a second reader, the
+//! policy in force after each answer, and the work of a verdict.
 
 mod cases;
 mod policy;
@@ -305,7 +305,7 @@ fn rob_08_the_limit_is_500_kib_and_the_line_it_cuts_is_dropped() {
     let pad = ROBOTS_BYTES_MAX - 10 - file.len();
     file.push_str(&format!("#{}\n", "x".repeat(pad - 2)));
     assert_eq!(file.len(), ROBOTS_BYTES_MAX - 10);
-    // Cut behind "Disallow: " it would forbid nothing, behind "/a" far too much: it is not read at all.
+    // Cut behind "Disallow: " the line would forbid nothing, behind "/a" far too much: the line is dropped.
     file.push_str("Disallow:/about\nDisallow: /late\n");
     let robots = robots(&file);
     assert!(robots.is_cut());
@@ -361,7 +361,7 @@ fn rob_27_the_group_for_everybody_is_silent_when_there_is_one_for_us() {
         "nephila",
     );
     assert!(robots.verdict("/y").allowed);
-    // The token is what was configured, never a word of the header field.
+    // The token comes from the settings, never from the header field.
     assert_eq!(Robots::parse(b"User-agent: mozilla\nDisallow: /", "nephila").group(), Group::None);
     assert_eq!(Robots::parse(b"User-agent: \nDisallow: /", "").group(), Group::None);
 }

@@ -1,12 +1,13 @@
-//! Which addresses may be dialled. One table for both families, and one filter in front of every connection.
+//! The address filter: which addresses may be dialled. One table for both families, and one filter in front of every
+//! connection.
 //!
-//! The filter works on addresses, never on spellings: whatever a URL or a name server said, what is checked is the
-//! address that is about to be dialled. An IPv6 address that carries an IPv4 address inside is unfolded first, as deep
-//! as it goes, so that no wrapping hides a private address. Everything that the IANA special-purpose registries do not
-//! call globally reachable is refused, and so are our own addresses, public or not.
+//! The filter works on addresses, never on spellings: whatever a URL or a name server said, the filter checks the
+//! address that is about to be dialled. An IPv6 address that carries an IPv4 address is unwrapped first, completely, so
+//! that no wrapping hides a private address. Every address that the IANA special-purpose registries do not call
+//! globally reachable is refused, and so are our own addresses, public or not.
 //!
-//! What always holds: an address passes only if it is public and not our own, or if it lies in a range that the
-//! operator allowed by name. There is no switch that turns the filter off.
+//! Invariant: an address passes only if the address is public and not our own, or lies in a range that the operator
+//! allowed by name. No switch turns the filter off.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,46 +22,46 @@ pub struct AddressFilter {
     own: Vec<IpNet>,
 }
 
-/// An address that may not be dialled, and why.
+/// An address that may not be dialled, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is in {range}: {why}")]
 pub struct Denied {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: IpAddr,
-    /// The range that forbids it.
+    /// The range that forbids the address.
     pub range: IpNet,
-    /// What that range is for.
+    /// The purpose of that range.
     pub why: &'static str,
 }
 
 impl Denied {
-    /// The outcome under which it is recorded.
+    /// The outcome under which the refusal is recorded.
     pub const fn outcome(&self) -> Outcome {
         Outcome::AddressPrivate
     }
 }
 
 impl AddressFilter {
-    /// A filter that lets public addresses through and these ranges besides, but not our own addresses: those of this
-    /// machine, of the cluster and of its stores. An own address inside an allowed range is let through, because the
-    /// operator named it.
+    /// A filter that passes public addresses and the ranges in `allow`, but not our own addresses: the ones of this
+    /// machine, of the cluster and of its stores. An own address inside an allowed range passes, because the operator
+    /// named the range.
     pub fn new(allow: Vec<IpNet>, own: Vec<IpNet>) -> Self {
         AddressFilter { allow, own }
     }
 
-    /// The ranges the operator allowed, for the status page.
+    /// The ranges that the operator allowed, for the status page.
     pub fn allowed(&self) -> &[IpNet] {
         &self.allow
     }
 
-    /// May this address be dialled?
+    /// Checks whether this address may be dialled.
     pub fn check(&self, address: IpAddr) -> Result<(), Denied> {
         // An operator may write the range of a mapped address in either form.
         let plain = address.to_canonical();
         if self.allow.iter().any(|range| range.contains(&plain) || range.contains(&address)) {
             return Ok(());
         }
-        // What is inside is judged first, because its range says more than the wrapping's.
+        // The inner address is judged first, because its range is more specific than the wrapping's.
         for inner in carried(address).into_iter().flatten() {
             self.check_plain(address, inner)?;
         }
@@ -80,14 +81,14 @@ impl AddressFilter {
     }
 }
 
-/// Is it an address at which clouds tell machines their secrets? Whoever types such an address on a command line opens
+/// Whether clouds serve machine secrets at this address (metadata service). Such an address on a command line opens
 /// nothing: only the settings do.
 pub fn is_metadata(address: IpAddr) -> bool {
     let parts = [Some(address)].into_iter().chain(carried(address)).flatten();
     parts.into_iter().any(|part| METADATA.iter().any(|range| range.contains(&part)))
 }
 
-/// Why an address is not public; nothing if it is.
+/// Why an address is not public; none if the address is public.
 pub fn why_private(address: IpAddr) -> Option<Denied> {
     AddressFilter::default().check(address).err()
 }
@@ -101,7 +102,7 @@ fn carried(address: IpAddr) -> [Option<IpAddr>; 2] {
         Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
     };
     match v6.segments() {
-        // Nothing is carried by these two, which only look like IPv4-compatible addresses.
+        // These two carry nothing, and only look like IPv4-compatible addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None; 2],
         // IPv4-compatible and mapped (RFC 4291, 2.5.5).
         [0, 0, 0, 0, 0, 0 | 0xffff, _, _] => [at(12, 0), None],
@@ -131,10 +132,10 @@ const fn v6_low(segments: [u16; 4], bits: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, a, b, c, d), bits))
 }
 
-/// The parts of IPv6 in use for the world: what has been handed out, and NAT64, whose inside decides.
+/// The parts of IPv6 in public use: the allocated ones, and NAT64, where the inner address decides.
 const WORLD: [IpNet; 2] = [v6([0x2000, 0, 0, 0], 3), v6([0x64, 0xff9b, 0, 0], 96)];
 
-/// Where metadata services of clouds are, and the link-local ranges in which more of them may be.
+/// Addresses of cloud metadata services, and the link-local ranges in which more of them may be.
 const METADATA: [IpNet; 7] = [
     v4(100, 100, 100, 200, 32),
     v4(168, 63, 129, 16, 32),
@@ -146,10 +147,11 @@ const METADATA: [IpNet; 7] = [
 ];
 
 /// Everything that is not public: the IANA special-purpose registries for IPv4 and IPv6 (RFC 6890 and its updates),
-/// multicast, what was never handed out, and the addresses of cloud metadata services that lie outside these. The
-/// first range that contains an address names the reason, so narrow ranges stand before wide ones.
+/// multicast, unallocated ranges, and the addresses of cloud metadata services outside these ranges. The first range
+/// that contains an address gives the reason, so narrow ranges stand before wide ones.
 ///
-/// NAT64 (64:ff9b::/96) is absent: on a network with DNS64 every public name resolves into it, so its inside decides.
+/// NAT64 (64:ff9b::/96) is absent: on a network with DNS64 every public name resolves into this range, so the inner
+/// address decides.
 const SPECIAL: &[(IpNet, &str)] = &[
     (v4(0, 0, 0, 0, 8), "this network (RFC 791)"),
     (v4(10, 0, 0, 0, 8), "private (RFC 1918)"),

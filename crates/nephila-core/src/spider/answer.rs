@@ -1,6 +1,6 @@
-//! What an answer means: from status and fields to an outcome, a target, a time to come back.
+//! From the status and fields of a response to an outcome, a redirect target and a time to retry.
 //!
-//! Pure: the spider calls [`judge`] once the head is there, before it reads the body.
+//! Pure: the spider calls [`judge`] once the head is complete, before the body is read.
 
 use std::time::Duration;
 
@@ -11,43 +11,43 @@ use crate::url::{CrawlUrl, URL_BYTES_MAX, UrlError};
 
 use super::{Outcome, head};
 
-/// A site may ask us to stay away this long, and no longer.
+/// Maximum time for which a site may ask us to stay away.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A longer validator (`ETag`, `Last-Modified`) is not sent back: the next request is without that condition.
+/// Maximum length of a validator (`ETag`, `Last-Modified`). The next request omits a longer one.
 pub const VALIDATOR_BYTES_MAX: usize = 256;
 
-/// A validator as it is sent back: verbatim, or not at all if it is empty, too long, or cannot be sent.
+/// A validator for the next request: verbatim, or none if empty, too long, or invalid in a header field.
 pub fn validator(value: &str) -> Option<HeaderValue> {
     let fits = !value.trim().is_empty() && value.len() <= VALIDATOR_BYTES_MAX;
     fits.then(|| HeaderValue::from_str(value).ok()).flatten()
 }
 
-/// What the request allows the server to answer.
+/// The responses that the request permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// HEAD: there is no body, whatever the head says.
     pub head_only: bool,
-    /// The request carried a validator, so 304 is an answer.
+    /// The request carried a validator, so 304 is permitted.
     pub conditional: bool,
-    /// The request carried a range, so 206 is an answer.
+    /// The request carried a range, so 206 is permitted.
     pub range: bool,
 }
 
-/// What the head of an answer means.
+/// The meaning of the head of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// How the fetch ends if the body comes whole.
+    /// The outcome if the body arrives completely.
     pub outcome: Outcome,
-    /// Where the answer sends us.
+    /// The target of the redirect.
     pub redirect: Option<CrawlUrl>,
     /// Whether the body is read and kept. If not, the connection is closed instead.
     pub keep: bool,
-    /// Whether the connection may be used again once the body is read.
+    /// Whether the connection may be reused once the body is read.
     pub reusable: bool,
 }
 
-/// Judges the head of an answer.
+/// Judges the head of a response.
 pub fn judge(asked: Asked, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> Answer {
     let refuse = |outcome| Answer { outcome, redirect: None, keep: false, reusable: false };
     match status {
@@ -60,7 +60,7 @@ pub fn judge(asked: Asked, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> A
     if head::has_foreign_transfer_coding(codings()) {
         return refuse(Outcome::TransferCoding);
     }
-    // A length beside chunks: the chunks win, and since somebody on the way may think otherwise, the connection ends.
+    // A length beside chunks: the chunks win. An intermediary may decide otherwise, so the connection is closed.
     let smuggled =
         fields.contains_key(header::TRANSFER_ENCODING) && fields.contains_key(header::CONTENT_LENGTH);
     let mut answer =
@@ -77,7 +77,7 @@ pub fn judge(asked: Asked, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> A
     answer
 }
 
-/// The target of a redirect, or why there is none.
+/// The target of a redirect, or the outcome if there is none.
 fn target(url: &CrawlUrl, fields: &HeaderMap) -> Result<CrawlUrl, Outcome> {
     let mut locations = fields.get_all(header::LOCATION).iter().map(|value| value.as_bytes().trim_ascii());
     let location =
@@ -91,8 +91,8 @@ fn target(url: &CrawlUrl, fields: &HeaderMap) -> Result<CrawlUrl, Outcome> {
     })
 }
 
-/// The targets in a head that hold control bytes, with these encoded as browsers encode them. HTTP libraries drop such
-/// a field as invalid. NUL and CR stay invalid: they are how heads are forged.
+/// The redirect targets in a head that hold control bytes, with these bytes encoded like in browsers. HTTP libraries
+/// drop such a field as invalid. NUL and CR stay invalid: heads are forged with them.
 pub fn locations_with_controls(head: &[u8]) -> impl Iterator<Item = HeaderValue> {
     let locations = head::fields(head).filter(|(name, _)| name.eq_ignore_ascii_case(b"location"));
     locations.filter_map(|(_, value)| {
@@ -112,7 +112,7 @@ pub fn locations_with_controls(head: &[u8]) -> impl Iterator<Item = HeaderValue>
     })
 }
 
-/// Text as it is; bytes that are no UTF-8 percent-encoded one by one, since nobody can know their charset.
+/// The text itself; bytes that are no UTF-8 percent-encoded one by one, since their charset is unknown.
 fn bytes_to_reference(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -127,13 +127,13 @@ fn bytes_to_reference(bytes: &[u8]) -> String {
     }
 }
 
-/// A page that wants a browser to prove itself. We recognise the announced kind and never solve it.
+/// Whether a page is a challenge for browsers. The announced kind is recognised and never solved.
 fn is_challenge(status: u16, fields: &HeaderMap) -> bool {
     matches!(status, 401 | 403 | 429 | 503)
         && fields.get("cf-mitigated").is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"challenge"))
 }
 
-/// How long the site asks us to wait: seconds or a date, never longer than [`RETRY_AFTER_MAX`], nothing if unreadable.
+/// The time to wait by `Retry-After`: seconds or a date, at most [`RETRY_AFTER_MAX`], none if malformed.
 pub fn retry_after(fields: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,27 +1,27 @@
-//! When a request is worth a second one soon, and when that is the retry table's business.
+//! When a request deserves an immediate second try, and when the retry table decides instead.
 //!
-//! There are a few cases in which the server cannot have answered, or says itself that another way would do, and in which
-//! one more request is what every careful client sends. It is a request like any other: host and address rest before it,
-//! so it is never sent by the fetch itself, but by whoever keeps the rests.
+//! In a few cases the server cannot have answered, or indicates that another way would work, and every careful client
+//! sends one more request. A second try is a request like any other: host and address rest before, so the fetch itself
+//! never sends one. The component that keeps the crawl delays does.
 //!
 //! Invariant: at most one second try, whatever happens.
 
 use super::Outcome;
 
-/// How the first try went.
+/// The result of the first try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// On a kept connection, which the server may have closed while our request was on its way.
+    /// On a kept-alive connection, which the server may have closed while our request was on its way.
     pub reused: bool,
     /// Over HTTP/2.
     pub h2: bool,
-    /// The server said that HTTP/1.1 is required, or broke HTTP/2 before any answer.
+    /// The server required HTTP/1.1, or violated HTTP/2 before any response.
     pub wants_h1: bool,
-    /// The server said good-bye and did not process the request.
+    /// The server sent GOAWAY and did not process the request.
     pub unprocessed: bool,
-    /// The server turned us away because it wants a signature, and we can make one.
+    /// The server rejected the request because a signature is required, and we can make one.
     pub wants_proof: bool,
     /// This was the second try.
     pub again: bool,
@@ -32,7 +32,7 @@ pub struct Tried {
 pub enum Second {
     /// As before.
     Same,
-    /// Over HTTP/1.1, and this host stays with it.
+    /// Over HTTP/1.1, which this host keeps.
     Http11,
 }
 
@@ -50,8 +50,8 @@ pub fn second_try(tried: Tried) -> Option<Second> {
     match tried.outcome {
         Outcome::EmptyReply | Outcome::Reset | Outcome::WriteTimeout if tried.reused => Some(Second::Same),
         Outcome::H2Goaway if tried.unprocessed || tried.reused => Some(Second::Same),
-        // 421: this name wants a connection of its own. Ours are never shared between names, so only a kept one can
-        // have gone stale; asking once more on a new one is what RFC 9110, 15.5.20 allows.
+        // 421: this name requires a connection of its own. Ours are never shared between names, so only a kept-alive
+        // one can be stale; RFC 9110, 15.5.20 allows one more request on a new connection.
         Outcome::Misdirected => Some(Second::Same),
         _ => None,
     }

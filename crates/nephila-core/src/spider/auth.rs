@@ -1,75 +1,75 @@
-//! HTTP authentication: what a site asks for (`WWW-Authenticate`), and what is answered: Basic (RFC 7617) and Digest
+//! HTTP authentication: the challenge of a site (`WWW-Authenticate`), and our response: Basic (RFC 7617) and Digest
 //! (RFC 7616, MD5 and SHA-256, `qop=auth`).
 //!
-//! A challenge is read from the site's words, the best of those that we can answer is chosen, and [`digest`] makes the
-//! answer to it. Hashing is the caller's, and so is chance.
+//! The challenges of the site are parsed, the best one that we support is chosen, and [`digest`] makes the response.
+//! The caller provides hashing and randomness.
 //!
-//! What always holds: reading is linear in the bytes of a field, which are bounded, and so is what is kept of it; nothing a
-//! site says makes us answer Basic where Digest was asked for in the settings.
+//! Invariants: parsing is linear in the bytes of a field, which are bounded, and so is the kept part; nothing a site
+//! sends makes us answer Basic where the settings demand Digest.
 
 use serde::{Deserialize, Serialize};
 
-/// Longer fields are not read.
+/// Maximum length of a field in bytes; longer ones are ignored.
 pub const FIELD_BYTES_MAX: usize = 8 * 1024;
-/// Challenges of one answer that are looked at.
+/// Maximum number of challenges of one response that are parsed.
 const CHALLENGES_MAX: usize = 16;
 
 /// How a name and a password are sent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
-    /// With every request, readable by everybody on the way unless it is https. A site that wants Digest instead gets that.
+    /// With every request, in plain text unless the URL is https. A site that requires Digest instead gets Digest.
     #[default]
     Basic,
-    /// As a digest, when the site has asked for it; never readable.
+    /// As a digest, after the challenge of the site; never in plain text.
     Digest,
 }
 
-/// A hash that a digest is made with.
+/// The hash of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// What old sites know.
+    /// For old sites.
     Md5,
-    /// What RFC 7616 prefers.
+    /// Preferred by RFC 7616.
     Sha256,
 }
 
-/// A site that wants a digest, and of what.
+/// The digest challenge of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     realm: String,
     nonce: String,
     opaque: Option<String>,
     algorithm: Algorithm,
-    /// The algorithm's own spelling, if the site gave one.
+    /// The algorithm as the site spells the name, if given.
     spelled: Option<String>,
-    /// The secret of a session is hashed, not that of the user.
+    /// The secret of a session is hashed, not the secret of the user.
     session: bool,
-    /// The site knows `qop=auth`. One of before 1999 does not.
+    /// The site supports `qop=auth`. A site from before 1999 does not.
     qop: bool,
     /// Names are hashed too.
     userhash: bool,
-    /// The last answer was right but old.
+    /// The last response was right but old.
     stale: bool,
 }
 
 impl Challenge {
-    /// Was the last answer right but old?
+    /// Whether the last response was right but old.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 }
 
-/// What a site wants.
+/// The scheme that a site requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Name and password as they are.
+    /// Name and password in plain text.
     Basic,
     /// A digest of them.
     Digest(Box<Challenge>),
 }
 
-/// Who asks, for a digest.
+/// The inputs of a digest.
 #[derive(Clone, Copy)]
 pub struct Asking<'a> {
     /// The name.
@@ -80,13 +80,13 @@ pub struct Asking<'a> {
     pub method: &'a str,
     /// Path and query, as in the request line.
     pub target: &'a str,
-    /// How often this challenge was answered, this time included.
+    /// Number of responses to this challenge, including this one.
     pub count: u32,
-    /// Something that nobody can guess.
+    /// An unpredictable value.
     pub cnonce: &'a str,
 }
 
-/// The best that a site offers and we can answer: SHA-256 before MD5 before Basic, which counts only if it may be sent.
+/// The best challenge that we support: SHA-256 before MD5 before Basic, which counts only if `scheme` allows Basic.
 pub fn choose<'a>(fields: impl IntoIterator<Item = &'a [u8]>, scheme: Scheme) -> Option<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
     for field in fields {
@@ -104,7 +104,7 @@ pub fn choose<'a>(fields: impl IntoIterator<Item = &'a [u8]>, scheme: Scheme) ->
         .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
 }
 
-/// The value of the `Authorization` field that answers a challenge. `hash` gives the lower-case hexadecimal digits.
+/// The value of the `Authorization` field for a challenge. `hash` returns lower-case hexadecimal digits.
 pub fn digest(challenge: &Challenge, asking: Asking<'_>, hash: impl Fn(Algorithm, &str) -> String) -> String {
     let hash = |text: &str| hash(challenge.algorithm, text);
     let Challenge { realm, nonce, .. } = challenge;
@@ -174,7 +174,7 @@ fn read(field: &str, all: &mut Vec<Wanted>) {
     }
 }
 
-/// A token or a quoted string, and what stands behind it.
+/// A token or a quoted string, and the text behind.
 fn read_value(text: &str) -> (String, &str) {
     let Some(inside) = text.strip_prefix('"') else {
         let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
@@ -208,7 +208,7 @@ fn end_of_challenge(scheme: &str, parameters: &[(String, String)], all: &mut Vec
             };
             let offers = |qop: &str| qop.split(',').any(|one| one.trim().eq_ignore_ascii_case("auth"));
             let is_true = |name: &str| get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-            // One that wants the body hashed as well is one that we cannot answer.
+            // A challenge that requires a hash of the body is not supported.
             let (Some(nonce), true) = (get("nonce"), get("qop").is_none_or(offers)) else { return };
             all.push(Wanted::Digest(Box::new(Challenge {
                 realm: get("realm").unwrap_or_default().to_owned(),
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Shows what was hashed instead of hashing it.
+    /// Shows the hashed texts instead of hashing them.
     fn shown(challenge: &Challenge, user: &str) -> String {
         let asking = Asking { user, password: "pw", method: "GET", target: "/a?b", count: 1, cnonce: "c" };
         digest(challenge, asking, |_, text| format!("<{text}>"))

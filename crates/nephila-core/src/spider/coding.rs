@@ -1,11 +1,11 @@
-//! Content codings: what the server says it did to the body, and in which order it is undone.
+//! Content codings: the codings that the server declares for the body, and the order in which they are decoded.
 
-/// A coding we can undo.
+/// A supported coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// `gzip`, `x-gzip`.
     Gzip,
-    /// `deflate`: zlib by the letter, raw deflate in the wild.
+    /// `deflate`: zlib by the standard, raw deflate in practice.
     Deflate,
     /// `br`.
     Brotli,
@@ -13,21 +13,21 @@ pub enum Coding {
     Zstd,
 }
 
-/// What has to be undone, first things first.
+/// The codings to decode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Codings {
-    /// In the order in which they are undone: the last one applied comes first.
+    /// In decoding order: the last one applied comes first.
     pub undo: Vec<Coding>,
-    /// Words that name no coding we know (`none`, `utf-8`, anything): ignored, and counted.
+    /// Number of unknown words (`none`, `utf-8`, anything): they are ignored.
     pub ignored: usize,
 }
 
-/// More codings than the limit.
+/// There are more codings than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
 impl Codings {
-    /// Reads all `Content-Encoding` fields of a head, in their order.
+    /// Parses all `Content-Encoding` fields of a head, in their order.
     pub fn parse<'a>(values: impl Iterator<Item = &'a [u8]>, max: usize) -> Result<Codings, TooMany> {
         let mut codings = Codings::default();
         for word in values.flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii) {

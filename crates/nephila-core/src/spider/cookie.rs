@@ -1,11 +1,11 @@
-//! Cookies: a jar for one job, in memory, gone with it.
+//! Cookies: a jar for one job, in memory, dropped with the job.
 //!
-//! Cookies are off unless a job asks for them. A job that does has one [`Jar`]; no two jobs share one. What a site sets
-//! is kept by the rules of RFC 6265bis and goes back to that site alone. Time is an argument.
+//! Cookies are off unless a job enables them. Such a job has one [`Jar`]; no two jobs share one. The cookies of a site
+//! are kept by the rules of RFC 6265bis and are sent to that site only. Time is an argument.
 //!
-//! What always holds: a cookie goes only to the host that set it or, if the site said so, to hosts under a domain that
-//! somebody registered and that the setting host belongs to; never to a public suffix, never from one address to
-//! another, never without TLS if it was set over TLS. Cookies, their sizes and the field that carries them are bounded.
+//! Invariants: a cookie is sent only to the host that set the cookie or, if the site said so, to hosts under a
+//! registrable domain that the setting host belongs to; never to a public suffix, never from one address to another,
+//! never without TLS if the cookie was set over TLS. Cookies, their sizes and the field that carries them are bounded.
 //! Values appear in no `Debug` output.
 
 mod date;
@@ -18,22 +18,22 @@ use std::fmt;
 use crate::time::Timestamp;
 use crate::url::{CrawlUrl, Host, registrable_domain};
 
-/// How many cookies one host or domain may have. RFC 6265, 6.1 asks for at least this.
+/// Maximum number of cookies of one host or domain. RFC 6265, 6.1 asks for at least this.
 pub const DOMAIN_COOKIES_MAX: usize = 50;
 
-/// How many cookies a jar holds in all.
+/// Maximum number of cookies in a jar.
 pub const JAR_COOKIES_MAX: usize = 3_000;
 
-/// Name and value of a cookie together.
+/// Maximum size of name and value of a cookie together.
 pub const COOKIE_BYTES_MAX: usize = 4_096;
 
-/// The whole `Cookie` field of a request, its name included. Servers refuse more.
+/// Maximum size of the `Cookie` field of a request, including its name. Servers refuse more.
 pub const FIELD_BYTES_MAX: usize = 8 * 1024;
 
-/// An attribute longer than this is ignored (RFC 6265bis, 5.6).
+/// Maximum length of an attribute; a longer one is ignored (RFC 6265bis, 5.6).
 const ATTRIBUTE_BYTES_MAX: usize = 1_024;
 
-/// No cookie lives longer, whatever it says (RFC 6265bis, 5.5).
+/// Maximum lifetime of a cookie, whatever the site says (RFC 6265bis, 5.5).
 const LIFE_MS_MAX: u64 = 400 * 24 * 3_600 * 1_000;
 
 /// `Cookie: ` and the line end.
@@ -42,10 +42,10 @@ const FIELD_OVERHEAD: usize = 10;
 /// The cookies of one job.
 #[derive(Clone, Default)]
 pub struct Jar {
-    /// By domain, the host itself for cookies that are its alone.
+    /// By domain, or by host for host-only cookies.
     domains: BTreeMap<String, Vec<Cookie>>,
     count: usize,
-    /// Order of arrival, the tie-breaker of everything.
+    /// The order of arrival, the last tie-breaker.
     next: u64,
 }
 
@@ -63,7 +63,7 @@ struct Cookie {
 /// Why a cookie was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A control character in it.
+    /// A control character in the field.
     #[error("control character")]
     Control,
     /// Larger than [`COOKIE_BYTES_MAX`].
@@ -75,10 +75,10 @@ pub enum Refused {
     /// For a domain that the host does not belong to.
     #[error("domain of somebody else")]
     ForeignDomain,
-    /// For a domain under which anybody can register.
+    /// For a public suffix, under which anybody can register.
     #[error("public suffix")]
     PublicSuffix,
-    /// Secure, or named as if it were, but set without TLS; or against the rules of its `__Host-` name.
+    /// Secure, or with a secure prefix in the name, but set without TLS; or against the rules of the `__Host-` prefix.
     #[error("not secure")]
     NotSecure,
 }
@@ -89,18 +89,18 @@ impl Jar {
         Self::default()
     }
 
-    /// How many cookies there are.
+    /// Number of cookies.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Is it empty?
+    /// Whether the jar is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Takes the value of one `Set-Cookie` field from an answer of `url`. `Ok` if it was understood, also when it
-    /// removed a cookie.
+    /// Takes the value of one `Set-Cookie` field from a response of `url`. `Ok` if the field was valid, also when the
+    /// field removed a cookie.
     pub fn handle_set_cookie(&mut self, url: &CrawlUrl, field: &[u8], now: Timestamp) -> Result<(), Refused> {
         if field.iter().any(|b| matches!(b, 0..=8 | 0x0a..=0x1f | 0x7f)) {
             return Err(Refused::Control);
@@ -136,7 +136,8 @@ impl Jar {
             value: value.to_vec(),
             path,
             host_only,
-            // Whoever sets a cookie over TLS and then leads to http, by mistake or by force, does not get it there.
+            // A site that sets a cookie over TLS and then redirects to http, by mistake or by force, does not get the
+            // cookie there.
             secure: attributes.secure || tls,
             expires: attributes.expires,
             arrived: self.next,
@@ -151,7 +152,7 @@ impl Jar {
             .iter()
             .position(|c| c.name == cookie.name && c.path == cookie.path && c.host_only == cookie.host_only);
         if let Some(at) = old {
-            // A page that anybody on the way could have written does not replace a secure cookie.
+            // A page that an intermediary could have written does not replace a secure cookie.
             if list[at].secure && !tls {
                 return Err(Refused::NotSecure);
             }
@@ -175,7 +176,7 @@ impl Jar {
         Ok(())
     }
 
-    /// Makes room in the whole jar: everything that has expired, or else the oldest.
+    /// Evicts cookies of the whole jar: all expired ones, or else the oldest.
     fn evict_oldest(&mut self, now: Timestamp) {
         let before = self.count;
         self.domains.retain(|_, list| {
@@ -196,8 +197,8 @@ impl Jar {
         }
     }
 
-    /// The value of the `Cookie` field for a request to `url`, or none. At most [`FIELD_BYTES_MAX`] with its name; what
-    /// does not fit is left out.
+    /// The value of the `Cookie` field for a request to `url`, or none. At most [`FIELD_BYTES_MAX`] with its name;
+    /// cookies that do not fit are left out.
     pub fn field(&self, url: &CrawlUrl, now: Timestamp) -> Option<Vec<u8>> {
         let mut fitting: Vec<&Cookie> = Vec::new();
         let domain = host_key(url);
@@ -245,13 +246,13 @@ impl Cookie {
         self.expires.is_some_and(|at| at <= now)
     }
 
-    /// Its bytes in the field.
+    /// The number of bytes in the field.
     fn len(&self) -> usize {
         self.name.len() + self.value.len() + usize::from(!self.name.is_empty())
     }
 }
 
-/// Removes what has expired, or else the cookie that arrived first. How many went.
+/// Evicts expired cookies, or else the cookie that arrived first. Returns the number of evicted cookies.
 fn evict(list: &mut Vec<Cookie>, now: Timestamp) -> usize {
     let before = list.len();
     list.retain(|cookie| !cookie.is_expired(now));
@@ -305,7 +306,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Any number of digits: what does not fit is as large as it gets, and the cap on lifetimes does the rest.
+/// Any number of digits: an overflow saturates, and the maximum lifetime bounds the result.
 fn parse_max_age(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     let (negative, digits) = match value.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -315,7 +316,7 @@ fn parse_max_age(value: &[u8], now: Timestamp) -> Option<Timestamp> {
         return None;
     }
     let seconds = digits.iter().fold(0u64, |n, d| n.saturating_mul(10).saturating_add(u64::from(d - b'0')));
-    // Zero and less mean: now. The earliest time there is stands for it.
+    // Zero and negative values mean now. The earliest time stands for negative ones.
     Some(if negative {
         Timestamp(0)
     } else if seconds == 0 {
@@ -325,7 +326,7 @@ fn parse_max_age(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     })
 }
 
-/// Whose cookie it is, and whether it is that host's alone.
+/// The owner of a cookie, and whether the cookie is host-only.
 fn owner(url: &CrawlUrl, domain: Option<&[u8]>) -> Result<(String, bool), Refused> {
     let host = host_key(url);
     let Some(domain) = domain else { return Ok((host, true)) };
@@ -342,14 +343,14 @@ fn owner(url: &CrawlUrl, domain: Option<&[u8]>) -> Result<(String, bool), Refuse
         _ => return Err(Refused::ForeignDomain),
     };
     let Host::Name(name) = url.host() else {
-        // An address has no subdomains: the attribute may only repeat it.
+        // An address has no subdomains: the attribute may only repeat the address.
         return if domain == host { Ok((host, true)) } else { Err(Refused::ForeignDomain) };
     };
     if domain != name && !name.strip_suffix(&domain).is_some_and(|rest| rest.ends_with('.')) {
         return Err(Refused::ForeignDomain);
     }
     if registrable_domain(&domain).is_none() {
-        // The suffix itself may have a site; its cookies are its alone (RFC 6265bis, 5.7.3, step 9).
+        // A public suffix may have a site; its cookies are host-only (RFC 6265bis, 5.7.3, step 9).
         return if domain == name { Ok((host, true)) } else { Err(Refused::PublicSuffix) };
     }
     Ok((domain, false))

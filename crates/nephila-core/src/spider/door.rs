@@ -1,11 +1,11 @@
-//! Doors: hosts and ports that a person typed on the command line, and what typing them opens.
+//! Doors: hosts and ports that a person typed on the command line, and the access that typing them opens.
 //!
-//! A typed `http://127.0.0.1:8000/` means that very server: its address may be dialled at that port although it is
-//! private, and no other address, no other port and no other spelling of it. A typed name opens its port; of addresses it
-//! opens none, because whoever runs its zone says what they are, except that `localhost` means this machine. What comes
-//! from a list, a feed, a page or a redirect opens nothing.
+//! A typed `http://127.0.0.1:8000/` means exactly that server: its address may be dialled at that port although the
+//! address is private, but no other address, no other port and no other spelling. A typed name opens its port, but none
+//! of its addresses, because the owner of the zone chooses them, except that `localhost` means this machine. URLs from
+//! a list, a feed, a page or a redirect open nothing.
 //!
-//! What always holds: no door leads to an address at which clouds keep their secrets; only the settings open those.
+//! Invariant: no door leads to an address of a cloud's metadata service; only the settings open such an address.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,29 +13,29 @@ use std::net::IpAddr;
 use super::address::is_metadata;
 use crate::url::{CrawlUrl, Host};
 
-/// Doors that are kept; a person does not type more.
+/// Maximum number of doors; a person does not type more.
 pub const DOORS_MAX: usize = 10_000;
 
 /// Hosts and ports that were typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Doors(BTreeSet<(String, u16)>);
 
-/// What the doors open for one URL.
+/// The access that the doors open for one URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Opened {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its port.
+    /// The port.
     Port,
-    /// Its port, and this address.
+    /// The port, and this address.
     Address(IpAddr),
-    /// Its port, and the loopback addresses.
+    /// The port, and the loopback addresses.
     Loopback,
 }
 
 impl Doors {
-    /// Reads lines of `host:port`. What cannot be read opens nothing.
+    /// Parses lines of `host:port`. Malformed lines open nothing.
     pub fn read(text: &str) -> Doors {
         let door = |line: &str| {
             let (host, port) = line.trim().rsplit_once(':')?;
@@ -44,17 +44,17 @@ impl Doors {
         Doors(text.lines().filter_map(door).take(DOORS_MAX).collect())
     }
 
-    /// The same lines.
+    /// The doors as lines of `host:port`.
     pub fn lines(&self) -> String {
         self.0.iter().map(|(host, port)| format!("{host}:{port}\n")).collect()
     }
 
-    /// Somebody typed this URL. Says whether that is new.
+    /// Opens a door for a typed URL. Returns whether the door is new.
     pub fn open(&mut self, url: &CrawlUrl) -> bool {
         self.0.len() < DOORS_MAX && self.0.insert((url.host_str().to_owned(), url.port()))
     }
 
-    /// What they open for a URL.
+    /// The access that the doors open for a URL.
     pub fn opened(&self, url: &CrawlUrl) -> Opened {
         if !self.0.contains(&(url.host_str().to_owned(), url.port())) {
             return Opened::Nothing;
@@ -68,12 +68,12 @@ impl Doors {
 }
 
 impl Opened {
-    /// May the port of the URL be asked?
+    /// Whether requests to the port of the URL are allowed.
     pub fn port(self) -> bool {
         self != Opened::Nothing
     }
 
-    /// May this address of the URL's host be dialled?
+    /// Whether this address of the URL's host may be dialled.
     pub fn address(self, address: IpAddr) -> bool {
         match self {
             Opened::Nothing | Opened::Port => false,
@@ -83,7 +83,7 @@ impl Opened {
     }
 }
 
-/// Does a name mean this machine (RFC 6761, 6.3)?
+/// Whether a name means this machine (RFC 6761, 6.3).
 pub fn is_local_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")

@@ -1,8 +1,8 @@
-//! The head of an answer, as it comes off the wire: where it ends, how large it may be, what is wrong with it.
+//! The head of a response, as received: where the head ends, its size limit, its faults.
 //!
-//! [`HeadScan`] watches the bytes that a connection reads. It follows informational answers (1xx), which the HTTP
-//! library skips without a limit, keeps the bytes of the final head for the archive, and counts what came after it.
-//! [`diagnose`] names the fault of a head that the HTTP library refused.
+//! [`HeadScan`] watches the bytes that a connection reads. The scan follows informational responses (1xx), which the
+//! HTTP library skips without a limit, keeps the bytes of the final head for the archive, and counts the bytes behind
+//! the head. [`diagnose`] names the fault of a head that the HTTP library rejected.
 //!
 //! Invariant: a scan never holds more than `head_bytes_max` bytes.
 
@@ -10,28 +10,28 @@ use memchr::memchr;
 
 use super::Outcome;
 
-/// What a head may cost.
+/// The limits of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
-    /// Bytes, informational answers included.
+    /// Maximum number of bytes, including informational responses.
     pub bytes_max: usize,
-    /// Fields of one head.
+    /// Maximum number of fields of one head.
     pub fields_max: usize,
-    /// Informational answers.
+    /// Maximum number of informational responses.
     pub informational_max: u32,
 }
 
-/// Why a head is not read any further.
+/// Why reading of a head stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadFault {
     /// More bytes or more fields than the limit.
     TooLarge,
-    /// More informational answers than the limit.
+    /// More informational responses than the limit.
     InformationalFlood,
 }
 
 impl HeadFault {
-    /// The outcome of a fetch that ended so.
+    /// The outcome of a fetch with this fault.
     pub const fn outcome(self) -> Outcome {
         match self {
             HeadFault::TooLarge => Outcome::HeadTooLarge,
@@ -40,12 +40,12 @@ impl HeadFault {
     }
 }
 
-/// Follows the bytes of one answer up to the end of its final head.
+/// Follows the bytes of one response up to the end of its final head.
 #[derive(Debug)]
 pub struct HeadScan {
     limits: HeadLimits,
     head: Vec<u8>,
-    /// Start of the line that is being read.
+    /// The start of the current line.
     line: usize,
     fields: usize,
     spent: usize,
@@ -55,7 +55,7 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// A scan that has seen nothing.
+    /// A scan at the start of a response.
     pub fn new(limits: HeadLimits) -> Self {
         HeadScan {
             limits,
@@ -69,12 +69,12 @@ impl HeadScan {
         }
     }
 
-    /// Forgets everything: the next byte belongs to a new answer.
+    /// Starts over: the next byte belongs to a new response.
     pub fn reset(&mut self) {
         *self = HeadScan::new(self.limits);
     }
 
-    /// Takes what was just read.
+    /// Takes the bytes of one read.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), HeadFault> {
         while !self.done && !bytes.is_empty() {
             let (piece, ends_line) = match memchr(b'\n', bytes) {
@@ -84,7 +84,7 @@ impl HeadScan {
             bytes = &bytes[piece.len()..];
             let room = self.limits.bytes_max - self.spent;
             if piece.len() > room {
-                // Up to the limit in every case, so that what is kept does not depend on how the bytes arrived.
+                // Up to the limit in every case, so the kept bytes do not depend on how the bytes arrived.
                 self.head.extend_from_slice(&piece[..room]);
                 self.spent = self.limits.bytes_max;
                 return Err(HeadFault::TooLarge);
@@ -99,12 +99,12 @@ impl HeadScan {
         Ok(())
     }
 
-    /// The final head, blank line included; what there is of it, if it never ended.
+    /// The final head, including the blank line; the received part, if the head never ended.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Gives the final head away; the counts stay.
+    /// Moves the final head out; the counts stay.
     pub fn take_head(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.head)
     }
@@ -114,7 +114,7 @@ impl HeadScan {
         self.done
     }
 
-    /// Whether any byte of an answer has come.
+    /// Whether no byte of a response has arrived.
     pub fn is_empty(&self) -> bool {
         self.spent == 0
     }
@@ -124,7 +124,7 @@ impl HeadScan {
         self.after
     }
 
-    /// Informational answers that were skipped.
+    /// Number of informational responses that were skipped.
     pub fn informational(&self) -> u32 {
         self.informational
     }
@@ -162,7 +162,7 @@ impl HeadScan {
     }
 }
 
-/// 101 is not informational to us: it would change the protocol, so it is a final answer, and refused.
+/// 101 is not informational here: 101 would change the protocol, so the response is final, and refused.
 fn is_informational(head: &[u8]) -> bool {
     matches!(status_of(head), Some(status) if (100..200).contains(&status) && status != 101)
 }
@@ -184,7 +184,7 @@ fn status_of(head: &[u8]) -> Option<u16> {
     Some(digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
 }
 
-/// Names what is wrong with a head that was refused. Reads leniently, so that the first real fault is the one named.
+/// Names the fault of a head that was rejected. Parses leniently, so that the first real fault is named.
 pub fn diagnose(head: &[u8]) -> Outcome {
     let version_known = head.starts_with(b"HTTP/1.0 ") || head.starts_with(b"HTTP/1.1 ");
     if !version_known || status_of(head).is_none_or(|status| status < 100) {
@@ -222,7 +222,8 @@ pub fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// A transfer coding list that is more or other than `chunked`: we do not undo those, and must not store them as pages.
+/// Whether a transfer coding list has more than `chunked`: other codings are not decoded, and must not be stored as
+/// pages.
 pub fn has_foreign_transfer_coding<'a>(values: impl Iterator<Item = &'a [u8]>) -> bool {
     values.flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii).any(|coding| {
         !coding.is_empty()

@@ -1,4 +1,4 @@
-//! The spider stage: how a fetch may go, how it may end, what is never allowed.
+//! The spider stage: settings and limits of a fetch, outcomes, and the addresses and ports that are never dialled.
 
 pub mod address;
 pub mod answer;

@@ -1,23 +1,23 @@
 //! Every way a fetch can end: one table, used by retries, `explain`, metrics and the docs page.
 //!
-//! The web's failures are values. A fetch always ends with exactly one [`Outcome`]; its [`Class`] says what kind of
-//! end that is and its [`Action`] what happens to the URL next. Nothing outside this file maps a status or an error
-//! to a decision.
+//! Failures of the web are values, not errors. A fetch always ends with exactly one [`Outcome`]; its [`Class`] is the
+//! kind of end, and its [`Action`] decides what happens to the URL next: keep, retry with backoff, or give up. Nothing
+//! outside this file maps a status or an error to a decision.
 
 use std::fmt;
 
-/// What kind of end it is.
+/// The kind of end of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// There is an answer worth keeping.
+    /// There is a response worth keeping.
     Ok,
     /// The server says that there is nothing here.
     Gone,
-    /// It may work later.
+    /// A retry may succeed.
     Retry,
-    /// Somebody forbids it: the site, the operator, our own rules.
+    /// The fetch is forbidden: by the site, the operator, or our own rules.
     Refused,
-    /// It cannot work as it is, and asking again at once would not help.
+    /// The fetch cannot succeed as things are, and an immediate retry would not help.
     Broken,
 }
 
@@ -40,24 +40,24 @@ impl fmt::Display for Class {
     }
 }
 
-/// What happens to the URL next.
+/// The next step for the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Keep the answer and read it.
+    /// Keep the response and read the body.
     Keep,
-    /// Keep the answer and offer the target to intake as a URL of its own.
+    /// Keep the response and offer the redirect's target to intake as a URL of its own.
     Offer,
-    /// Keep what came; do not read it; the URL is done.
+    /// Keep the received bytes unread; the URL is done.
     KeepUnread,
-    /// The URL is done; ask again only when its schedule says so.
+    /// The URL is done; fetch again only by its schedule.
     Done,
-    /// Ask again later, each time after a longer pause.
+    /// Retry later, with exponential backoff.
     BackOff,
-    /// Ask again when the site allows (`Retry-After`), the whole host rests until then.
+    /// Retry when the site allows (`Retry-After`); the whole host rests until then.
     BackOffHost,
-    /// Our own fault or shortage: ask again soon, nothing is counted against the host.
+    /// A local fault or shortage: retry soon, nothing is counted against the host.
     Pause,
-    /// Never ask again unless the operator changes the rules.
+    /// Never fetch again unless the operator changes the rules.
     Never,
 }
 
@@ -87,25 +87,25 @@ macro_rules! outcomes {
         }
 
         impl Outcome {
-            /// All of them, in the order of the table.
+            /// All outcomes, in the order of the table.
             pub const ALL: &'static [Outcome] = &[$(Outcome::$variant,)+];
 
-            /// The name under which it is recorded.
+            /// The name under which the outcome is recorded.
             pub const fn name(self) -> &'static str {
                 match self { $(Outcome::$variant => $name,)+ }
             }
 
-            /// What kind of end it is.
+            /// The kind of end.
             pub const fn class(self) -> Class {
                 match self { $(Outcome::$variant => Class::$class,)+ }
             }
 
-            /// What happens to the URL next.
+            /// The next step for the URL.
             pub const fn action(self) -> Action {
                 match self { $(Outcome::$variant => Action::$action,)+ }
             }
 
-            /// What it means, in a sentence or two.
+            /// The meaning, in a sentence or two.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Outcome::$variant => concat!($($doc),+),)+ }
             }
@@ -116,9 +116,9 @@ macro_rules! outcomes {
 outcomes! {
     /// An answer with status 2xx, whole.
     Fetched = "ok", Ok, Keep;
-    /// 304 to a conditional request: what we hold is still current.
+    /// 304 to a conditional request: the stored copy is still current.
     NotModified = "not-modified", Ok, Done;
-    /// 301, 302, 303, 307 or 308 with a target that can be asked for.
+    /// 301, 302, 303, 307 or 308 with a target that can be requested.
     Redirect = "redirect", Ok, Offer;
     /// 300: the server offers a choice; kept as a page.
     MultipleChoices = "multiple-choices", Ok, Keep;
@@ -128,10 +128,10 @@ outcomes! {
     CutTime = "cut-time", Retry, BackOff;
     /// The connection ended inside the body (`WARC-Truncated: disconnect`).
     CutDisconnect = "cut-disconnect", Retry, BackOff;
-    /// The decoded body passed its limit, or decoding it took more work than one body gets: a bomb, or a very large page.
-    /// Kept as sent.
+    /// The decoded body exceeded its limit, or decoding took more work than one body gets: a bomb, or a very large
+    /// page. Kept as sent.
     DecodeLimit = "decode-limit", Broken, KeepUnread;
-    /// More content codings on top of each other than we undo. Kept as sent.
+    /// More nested content codings than we decode. Kept as sent.
     DecodeChain = "decode-chain", Broken, KeepUnread;
 
     /// 404.
@@ -139,15 +139,15 @@ outcomes! {
     /// 410.
     Gone = "gone", Gone, Done;
 
-    /// 401, or 407 from a proxy: credentials are wanted that we do not have.
+    /// 401, or 407 from a proxy: credentials are required that we do not have.
     Unauthorized = "unauthorized", Refused, Done;
-    /// 402: the site wants to be paid.
+    /// 402: the site demands payment.
     PaymentRequired = "payment-required", Refused, Never;
     /// 403.
     Forbidden = "forbidden", Refused, Done;
     /// 451.
     Legal = "legal", Refused, Never;
-    /// A challenge page for browsers. We do not solve them; the host rests.
+    /// A challenge page for browsers. We do not solve challenges; the host rests.
     Challenged = "challenged", Refused, BackOffHost;
     /// Another status 4xx.
     ClientError = "client-error", Refused, Done;
@@ -166,17 +166,17 @@ outcomes! {
     RedirectBadLocation = "redirect-bad-location", Broken, KeepUnread;
     /// A redirect to something that is neither http nor https.
     RedirectScheme = "redirect-scheme", Refused, KeepUnread;
-    /// A chain of redirects came back to a URL it had already passed.
+    /// A chain of redirects returned to an earlier URL.
     RedirectLoop = "redirect-loop", Broken, BackOff;
     /// A chain of redirects was longer than `redirects_max`.
     RedirectLimit = "redirect-limit", Broken, BackOff;
-    /// A redirect to itself that wants a cookie we do not send.
+    /// A redirect to the same URL that needs a cookie we do not send.
     CookieWall = "cookie-wall", Refused, Done;
-    /// The redirect leaves the scope that was asked for.
+    /// The redirect leaves the requested scope.
     OutOfScope = "out-of-scope", Refused, Done;
     /// robots.txt forbids it.
     RobotsDenied = "robots-denied", Refused, Done;
-    /// robots.txt could not be read, so everything is forbidden until it can (RFC 9309, 2.3.1.4).
+    /// robots.txt could not be read, so everything is forbidden until a copy can be read (RFC 9309, 2.3.1.4).
     RobotsUnreachable = "robots-unreachable", Retry, BackOffHost;
 
     /// Not a URL.
@@ -204,13 +204,13 @@ outcomes! {
     DnsTimeout = "dns-timeout", Retry, BackOff;
     /// The answer did not fit a datagram and TCP did not work.
     DnsTruncated = "dns-truncated", Retry, BackOff;
-    /// The aliases lead back to themselves, or are more than we follow.
+    /// The aliases form a loop, or are more than we follow.
     DnsCnameLoop = "dns-cname-loop", Broken, BackOff;
     /// The address is 0.0.0.0 or ::, as block lists answer.
     DnsNullAddress = "dns-null-address", Broken, BackOff;
     /// The answer is not DNS.
     DnsBadAnswer = "dns-bad-answer", Retry, BackOff;
-    /// Our resolver is away. No host is to blame.
+    /// Our resolver is unreachable. No host is to blame.
     DnsUnreachable = "dns-unreachable", Retry, Pause;
 
     /// The connection was refused.
@@ -219,13 +219,13 @@ outcomes! {
     ConnectTimeout = "connect-timeout", Retry, BackOff;
     /// No route to the address.
     ConnectUnreachable = "connect-unreachable", Retry, BackOff;
-    /// We have no free file handles.
+    /// No free file handles on our side.
     LocalFiles = "local-files", Retry, Pause;
-    /// We have no free ports.
+    /// No free ports on our side.
     LocalPorts = "local-ports", Retry, Pause;
-    /// Our own disk did not take the body.
+    /// Our own disk did not accept the body.
     LocalDisk = "local-disk", Retry, Pause;
-    /// The proxy is away, or does not do what we ask.
+    /// The proxy is unreachable, or does not perform the request.
     ProxyFailed = "proxy-failed", Retry, Pause;
 
     /// The certificate has expired or is not valid yet.
@@ -244,77 +244,78 @@ outcomes! {
     TlsAlert = "tls-alert", Broken, BackOff;
     /// The connection ended inside the handshake.
     TlsClosed = "tls-closed", Retry, BackOff;
-    /// What came is not TLS, or breaks its rules.
+    /// The received bytes are not TLS, or violate the protocol.
     TlsProtocol = "tls-protocol", Broken, BackOff;
 
     /// The request could not be written in time.
     WriteTimeout = "write-timeout", Retry, BackOff;
-    /// The head did not come in time.
+    /// The head did not arrive in time.
     HeadTimeout = "head-timeout", Retry, BackOff;
-    /// The whole fetch took too long before there was an answer.
+    /// The whole fetch took too long before there was a response.
     TotalTimeout = "total-timeout", Retry, BackOff;
-    /// The connection was reset before an answer.
+    /// The connection was reset before a response.
     Reset = "reset", Retry, BackOff;
-    /// The connection was closed before an answer.
+    /// The connection was closed before a response.
     EmptyReply = "empty-reply", Retry, BackOff;
     /// The head is larger than the limit, in bytes or in fields.
     HeadTooLarge = "head-too-large", Broken, BackOff;
     /// More informational answers (1xx) than the limit.
     InformationalFlood = "informational-flood", Broken, BackOff;
-    /// What came is not an HTTP status line.
+    /// The received bytes are not an HTTP status line.
     BadStatusLine = "bad-status-line", Broken, BackOff;
-    /// A field that cannot be read and cannot be skipped.
+    /// A header field that cannot be parsed and cannot be skipped.
     BadHeader = "bad-header", Broken, BackOff;
-    /// Lengths that contradict each other or are no lengths.
+    /// Contradictory or invalid lengths.
     BadFraming = "bad-framing", Broken, BackOff;
-    /// A transfer coding that we do not undo.
+    /// A transfer coding that we do not decode.
     TransferCoding = "transfer-coding", Broken, BackOff;
-    /// 101 that nobody asked for.
+    /// 101 without a request for an upgrade.
     UnexpectedUpgrade = "unexpected-upgrade", Broken, BackOff;
     /// 304 to a request without conditions.
     UnexpectedNotModified = "unexpected-not-modified", Broken, BackOff;
     /// 206 to a request without a range.
     UnexpectedPartial = "unexpected-partial", Broken, BackOff;
-    /// The server breaks the rules of HTTP/2.
+    /// The server violates the HTTP/2 protocol.
     H2Protocol = "h2-protocol", Broken, BackOff;
     /// The server reset the stream.
     H2Reset = "h2-reset", Retry, BackOff;
-    /// The server said good-bye before it answered, twice.
+    /// The server sent GOAWAY before a response, twice.
     H2Goaway = "h2-goaway", Retry, BackOff;
 
-    /// The fetch was stopped by us: the process ends, or the ticket was taken back.
+    /// We cancelled the fetch: the process ends, or the ticket was revoked.
     Cancelled = "cancelled", Retry, Pause;
-    /// The job takes no more pages from this host.
+    /// The job accepts no more pages from this host.
     LimitReached = "limit-reached", Refused, Done;
-    /// A public site, and nobody said who asks: `identity.contact` is empty.
+    /// A public site, but the crawler has no contact: `identity.contact` is empty.
     NoContact = "no-contact", Refused, Never;
-    /// Our own program failed on this page: a fault of ours that should be reported. It is tried again a few times, much
-    /// later; everything else goes on.
+    /// Our own program failed on this page: a fault of ours that should be reported. The page is retried a few times,
+    /// much later; everything else continues.
     Crashed = "crashed", Broken, BackOff;
-    /// An operator stopped its host, its domain or its address (`nephila stop`). It is kept, and looked at again later.
+    /// An operator stopped the host, the domain or the address (`nephila stop`). The URL is kept, and retried later.
     StopList = "stop-list", Retry, Pause;
-    /// A public site, and the rests or connections in the settings are for one's own sites alone: `crawl.own_sites` is off.
+    /// A public site, but the crawl delay or the connections in the settings are for one's own sites only:
+    /// `crawl.own_sites` is off.
     NotOwnSite = "not-own-site", Refused, Never;
-    /// Reading the page did not end in time and was given up: a fault of ours that should be reported. Kept as sent.
+    /// Reading the page did not end in time and was abandoned: a fault of ours that should be reported. Kept as sent.
     ReadTimeout = "read-timeout", Broken, KeepUnread;
 }
 
 impl Outcome {
-    /// The first sentence of its meaning, without the full stop.
+    /// The first sentence of the meaning, without the full stop.
     pub fn in_short(self) -> &'static str {
         let meaning = self.meaning().trim().trim_end_matches('.');
         meaning.split_once(". ").map_or(meaning, |(first, _)| first)
     }
 
-    /// The outcome of a whole, expected answer with this status. Redirects, 206, 304 and 421 need more than a status
-    /// and are judged by [`crate::spider::answer`].
+    /// The outcome of a complete, expected response with this status. Redirects, 206, 304 and 421 need more than a
+    /// status and are judged by [`crate::spider::answer`].
     pub const fn of_status(status: u16) -> Outcome {
         match status {
             200..=299 => Outcome::Fetched,
             300 => Outcome::MultipleChoices,
             304 => Outcome::NotModified,
             301 | 302 | 303 | 307 | 308 => Outcome::Redirect,
-            // 305 and 306 are dead, 309 to 399 never lived: pages like any other, as browsers show them.
+            // 305 and 306 are obsolete, 309 to 399 were never assigned: pages like any other, as browsers show them.
             305 | 306 | 309..=399 => Outcome::MultipleChoices,
             401 | 407 => Outcome::Unauthorized,
             402 => Outcome::PaymentRequired,
@@ -331,17 +332,18 @@ impl Outcome {
         }
     }
 
-    /// As it is stored: its line in the table. New outcomes are therefore added at the end of the table.
+    /// The number that is stored: the line in the table. New outcomes are therefore added at the end of the table.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// From what was stored.
+    /// The outcome with this stored number.
     pub fn by_code(code: u8) -> Option<Outcome> {
         Outcome::ALL.get(usize::from(code)).copied()
     }
 
-    /// Was there no connection at all? Then nobody was asked, and another address of the name may still answer.
+    /// Whether there was no connection at all. If so, no server was reached, and another address of the name may still
+    /// respond.
     pub const fn is_unconnected(self) -> bool {
         matches!(self, Outcome::ConnectRefused | Outcome::ConnectTimeout | Outcome::ConnectUnreachable)
     }
@@ -358,7 +360,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The docs page of the table, in Markdown. `cargo xtask docs` writes it and CI compares.
+/// The docs page of the table, in Markdown. `cargo xtask docs` writes the page and CI compares.
 pub fn docs_page() -> String {
     let mut page = String::from(
         "# Outcomes\n\nEvery way a fetch can end. This page is generated from the table in \

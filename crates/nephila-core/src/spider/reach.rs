@@ -1,41 +1,41 @@
-//! Which address of a name is dialled first, by what is known of those that could not be reached.
+//! The order in which the addresses of a name are dialled, by recent connection failures.
 //!
-//! Both families of a name stand in turn (RFC 8305, 4): IPv6 first if the machine has a way to it and it works, else IPv4.
-//! An address that did not answer goes behind the others of its name, whatever name that is, until it answers or
-//! [`DEAD_FOR`] has passed. When several IPv6 addresses in a row could not be reached and none was, the family as a
-//! whole goes behind for as long: a machine may have a route that leads nowhere.
+//! Both families of a name alternate (RFC 8305, 4): IPv6 first if the machine has a route and IPv6 works, else IPv4.
+//! An address that failed moves behind the other addresses of its name, under every name, until the address responds or
+//! [`DEAD_FOR`] has passed. When several IPv6 addresses in a row failed and none succeeded, the family as a whole moves
+//! behind for the same time: a machine may have a route that leads nowhere.
 //!
-//! What always holds: nothing is ever left out, only put behind; at most [`DEAD_MAX`] addresses are remembered.
+//! Invariants: no address is ever left out, only moved behind; at most [`DEAD_MAX`] addresses are remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Addresses remembered as dead. When there are more, the one that has been dead for longest is forgotten.
+/// Maximum number of addresses remembered as dead. Above this bound the one that has been dead for longest is evicted.
 pub const DEAD_MAX: usize = 16_384;
-/// An address that did not answer is behind the others for so long, in milliseconds.
+/// Time for which an address that failed stays behind the others, in milliseconds.
 pub const DEAD_FOR: u64 = 600_000;
-/// So many IPv6 addresses in a row that could not be reached mean the family.
+/// Number of IPv6 addresses that must fail in a row before the family counts as failed.
 pub const FAMILY_FAILURES: u32 = 3;
 
-/// What is known of addresses that could not be reached. Times are milliseconds on a clock that only moves forward.
+/// The recent connection failures. Times are milliseconds on a monotonic clock.
 #[derive(Debug, Default)]
 pub struct Reach {
-    /// When each did not answer.
+    /// The time of the last failure of each address.
     dead: BTreeMap<IpAddr, u64>,
     by_time: BTreeSet<(u64, IpAddr)>,
-    /// IPv6 addresses that could not be reached since one was last.
+    /// Number of IPv6 addresses that failed since the last success of one.
     v6_failures: u32,
-    /// IPv6 stands behind until then.
+    /// IPv6 stays behind until this time.
     v6_behind_until: u64,
 }
 
 impl Reach {
-    /// An address could not be reached.
+    /// Records that an address could not be reached.
     pub fn handle_failed(&mut self, address: IpAddr, now: u64) {
         self.forget_expired(now);
         match self.dead.insert(address, now) {
             Some(before) => _ = self.by_time.remove(&(before, address)),
-            // The same one again says nothing new about its family.
+            // A repeated failure of one address tells nothing about its family.
             None if address.is_ipv6() => {
                 self.v6_failures = self.v6_failures.saturating_add(1);
                 if self.v6_failures >= FAMILY_FAILURES {
@@ -52,7 +52,7 @@ impl Reach {
         }
     }
 
-    /// An address was reached.
+    /// Records that an address was reached.
     pub fn handle_reached(&mut self, address: IpAddr) {
         if let Some(at) = self.dead.remove(&address) {
             self.by_time.remove(&(at, address));
@@ -62,8 +62,8 @@ impl Reach {
         }
     }
 
-    /// The addresses of a name in the order in which they are to be dialled. `v6_leads_out` says whether the machine has
-    /// a way to IPv6 addresses at all.
+    /// The addresses of a name in dialling order. `v6_leads_out` tells whether the machine has a route to IPv6
+    /// addresses at all.
     pub fn order(&self, addresses: &[IpAddr], v6_leads_out: bool, now: u64) -> Vec<IpAddr> {
         let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv6());
         let v6_first = v6_leads_out && self.v6_behind_until <= now;
@@ -73,7 +73,7 @@ impl Reach {
             order.extend(first.get(nth));
             order.extend(second.get(nth));
         }
-        // Of several dead ones the next try goes to the one that has been left alone for longest.
+        // Of several dead ones the first try goes to the one whose failure is the oldest.
         order.sort_by_key(|address| self.dead_since(address, now));
         order
     }

@@ -1,4 +1,4 @@
-//! How the spider fetches: every deadline and every limit, with the defaults that the hostile catalogue assumes.
+//! Settings of the spider: every deadline and every limit, with the defaults that the hostile catalogue assumes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,99 +11,101 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How long one question to a resolver may take. It is asked `dns_attempts` times.
+    /// Timeout of one query to a resolver. A query is sent up to `dns_attempts` times.
     #[serde(with = "humantime_serde")]
     pub dns_timeout: Duration,
-    /// How often a resolver is asked before the lookup fails.
+    /// Maximum number of queries to a resolver before the lookup fails.
     pub dns_attempts: u32,
-    /// How long a whole lookup may take, retries, aliases and TCP included.
+    /// Timeout of a whole lookup, including retries, aliases and TCP.
     #[serde(with = "humantime_serde")]
     pub dns_total_timeout: Duration,
-    /// Resolvers to ask, as `address:port`. Empty: those of the system.
+    /// Resolvers to use, as `address:port`. Empty: the system's resolvers.
     pub dns_servers: Vec<SocketAddr>,
-    /// An answer is kept at least this long, even if its time to live is shorter.
+    /// Minimum time for which a DNS answer is cached, even if its time to live is shorter.
     #[serde(with = "humantime_serde")]
     pub dns_ttl_min: Duration,
-    /// An answer is kept at most this long, even if its time to live is longer.
+    /// Maximum time for which a DNS answer is cached, even if its time to live is longer.
     #[serde(with = "humantime_serde")]
     pub dns_ttl_max: Duration,
-    /// Names with fixed addresses, as `name=address`; the resolver is not asked about them.
+    /// Names with fixed addresses, as `name=address`; these names are not looked up.
     pub dns_fixed: Vec<String>,
 
-    /// How long a connection may take to be made: in `nephila fetch` all addresses of the name together, in a crawl each of them.
+    /// Timeout for making a connection: in `nephila fetch` for all addresses of the name together, in a crawl for each
+    /// address.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
-    /// When an address has not answered for this long, the next one of the name is tried beside it.
+    /// When an address has not responded for this long, the next address of the name is tried in parallel.
     #[serde(with = "humantime_serde")]
     pub connect_fallback: Duration,
-    /// How long a TLS handshake may take.
+    /// Timeout of a TLS handshake.
     #[serde(with = "humantime_serde")]
     pub tls_timeout: Duration,
-    /// How long writing the request may take.
+    /// Timeout for writing the request.
     #[serde(with = "humantime_serde")]
     pub write_timeout: Duration,
-    /// How long the whole head of the answer may take, from the moment the request is written.
+    /// Timeout for the whole head of the response, from the moment the request is written.
     #[serde(with = "humantime_serde")]
     pub head_timeout: Duration,
-    /// How long a body may be silent.
+    /// Maximum time without a byte while a body is received.
     #[serde(with = "humantime_serde")]
     pub body_idle_timeout: Duration,
-    /// How long the whole fetch may take.
+    /// Timeout of the whole fetch.
     #[serde(with = "humantime_serde")]
     pub total_timeout: Duration,
-    /// A body slower than this, in bytes a second over `speed_window`, is cut. 0 turns the rule off.
+    /// Minimum speed of a body in bytes per second over `speed_window`. A slower body is cut. 0 turns the rule off.
     pub speed_min: u64,
     /// The time over which `speed_min` is measured.
     #[serde(with = "humantime_serde")]
     pub speed_window: Duration,
 
-    /// Largest head of an answer, informational answers included, in bytes.
+    /// Maximum size of the head of a response in bytes, including informational responses.
     pub head_bytes_max: usize,
-    /// Most fields in the head of an answer.
+    /// Maximum number of header fields in a response.
     pub head_fields_max: usize,
-    /// Most informational answers (1xx) before the real one.
+    /// Maximum number of informational responses (1xx) before the final one.
     pub informational_max: u32,
-    /// Largest body as received, in bytes. A longer one is cut and marked `WARC-Truncated: length`.
+    /// Maximum size of a received body in bytes. A longer body is cut and marked `WARC-Truncated: length`.
     pub body_bytes_max: u64,
-    /// Largest body after its content codings are undone, in bytes.
+    /// Maximum size of a body in bytes after decoding its content codings.
     pub decoded_bytes_max: u64,
-    /// Most content codings on top of each other.
+    /// Maximum number of nested content codings.
     pub codings_max: usize,
-    /// Memory for the bodies of all open fetches together, in bytes. What does not fit goes to unnamed files.
+    /// Memory for the bodies of all open fetches together, in bytes. Bodies that do not fit go to unnamed files.
     pub body_memory_max: usize,
-    /// Bodies decoded at the same time. A host has one of them; hosts whose bodies take long share half of them.
+    /// Maximum number of bodies that are decoded concurrently. A host gets one; hosts with slow bodies share half of
+    /// them.
     pub decoders_max: usize,
-    /// Redirects followed in a row.
+    /// Maximum number of redirects followed in a row.
     pub redirects_max: u32,
 
     /// Protocols offered over TLS, best first: `h2`, `http/1.1`.
     pub http_versions: Vec<HttpVersion>,
-    /// What we can undo, told to the server. Empty: nothing is said.
+    /// Value of the `Accept-Encoding` header field. Empty: the field is not sent.
     pub accept_encoding: String,
-    /// What we like to get, told to the server.
+    /// Value of the `Accept` header field.
     pub accept: String,
-    /// What happens when a certificate does not verify.
+    /// Policy for certificates that do not verify.
     pub tls: TlsPolicy,
     /// A file of certificates (PEM) trusted in addition to the built-in roots.
     pub ca_file: Option<PathBuf>,
-    /// `http://[user:password@]host:port` or `socks5://…`. Empty: `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`.
+    /// Proxy: `http://[user:password@]host:port` or `socks5://…`. Empty: `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`.
     pub proxy: String,
 
-    /// Address ranges that may be fetched although they are private, such as `192.168.7.0/24`. A URL typed for
-    /// `nephila crawl`, `add` or `feed add` opens its own address at its own port, unless that is one of a cloud's metadata;
-    /// nothing else opens them.
+    /// Private address ranges that may be fetched, such as `192.168.7.0/24`. A URL typed for `nephila crawl`, `add` or
+    /// `feed add` opens its own address at its own port, except an address of a cloud's metadata service; nothing else
+    /// opens private addresses.
     pub allow_addresses: Vec<IpNet>,
     /// Address ranges that are never fetched: our own machines, the cluster, the object store.
     pub deny_addresses: Vec<IpNet>,
-    /// Ports that may be fetched, besides that of a URL which was typed, at its host. Ports that browsers refuse stay
+    /// Ports that may be fetched. The port of a typed URL is allowed too, at its host. Ports that browsers refuse stay
     /// refused.
     pub ports: Vec<u16>,
 
-    /// A connection kept for the next page of its host is closed after this long. Keep it below 5 s, the shortest
-    /// common server time-out, or requests will meet connections that just closed.
+    /// Maximum idle time of a connection that is kept for the next page of its host. Keep this below 5 s, the shortest
+    /// common server timeout, or requests will meet connections that just closed.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
-    /// Connections kept at the same time, about 40 kB of memory each: four for each of `crawl.concurrency` are a good
+    /// Maximum number of idle connections, about 40 kB of memory each: four for each of `crawl.concurrency` are a good
     /// number.
     pub idle_max: usize,
 }
@@ -151,7 +153,7 @@ impl Default for Settings {
     }
 }
 
-/// A protocol we offer over TLS.
+/// A protocol that is offered over TLS.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum HttpVersion {
     /// HTTP/2.
@@ -162,13 +164,13 @@ pub enum HttpVersion {
     Http11,
 }
 
-/// What happens when a certificate does not verify.
+/// Policy for certificates that do not verify.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsPolicy {
     /// The fetch is refused.
     #[default]
     Verify,
-    /// The page is fetched and the result of the check is written beside it.
+    /// The page is fetched, and the result of the verification is recorded with the page.
     AcceptAny,
 }

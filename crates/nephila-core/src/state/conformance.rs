@@ -1,13 +1,12 @@
-//! What every [`State`] promises, as tests that any implementation can be put through.
+//! The contract of every [`State`], as tests for any implementation.
 //!
-//! [`suite`] takes a function that opens an empty state and runs everything. [`random`] folds groups made from one seed
-//! into a state and into a [`MemoryState`](super::MemoryState) and compares every read; between two groups the
-//! implementation may do what it likes (flush, compact, lose what was not durable and open again), through the function
-//! it hands over.
+//! [`suite`] takes a function that opens an empty state and runs everything. [`random`] folds groups made from one
+//! seed into a state and into a [`MemoryState`](super::MemoryState) and compares every read. Between two groups the
+//! implementation may flush, compact, or lose changes that were not durable and open again, through the function that
+//! the caller hands over.
 //!
-//! What is promised beyond the words of the trait: [`State::queued`] gives all URLs of a place or none, even if that is
-//! more than was asked for; a reader never asks for what lies at or before a host's floor; texts of one place come in any
-//! order.
+//! Beyond the words of the trait: [`State::queued`] gives all URLs of a place or none, even if that exceeds the
+//! limit; a reader never asks for places at or before a host's floor; texts of one place come in any order.
 
 mod random;
 
@@ -27,10 +26,9 @@ const SEEDS: u64 = 6;
 /// Groups folded for each seed.
 const STEPS: usize = 60;
 
-/// Puts an implementation through everything. `open` gives an empty state each time.
+/// Runs all tests on an implementation. `open` gives an empty state each time.
 ///
-/// # Panics
-/// If a promise is broken; the message says which.
+/// # Panics If a test fails; the message says which.
 pub fn suite<S: State>(mut open: impl FnMut() -> S) {
     an_empty_state_knows_nothing(open());
     what_was_applied_is_read(open());
@@ -226,7 +224,7 @@ fn plans_are_read_in_order<S: State>(mut state: S) {
 
 fn hosts_come_in_the_order_of_keys<S: State>(mut state: S) {
     let keys = [host(1, 1), host(1, 9), host(2, 5), host(15, u32::MAX)];
-    // Over two groups, so that what is old and what is new are merged.
+    // Over two groups, so that old and new records are merged.
     for (i, of_group) in [[keys[3], keys[0]], [keys[1], keys[2]]].into_iter().enumerate() {
         let mut changes = Changes::default();
         changes.hosts.extend(of_group.map(|key| (key, HostRecord::new("http://x.test", Seconds(1)))));

@@ -1,6 +1,6 @@
-//! A state that lives in memory: for `--state memory`, for simulations, and as the newest layer of the one on disk.
+//! A state that lives in memory: for `--state memory`, for simulations, and as the newest layer of the state on disk.
 //!
-//! It does what the one on disk does in the plainest way, and both pass the same tests.
+//! Both implementations behave alike, this one in the plainest way, and both pass the same tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use super::record::{DomainRecord, HostRecord, UrlRecord};
 use super::{Beside, Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError};
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 
-/// Bytes that an entry of a table costs beside its own text, roughly: half-full tree nodes and one allocation.
+/// Approximate cost of a table entry in bytes beside its own text: half-full tree nodes and one allocation.
 const ENTRY_BYTES: usize = 48;
 
 /// A state in memory.
@@ -27,7 +27,7 @@ pub struct MemoryState {
 pub struct Tables {
     /// URLs.
     pub urls: BTreeMap<UrlKey, UrlRecord>,
-    /// Queues. URLs may share a place; they stand by text then.
+    /// Queues. URLs may share a place; these are sorted by text.
     pub queued: BTreeSet<(HostKey, QueueKey, Box<str>)>,
     /// Plans.
     pub planned: BTreeMap<(HostKey, LaterKey), Box<str>>,
@@ -37,14 +37,14 @@ pub struct Tables {
     pub domains: BTreeMap<DomainKey, DomainRecord>,
     /// The bytes of robots.txt files.
     pub robots: BTreeMap<HostKey, Box<[u8]>>,
-    /// What is kept beside URLs.
+    /// Records beside URLs.
     pub beside: BTreeMap<(Beside, UrlKey), Box<[u8]>>,
-    /// How much memory all this takes, roughly.
+    /// Approximate memory use of all tables in bytes.
     pub bytes: usize,
 }
 
 impl Tables {
-    /// Takes the changes in.
+    /// Applies the changes.
     pub fn apply(&mut self, changes: Changes) {
         for (key, record) in changes.urls {
             self.bytes += ENTRY_BYTES + size_of::<(UrlKey, UrlRecord)>();
@@ -83,7 +83,7 @@ impl Tables {
         }
     }
 
-    /// Takes in what came after this.
+    /// Merges newer tables into these.
     pub fn append(&mut self, newer: Tables) {
         let Tables { urls, queued, planned, hosts, domains, robots, beside, bytes } = newer;
         self.urls.extend(urls);
@@ -103,7 +103,8 @@ impl Tables {
         for (_, place, text) in
             self.queued.range(from..).take_while(|(of, place, _)| of == host && *place > behind)
         {
-            // All of one place, even if that is one too many: who asks for what is behind it would miss the others.
+            // All URLs of one place, even if that is one too many: a reader that continues behind the place would
+            // miss the others.
             if out.len() >= wanted && out.last().is_none_or(|last| last.place != *place) {
                 break;
             }
@@ -120,7 +121,7 @@ impl Tables {
 }
 
 impl MemoryState {
-    /// An empty one.
+    /// An empty state.
     pub fn new() -> Self {
         MemoryState::default()
     }
@@ -243,7 +244,7 @@ impl State for MemoryState {
         }
         self.meta.take_batches(&changes.batches);
         self.meta.totals.count(&changes.counted);
-        // What has ended leaves the queue: in memory nothing else would ever remove it.
+        // Ended URLs leave the queue: in memory nothing else would ever remove them.
         for (key, record) in &changes.hosts {
             let old = self.tables.hosts.get(key);
             if old.is_some_and(|old| old.floor < record.floor) {

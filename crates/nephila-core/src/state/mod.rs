@@ -1,12 +1,12 @@
-//! What a partition remembers, and the small trait behind which it may be larger than memory.
+//! The state of a partition, and the small trait behind which the state may be larger than memory.
 //!
 //! State is the fold of the partition's log (see [`crate::fold`]) and nothing else: the same entries give the same
-//! state, wherever it is kept. It is read by the frontier in batches, sorted by key, because that is what makes 10^8
-//! URLs cheap; it is changed only by [`State::apply`], which takes a whole group of entries and the position behind
-//! them at once.
+//! state in every implementation. The frontier reads the state in batches, sorted by key, because that makes 10^8
+//! URLs cheap. The state changes only by [`State::apply`], which takes the changes of a whole group of entries and
+//! the position behind the group at once.
 //!
-//! What always holds: after [`State::apply`] returned, everything read agrees with the entries up to
-//! [`State::position`]; after a crash it agrees with an earlier position, never with half an entry.
+//! Invariants: after [`State::apply`] returned, every read agrees with the entries up to [`State::position`]; after a
+//! crash every read agrees with an earlier position, never with half an entry.
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
@@ -29,26 +29,26 @@ use totals::{Counted, Totals};
 
 pub use memory::MemoryState;
 
-/// A place in a partition's log: how many groups of entries lie before it, and the hash chain up to there.
+/// A position in a partition's log: the number of groups before the position, and the hash chain up to there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Groups folded.
     pub sequence: u64,
-    /// The hash of the last of them, which holds the hash of the one before it.
+    /// The hash of the last of them, which covers the hash of the group before.
     pub chain: u64,
 }
 
-/// Why the state could not be read or changed. Unless there was only no room, the
-/// partition stops; its log is whole, so it can be opened again.
+/// Why the state could not be read or changed. Unless the disk was only full, the partition stops; its log is intact,
+/// so the partition can be opened again.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The disk failed.
     #[error("the state cannot be read or written: {0}")]
     Disk(String),
-    /// There is no room. Nothing is lost: try again once there is.
+    /// The disk is full. Nothing is lost: retry once there is room.
     #[error("there is no room for the state: {0}")]
     Full(String),
-    /// What was read is not what was written.
+    /// The bytes read differ from the bytes written.
     #[error("the state is damaged: {0}")]
     Damaged(String),
 }
@@ -77,25 +77,25 @@ pub struct Planned {
     pub text: Box<str>,
 }
 
-/// What may be kept beside a URL, in a table of its own: few URLs have it, and it may be large.
+/// Tables beside the URL records: few URLs have such a record, and the record may be large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
-    /// What is known of a feed ([`crate::feed::record::Record`]).
+    /// The record of a feed ([`crate::feed::record::Record`]).
     Feed,
-    /// What a stream said of it ([`crate::reflog::Record`]).
+    /// The record of a URL named by a stream ([`crate::reflog::Record`]).
     Stream,
-    /// What is known of a source of feeds ([`crate::feed::source::Record`]), by its own key.
+    /// The record of a source of feeds ([`crate::feed::source::Record`]), by its own key.
     Source,
     /// A story of a source ([`crate::feed::source::StoryRecord`]), by the source and the time.
     Story,
 }
 
 impl Beside {
-    /// All of them.
+    /// All kinds of tables.
     pub const ALL: [Beside; 4] = [Beside::Feed, Beside::Stream, Beside::Source, Beside::Story];
 }
 
-/// What is small and always at hand.
+/// The metadata of a partition: small, and always in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Jobs by id.
@@ -104,17 +104,17 @@ pub struct Meta {
     pub displaced: BTreeMap<(DomainKey, Box<str>), u32>,
     /// How far each inbox has been read, by its name.
     pub inboxes: BTreeMap<Box<str>, u64>,
-    /// The highest epoch that has written; entries of an older one are ignored.
+    /// The highest epoch that has written; entries of an older epoch are ignored (fencing).
     pub epoch: u64,
-    /// What the partition holds.
+    /// The prefixes of the partition.
     pub prefixes: Option<Prefixes>,
-    /// What it counts.
+    /// The counters of the partition.
     pub totals: Totals,
     /// Parts of streams that were taken in.
     pub batches: Arc<Batches>,
 }
 
-/// What a group of entries changes. Later ones of the same key replace earlier ones.
+/// The changes of a group of entries. Later ones of the same key replace earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// URLs, as they are now.
@@ -129,17 +129,17 @@ pub struct Changes {
     pub domains: BTreeMap<DomainKey, DomainRecord>,
     /// The bytes of a robots.txt.
     pub robots: Vec<(HostKey, Box<[u8]>)>,
-    /// What is kept beside URLs, as it is now.
+    /// Records beside URLs, as they are now.
     pub beside: Vec<(Beside, UrlKey, Box<[u8]>)>,
-    /// The small things, if one of them changed.
+    /// The metadata, if they changed.
     pub meta: Option<Meta>,
-    /// Parts of streams that were taken in; added to those of the small things, new ones or old.
+    /// Parts of streams that were taken in; added to the batches of the metadata, new or old.
     pub batches: Vec<(BatchKey, Batch)>,
-    /// What was counted; added to the totals of the small things, new ones or old.
+    /// Counts of the group; added to the totals of the metadata, new or old.
     pub counted: Counted,
 }
 
-/// One thing a state holds, when it is walked through.
+/// One item of a state, when the state is walked through.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// A URL.
@@ -154,28 +154,28 @@ pub enum Item<'a> {
     Queued(&'a HostKey, &'a Queued),
     /// A URL planned, not yet behind its host's floor.
     Planned(&'a HostKey, &'a Planned),
-    /// What is kept beside a URL.
+    /// A record beside a URL.
     Beside(Beside, &'a UrlKey, &'a [u8]),
 }
 
-/// The memory of a partition. Synchronous: who owns it has a thread for it.
+/// The state of a partition. Synchronous: the owner of a state has a thread for blocking calls.
 pub trait State {
-    /// Which entries it holds.
+    /// The position up to which entries are applied.
     fn position(&self) -> Position;
 
-    /// The small things.
+    /// The metadata.
     fn meta(&self) -> &Meta;
 
-    /// Says for each key whether it is known. The keys are sorted and different; `known` is as long as they are.
+    /// Sets for each key whether the URL is known. The keys are sorted and distinct; `known` has the same length.
     fn known(&mut self, keys: &[UrlKey], known: &mut [bool]) -> Result<(), StateError>;
 
-    /// Several URLs; the keys are sorted and different. `found` gets one answer for each.
+    /// Several URLs; the keys are sorted and distinct. `found` gets one answer for each.
     fn urls(&mut self, keys: &[UrlKey], found: &mut Vec<Option<UrlRecord>>) -> Result<(), StateError>;
 
-    /// Several hosts; the keys are sorted and different. `found` gets one answer for each.
+    /// Several hosts; the keys are sorted and distinct. `found` gets one answer for each.
     fn hosts(&mut self, keys: &[HostKey], found: &mut Vec<Option<HostRecord>>) -> Result<(), StateError>;
 
-    /// Several domains; the keys are sorted and different.
+    /// Several domains; the keys are sorted and distinct.
     fn domains(
         &mut self,
         keys: &[DomainKey],
@@ -203,7 +203,7 @@ pub trait State {
         out: &mut Vec<Planned>,
     ) -> Result<(), StateError>;
 
-    /// The first `max` hosts from a key on, in the order of keys, whatever they have to do.
+    /// The first `max` hosts from a key on, in the order of keys, with or without work.
     fn hosts_from(
         &mut self,
         from: HostKey,
@@ -219,7 +219,7 @@ pub trait State {
         out: &mut Vec<(UrlKey, UrlRecord)>,
     ) -> Result<(), StateError>;
 
-    /// What is kept beside several URLs; the keys are sorted and different. `found` gets one answer for each.
+    /// The records beside several URLs; the keys are sorted and distinct. `found` gets one answer for each.
     fn beside(
         &mut self,
         kind: Beside,
@@ -227,7 +227,7 @@ pub trait State {
         found: &mut Vec<Option<Box<[u8]>>>,
     ) -> Result<(), StateError>;
 
-    /// The first `max` URLs from a key on that have such a thing beside them, in the order of keys.
+    /// The first `max` URLs from a key on with such a record beside them, in the order of keys.
     fn beside_from(
         &mut self,
         kind: Beside,
@@ -236,7 +236,7 @@ pub trait State {
         out: &mut Vec<(UrlKey, Box<[u8]>)>,
     ) -> Result<(), StateError>;
 
-    /// Applies what a group of entries changed, and moves to the position behind it.
+    /// Applies the changes of a group of entries, and moves to the position behind the group.
     fn apply(&mut self, changes: Changes, position: Position) -> Result<(), StateError>;
 
     /// Walks through everything within these prefixes: each kind in turn, sorted by key.
@@ -263,7 +263,7 @@ pub trait State {
         Ok(found.pop().flatten())
     }
 
-    /// A hash of everything within these prefixes: two states that answer alike have the same.
+    /// A hash of everything within these prefixes: two states with the same content have the same hash.
     fn hash(&mut self, prefixes: Prefixes) -> Result<u64, StateError> {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         let mut bytes = Vec::new();
@@ -323,16 +323,16 @@ pub trait State {
 
 /// A state that survives its process.
 pub trait Durable: State {
-    /// Makes everything applied so far durable; the log up to the returned position is not needed any more.
+    /// Makes all applied changes durable; the log up to the returned position is no longer needed.
     fn checkpoint(&mut self) -> Result<Position, StateError>;
 
-    /// Begins to make everything applied so far durable and may return before it is; the log up to the returned position
-    /// is not needed any more.
+    /// Begins to make all applied changes durable, and may return earlier; the log up to the returned position is no
+    /// longer needed.
     fn checkpoint_soon(&mut self) -> Result<Position, StateError> {
         self.checkpoint()
     }
 
-    /// How many bytes are not durable yet, roughly.
+    /// Approximate number of bytes that are not durable yet.
     fn dirty_bytes(&self) -> usize;
 }
 
@@ -341,7 +341,7 @@ const META_VERSION: u8 = 2;
 const META_VERSION_OLDEST: u8 = 1;
 
 impl Meta {
-    /// As it is stored.
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         use crate::codec::{put_bytes, put_u64};
         let mut out = vec![META_VERSION];
@@ -370,23 +370,24 @@ impl Meta {
             }
         }
         self.totals.encode(&mut out);
-        // These were added later, one after the other: absent in what was written before, and not read by who wrote that.
+        // These fields were added later, one after the other: absent in older data, and not read by older programs.
         put_bytes(&mut out, &self.batches.to_bytes());
         self.totals.encode_open(&mut out);
         out
     }
 
-    /// Reads what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<Meta, Damaged> {
         Ok(Meta::decode_all(bytes)?.0)
     }
 
-    /// Was it written before what is left was counted by job? It can be counted ([`totals::recount_open`]).
+    /// Whether these bytes were written before open URLs were counted by job. They can be counted
+    /// ([`totals::recount_open`]).
     pub fn lacks_open(bytes: &[u8]) -> bool {
         Meta::decode_all(bytes).is_ok_and(|(_, counts_open)| !counts_open)
     }
 
-    /// And does it say what is left of each job?
+    /// Also returns whether the bytes have the number of open URLs of each job.
     fn decode_all(bytes: &[u8]) -> Result<(Meta, bool), Damaged> {
         let mut reader = crate::codec::Reader::new(bytes);
         let version = reader.u8("version of the small things")?;
@@ -425,23 +426,24 @@ impl Meta {
         Ok((meta, counts_open))
     }
 
-    /// These parts of streams were taken in.
+    /// Takes in these parts of streams.
     pub fn take_batches(&mut self, taken: &[(BatchKey, Batch)]) {
         if !taken.is_empty() {
-            // Copied only if somebody else looks at them right now.
+            // Copied only if another reader holds them right now.
             let batches = Arc::make_mut(&mut self.batches);
             taken.iter().for_each(|(key, batch)| batches.fold(*key, batch));
         }
     }
 
-    /// Was it written before there were totals? Tallies then begin at zero, since nobody knows them any more; what is
-    /// left can be counted ([`totals::recount`]).
+    /// Whether these bytes were written before there were totals. The tallies then begin at zero, since they are
+    /// lost; the URLs left can be counted ([`totals::recount`]).
     pub fn lacks_totals(bytes: &[u8]) -> bool {
         bytes.first() == Some(&1)
     }
 
-    /// From here on only these prefixes are held, of which so much is left, in all and of each job. The tallies go to the
-    /// side that holds the first prefix, so that both sides together have counted what the whole had.
+    /// Restricts the partition to these prefixes. `left` and `open` are the URLs left there, in all and of each job.
+    /// The tallies go to the side that holds the first prefix, so that both sides together have the counts of the
+    /// whole.
     pub fn split(&mut self, prefixes: Prefixes, left: totals::Left, open: BTreeMap<u32, u64>) {
         let whole = self.prefixes.unwrap_or(Prefixes::ALL);
         if prefixes.first != whole.first {

@@ -1,11 +1,11 @@
-//! The order in which the URLs of a host leave it.
+//! The order in which the URLs of a host are fetched.
 //!
-//! First by **band** (priority, then depth: breadth first), then by **age**. Those parked stand behind all others. What
-//! is planned for a time of its own (a retry, another visit) waits in a second list, ordered by that time.
+//! First by **band** (priority, then depth: breadth first), then by **age**. Parked URLs stand behind all others.
+//! URLs planned for a time of their own (a retry, another visit) wait in a second list, ordered by that time.
 
 use crate::time::Seconds;
 
-/// Depths that can be told apart within a priority; deeper ones share the last.
+/// Number of distinct depths within a priority; deeper URLs share the last.
 const DEPTHS: u8 = 25;
 
 /// The band of parked URLs.
@@ -21,14 +21,14 @@ pub fn band(priority: u8, depth: u8) -> u8 {
 pub struct QueueKey {
     /// See [`band`].
     pub band: u8,
-    /// When it was put there.
+    /// When the URL was put there.
     pub age: Seconds,
     /// The low bits of the URL's key. Two URLs may share a place; neither is lost.
     pub low: u32,
 }
 
 impl QueueKey {
-    /// The width of it.
+    /// Length of the stored form.
     pub const BYTES: usize = 9;
     /// Before all others.
     pub const MIN: QueueKey = QueueKey { band: 0, age: Seconds(0), low: 0 };
@@ -44,7 +44,7 @@ impl QueueKey {
         QueueKey { band: PARKED, age: Seconds(age), low: path as u32 }
     }
 
-    /// As it is stored: sorted as bytes it is sorted as a place.
+    /// The stored form: sorts as bytes like the place.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = self.band;
@@ -53,10 +53,9 @@ impl QueueKey {
         bytes
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     ///
-    /// # Panics
-    /// If there are fewer than [`Self::BYTES`].
+    /// # Panics If there are fewer than [`Self::BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Self {
         QueueKey {
             band: bytes[0],
@@ -65,12 +64,12 @@ impl QueueKey {
         }
     }
 
-    /// The place just behind it; the last has none and stays.
+    /// The next place; the last has none and stays.
     pub fn after(self) -> QueueKey {
         QueueKey::from_number((self.number() + 1).min((1 << 72) - 1))
     }
 
-    /// The place just before it; the first has none and stays.
+    /// The place before; the first has none and stays.
     pub fn before(self) -> QueueKey {
         QueueKey::from_number(self.number().saturating_sub(1))
     }
@@ -84,7 +83,7 @@ impl QueueKey {
     }
 }
 
-/// A place among what a host is asked for later.
+/// A place among the plans of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaterKey {
     /// Not before this time.
@@ -94,12 +93,12 @@ pub struct LaterKey {
 }
 
 impl LaterKey {
-    /// The width of it.
+    /// Length of the stored form.
     pub const BYTES: usize = 12;
     /// Before all others.
     pub const MIN: LaterKey = LaterKey { due: Seconds(0), path: 0 };
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&self.due.0.to_be_bytes());
@@ -107,10 +106,9 @@ impl LaterKey {
         bytes
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     ///
-    /// # Panics
-    /// If there are fewer than [`Self::BYTES`].
+    /// # Panics If there are fewer than [`Self::BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Self {
         LaterKey {
             due: Seconds(u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))),
@@ -118,7 +116,7 @@ impl LaterKey {
         }
     }
 
-    /// The place just before it; the first has none and stays.
+    /// The place before; the first has none and stays.
     pub fn before(self) -> LaterKey {
         let number = ((u128::from(self.due.0) << 64) | u128::from(self.path)).saturating_sub(1);
         LaterKey { due: Seconds((number >> 64) as u32), path: number as u64 }

@@ -1,7 +1,7 @@
-//! What is remembered of a URL, of a host and of a domain, and how it is written.
+//! The records of URLs, hosts and domains, and their stored form.
 //!
-//! Every record begins with a byte that says which fields follow, so a field that most do not have costs nothing, and
-//! one that is added later is simply absent in what was written before.
+//! Every record begins with a byte that says which fields follow, so a rare field costs nothing where absent, and a
+//! field that is added later is simply absent in older records.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
 
-/// Where a URL stands. Every URL that was ever admitted is in exactly one of these.
+/// The state of a URL. Every URL that was ever admitted is in exactly one of these states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlState {
     /// In its host's queue.
     Waiting,
     /// Beyond its domain's budget: in its host's queue, behind all others, until the budget grows.
     Parked,
-    /// Beyond even what is parked with its text: only its key is kept, until somebody offers it again.
+    /// Beyond even the limit of URLs parked with their text: only its key is kept, until the URL is offered again.
     ParkedBare,
-    /// To be asked for (again), not before this time.
+    /// To be fetched (again), not before this time.
     Later(Seconds),
-    /// Asked for; nothing more is planned.
+    /// Ended: no further fetch is planned.
     Ended,
-    /// Not to be asked for.
+    /// Not to be fetched.
     Refused(Refusal),
 }
 
 impl UrlState {
-    /// Will it be asked for by itself, now or later?
+    /// Whether the URL will be fetched without a new offer, now or later.
     pub fn is_open(self) -> bool {
         matches!(self, UrlState::Waiting | UrlState::Parked | UrlState::Later(_))
     }
@@ -47,11 +47,11 @@ impl UrlState {
 /// How the last fetch of a URL ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastFetch {
-    /// Which fetch it was: an outcome that is reported twice counts once.
+    /// The number of the fetch, for deduplication: an outcome that is reported twice counts once.
     pub fetch: u64,
-    /// When it ended.
+    /// When the fetch ended.
     pub at: Seconds,
-    /// How.
+    /// How the fetch ended.
     pub outcome: Outcome,
     /// The status, 0 if there was none.
     pub status: u16,
@@ -65,69 +65,69 @@ pub struct LastFetch {
     pub last_modified: Box<str>,
 }
 
-/// What is remembered of a URL.
+/// The record of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlRecord {
-    /// Where it stands.
+    /// The state of the URL.
     pub state: UrlState,
-    /// The job that wanted it first.
+    /// The job that wanted the URL first.
     pub job: JobId,
-    /// Links from a seed to it; 255 is 255 or more.
+    /// Links from a seed; 255 is 255 or more.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects on the way to the URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How the response is to be read.
     pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
-    /// How often it was tried again since the last success.
+    /// Number of retries since the last success.
     pub retries: u8,
-    /// How often a stream named it.
+    /// How often a stream named the URL.
     pub hits: u32,
-    /// When it was first heard of.
+    /// When the URL was first found.
     pub found: Seconds,
     /// Its last fetch.
     pub last: Option<Box<LastFetch>>,
-    /// Path and query, once it has left the queue (the queue holds them before).
+    /// Path and query, once the URL has left the queue (the queue holds them before).
     pub text: Option<Box<str>>,
     /// The update tag of a stream, empty if none was given.
     pub tag: Box<str>,
-    /// What visits have shown of how often it changes.
+    /// The visits so far, for the estimate of how often the page changes.
     pub seen: Seen,
-    /// Where it was found first, if that is known.
+    /// Where the URL was found first, if that is known.
     pub via: Option<Arc<Via>>,
 }
 
-/// What is remembered of a host.
+/// The record of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
     /// `https://example.com:8443`.
     pub origin: Box<str>,
-    /// When it was first heard of.
+    /// When the host was first found.
     pub found: Seconds,
-    /// URLs in its queue, those parked not counted.
+    /// URLs in its queue, parked ones not counted.
     pub waiting: u64,
     /// URLs parked in its queue.
     pub parked: u64,
-    /// URLs to be asked for at a time of their own.
+    /// URLs planned for a time of their own.
     pub later: u64,
-    /// The earliest of those times, if there may be any.
+    /// The earliest of these times, if there may be any.
     pub later_next: Seconds,
     /// Fetches that ended, robots.txt not counted.
     pub ended: u64,
-    /// Pages that were asked for, each once however often it was tried; those turned away not counted.
+    /// Pages that were requested, each counted once with all its retries; refused ones not counted.
     pub pages: u64,
-    /// Everything in the queue up to here has ended.
+    /// The floor of the queue: everything up to here has ended.
     pub floor: QueueKey,
-    /// Everything planned for later up to here has ended.
+    /// The floor of the plans: everything up to here has ended.
     pub later_floor: LaterKey,
-    /// No fetch before this time, on the time of day: `Retry-After`, back-off.
+    /// No fetch before this time, on the time of day: `Retry-After`, backoff.
     pub rest_until: Timestamp,
-    /// Fetches in a row that failed on the host's account.
+    /// Consecutive failures of the host.
     pub failures: u8,
-    /// The rest the operator set for it, in milliseconds; 0 if none.
+    /// The crawl delay set by the operator, in milliseconds; 0 if none.
     pub delay: u32,
-    /// Why nobody may fetch from it, empty if they may.
+    /// The reason of an operator's stop; empty if the host may be fetched from.
     pub stopped: Box<str>,
     /// Its robots.txt.
     pub robots: RobotsRecord,
@@ -135,20 +135,20 @@ pub struct HostRecord {
     pub alike: Alike,
     /// How often its pages change.
     pub site: Site,
-    /// What its claims about changes are worth.
+    /// How reliable its validators are.
     pub trust: Trust,
-    /// What its word about single pages is worth.
+    /// How reliable its statements about changes of single pages are.
     pub claims: Claims,
-    /// Requests in a row that found nothing.
+    /// Consecutive requests that found nothing.
     pub missing: u32,
-    /// What it has sent on the last day it sent something.
+    /// Bytes sent on the last day on which the host sent any.
     pub spent: Spent,
 }
 
-/// What is remembered of a domain.
+/// The record of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainRecord {
-    /// When it was first heard of.
+    /// When the domain was first found.
     pub found: Seconds,
     /// Its hosts.
     pub hosts: u32,
@@ -158,7 +158,7 @@ pub struct DomainRecord {
     pub parked: u64,
     /// URLs parked as keys alone.
     pub bare: u64,
-    /// URLs the operator allows instead of what the rule says.
+    /// The operator's budget of URLs, instead of the budget by the rule.
     pub budget: Option<u64>,
 }
 
@@ -171,12 +171,12 @@ mod field {
     pub(super) const HOPS: u8 = 32;
     pub(super) const READ_AS: u8 = 64;
     pub(super) const SEEN: u8 = 128;
-    /// A bit of the second byte, beside the state: where it was found is written last.
+    /// A bit of the second byte, beside the state: the place where the URL was found is written last.
     pub(super) const VIA: u8 = 128;
 }
 
 impl UrlRecord {
-    /// Was it ever asked for, as far as is remembered?
+    /// Whether the URL was ever requested, as far as the record shows.
     pub fn was_asked(&self) -> bool {
         self.last.as_ref().is_some_and(|last| last.fetch & NO_FETCH == 0)
     }
@@ -201,7 +201,7 @@ impl UrlRecord {
         }
     }
 
-    /// Appends it as it is stored.
+    /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut fields = 0;
         let mut set = |present: bool, bit: u8| fields |= if present { bit } else { 0 };
@@ -272,7 +272,7 @@ impl UrlRecord {
         }
     }
 
-    /// Reads what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<UrlRecord, Damaged> {
         let mut reader = Reader::new(bytes);
         let fields = reader.u8("fields of a URL")?;
@@ -344,17 +344,17 @@ impl UrlRecord {
 const VERSION: u8 = 1;
 
 impl HostRecord {
-    /// A host just heard of.
+    /// A host just found.
     pub fn new(origin: &str, found: Seconds) -> Self {
         HostRecord { origin: origin.into(), found, ..HostRecord::default() }
     }
 
-    /// Is there anything to ask it for, now or later, parked URLs not counted?
+    /// Whether there are URLs to fetch, now or later, parked URLs not counted.
     pub fn has_work(&self) -> bool {
         self.waiting > 0 || self.later > 0
     }
 
-    /// Appends it as it is stored.
+    /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         put_bytes(out, self.origin.as_bytes());
@@ -371,7 +371,7 @@ impl HostRecord {
         self.robots.encode(out);
         let alike = if self.alike.is_empty() { Vec::new() } else { self.alike.encode() };
         put_bytes(out, &alike);
-        // Was added later: absent in what was written before.
+        // Added later: absent in older records.
         let spent = !self.spent.is_none();
         let missing = spent || self.missing > 0;
         let claims = missing || self.claims != Claims::default();
@@ -394,7 +394,7 @@ impl HostRecord {
         }
     }
 
-    /// Reads what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<HostRecord, Damaged> {
         let mut reader = Reader::new(bytes);
         if reader.u8("version of a host")? != VERSION {
@@ -435,23 +435,23 @@ impl HostRecord {
 }
 
 impl DomainRecord {
-    /// A domain just heard of.
+    /// A domain just found.
     pub fn new(found: Seconds) -> Self {
         DomainRecord { found, ..DomainRecord::default() }
     }
 
-    /// Appends it as it is stored.
+    /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         put_u64(out, self.found.0.into());
         for number in [self.hosts.into(), self.admitted, self.parked, self.bare] {
             put_u64(out, number);
         }
-        // 0 is none, so that a budget of zero can be told from it.
+        // 0 is none, so that a budget of zero differs from none.
         put_u64(out, self.budget.map_or(0, |budget| budget.saturating_add(1)));
     }
 
-    /// Reads what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<DomainRecord, Damaged> {
         let mut reader = Reader::new(bytes);
         if reader.u8("version of a domain")? != VERSION {
@@ -514,7 +514,7 @@ mod tests {
             record.encode(&mut bytes);
             prop_assert_eq!(UrlRecord::decode(&bytes), Ok(record));
             for cut in 0..bytes.len() {
-                // Shorter bytes are never read past their end; what they say is not our concern.
+                // Shorter bytes are never read past their end; their content does not matter.
                 let _ = UrlRecord::decode(&bytes[..cut]);
             }
         }

@@ -1,4 +1,4 @@
-//! What is remembered of a host's robots.txt: what it comes down to, until when, and why it could not be read.
+//! The record of a host's robots.txt: its policy, its expiry, and why the file could not be read.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use crate::codec::{Damaged, Reader, put_u64};
 use crate::spider::outcome::Outcome;
 use crate::time::Seconds;
 
-/// What is in force for a host's robots.txt.
+/// The robots.txt in force for a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RobotsRecord {
-    /// What the last answer means.
+    /// The policy by the last answer.
     pub policy: RobotsPolicy,
-    /// When that was found out.
+    /// When the policy was found.
     pub fetched: Seconds,
-    /// When it has to be asked again.
+    /// When robots.txt has to be requested again.
     pub expires: Seconds,
     /// Since when there has been no answer; 0 if there is one.
     pub unreachable_since: Seconds,
-    /// The rest it asks for, in milliseconds; 0 if none.
+    /// The crawl delay that robots.txt asks for, in milliseconds; 0 if none.
     pub crawl_delay: u32,
-    /// Why it could not be read the last time, if it could not and that is known.
+    /// Why robots.txt could not be read the last time, if that failed and the reason is known.
     pub unread: Option<Unread>,
 }
 
@@ -28,26 +28,26 @@ pub struct RobotsRecord {
 pub enum Unread {
     /// The server answered with this status.
     Status(u16),
-    /// Nobody answered, in this way.
+    /// There was no answer, because of this outcome.
     Failed(Outcome),
 }
 
-/// What a host's robots.txt comes down to.
+/// The policy of a host's robots.txt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RobotsPolicy {
-    /// Never asked: nothing may be fetched but robots.txt itself.
+    /// Never requested: only robots.txt itself may be fetched.
     #[default]
     Unknown,
     /// The rules that are kept beside the record.
     Rules,
-    /// There are none.
+    /// There are no rules.
     AllowAll,
-    /// Out of reach, and no older copy.
+    /// Unreachable, and no older copy.
     DisallowAll,
 }
 
 impl RobotsPolicy {
-    /// As it is stored.
+    /// The stored code.
     pub const fn code(self) -> u8 {
         match self {
             RobotsPolicy::Unknown => 0,
@@ -57,7 +57,7 @@ impl RobotsPolicy {
         }
     }
 
-    /// From what was stored.
+    /// Reads the stored code.
     pub const fn by_code(code: u8) -> Option<RobotsPolicy> {
         match code {
             0 => Some(RobotsPolicy::Unknown),
@@ -70,7 +70,7 @@ impl RobotsPolicy {
 }
 
 impl RobotsRecord {
-    /// Set in the first byte if the cause stands behind the rest.
+    /// Set in the first byte if the cause follows the other fields.
     const UNREAD: u8 = 0x80;
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -102,7 +102,7 @@ impl RobotsRecord {
 }
 
 impl Unread {
-    /// Numbers from here on are outcomes, those before are statuses.
+    /// Numbers from here on are outcomes, lower ones are statuses.
     const OUTCOMES: u32 = 1 << 16;
 
     fn number(self) -> u32 {

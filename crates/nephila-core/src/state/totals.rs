@@ -1,11 +1,12 @@
-//! What a partition counts: what became of each job's URLs, and how many are still to be asked for.
+//! The counters of a partition: the outcomes of each job's URLs, and the number of URLs still to be fetched.
 //!
-//! The fold counts, and nobody else: the same log gives the same figures, and a fetch that is reported twice counts
-//! once. A group brings only what it changed ([`Counted`]), so that counting costs what the group touches and not what
-//! there is.
+//! Only the fold counts: the same log gives the same figures, and a fetch that is reported twice counts once. A group
+//! brings only its changes ([`Counted`]), so that the cost of counting depends on the size of the group and not on
+//! the size of the state.
 //!
-//! What always holds: `waiting`, `parked` and `later` are the sums over the hosts and domains that the partition holds
-//! (see [`recount`]); `open` has of each job the URLs whose state [is open](super::record::UrlState::is_open) (see [`recount_open`]).
+//! Invariants: `waiting`, `parked` and `later` are the sums over the hosts and domains of the partition (see
+//! [`recount`]); `open` has for each job the number of URLs whose state [is open](super::record::UrlState::is_open)
+//! (see [`recount_open`]).
 
 use std::collections::BTreeMap;
 
@@ -15,32 +16,32 @@ use crate::codec::{Damaged, Reader, put_u64};
 use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::spider::outcome::Outcome;
 
-/// Hosts looked at at once when everything is counted anew.
+/// Batch size in hosts when everything is counted anew.
 const RECOUNT_HOSTS: usize = 1_024;
-/// URLs looked at at once.
+/// Batch size in URLs when everything is counted anew.
 const RECOUNT_URLS: usize = 4_096;
 
-/// What became of a job's URLs, in numbers that only grow. A job that is gone keeps its tally.
+/// Counters of a job's URLs. They only grow. A removed job keeps its tally.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Fetches that ended and URLs that were turned away before one, by the code of the outcome.
+    /// Fetches that ended and URLs that were refused before a fetch, by the code of the outcome.
     pub ended: BTreeMap<u8, u64>,
     /// Bytes of bodies that were received.
     pub bytes: u64,
     /// URLs that were refused, by the code of the refusal.
     pub refused: BTreeMap<u8, u64>,
-    /// New URLs, whatever was decided about them: queued, parked or refused.
+    /// New URLs, whether queued, parked or refused.
     pub found: u64,
 }
 
 impl Tally {
-    /// How many fetches and URLs ended in one of these ways.
+    /// Number of fetches and URLs that ended in one of these ways.
     pub fn ended_as(&self, which: impl Fn(Outcome) -> bool) -> u64 {
         let ended = self.ended.iter().filter(|(code, _)| Outcome::by_code(**code).is_some_and(&which));
         ended.map(|(_, count)| count).sum()
     }
 
-    /// Adds another one to it.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Tally) {
         add_each(&mut self.ended, &other.ended);
         add_each(&mut self.refused, &other.refused);
@@ -56,10 +57,10 @@ fn add_each(to: &mut BTreeMap<u8, u64>, from: &BTreeMap<u8, u64>) {
     }
 }
 
-/// How many URLs are still to be asked for.
+/// Number of URLs still to be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// In queues, those parked not counted.
+    /// In queues, parked ones not counted.
     pub waiting: u64,
     /// Parked, with their text or as keys alone.
     pub parked: u64,
@@ -68,7 +69,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// What these hosts and domains hold.
+    /// The sum over these hosts and domains.
     pub(crate) fn of<'a>(
         hosts: impl IntoIterator<Item = &'a HostRecord>,
         domains: impl IntoIterator<Item = &'a DomainRecord>,
@@ -89,7 +90,7 @@ impl Left {
         self.parked = self.parked.saturating_add(domain.bare);
     }
 
-    /// This and another one together.
+    /// The sum of both.
     pub fn plus(self, other: Left) -> Left {
         Left {
             waiting: self.waiting.saturating_add(other.waiting),
@@ -98,7 +99,7 @@ impl Left {
         }
     }
 
-    /// This without another one. Never less than nothing.
+    /// The difference, at least 0.
     fn minus(self, other: Left) -> Left {
         Left {
             waiting: self.waiting.saturating_sub(other.waiting),
@@ -108,40 +109,40 @@ impl Left {
     }
 }
 
-/// Everything a partition counts.
+/// All counters of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// What became of each job's URLs.
+    /// The tally of each job.
     pub tally: BTreeMap<u32, Tally>,
-    /// URLs in queues, those parked not counted.
+    /// URLs in queues, parked ones not counted.
     pub waiting: u64,
     /// URLs that are parked, with their text or as keys alone.
     pub parked: u64,
     /// URLs planned for a time of their own.
     pub later: u64,
-    /// URLs of each job that will still be asked for. A job of which none is left is not named.
+    /// URLs of each job that will still be fetched. A job without any is not listed.
     pub open: BTreeMap<u32, u64>,
 }
 
-/// What a group of entries counted.
+/// The counts of a group of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// By job.
     pub tally: BTreeMap<u32, Tally>,
-    /// The tallies begin anew before these are added.
+    /// Whether the tallies are reset before these are added.
     pub tally_anew: bool,
-    /// What the hosts and domains it touched held before, and hold now.
+    /// The sums over the hosts and domains of the group, before and now.
     pub left: (Left, Left),
-    /// What is left in all, after a split: the rest went elsewhere.
+    /// After a split: the URLs left in all. The others moved to another partition.
     pub left_anew: Option<Left>,
-    /// By how many URLs each job has more left, or fewer.
+    /// The change in the number of open URLs of each job.
     pub open: BTreeMap<u32, i64>,
-    /// What was left of each job before, after a split.
+    /// After a split: the open URLs of each job before the group.
     pub open_anew: Option<BTreeMap<u32, u64>>,
 }
 
 impl Totals {
-    /// Takes in what a group counted.
+    /// Adds the counts of a group.
     pub fn count(&mut self, counted: &Counted) {
         if counted.tally_anew {
             self.tally.clear();
@@ -161,7 +162,7 @@ impl Totals {
         self.open.retain(|_, open| *open > 0);
     }
 
-    /// Adds those of another partition.
+    /// Adds the totals of another partition.
     pub fn add(&mut self, other: &Totals) {
         for (job, tally) in &other.tally {
             self.tally.entry(*job).or_default().add(tally);
@@ -172,12 +173,12 @@ impl Totals {
         }
     }
 
-    /// What is still to be asked for.
+    /// The number of URLs still to be fetched.
     pub fn left(&self) -> Left {
         Left { waiting: self.waiting, parked: self.parked, later: self.later }
     }
 
-    /// So much is still to be asked for.
+    /// Sets the number of URLs still to be fetched.
     pub fn set_left(&mut self, left: Left) {
         (self.waiting, self.parked, self.later) = (left.waiting, left.parked, left.later);
     }
@@ -207,7 +208,7 @@ impl Totals {
         }
     }
 
-    /// What came later, and stands at the end.
+    /// Appends the fields that were added later.
     pub(super) fn encode_open(&self, out: &mut Vec<u8>) {
         put_u64(out, self.open.len() as u64);
         for (job, open) in &self.open {
@@ -245,8 +246,8 @@ impl Totals {
     }
 }
 
-/// Counts what is left of everything within these prefixes, the hosts and domains left out that `skip` names. Looks at
-/// hosts and their domains only: there are far fewer of them than of URLs.
+/// Counts the URLs left within these prefixes, without the hosts and domains that `skip` and `skip_domain` name.
+/// Reads hosts and their domains only: there are far fewer of them than of URLs.
 pub fn recount<S: State + ?Sized>(
     state: &mut S,
     prefixes: Prefixes,
@@ -265,7 +266,7 @@ pub fn recount<S: State + ?Sized>(
         hosts.iter().filter(|(key, _)| !skip(key)).for_each(|(_, host)| left.add_host(host));
         let mut domains: Vec<DomainKey> = hosts.iter().map(|(key, _)| key.domain).collect();
         domains.dedup();
-        // The last domain of the batch before goes on in this one.
+        // The last domain of the batch before may continue in this one.
         let next_last = domains.last().copied().or(last_domain);
         domains.retain(|domain| Some(*domain) != last_domain && !skip_domain(domain));
         last_domain = next_last;
@@ -276,7 +277,7 @@ pub fn recount<S: State + ?Sized>(
     Ok(left)
 }
 
-/// Counts what is left of each job within these prefixes. Looks at every URL.
+/// Counts the URLs left of each job within these prefixes. Reads every URL.
 pub fn recount_open<S: State + ?Sized>(
     state: &mut S,
     prefixes: Prefixes,

@@ -1,14 +1,14 @@
 //! Lines of a CDXJ index: `key time {json}`.
 //!
-//! The same line comes out whether it is made while writing or from the finished WARC file, so an index can be
-//! rebuilt byte for byte. The JSON is spelled as `cdxj-indexer` spells it (ASCII only, a blank after `:` and `,`);
-//! one more field is ours, `truncated`, as Common Crawl has it.
+//! A line is the same whether made while writing or from the finished WARC file, so an index can be rebuilt byte for
+//! byte. The JSON is formatted like the output of `cdxj-indexer` (ASCII only, a blank after `:` and `,`); one field is
+//! an addition, `truncated`, as in Common Crawl.
 
 use std::fmt::Write as _;
 
 use super::record::target_uri;
 
-/// What a line says about a capture, but for where it lies.
+/// The description of a capture in a line, without the position of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     /// `WARC-Target-URI`.
@@ -25,13 +25,13 @@ pub struct Capture {
     pub truncated: Option<String>,
 }
 
-/// The media type in a `Content-Type`, cut as `cdxj-indexer` cuts it.
+/// The media type in a `Content-Type`, cut like in `cdxj-indexer`.
 pub fn mime(content_type: &str) -> String {
     content_type.split(|c: char| c == ';' || c.is_whitespace()).next().unwrap_or_default().to_owned()
 }
 
 impl Capture {
-    /// The line up to the place, to be finished by [`finish`].
+    /// The line without the position, to be completed by [`finish`].
     pub fn begin(&self) -> String {
         let url = target_uri(&self.url);
         let mut out = crate::url::surt(&url);
@@ -47,7 +47,7 @@ impl Capture {
     }
 }
 
-/// Finishes a line with where the record lies.
+/// Completes a line with the position of the record.
 pub fn finish(mut begun: String, place: &Place<'_>, truncated: Option<&str>) -> String {
     let _ =
         write!(begun, ", \"length\": \"{}\", \"offset\": \"{}\", \"filename\": ", place.length, place.offset);
@@ -60,23 +60,23 @@ pub fn finish(mut begun: String, place: &Place<'_>, truncated: Option<&str>) -> 
     begun
 }
 
-/// Where a record lies.
+/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
-    /// Bytes it takes, compressed.
+    /// The compressed size in bytes.
     pub length: u64,
-    /// Where it begins.
+    /// The offset of the first byte.
     pub offset: u64,
     /// The file's name, without folder.
     pub filename: &'a str,
 }
 
-/// A line taken apart.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The sort key (SURT).
     pub key: String,
-    /// What the record is.
+    /// The description of the record.
     pub capture: Capture,
     /// See [`Place`].
     pub length: u64,
@@ -87,7 +87,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Reads a line; `None` if it is not one.
+    /// Parses a line; `None` if malformed.
     pub fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_end_matches(['\r', '\n']).splitn(3, ' ');
         let (key, digits14, json) = (parts.next()?, parts.next()?, parts.next()?);

@@ -9,19 +9,19 @@ use sha1::{Digest as _, Sha1};
 pub struct Digest(pub [u8; 20]);
 
 impl Digest {
-    /// The digest of these pieces, one after the other.
+    /// The digest of the concatenated pieces.
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hasher = Hasher::default();
         parts.iter().for_each(|part| hasher.update(part));
         hasher.finish()
     }
 
-    /// Its first 64 bits, by which the frontier knows equal pages.
+    /// The first 64 bits, by which the frontier recognizes equal pages.
     pub fn short(&self) -> u64 {
         u64::from_be_bytes(self.0[..8].try_into().expect("eight of twenty bytes"))
     }
 
-    /// Reads `sha1:` and base 32, or 40 hexadecimal digits, in either case. `None` for other algorithms.
+    /// Parses `sha1:` and base 32, or 40 hexadecimal digits, in either case. `None` for other algorithms.
     pub fn parse(text: &str) -> Option<Self> {
         let (algorithm, value) = text.split_once(':')?;
         if !algorithm.eq_ignore_ascii_case("sha1") {
@@ -49,7 +49,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Makes a [`Digest`] from bytes that come in pieces.
+/// Computes a [`Digest`] from bytes that come in pieces.
 #[derive(Clone, Default)]
 pub struct Hasher(Sha1);
 

@@ -1,7 +1,8 @@
-//! What was said on the wire, ready to be archived: the hand-over between the spider and the store.
+//! One request and its response, ready for the archive: the hand-over between the spider and the store.
 //!
-//! The spider fills an [`Exchange`] while it fetches; the store turns it into WARC records. Neither knows the other,
-//! so the type lives here. The body may lie in memory or in a file of the spider's: the store only reads it.
+//! The spider fills an [`Exchange`] during a fetch; the store turns an exchange into WARC records. Neither crate
+//! depends on the other, so the type is here. The body may be in memory or in a file of the spider: the store only
+//! reads the body.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,27 +12,26 @@ use bytes::Bytes;
 
 use crate::time::Timestamp;
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The URL asked for, without user information and fragment.
+    /// The requested URL, without user information and fragment.
     pub url: String,
     /// When the request was written.
     pub started: Timestamp,
-    /// From the start of the fetch to its last byte.
+    /// Time from the start of the fetch to its last byte.
     pub elapsed_ms: u64,
-    /// The address really dialled; `None` behind a proxy that hides it.
+    /// The address that was dialled; `None` behind a proxy that hides the address.
     pub address: Option<IpAddr>,
-    /// For `WARC-Protocol`, one field each: `http/1.1` or `h2`, then `tls/1.3` or the like.
+    /// For `WARC-Protocol`, one field each: `http/1.1` or `h2`, then `tls/1.3` or similar.
     pub protocols: Vec<&'static str>,
-    /// Request line and fields as sent, up to and with the blank line. Secrets are still in it: the record maker
-    /// redacts them.
+    /// Request line and fields as sent, including the blank line. Still with secrets: the record maker redacts them.
     pub request_head: Bytes,
-    /// Status line and fields as received, up to and with the blank line. For HTTP/2 an equal head in HTTP/1.1 form.
+    /// Status line and fields as received, including the blank line. For HTTP/2 an equivalent head in HTTP/1.1 form.
     pub response_head: Bytes,
     /// The body as received: transfer coding removed, content coding kept.
     pub body: Box<dyn Payload>,
-    /// Why the body is not whole, if it is not.
+    /// Why the body is incomplete, if so.
     pub truncated: Option<Truncation>,
     /// Lines for the metadata record (`via`, `hopsFromSeed`, `outcome`, the result of a TLS check, …).
     pub notes: Vec<(&'static str, String)>,
@@ -39,14 +39,14 @@ pub struct Exchange {
     pub text: String,
 }
 
-/// Why a stored body ends before its time. The words are WARC's.
+/// Why a stored body is incomplete. The words are WARC's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
     /// A size limit of ours.
     Length,
     /// A deadline of ours, or the minimum speed.
     Time,
-    /// The other side went away, or broke its own framing.
+    /// The server closed the connection, or broke its own framing.
     Disconnect,
 }
 
@@ -67,27 +67,27 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// The bytes of a body, wherever they are kept.
+/// The bytes of a body, in memory or in a file.
 #[allow(clippy::len_without_is_empty, reason = "nobody asks; a length of zero says it")]
 pub trait Payload: fmt::Debug + Send + Sync {
-    /// How many bytes there are.
+    /// Number of bytes.
     fn len(&self) -> u64;
-    /// All of them, if they lie in memory.
+    /// All bytes, if they are in memory.
     fn in_memory(&self) -> Option<&[u8]>;
-    /// Reads them from the start; may be called more than once.
+    /// Reads the bytes from the start; may be called more than once.
     fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>>;
-    /// The same bytes for somebody else, without copying them.
+    /// A second handle to the same bytes, without copying them.
     fn share(&self) -> Box<dyn Payload>;
 }
 
 impl Exchange {
-    /// Is it a feed that names the same URLs as the one before it? Then its bytes are not kept again (SEEDS D7), only
-    /// what the notes say.
+    /// Whether this is a feed with the same URLs as the one before. If so, the bytes are not stored again (SEEDS D7),
+    /// only the notes.
     pub fn is_redundant(&self) -> bool {
         self.notes.iter().any(|(name, value)| *name == "feed" && value == crate::feed::REDUNDANT)
     }
 
-    /// The same exchange again: an archive that could not take the first one is given this one later.
+    /// A second handle to the same exchange: for an archive that rejected the first one and gets this one later.
     pub fn share(&self) -> Exchange {
         Exchange {
             url: self.url.clone(),

@@ -1,19 +1,19 @@
-//! Response heads as they are stored: what was received, changed only where a public reader would stumble.
+//! Response heads in their stored form: as received, changed only where a public reader would fail.
 //!
 //! Changed are: the version of the status line (always `HTTP/1.1`, pywb refuses others), `Transfer-Encoding` (the
 //! stored body has no chunk framing, so the field gets the prefix `X-Crawler-`), `Content-Length` (set to the stored
-//! length; an old value that differs is kept with the prefix), a `Content-Encoding` that the body visibly does not
-//! have (prefix as well), folded lines, bare line feeds, control bytes, and lines that are no fields (kept as
-//! `X-Crawler-Invalid-Line`). Bytes above 127 stay as they are.
+//! length; an old value that differs is kept with the prefix), a `Content-Encoding` that the body visibly does not have
+//! (prefix as well), folded lines, bare line feeds, control bytes, and lines that are no fields (kept as
+//! `X-Crawler-Invalid-Line`). Bytes above 127 stay unchanged.
 //!
-//! Always holds: the result has CRLF line ends, no control byte but those, and every field line has a colon.
+//! Invariants: the result has CRLF line ends, no other control byte, and every field line has a colon.
 
 use memchr::memchr;
 
-/// A head fit for storing, with what the index and the next conditional request want from it.
+/// A head in its stored form, with the values for the index and for the next conditional request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Status line and fields, up to and with the blank line.
+    /// Status line and fields, including the blank line.
     pub bytes: Vec<u8>,
     /// The status, 0 if the status line had none.
     pub status: u16,
@@ -25,7 +25,7 @@ pub struct Stored {
     pub last_modified: Option<String>,
 }
 
-/// Makes a received response head fit for a body of `body_len` stored bytes that begins with `body_start`.
+/// Converts a received response head for a body of `body_len` stored bytes that begins with `body_start`.
 pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
     let mut lines = Lines::new(received);
     let (status, reason) = status_line(lines.next().as_deref().unwrap_or_default());
@@ -68,7 +68,7 @@ pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
             slot.get_or_insert_with(|| text(value));
         }
     }
-    // These statuses have no body by definition; a length would be an invention.
+    // These statuses have no body by definition; a length would be invented.
     if !length_written && !matches!(status, 100..=199 | 204 | 304) {
         push_field(&mut out, b"Content-Length", body_len.to_string().as_bytes());
     }
@@ -77,8 +77,8 @@ pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
     stored
 }
 
-/// Does this value of `Content-Encoding` name a coding that a body beginning so cannot have? Only asked for codings
-/// with a magic number, and only when the field names a single one.
+/// Whether this value of `Content-Encoding` names a coding that a body with this beginning cannot have. Decided only
+/// for codings with a magic number, and only when the field names a single one.
 pub fn visibly_not_coded(value: &[u8], body_start: &[u8]) -> bool {
     let value = value.trim_ascii().to_ascii_lowercase();
     let magic: &[u8] = match value.as_slice() {
@@ -86,14 +86,14 @@ pub fn visibly_not_coded(value: &[u8], body_start: &[u8]) -> bool {
         b"zstd" => &[0x28, 0xb5, 0x2f, 0xfd],
         _ => return false,
     };
-    // Zstandard may begin with a frame to be skipped, 0x184D2A50 to 0x184D2A5F.
+    // Zstandard may begin with a skippable frame, 0x184D2A50 to 0x184D2A5F.
     let skippable = value == b"zstd" && body_start.len() >= 4 && body_start[1..4] == [0x2a, 0x4d, 0x18];
     let seen = body_start.len().min(magic.len());
     !skippable && seen > 0 && body_start[..seen] != magic[..seen]
 }
 
-/// Status and first `Content-Type` of a *stored* head, as the index has them. `None` if it does not begin with a
-/// status line.
+/// Status and first `Content-Type` of a *stored* head, in the form of the index. `None` if the head does not begin with
+/// a status line.
 pub fn summary(stored: &[u8]) -> Option<(String, Option<String>)> {
     let mut lines = Lines::new(stored);
     let first = lines.next()?;
@@ -113,7 +113,7 @@ pub fn field(head: &[u8], wanted: &str) -> Option<String> {
     })
 }
 
-/// Where the blank line of a head ends, if it has one. Bare line feeds count as line ends.
+/// The end of the blank line of a head, if there is one. Bare line feeds count as line ends.
 pub fn end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -154,7 +154,7 @@ impl Iterator for Lines<'_> {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let line = self.raw()?;
-        // A status line may be empty only by mistake; after it an empty line ends the head.
+        // A status line is empty only by mistake; behind the status line an empty line ends the head.
         if line.is_empty() && self.begun {
             self.rest = &[];
             return None;
@@ -198,7 +198,7 @@ fn status_line(line: &[u8]) -> (u16, Vec<u8>) {
     let status = after[..digits].iter().fold(0, |n, digit| n * 10 + u16::from(digit - b'0'));
     let mut reason = after[digits..].trim_ascii().to_vec();
     if !reason.is_ascii() && std::str::from_utf8(&reason).is_ok() {
-        // Readers take the line for UTF-8 and write it as Latin-1: pywb answers 500 where that cannot be done.
+        // Readers decode the line as UTF-8 and write the line as Latin-1: pywb answers 500 where that is impossible.
         reason.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
     }
     (status, reason)
@@ -208,7 +208,7 @@ fn is_content_type(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-type")
 }
 
-/// Bytes as text the way public readers take them: UTF-8, else Latin-1.
+/// Decodes bytes like public readers: UTF-8, else Latin-1.
 pub(super) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -223,7 +223,7 @@ mod tests {
     fn check(received: &[u8], body: &[u8], stored: &str) {
         let got = response(received, body.len() as u64, body);
         assert_eq!(text(&got.bytes), stored);
-        // What is stored stays as it is when stored again.
+        // Storing a stored head again changes nothing.
         assert_eq!(response(&got.bytes, body.len() as u64, body).bytes, got.bytes);
     }
 

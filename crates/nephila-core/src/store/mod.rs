@@ -1,9 +1,9 @@
-//! The store stage: what an exchange becomes in the archive.
+//! The store stage: from an exchange to bytes of the archive.
 //!
-//! An [`Exchange`] comes from the spider. [`head`] makes its response head fit for every public reader, [`redact`]
-//! takes the secrets out of its request head, [`record`] writes the heads of the WARC records, [`cdxj`] the line of
-//! the index, and [`roll`] says when a file is full and what the next one is called. All of it is pure: bytes in,
-//! bytes out. Writing them to a disk is `nephila-store`'s work.
+//! An [`Exchange`] comes from the spider. [`head`] makes its response head readable for every public reader, [`redact`]
+//! removes secrets from its request head, [`record`] writes the heads of the WARC records, [`cdxj`] the line of the
+//! index, and [`roll`] decides when a file is full and how the next one is named. Everything here is pure: bytes in,
+//! bytes out. `nephila-store` writes them to a disk.
 
 mod exchange;
 

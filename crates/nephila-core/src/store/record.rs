@@ -1,15 +1,15 @@
-//! The heads of WARC 1.1 records: which fields, in which order.
+//! The heads of WARC 1.1 records: the fields and their order.
 //!
-//! A record is its head, its block and two line ends ([`END`]). Whoever writes one gives the block's length and
-//! digest, so that this module needs no bytes of the body. Always holds: a value never brings a line end or another
-//! control byte into a head, whatever a server or a URL contained.
+//! A record is its head, its block and two line ends ([`END`]). The caller provides the block's length and digest, so
+//! this module needs no bytes of the body. Invariant: no value brings a line end or another control byte into a head,
+//! whatever a server or a URL contained.
 
 use std::net::IpAddr;
 
 use super::{Digest, Exchange, redact};
 use crate::time::Timestamp;
 
-/// What ends every record.
+/// The end of every record.
 pub const END: &[u8] = b"\r\n\r\n";
 /// The first line of every record.
 pub const VERSION: &str = "WARC/1.1";
@@ -18,36 +18,36 @@ pub const PROFILE_IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/ide
 /// Profile of a revisit that was answered with 304.
 pub const PROFILE_NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
-/// Where the payload of a revisit really lies.
+/// The record that holds the payload of a revisit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// `WARC-Target-URI` of the record that holds it.
+    /// `WARC-Target-URI` of the record.
     pub url: String,
-    /// Its `WARC-Date` as fourteen digits, which is how the index has it.
+    /// `WARC-Date` as fourteen digits, the form of the index.
     pub digits14: u64,
 }
 
 impl Origin {
-    /// The date as WARC writes it.
+    /// The date in WARC format.
     pub fn warc_date(&self) -> String {
         let d = format!("{:014}", self.digits14);
         format!("{}-{}-{}T{}:{}:{}Z", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..14])
     }
 }
 
-/// What an exchange becomes.
+/// The kind of record for an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Head and body.
     Response,
-    /// The head alone: the payload is there already.
+    /// The head only: the payload is already stored.
     Revisit(Origin),
-    /// An empty block: the server says that what we hold is current. Empty because pywb replays a stored
+    /// An empty block: the server says that the stored copy is current. Empty because pywb replays a stored
     /// `HTTP/1.1 304` as a blank page.
     NotModified(Origin),
 }
 
-/// The head of the record that holds the answer.
+/// The head of the record with the response.
 pub fn answer(
     exchange: &Exchange,
     kind: &Kind,
@@ -82,17 +82,17 @@ pub fn answer(
     head.finish("application/http;msgtype=response", block_len)
 }
 
-/// The head of the record that holds the request; `answer_id` is the record it belongs to.
+/// The head of the record with the request; `answer_id` is the record of the response.
 pub fn request(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
     beside(exchange, "request", id, answer_id, block).finish("application/http;msgtype=request", block_len)
 }
 
-/// The head of the record that holds what we know besides; its block comes from [`metadata_block`].
+/// The head of the record with metadata; its block comes from [`metadata_block`].
 pub fn metadata(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
     beside(exchange, "metadata", id, answer_id, block).finish("application/warc-fields", block_len)
 }
 
-/// The head of the record that stands for an answer whose bytes are not kept: what its block says is all there is.
+/// The head of the record that replaces a response whose bytes are not kept: the block is the whole content.
 pub fn words(exchange: &Exchange, id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
     let mut head = Head::new("metadata", id, exchange.started);
     head.field("WARC-Target-URI", &target_uri(&exchange.url));
@@ -103,7 +103,7 @@ pub fn words(exchange: &Exchange, id: &str, block: &Digest, block_len: u64) -> V
     head.finish("application/warc-fields", block_len)
 }
 
-/// The head of the record that holds the text of a page; `answer_id` is the record it was taken from.
+/// The head of the record with the text of a page; `answer_id` is the record of the page.
 pub fn conversion(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest, block_len: u64) -> Vec<u8> {
     let mut head = Head::new("conversion", id, exchange.started);
     head.field("WARC-Target-URI", &target_uri(&exchange.url));
@@ -112,7 +112,7 @@ pub fn conversion(exchange: &Exchange, id: &str, answer_id: &str, block: &Digest
     head.finish("text/plain;charset=utf-8", block_len)
 }
 
-/// The head of a record that was made of a capture afterwards. `of` is the id of the capture's record.
+/// The head of a record that is derived from a capture afterwards. `of` is the id of the capture's record.
 pub fn derived(
     kind: &str,
     content_type: &str,
@@ -145,7 +145,7 @@ pub fn warcinfo(id: &str, now: Timestamp, filename: &str, block: &Digest, block_
     head.finish("application/warc-fields", block_len)
 }
 
-/// What a file says about the crawl it belongs to.
+/// The description of a crawl in a file of this crawl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WarcInfo {
     /// Name and version of the program.
@@ -154,11 +154,11 @@ pub struct WarcInfo {
     pub user_agent: String,
     /// `obey` or `ignore`.
     pub robots: String,
-    /// Who runs the crawl, and how to reach them.
+    /// The operator of the crawl, and a contact.
     pub operator: String,
     /// The crawl's name.
     pub is_part_of: String,
-    /// Digest of the effective settings, so that a file can be matched with them.
+    /// Digest of the effective settings, so that a file can be matched with its settings.
     pub settings_digest: String,
 }
 
@@ -184,7 +184,7 @@ impl WarcInfo {
     }
 }
 
-/// A URL as a record may carry it: no user information, nothing outside printable ASCII, no angle brackets.
+/// A URL in the form for records: no user information, nothing outside printable ASCII, no angle brackets.
 pub fn target_uri(url: &str) -> String {
     let clean = |byte: u8| matches!(byte, 0x21..=0x7e) && byte != b'<' && byte != b'>';
     if url.bytes().all(clean) && !url.contains('@') {

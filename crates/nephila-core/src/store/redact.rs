@@ -1,15 +1,16 @@
-//! Takes secrets out of request heads before they are archived.
+//! Removes secrets from request heads before they are archived.
 //!
-//! A field keeps its value only if every request may have it, or if the operator named it: whatever somebody adds with
-//! `-H` may be a secret, however it is called. All others keep their names and lose their values; user information is cut
-//! out of every URL in the head. Always holds: no value of a field in [`NAMES`] reaches a record, whatever is named.
+//! A field keeps its value only if the field is harmless in every request, or if the operator named the field: any
+//! field added with `-H` may be a secret, whatever its name. All other fields keep their names and lose their values;
+//! user information is cut out of every URL in the head. Invariant: no value of a field in [`NAMES`] reaches a record,
+//! whatever the operator names.
 
 use super::head::{Lines, push_field, split_field};
 
-/// What stands in place of a secret.
+/// The replacement of a secret.
 pub const REDACTED: &[u8] = b"[redacted]";
 
-/// Names that are always secret, in lower case. Everything that begins with one of [`PREFIXES`] is as well.
+/// Names that are always secret, in lower case. All names that begin with one of [`PREFIXES`] are secret as well.
 pub const NAMES: &[&str] = &[
     "authorization",
     "cookie",
@@ -21,11 +22,11 @@ pub const NAMES: &[&str] = &[
     "x-access-token",
 ];
 
-/// Beginnings of names that are always secret, in lower case: what is meant for a proxy, and message signatures.
+/// Prefixes of names that are always secret, in lower case: fields for a proxy, and message signatures.
 pub const PREFIXES: &[&str] = &["proxy-", "signature"];
 
-/// Names whose values may stand in a record, in lower case: what our own requests consist of, and what browsers send to
-/// everybody.
+/// Names whose values may stand in a record, in lower case: the fields of our own requests, and fields that browsers
+/// send to every site.
 pub const HARMLESS: &[&str] = &[
     "accept",
     "accept-charset",
@@ -46,15 +47,15 @@ pub const HARMLESS: &[&str] = &[
     "user-agent",
 ];
 
-/// May the value of a field of this name be archived? `open` holds names the operator calls harmless, `more` names that
-/// are secret besides.
+/// Whether the value of a field with this name may be archived. `open` holds names that the operator calls harmless,
+/// `more` additional secret names.
 pub fn is_open(name: &[u8], open: &[String], more: &[String]) -> bool {
     let same = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     !is_secret(name, more)
         && (HARMLESS.iter().any(|other| same(other)) || open.iter().any(|other| same(other)))
 }
 
-/// Is a field of this name secret? `more` holds names the operator added.
+/// Whether a field with this name is secret. `more` holds names that the operator added.
 pub fn is_secret(name: &[u8], more: &[String]) -> bool {
     let same = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     let begins = |prefix: &&str| {
@@ -77,7 +78,7 @@ pub fn request(head: &[u8], open: &[String], more: &[String]) -> Vec<u8> {
                 push_field(&mut out, name, &without_userinfo(value));
             }
             Some((name, _)) => push_field(&mut out, name, REDACTED),
-            // We wrote the head ourselves, so this does not happen; if it does, a line that cannot be judged is cut.
+            // We wrote the head ourselves, so this does not happen; if ever, a malformed line is redacted.
             None => push_field(&mut out, b"X-Crawler-Invalid-Line", REDACTED),
         }
     }

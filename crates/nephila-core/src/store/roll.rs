@@ -1,42 +1,43 @@
-//! When an archive file is full, and what files are called.
+//! When an archive file is full (rolling), and the names of files.
 
 use std::time::Duration;
 
 use crate::time::{HELD_MS_MAX, Timestamp};
 
-/// What a file that is being written has after its name.
+/// The suffix of the name of a file that is being written.
 pub const OPEN: &str = ".open";
 
-/// When to close a file.
+/// The limits of an archive file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// No record is begun in a file of this size.
+    /// Size in bytes from which on no more records are begun in the file.
     pub bytes_max: u64,
-    /// A file older than this is closed, so that its index appears in time.
+    /// Maximum age. An older file is closed, so that its index appears in time.
     pub age_max: Duration,
 }
 
 impl Limits {
-    /// Is a file of this size and age full?
+    /// Whether a file of this size and age is full.
     pub fn is_full(&self, bytes: u64, age: Duration) -> bool {
         bytes >= self.bytes_max || age >= self.age_max
     }
 }
 
-/// Was the clock set back since the latest date in a file was written, so that a capture of this date begins a new one?
-/// Dates within a file then go back only as captures come late: they are written in the order they end, and carry the
-/// date they began.
+/// Whether the clock was set back since the latest date in a file was written, so that a capture of this date begins a
+/// new file. Dates within a file then go back only because captures come late: captures are written in the order of
+/// their ends, and carry the date of their beginning.
 ///
-/// It was if the file has a date that is still to come and the capture has not. A capture that is merely late, because
-/// the disk was full for an hour, stays with the others; so does one that itself has a date of the clock before.
+/// The clock was set back if the file has a date in the future and the capture has not. A capture that is merely late,
+/// because the disk was full for an hour, stays in the file. So does a capture that itself has a date of the earlier
+/// clock.
 pub fn is_set_back(latest: Timestamp, date: Timestamp, wall: Timestamp) -> bool {
-    // Dates may be ahead of the clock by so much: see `time::Forward`.
+    // Dates may be ahead of the clock by this much: see `time::Forward`.
     let now = Timestamp(wall.0.saturating_add(HELD_MS_MAX));
     latest > now && date <= now
 }
 
-/// The name of a file without its ending: `PREFIX-20261114225809123-00007-NODE`. Prefix and node lose what does
-/// not belong into a file name.
+/// The name of a file without its extension: `PREFIX-20261114225809123-00007-NODE`. In prefix and node, characters that
+/// do not belong into a file name are replaced.
 pub fn name(prefix: &str, started: Timestamp, serial: u32, node: &str) -> String {
     format!("{}-{}-{serial:05}-{}", plain(prefix), started.digits17(), plain(node))
 }

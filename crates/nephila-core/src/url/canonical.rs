@@ -1,9 +1,9 @@
-//! The key of a URL: which spellings are one page.
+//! The key of a URL: its canonical form, which decides which spellings are one page.
 //!
-//! By default a key is careful: it differs from the request only where every server must treat both alike (the case of
-//! hex digits, the encoding of unreserved characters). Everything that may change which page is meant (sorting or
-//! dropping parameters, merging slashes, keeping fragments) happens only by a rule the operator wrote, and only in the
-//! key: the request stays as the page's author wrote it.
+//! By default a key is conservative: a key differs from the request only where every server must treat both alike (the
+//! case of hex digits, the encoding of unreserved characters). Everything that may change the page (sorting or dropping
+//! parameters, merging slashes, keeping fragments) happens only by a rule of the operator, and only in the key: the
+//! request stays as the page's author wrote it.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use url::Url;
 
 use super::percent;
 
-/// What happens to the part behind `#`.
+/// The treatment of the part behind `#`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fragments {
-    /// It is dropped: it never reaches the server.
+    /// Fragments are dropped: they never reach the server.
     #[default]
     Drop,
-    /// Those that begin with `!` become part of the key: old single-page sites route by them.
+    /// Fragments that begin with `!` become part of the key: old single-page sites route by them.
     HashBang,
-    /// All become part of the key.
+    /// All fragments become part of the key.
     Keep,
 }
 
@@ -30,13 +30,13 @@ pub enum Fragments {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeyRules {
-    /// What happens to fragments.
+    /// The treatment of fragments.
     pub fragments: Fragments,
-    /// Sorts the parameters of the query by name and value.
+    /// Sort the parameters of the query by name and value.
     pub query_sort: bool,
-    /// Drops parameters with these names, compared without case. A `*` at the end stands for any rest: `utm_*`.
+    /// Drop parameters with these names, compared without case. A `*` at the end stands for any rest: `utm_*`.
     pub query_drop: Vec<String>,
-    /// Takes several slashes in a row in the path as one.
+    /// Treat several slashes in a row in the path as one.
     pub slashes_merge: bool,
 }
 
@@ -94,15 +94,15 @@ fn push_query(key: &mut String, query: &str, rules: &KeyRules) {
     if rules.query_sort {
         parameters.sort_by_key(|p| p.split_once('=').map_or((*p, None), |(name, value)| (name, Some(value))));
     }
-    // A query of which nothing is left is no query; one that was empty from the start stays.
+    // A query with all parameters dropped is no query; a query that was empty from the start stays.
     if !parameters.is_empty() {
         key.push('?');
         key.push_str(&parameters.join("&"));
     }
 }
 
-/// A query in the encoding of its page. What the encoding lacks is written as a character reference, as browsers do
-/// (URL standard, "percent-encode after encoding").
+/// A query in the encoding of its page. A character that the encoding lacks becomes a character reference, as in
+/// browsers (URL standard, "percent-encode after encoding").
 pub(super) fn encode_query<'a>(query: &'a str, encoding: &'static Encoding) -> Cow<'a, [u8]> {
     let encoding = encoding.output_encoding();
     if encoding == encoding_rs::UTF_8 || query.is_ascii() && encoding != encoding_rs::ISO_2022_JP {
@@ -112,7 +112,7 @@ pub(super) fn encode_query<'a>(query: &'a str, encoding: &'static Encoding) -> C
     let mut out = Vec::with_capacity(query.len());
     let mut rest = query;
     loop {
-        // The encoder writes only into room that is there.
+        // The encoder writes only into reserved capacity.
         let room = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
         out.reserve(room.expect("a query is far smaller than the address space"));
         let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut out, true);

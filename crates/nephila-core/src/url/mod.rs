@@ -1,12 +1,12 @@
-//! URLs: parsed once, by one parser, into the form that is requested and the form that names the page.
+//! URLs: parsed once, by one parser, into the form that is requested and the canonical form that identifies the page.
 //!
 //! Text from a page, a log or an operator becomes a [`CrawlUrl`] or a [`UrlError`]; nothing else in Nephila parses a
-//! URL. A `CrawlUrl` has two spellings. [`CrawlUrl::as_str`] is what is requested: the WHATWG form, as a browser would
-//! send it. [`CrawlUrl::key`] is what the page is known by: the same with percent-encoding made uniform, so that two
-//! spellings of one resource are one page. Credentials are split off at once and appear in neither.
+//! URL. A `CrawlUrl` has two spellings. [`CrawlUrl::as_str`] is the requested one: the WHATWG form, as a browser would
+//! send it. [`CrawlUrl::key`] identifies the page: the same with uniform percent-encoding, so that two spellings of one
+//! resource are one page. Credentials are split off at once and appear in neither.
 //!
-//! What always holds: the scheme is http or https; the host is an address or a name that DNS can carry; there is no
-//! userinfo and no fragment in [`CrawlUrl::as_str`]; parsing a key again gives the same key.
+//! Invariants: the scheme is http or https; the host is an address or a name that DNS can carry; there is no userinfo
+//! and no fragment in [`CrawlUrl::as_str`]; parsing a key again gives the same key.
 
 mod canonical;
 pub mod percent;
@@ -30,22 +30,22 @@ pub use percent::{decode as percent_decode, decode_all as percent_decode_all};
 pub use port::{BAD_PORTS, PortDenied, PortRule};
 pub use surt::surt;
 
-/// The longest URL we take, before and after it is made canonical.
+/// Maximum length of a URL, before and after canonicalization.
 pub const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// A longer user, password, host and port together is refused unread.
+/// Maximum length of user, password, host and port together; a longer authority is refused unparsed.
 const AUTHORITY_BYTES_MAX: usize = 1_024;
 
-/// The longest name DNS can carry, without the final dot (RFC 1035, 2.3.4).
+/// Maximum length of a name in DNS, without the final dot (RFC 1035, 2.3.4).
 pub const NAME_BYTES_MAX: usize = 253;
 
-/// The longest label of a name (RFC 1035, 2.3.4).
+/// Maximum length of a label of a name (RFC 1035, 2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// How much of an unwanted scheme an error repeats.
+/// Number of bytes of an unwanted scheme that an error repeats.
 const SCHEME_BYTES_SHOWN: usize = 32;
 
-/// Why a text is not a URL we can fetch. Each reason is one outcome.
+/// Why a text is not a URL that can be fetched. Each reason is one outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not a URL: no scheme and no base, or a port that is no port.
@@ -57,13 +57,13 @@ pub enum UrlError {
     /// Longer than [`URL_BYTES_MAX`].
     #[error("longer than {URL_BYTES_MAX} bytes")]
     TooLong,
-    /// Neither http nor https. Holds the scheme, in lower case, so that the drop can be counted by it.
+    /// Neither http nor https. Holds the scheme, in lower case, so that drops can be counted by scheme.
     #[error("scheme {0} is not fetched")]
     Scheme(Box<str>),
 }
 
 impl UrlError {
-    /// The outcome under which it is recorded.
+    /// The outcome under which the error is recorded.
     pub fn outcome(&self) -> Outcome {
         match self {
             UrlError::Bad(_) => Outcome::UrlBad,
@@ -91,9 +91,9 @@ impl UrlError {
 /// The host of a URL. A name is in lower case, in ASCII (punycode), without a final dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host<'a> {
-    /// A name. It is absolute: no search list is ever applied to it, not even to a single label.
+    /// A name. Names are absolute: no search list is ever applied, not even to a single label.
     Name(&'a str),
-    /// An address, whatever its spelling was.
+    /// An address, in any spelling.
     Ip(IpAddr),
 }
 
@@ -106,8 +106,8 @@ impl fmt::Display for Host<'_> {
     }
 }
 
-/// 128 bits that stand for a key. 10^9 URLs share one with a chance below 10^-20, so no page is silently skipped
-/// because of a collision; 64 bits would not do.
+/// A hash of a key in 128 bits. 10^9 URLs share one with a chance below 10^-20, so no page is silently skipped because
+/// of a collision; 64 bits would not be enough.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UrlId(pub [u8; 16]);
 
@@ -140,9 +140,9 @@ struct Credentials {
     password: String,
 }
 
-/// A URL that can be crawled. See the module for what always holds.
+/// A URL that can be crawled. See the module for the invariants.
 ///
-/// Two are equal when their keys are.
+/// Two URLs are equal when their keys are.
 #[derive(Clone)]
 pub struct CrawlUrl {
     url: Url,
@@ -163,7 +163,7 @@ impl CrawlUrl {
         Self::resolve(None, input, None, rules)
     }
 
-    /// Resolves a reference found in this document, as a browser would.
+    /// Resolves a reference in this document, as a browser would.
     pub fn join(&self, href: &str) -> Result<Self, UrlError> {
         Self::resolve(Some(self), href, None, &KeyRules::default())
     }
@@ -173,7 +173,7 @@ impl CrawlUrl {
         Self::resolve(Some(self), href, None, rules)
     }
 
-    /// Like [`CrawlUrl::join`], for a document in this encoding: the query is written in it, the path in UTF-8.
+    /// Like [`CrawlUrl::join`], for a document in this encoding: the query uses this encoding, the path UTF-8.
     pub fn join_with_encoding(&self, href: &str, encoding: &'static Encoding) -> Result<Self, UrlError> {
         Self::resolve(Some(self), href, Some(encoding), &KeyRules::default())
     }
@@ -215,7 +215,7 @@ impl CrawlUrl {
     }
 
     fn from_url(mut url: Url, rules: &KeyRules) -> Result<Self, UrlError> {
-        // The scheme was looked at before parsing; this is the parser's own word on it.
+        // The scheme was checked before parsing; this is the parser's own result.
         if !matches!(url.scheme(), "http" | "https") {
             return Err(UrlError::Scheme(url.scheme().into()));
         }
@@ -248,12 +248,12 @@ impl CrawlUrl {
         Ok(CrawlUrl { url, key, fragment, credentials })
     }
 
-    /// What is requested: no userinfo, no fragment.
+    /// The form that is requested: no userinfo, no fragment.
     pub fn as_str(&self) -> &str {
         self.url.as_str()
     }
 
-    /// What the page is known by.
+    /// The canonical form that identifies the page.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -268,12 +268,12 @@ impl CrawlUrl {
         self.url.scheme()
     }
 
-    /// Is it https?
+    /// Whether the scheme is https.
     pub fn is_https(&self) -> bool {
         self.url.scheme() == "https"
     }
 
-    /// The name or address to reach.
+    /// The name or address to connect to.
     pub fn host(&self) -> Host<'_> {
         match self.url.host() {
             Some(url::Host::Domain(name)) => Host::Name(name),
@@ -283,27 +283,27 @@ impl CrawlUrl {
         }
     }
 
-    /// The host as it stands in the URL: an IPv6 address in brackets.
+    /// The host as written in the URL: an IPv6 address in brackets.
     pub fn host_str(&self) -> &str {
         self.url.host_str().expect("http and https URLs have a host")
     }
 
-    /// The port to reach, the scheme's own if none is written.
+    /// The port to connect to, the scheme's default if none is written.
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().expect("http and https have a port of their own")
     }
 
-    /// Host and, if it is not the scheme's own, port: what the `Host` field says.
+    /// Host and, if not the scheme's default, port: the value of the `Host` field.
     pub fn authority(&self) -> &str {
         self.url.authority()
     }
 
-    /// Scheme and authority, `https://example.com:8443`: what robots.txt and politeness go by.
+    /// Scheme and authority, `https://example.com:8443`: the host for robots.txt and politeness.
     pub fn origin(&self) -> String {
         format!("{}://{}", self.scheme(), self.authority())
     }
 
-    /// Path and query, as they stand in the request line.
+    /// Path and query, as in the request line.
     pub fn path_and_query(&self) -> &str {
         &self.url[url::Position::BeforePath..]
     }
@@ -323,13 +323,13 @@ impl CrawlUrl {
         (!self.fragment.is_empty()).then_some(self.fragment.as_str())
     }
 
-    /// User name and password that stood in the URL, decoded. For the request alone, never for a record or a log.
+    /// User name and password of the URL, decoded. For the request only, never for a record or a log.
     pub fn credentials(&self) -> Option<(&str, &str)> {
         self.credentials.as_deref().map(|c| (c.user.as_str(), c.password.as_str()))
     }
 
-    /// The domain somebody registered (`example.co.uk`), by the public suffix list. None for addresses, single labels
-    /// and public suffixes themselves.
+    /// The registrable domain (`example.co.uk`), by the public suffix list. None for addresses, single labels and
+    /// public suffixes themselves.
     pub fn registrable_domain(&self) -> Option<&str> {
         match self.host() {
             Host::Name(name) => registrable_domain(name),
@@ -338,8 +338,8 @@ impl CrawlUrl {
     }
 }
 
-/// The domain somebody registered, for a name in lower case; none for any other. The list knows nothing of addresses
-/// ("3.4" is its answer for 1.2.3.4), so these are turned away here.
+/// The registrable domain, for a name in lower case; none for any other. The list does not know addresses (the result
+/// for 1.2.3.4 is "3.4"), so addresses are rejected here.
 pub fn registrable_domain(name: &str) -> Option<&str> {
     if name.parse::<IpAddr>().is_ok() || name.bytes().any(|b| b.is_ascii_uppercase() || b == b':') {
         return None;
@@ -393,10 +393,10 @@ impl std::str::FromStr for CrawlUrl {
     }
 }
 
-/// The scheme of a reference, if it has one and it is neither http nor https. Reads no further than the colon and
-/// skips what the parser skips: leading controls and spaces, tabs and line ends anywhere.
+/// The scheme of a reference, if there is one other than http and https. Reads no further than the colon and skips the
+/// same characters as the parser: leading controls and spaces, tabs and line ends anywhere.
 pub(crate) fn foreign_scheme(input: &str) -> Option<Box<str>> {
-    // Most references on a page are one of these, and a page has thousands.
+    // Most references on a page have one of these forms, and a page has thousands.
     if input.starts_with("http:") || input.starts_with("https:") || !input.as_bytes().contains(&b':') {
         return None;
     }
@@ -411,7 +411,7 @@ pub(crate) fn foreign_scheme(input: &str) -> Option<Box<str>> {
             b'0'..=b'9' | b'+' | b'-' | b'.' if !scheme.is_empty() => {}
             _ => return None,
         }
-        // A longer scheme is no less foreign; what is shown of it is bounded.
+        // A longer scheme is still foreign; the shown part is bounded.
         if scheme.len() < SCHEME_BYTES_SHOWN {
             scheme.push(byte.to_ascii_lowercase() as char);
         }
@@ -419,12 +419,12 @@ pub(crate) fn foreign_scheme(input: &str) -> Option<Box<str>> {
     None
 }
 
-/// How long the part is that holds the host. It is asked before the host is read, since to fold a name of other letters
-/// takes the square of its length.
+/// The length of the part with the host. Checked before the host is parsed, since folding a non-ASCII name takes
+/// quadratic time.
 fn authority_bytes(input: &str) -> usize {
     let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
     let input = input.trim_start_matches(|c: char| c <= ' ');
-    // As browsers do, wherever they stand.
+    // Like browsers, anywhere in the text.
     let mut bytes = input.bytes().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r'));
     let scheme = ["https:", "http:"].into_iter().find(|scheme| {
         let start = bytes.clone().take(scheme.len()).map(|byte| byte.to_ascii_lowercase());
@@ -432,14 +432,14 @@ fn authority_bytes(input: &str) -> usize {
     });
     match scheme {
         Some(scheme) => _ = bytes.nth(scheme.len() - 1),
-        // A reference has no host of its own unless it begins with two slashes.
+        // A reference has no host of its own unless the reference begins with two slashes.
         None if bytes.clone().take_while(slash).take(2).count() < 2 => return 0,
         None => {}
     }
     bytes.skip_while(slash).take_while(|byte| !slash(byte) && !matches!(byte, b'?' | b'#')).count()
 }
 
-/// What DNS can carry. The parser has already refused characters that no host may have, and fake punycode.
+/// Checks that DNS can carry a name. The parser has already refused forbidden characters and fake punycode.
 fn check_name(name: &str) -> Result<(), UrlError> {
     if name.is_empty() {
         return Err(UrlError::BadHost("empty"));

@@ -1,15 +1,15 @@
-//! Percent-encoding: reading it, and making it uniform.
+//! Percent-encoding: decoding, and conversion to a uniform form.
 //!
-//! What always holds: a `%` that is not followed by two hex digits is data and stays; making text uniform twice is the
-//! same as once; two texts become the same only if they differ in the encoding of unreserved characters or in the case
-//! of hex digits.
+//! Invariants: a `%` that is not followed by two hex digits is data and stays; conversion to the uniform form is
+//! idempotent; two texts become the same only if they differ in the encoding of unreserved characters or in the case of
+//! hex digits.
 
-/// Appends `text` to `out` with its percent-encoding made uniform: hex in upper case, unreserved characters decoded
-/// (RFC 3986, 6.2.2), everything else as it is.
+/// Appends `text` to `out` with uniform percent-encoding: hex in upper case, unreserved characters decoded (RFC 3986,
+/// 6.2.2), everything else unchanged.
 pub(super) fn push_uniform(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
-    // Hex digits written right behind a lone `%`. One more, decoded, could turn it into an escape that was not there
-    // (`%%34%31` is not `%41`), so it stays encoded.
+    // The number of hex digits written right behind a lone `%`. A decoded one in addition could form a new escape
+    // (`%%34%31` is not `%41`), so such a digit stays encoded.
     let mut behind_lone: Option<u8> = None;
     let mut at = 0;
     while at < bytes.len() {
@@ -34,7 +34,7 @@ pub(super) fn push_uniform(out: &mut String, text: &str) {
     }
 }
 
-/// Decodes every escape once. What is not an escape stays.
+/// Decodes every escape once. Other text stays.
 pub fn decode(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -53,8 +53,8 @@ pub fn decode(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes until no escape is left, in one pass: escapes never overlap, so the order in which they are undone does not
-/// matter, and each is undone when its last digit is known.
+/// Decodes until no escape is left, in one pass: escapes never overlap, so the order of decoding does not matter, and
+/// each escape is decoded when its last digit is known.
 pub fn decode_all(text: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(text.len());
     for &byte in text {
@@ -73,7 +73,7 @@ pub(super) fn decode_lossy(text: &str) -> String {
     String::from_utf8_lossy(&decode(text.as_bytes())).into_owned()
 }
 
-/// The byte that the escape at this place stands for.
+/// The byte of the escape at this position.
 pub(crate) fn triplet(bytes: &[u8], at: usize) -> Option<u8> {
     match *bytes.get(at..at + 3)? {
         [b'%', high, low] => Some(hex_value(high)? << 4 | hex_value(low)?),

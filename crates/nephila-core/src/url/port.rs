@@ -1,4 +1,4 @@
-//! Which ports may be asked. A short allow-list by default, and a list that no setting opens.
+//! Which ports may be requested. A short allow-list by default, and a block list that no setting opens.
 //!
 //! Invariant: a port in [`BAD_PORTS`] is refused, whatever the operator allows.
 
@@ -15,11 +15,11 @@ pub const BAD_PORTS: &[u16] = &[
     2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ];
 
-/// Which ports the crawl may ask.
+/// The ports that the crawl may request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PortRule {
-    /// The ports that may be asked, except those in [`BAD_PORTS`].
+    /// The allowed ports, except the ones in [`BAD_PORTS`].
     pub allowed: Vec<u16>,
 }
 
@@ -30,7 +30,7 @@ impl Default for PortRule {
 }
 
 impl PortRule {
-    /// May this port be asked?
+    /// Checks whether requests to this port are allowed.
     pub fn check(&self, port: u16) -> Result<(), PortDenied> {
         if BAD_PORTS.binary_search(&port).is_ok() {
             Err(PortDenied::Bad(port))
@@ -42,19 +42,19 @@ impl PortRule {
     }
 }
 
-/// Why a port is not asked.
+/// Why requests to a port are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortDenied {
-    /// It belongs to another protocol; no setting opens it.
+    /// The port belongs to another protocol; no setting opens such a port.
     #[error("port {0} belongs to another protocol")]
     Bad(u16),
-    /// It is not in the operator's list.
+    /// The port is not in the operator's list.
     #[error("port {0} is not in the allow-list")]
     NotAllowed(u16),
 }
 
 impl PortDenied {
-    /// The outcome under which it is recorded.
+    /// The outcome under which the refusal is recorded.
     pub const fn outcome(self) -> Outcome {
         Outcome::PortDenied
     }
@@ -75,7 +75,7 @@ mod tests {
         for port in [6379, 4222, 9200, 81, 65_535] {
             assert_eq!(default.check(port), Err(PortDenied::NotAllowed(port)));
         }
-        // An operator's list opens what it names, except for bad ports.
+        // An operator's list opens its ports, except for bad ports.
         let wide = PortRule { allowed: (0..=65_535).collect() };
         assert_eq!(wide.check(4222), Ok(()));
         for &port in BAD_PORTS {

@@ -1,16 +1,16 @@
 //! SURT: the sort-friendly form of a URL that archive indexes use, `com,example)/path?query`.
 //!
-//! Our CDXJ must be found by the tools everybody has, so the form is the one that the PyPI package `surt` 0.3.1 makes
-//! and `cdxj-indexer` writes, with all its habits: everything in lower case, `www.` off, session ids off, parameters
-//! sorted, repeated escapes undone. It is far coarser than [`super::CrawlUrl::key`] and never decides what is fetched.
-//! `tests/golden/surt.tsv` holds what the package says, for every kind of URL we could think of.
+//! Public tools must find entries in our CDXJ, so the form equals the output of the PyPI package `surt` 0.3.1 and of
+//! `cdxj-indexer`, with all its habits: everything in lower case, `www.` removed, session ids removed, parameters
+//! sorted, repeated escapes decoded. SURT is far coarser than [`super::CrawlUrl::key`] and never decides which URLs are
+//! fetched. `tests/golden/surt.tsv` holds the output of the package, for every kind of URL we could think of.
 //!
-//! What always holds: no panic, and the answer is ASCII unless the text is not a URL at all, in which case it is the
-//! text itself, as `cdxj-indexer` does. Nothing in here takes a time worth naming for a URL of the longest kind.
+//! Invariants: no panic; the result is ASCII unless the text is not a URL at all, in which case the result is the text
+//! itself, as in `cdxj-indexer`. The work is negligible even for the longest URL.
 //!
 //! Differences from the package, on purpose, none of which a [`super::CrawlUrl`] can show: names with non-ASCII letters
-//! are folded by today's IDNA tables (the package has those of Unicode 3.2), such a name with characters that no name
-//! may have stays escaped, and a number that looks like an address is never looked up in DNS.
+//! are folded by today's IDNA tables (the package uses Unicode 3.2), such a name with forbidden characters stays
+//! escaped, and a number that looks like an address is never looked up in DNS.
 
 use super::percent;
 
@@ -39,7 +39,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Takes a URL apart by RFC 2396, appendix B, leniently. None if it has a port that is no port.
+    /// Splits a URL by RFC 2396, appendix B, leniently. None if the port is invalid.
     fn split(url: &str) -> Option<Parts> {
         let stripped: Vec<u8> =
             trim(url.as_bytes()).iter().copied().filter(|b| !b"\n\r\t".contains(b)).collect();
@@ -61,7 +61,7 @@ impl Parts {
         let (host, port) = split_authority(authority)?;
         let mut host = (!host.is_empty()).then_some(host);
         let mut path = (!path.is_empty()).then(|| path.to_vec());
-        // `http:////example.com/x`: the first thing that looks like a name is the host.
+        // `http:////example.com/x`: the first part that looks like a name is the host.
         if host.is_none()
             && scheme.starts_with(b"http")
             && let Some(joined) = path.take()
@@ -139,14 +139,14 @@ fn trim(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// A text without a scheme is taken as an http URL. None if there is no text.
+/// A text without a scheme is read as an http URL. None if there is no text.
 fn with_scheme(text: Vec<u8>) -> Option<Vec<u8>> {
     let end = text.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
     let has_scheme = text.first()?.is_ascii_alphabetic() && end.is_some_and(|end| text[end] == b':');
     Some(if has_scheme { text } else { [b"http://", text.as_slice()].concat() })
 }
 
-/// `http://https://example.com` is a typing error for its last part.
+/// `http://https://example.com` is a typing error: the last part counts.
 fn last_of_repeated_schemes(text: Vec<u8>) -> Vec<u8> {
     let length = |text: &[u8]| {
         [&b"http://"[..], b"https://"]
@@ -164,7 +164,7 @@ fn last_of_repeated_schemes(text: Vec<u8>) -> Vec<u8> {
     text[start..].to_vec()
 }
 
-/// Host in lower case and port of an authority; userinfo falls away. None if the port is no port.
+/// Host in lower case and port of an authority; userinfo is dropped. None if the port is invalid.
 fn split_authority(authority: &[u8]) -> Option<(Vec<u8>, Option<u16>)> {
     let end = authority.iter().rposition(|&b| b != b':').map_or(0, |at| at + 1);
     let authority = &authority[..end];
@@ -203,7 +203,7 @@ fn canonical_host(host: &[u8]) -> String {
     {
         host = ascii.into_bytes();
     }
-    // Two dots become one, once: what the package does, and four therefore become two.
+    // Two dots become one, once, like in the package; so four become two.
     let mut single = Vec::with_capacity(host.len());
     let mut at = 0;
     while at < host.len() {
@@ -244,11 +244,11 @@ fn to_ascii(host: &[u8]) -> Option<String> {
     }
 }
 
-/// The address a host of digits and dots stands for, read as C's `inet_aton` does: one to four parts, a part with a
-/// leading zero in octal, the last part filling what is left.
+/// The address of a host of digits and dots, parsed like C's `inet_aton`: one to four parts, a part with a leading zero
+/// in octal, the last part filling the rest.
 fn address(host: &[u8]) -> Option<u32> {
     if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
-        // One number, cut to 32 bits, whatever its length.
+        // One number, truncated to 32 bits, whatever its length.
         return Some(host.iter().fold(0u32, |n, d| n.wrapping_mul(10).wrapping_add(u32::from(d - b'0'))));
     }
     let parts: Vec<&[u8]> = host.split(|&b| b == b'.').collect();
@@ -278,7 +278,7 @@ fn address(host: &[u8]) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// A path without `.`, `..` and repeated slashes. A `..` with nothing before it stays.
+/// A path without `.`, `..` and repeated slashes. A `..` with nothing before stays.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     for part in path.split(|&b| b == b'/').skip(1) {
@@ -314,13 +314,13 @@ fn escape(text: &[u8]) -> String {
     out
 }
 
-/// Takes an ASP.NET session out of a path: `/(24 characters)/x.aspx` and `/(a(24 characters)b(…))/x.aspx`.
+/// Removes an ASP.NET session from a path: `/(24 characters)/x.aspx` and `/(a(24 characters)b(…))/x.aspx`.
 fn without_path_session(path: String) -> String {
     let path = cut_path_session(path, tagged_session);
     cut_path_session(path, |text| parenthesised(text).map(|length| &text[length..]))
 }
 
-/// Cuts the last directory that `session` reads whole, if a page follows that ends in `.aspx` or goes on from there.
+/// Cuts the last directory that `session` parses completely, if a page with `.aspx` follows.
 fn cut_path_session(path: String, session: fn(&[u8]) -> Option<&[u8]>) -> String {
     let bytes = path.as_bytes();
     for slash in (0..bytes.len()).rev().filter(|&at| bytes[at] == b'/') {
@@ -337,13 +337,13 @@ fn cut_path_session(path: String, session: fn(&[u8]) -> Option<&[u8]>) -> String
     path
 }
 
-/// Reads `(24 letters or digits)`; its length.
+/// Parses `(24 letters or digits)`; returns the length.
 fn parenthesised(text: &[u8]) -> Option<usize> {
     let inner = text.strip_prefix(b"(")?.get(..25)?;
     (inner[..24].iter().all(u8::is_ascii_alphanumeric) && inner[24] == b')').then_some(26)
 }
 
-/// Reads `(a(24)b(24)…)`; what follows it.
+/// Parses `(a(24)b(24)…)`; returns the rest of the text.
 fn tagged_session(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.strip_prefix(b"(")?;
     let mut some = false;
@@ -356,7 +356,7 @@ fn tagged_session(text: &[u8]) -> Option<&[u8]> {
     rest.strip_prefix(b")").filter(|_| some)
 }
 
-/// Takes the session ids of well-known servers out of a query, the last of each kind.
+/// Removes the session ids of well-known servers from a query, the last of each kind.
 fn without_query_sessions(mut query: String) -> String {
     let fixed = |name: &'static [u8]| {
         move |text: &[u8]| -> Option<usize> {
@@ -388,8 +388,8 @@ fn without_query_sessions(mut query: String) -> String {
     query
 }
 
-/// Cuts the last place where `session` reads an id that ends the query or is followed by `&`. What stands before it,
-/// its `&` included, stays.
+/// Cuts the last position where `session` parses an id that ends the query or is followed by `&`. The text before,
+/// including its `&`, stays.
 fn cut_session(query: &mut String, session: impl Fn(&[u8]) -> Option<usize>) {
     let bytes = query.as_bytes();
     let found = (0..bytes.len()).rev().find_map(|at| {

@@ -112,7 +112,7 @@ fn url_04_userinfo_is_in_no_key_no_uri_and_no_log() {
     assert_eq!(with.key(), url("http://example.com/a").key());
     assert_eq!(url("http://example.com/").credentials(), None);
     assert_eq!(url("http://:pw@example.com/").credentials(), Some(("", "pw")));
-    // Nor does a secret travel into links of the page.
+    // Nor does a secret propagate to links of the page.
     assert_eq!(with.join("/b").unwrap().credentials(), None);
 }
 
@@ -264,7 +264,7 @@ fn url_11_dot_segments_go_and_double_slashes_stay() {
     }
     let base = url("http://a.test/x/y");
     assert_eq!(base.join("../../../z").unwrap().as_str(), "http://a.test/z");
-    // Unless a rule says so, and then in the key alone.
+    // Unless a rule says so, and then in the key only.
     let rules = KeyRules { slashes_merge: true, ..KeyRules::default() };
     let merged = CrawlUrl::parse_with("http://a.test//a///b?c=//d", &rules).unwrap();
     assert_eq!(merged.as_str(), "http://a.test//a///b?c=//d");
@@ -330,7 +330,7 @@ fn url_15_long_urls_are_refused_and_cost_linear_time() {
     let fits = format!("http://h/{}", "a".repeat(URL_BYTES_MAX - 9));
     assert_eq!(url(&fits).as_str().len(), URL_BYTES_MAX);
     assert_eq!(refused(&format!("{fits}a")), Outcome::UrlTooLong);
-    // What fits as text may not fit once it is encoded.
+    // A text within the limit may exceed the limit once encoded.
     assert_eq!(refused(&format!("http://h/{}", "é".repeat(2_000))), Outcome::UrlTooLong);
     let segments = format!("http://h{}", "/a".repeat(10_000));
     let parameters = format!("http://h/?{}", "a=1&".repeat(5_000));
@@ -515,7 +515,7 @@ fn url_19_ids_have_128_bits_and_billions_do_not_collide() {
         let distinct: std::collections::BTreeSet<u8> = ids.iter().map(|id| id.0[byte]).collect();
         assert_eq!(distinct.len(), 256);
     }
-    // The id is that of the key, and stays what it was: it is written to disk.
+    // The id is a hash of the key and never changes: ids are written to disk.
     assert_eq!(url("http://h/%7e").id(), url("http://h/~").id());
     assert_eq!(UrlId::of_key("http://example.com/").to_string(), "9c17e047f58f9220a7008d4f18152fee");
 }
@@ -587,7 +587,7 @@ fn the_golden_file_of_surt_is_met_line_by_line() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Text in the neighbourhood of URLs: random text alone rarely gets past the scheme.
+/// URL-like text: random text alone rarely gets past the scheme.
 fn url_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("http://".to_owned()),

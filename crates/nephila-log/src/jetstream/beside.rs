@@ -1,10 +1,10 @@
-//! Reads a partition's log beside its owner, for those who tell what happened in it.
+//! Reads a partition's log without owning the log, to report events of the partition.
 //!
-//! The owner reads its log when it opens it, and then has it in its hands; whoever else wants groups of it comes here. Nothing
-//! is claimed or written, and the owner does not notice.
+//! The owner replays its log when opening the log. All other readers use this module. A reader claims and writes
+//! nothing, and has no effect on the owner.
 //!
-//! What always holds: groups come whole and in the order of the log. What is missing is not an error here: the numbers of
-//! those that come tell, and so does a claim, which says what was there before it.
+//! Invariants: groups come whole and in log order. A missing group is not an error here: the group numbers reveal the
+//! gap, and so does a claim, which names the last group before the claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use super::write::Place;
 use super::{Engine, Inner};
 use crate::Error;
 
-/// Messages asked for at once. Few, since many partitions may be read at the same time.
+/// Messages per batch. Few, since many partitions may be read at the same time.
 const MESSAGES_AT_ONCE: usize = 8;
-/// How long one batch is tried.
+/// Retry deadline of one batch.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the server waits for a message.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// What stands in a log.
+/// One step of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// A group: its number and its bytes.
     Group(u64, Vec<u8>),
-    /// The log goes on behind this group. One up to it that did not come before is not in the log.
+    /// A claim: the log continues after this group. A group up to this number that has not come is not in the log.
     Behind(u64),
 }
 
-/// Reads a log from some group on. See the module.
+/// Reads a log from a given group on. See the module.
 #[derive(Debug)]
 pub struct LogReader {
     inner: Arc<Inner>,
     place: Place,
     from: u64,
-    /// Made when the first batch is asked for.
+    /// Created with the first batch.
     reader: Option<Reader>,
     assembly: Assembly,
 }
 
 impl Engine {
-    /// Reads a partition's log from this group on, whoever owns it.
+    /// Returns a reader of a partition's log from this group on, independent of the owner.
     pub fn log_reader(&self, partition: u32, from: u64) -> LogReader {
         let (inner, place) = (self.0.clone(), self.0.log_place(partition));
         LogReader { inner, place, from, reader: None, assembly: Assembly::default() }
@@ -51,7 +51,7 @@ impl Engine {
 }
 
 impl LogReader {
-    /// What comes next, some of it. Nothing if there is nothing at the moment; then it has waited a second.
+    /// Returns the next steps of the log. Returns an empty list if no message arrived within one second.
     pub async fn take(&mut self) -> Result<Vec<Beside>, Error> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
@@ -64,7 +64,7 @@ impl LogReader {
             }
         };
         let mut steps = Vec::new();
-        // Messages before the first that is wanted, and parts of groups, are no steps.
+        // Messages before group `from` and single parts of a group produce no step.
         while steps.is_empty() {
             let messages = reader.take_patiently(MESSAGES_AT_ONCE, WAIT, PATIENCE).await?;
             if messages.is_empty() {
@@ -72,7 +72,7 @@ impl LogReader {
             }
             for message in messages {
                 let headers = message.message.headers.unwrap_or_default();
-                // What cannot be read is as good as gone, and the numbers of the others tell.
+                // An unreadable message counts as missing: the numbers of the other groups reveal the gap.
                 let Ok(head) = Head::of(&headers) else { continue };
                 if head.kind == Kind::Claim {
                     steps.push(Beside::Behind(head.group));

@@ -1,4 +1,4 @@
-//! What `nephila doctor` says about the engine: is it as we tell operators to run it?
+//! Engine checks for `nephila doctor`: compares servers and streams with our operating advice.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use tokio::time::timeout;
 use super::link::options;
 use super::{Credentials, Engine, SERVER_VERSION_MIN, Settings};
 
-/// How long one monitoring address may take.
+/// Timeout of one request to a monitoring address.
 const MONITOR_WAIT: Duration = Duration::from_secs(5);
-/// How long a server may take to let a stranger in, or not.
+/// Timeout for a server to accept or refuse a client without credentials.
 const KNOCK_WAIT: Duration = Duration::from_secs(5);
-/// The longest answer of a monitoring address.
+/// Maximum size of a response from a monitoring address, in bytes.
 const MONITOR_BYTES_MAX: u64 = 4 << 20;
-/// A copy that is this many operations behind is said to lag.
+/// A replica that is at least this number of operations behind is reported as lagging.
 const LAG_MAX: u64 = 1_000;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// As it should be.
     Good,
-    /// It works, with a risk that the text names.
+    /// Works, with a risk named in the text.
     Warning,
     /// A cluster must not run like this.
     Bad,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What was found, and what to do about it.
+    /// The observation, and the remedy.
     pub text: String,
 }
 
@@ -48,7 +48,7 @@ impl Finding {
 }
 
 impl Engine {
-    /// Looks at the servers and the streams.
+    /// Checks the servers and the streams.
     pub async fn check(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         match self.0.link.client.try_server_info() {
@@ -93,7 +93,7 @@ impl Engine {
         found
     }
 
-    /// Do the servers take a client that says nothing of itself?
+    /// Whether the servers accept a client without credentials.
     async fn lets_everybody_in(&self) -> bool {
         let settings = &self.0.settings;
         if settings.credentials == Credentials::None {
@@ -120,7 +120,7 @@ impl Engine {
             let text = format!("stream {name} has {} replicas, not {wanted}", info.config.num_replicas);
             found.push(Finding::new(Level::Bad, text));
         }
-        // To be compared before and after whatever is done to the servers.
+        // For comparison before and after maintenance of the servers.
         let state = &info.state;
         let text = format!("stream {name}: {} messages, the last is {}", state.messages, state.last_sequence);
         found.push(Finding::new(Level::Good, text));
@@ -143,7 +143,7 @@ impl Engine {
     }
 }
 
-/// Who can speak to the servers.
+/// Who can connect to the servers.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     is_open: bool,
@@ -161,7 +161,7 @@ fn host_of(server: &str) -> &str {
     }
 }
 
-/// Is this an address that only this machine reaches?
+/// Whether only this machine can reach the address.
 fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -194,7 +194,7 @@ fn of_access(server: &str, access: Access) -> Vec<Finding> {
     found
 }
 
-/// A copy of a stream beside that of its leader.
+/// A replica of a stream other than its leader.
 #[derive(Clone, Copy, Debug)]
 struct Copy<'a> {
     server: &'a str,
@@ -209,7 +209,7 @@ impl Copy<'_> {
     }
 }
 
-/// What is to be said of the copies of a stream, of which there should be so many.
+/// Findings about the replicas of a stream that should have `wanted` replicas.
 fn of_copies(stream: &str, wanted: usize, copies: &[Copy<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     let whole = 1 + copies.iter().filter(|copy| copy.is_whole()).count();
@@ -264,7 +264,7 @@ fn of_replicas(replicas: usize) -> Finding {
     }
 }
 
-/// What one server says of itself.
+/// Findings from the monitoring address of one server.
 async fn of_monitor(monitor: &str) -> Vec<Finding> {
     let asked = async { Ok::<_, String>((get(monitor, "/varz").await?, get(monitor, "/jsz").await?)) };
     match timeout(MONITOR_WAIT, asked).await {
@@ -293,7 +293,7 @@ fn of_sync(server: &str, jetstream: &Value) -> Finding {
     }
 }
 
-/// One answer of a monitoring address. They speak plain HTTP.
+/// Fetches one response of a monitoring address over plain HTTP.
 async fn get(monitor: &str, path: &str) -> Result<Value, String> {
     let address =
         monitor.strip_prefix("http://").ok_or("it does not begin with http://")?.trim_end_matches('/');
@@ -359,13 +359,13 @@ mod tests {
         assert!(says(&[copy("b", false, 0), copy("c", false, 0)]).is_empty());
         let gone = says(&[copy("b", false, 0), copy("c", true, 0)]);
         assert!(gone.len() == 1 && gone[0].contains("peer-remove c"), "{gone:?}");
-        // The third is the only one that has what the second lacks.
+        // Only the third replica has the messages that the second lacks.
         let behind = says(&[copy("b", false, 5_000), copy("c", true, 0)]);
         assert!(behind.iter().all(|text| !text.contains("peer-remove")), "{behind:?}");
         assert!(behind[0].contains("5000 operations behind") && behind[1].contains("remove no server now"));
         let alone = says(&[copy("b", true, 0), copy("c", true, 0)]);
         assert!(alone.iter().all(|text| text.contains("remove no server now")), "{alone:?}");
-        // Removed, and nobody in its place.
+        // Removed, and not replaced.
         let two = of_copies("S", 3, &[copy("b", false, 0)]);
         assert!(
             two.len() == 1 && two[0].level == Level::Bad && two[0].text.contains("2 copies of 3"),

@@ -1,11 +1,11 @@
-//! A stream for programs of others: what happened in the partitions, as text that any NATS client reads.
+//! The event stream for external programs: events of the partitions as text that any NATS client can read.
 //!
-//! Subject `neph.CLUSTER.events.PARTITION` in stream `NEPH_CLUSTER_EVENTS`. A message has lines, and an id under which it is
-//! stored once however often it is published within the window. Unlike all other streams this one drops what is oldest when
-//! it is full: nobody who crawls waits for anybody who reads.
+//! Subject `neph.CLUSTER.events.PARTITION` in stream `NEPH_CLUSTER_EVENTS`. A message has lines and an id. The server
+//! stores an id once, however often the message is published within the deduplication window. Unlike all other streams
+//! this one drops its oldest messages when full: a slow reader exerts no backpressure on the crawl.
 //!
-//! What always holds: a message that [`JetEvents::publish`] returned for is durable; messages of one partition come in the
-//! order in which its owner published them.
+//! Invariants: a message is durable once [`JetEvents::publish`] has returned successfully; messages of one partition
+//! come in the order in which its owner published them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use super::write::Place;
 use super::{Backoff, Engine, Inner};
 use crate::Error;
 
-/// The stream, among those of the cluster.
+/// Name of the stream within the cluster.
 const STREAM: &str = "EVENTS";
-/// How long the stream's end is asked for.
+/// Retry deadline for reading the end position.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// How long reading is tried.
+/// Retry deadline of a read.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether the stream is still there, however many ask for it.
+/// Minimum interval between two checks that the stream exists, for any number of callers.
 const ENSURE_EVERY: Duration = Duration::from_secs(10);
 
 /// The events of a cluster. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JetEvents {
     inner: Arc<Inner>,
-    /// The stream as it should be.
+    /// The wanted configuration of the stream.
     config: Arc<Config>,
-    /// When it was last seen to it that there is one; held meanwhile.
+    /// Time of the last check that the stream exists. Locked during the check.
     ensured: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -47,15 +47,15 @@ pub struct JetEvents {
 pub struct EventReader(Reader);
 
 impl Engine {
-    /// The events of this cluster, in a stream that holds at most so many bytes. Nobody is asked: [`JetEvents::ensure`]
-    /// makes it.
+    /// The events of this cluster, in a stream of at most `bytes_max` bytes. Makes no request: [`JetEvents::ensure`]
+    /// creates the stream.
     pub fn events(&self, bytes_max: u64) -> JetEvents {
         let place = self.0.events_place(None);
         let config = self.0.configs().pop().expect("a cluster has streams");
         let config = Config {
             name: place.stream_name,
             subjects: vec![place.subject],
-            // Whoever reads too slowly is told what it missed.
+            // A slow reader is told which messages it missed.
             discard: DiscardPolicy::Old,
             max_messages_per_subject: -1,
             max_bytes: i64::try_from(bytes_max).unwrap_or(i64::MAX),
@@ -77,8 +77,8 @@ impl Inner {
 }
 
 impl JetEvents {
-    /// Makes the stream if there is none, or checks the one that is there. While somebody else does, and shortly after, it is
-    /// taken for done: whoever could not publish tries again anyway.
+    /// Creates the stream, or checks the existing stream. Returns at once while another task does the same, and for a
+    /// short time after: a caller whose publish failed retries anyway.
     pub async fn ensure(&self) -> Result<(), Error> {
         let Ok(mut ensured) = self.ensured.try_lock() else { return Ok(()) };
         if ensured.is_some_and(|at| at.elapsed() < ENSURE_EVERY) {
@@ -89,12 +89,12 @@ impl JetEvents {
         made
     }
 
-    /// The longest message.
+    /// Maximum size of a message in bytes.
     pub fn bytes_max(&self) -> usize {
         self.inner.link.client.max_payload().saturating_sub(super::message::HEADER_BYTES_MAX)
     }
 
-    /// Publishes lines of a partition; tries for this long.
+    /// Publishes lines of a partition, with retries until `patience` has passed.
     pub async fn publish(
         &self,
         partition: u32,
@@ -127,7 +127,7 @@ impl JetEvents {
         }
     }
 
-    /// The position of the last message of all; 0 if there was never one.
+    /// The position of the last message of the stream; 0 if there was never a message.
     pub async fn end(&self) -> Result<u64, Error> {
         let place = self.inner.events_place(None);
         let info = || async {
@@ -137,21 +137,21 @@ impl JetEvents {
         self.inner.patiently("looking at the events", END_PATIENCE, info).await
     }
 
-    /// Reads behind a position; 0 is the beginning.
+    /// Reads after a position; 0 is the beginning.
     pub fn reader(&self, behind: u64) -> EventReader {
         EventReader(Reader::new(self.inner.events_place(None), behind.saturating_add(1)))
     }
 }
 
 impl EventReader {
-    /// The position behind which it reads on.
+    /// The position after which the next read continues.
     pub fn position(&self) -> u64 {
         self.0.next().saturating_sub(1)
     }
 
-    /// Up to so many messages with their positions. If there are none it waits this long for the first.
+    /// Returns up to `max` messages with their positions. Without a message the call waits up to `wait` for the first.
     pub async fn take(&mut self, max: usize, wait: Duration) -> Result<Vec<(u64, Bytes)>, Error> {
-        // A first try may find that the server has dropped what it kept for us.
+        // The first attempt may fail because the server has dropped the consumer.
         let taken = self.0.take_patiently(max, wait, READ_PATIENCE).await?;
         let position = |message: &async_nats::jetstream::Message| {
             message.info().map(|info| info.stream_sequence).map_err(|error| Error::Damaged(error.to_string()))

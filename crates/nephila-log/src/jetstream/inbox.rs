@@ -1,8 +1,8 @@
-//! Inboxes: a subject per partition that many write and its owner reads.
+//! Inboxes: a subject per partition with many writers and one reader, the owner.
 //!
-//! A message carries its id, and the server stores an id once within its window, so a publish whose answer was lost is
-//! sent again as it is. A reader is kept per partition and goes on where it was; whoever asks for another position gets
-//! a new one.
+//! A message carries an id. The server stores an id once within the deduplication window, so a publish without an
+//! answer is retried unchanged. Each partition has one cached reader, which continues at its position. A read from
+//! another position creates a new reader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use super::write::{is_full, refusal};
 use super::{Backoff, Inner};
 use crate::{Error, Inbox, Reply};
 
-/// How long a publish is tried. Well within the window for repeated messages, so that whoever tries again is still in it.
+/// Retry deadline of a publish. Well within the deduplication window, so that a retry by the caller is still inside.
 const PUBLISH_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a read is tried, besides what it waits for a message.
+/// Retry deadline of a read, in addition to the wait for a message.
 const READ_PATIENCE: Duration = Duration::from_secs(20);
-/// How long removing may take.
+/// Retry deadline of a truncation.
 const TRUNCATE_PATIENCE: Duration = Duration::from_secs(20);
-/// Most messages of one read.
+/// Maximum messages per read.
 const READ_MESSAGES_MAX: usize = 1_024;
-/// Readers that are kept. More partitions than this have no place on one node.
+/// Maximum cached readers. A node never owns more partitions than this.
 const READERS_MAX: usize = 4_096;
 
 /// The inboxes of all partitions. Cheap to clone.
@@ -45,12 +45,12 @@ impl JetInbox {
         JetInbox { inner, readers: Arc::default() }
     }
 
-    /// The longest message that can be left.
+    /// Maximum size of a message in bytes.
     pub fn message_bytes_max(&self) -> usize {
         self.inner.link.client.max_payload().saturating_sub(HEADER_BYTES_MAX)
     }
 
-    /// Forgets the reader of a partition that is not ours any more.
+    /// Drops the reader of a partition that this node no longer owns.
     pub async fn forget(&self, partition: u32) {
         self.readers.lock().await.remove(&partition);
     }

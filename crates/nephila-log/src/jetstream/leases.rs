@@ -1,8 +1,8 @@
 //! Leases and records: the last message of a subject per key, replaced by compare and swap.
 //!
-//! Leases lie in a stream with a greatest age, so one that is not renewed ends by itself; every renewal is a new message
-//! and begins its age anew. A renewal whose answer was lost is remembered by its token: if the next one finds that
-//! message standing, it was ours and the lease is still held.
+//! Leases lie in a stream with a maximum message age, so a lease without renewal expires. Every renewal is a new
+//! message with a new age. A renewal without an answer is remembered by its token: if the next renewal finds that
+//! message, the earlier renewal succeeded and the lease is still held.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -20,25 +20,26 @@ use super::write::{ENDED_READS, Place, Write, Written};
 use super::{Inner, KeyKind};
 use crate::{Error, Item, Leases, Reply, check_key};
 
-/// How long a change of a record, or taking a lease, is tried.
+/// Retry deadline for writing a record or acquiring a lease.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a question is tried.
+/// Retry deadline of a query.
 const ASK_PATIENCE: Duration = Duration::from_secs(20);
-/// Renewals with an unknown result that are remembered, per key and altogether.
+/// Maximum remembered renewals with unknown result, per key and in total.
 const UNKNOWN_PER_KEY_MAX: usize = 64;
 const UNKNOWN_KEYS_MAX: usize = 1_024;
-/// Items asked for at once.
+/// Items per batch.
 const LIST_BATCH: usize = 512;
-/// A bucket that changes while it is read is read this much further than it was long; the rest the next time.
+/// Maximum messages read beyond the initial count from a bucket that changes during the read. The next read gets the
+/// rest.
 const LIST_EXTRA_MAX: u64 = 10_000;
 
 /// Leases and records. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JetLeases {
     inner: Arc<Inner>,
-    /// Tokens of renewals that may have happened, by key.
+    /// Tokens of renewals with unknown result, by key.
     unknown: Arc<Mutex<HashMap<String, Vec<String>>>>,
-    /// The buckets as they were when they were looked at last, by [`KeyKind`].
+    /// Cached copies of the buckets, by [`KeyKind`].
     copies: Arc<[tokio::sync::Mutex<Bucket>; 2]>,
 }
 
@@ -47,7 +48,7 @@ impl JetLeases {
         JetLeases { inner, unknown: Arc::default(), copies: Arc::default() }
     }
 
-    /// Writes a key if its last revision is the expected one: the new revision, or what stands there instead.
+    /// Writes a key if its last revision is the expected one. Returns the new revision, or the message found instead.
     async fn swap(
         &self,
         place: &Place,
@@ -67,9 +68,9 @@ impl JetLeases {
         check_key(key)?;
         let place = self.inner.key_place(KeyKind::Lease, key);
         let token = new_token();
-        // Remembered before it is sent: whoever waits for us may stop waiting at any moment.
+        // Remembered before the send: the caller may drop this future at any moment.
         self.remember(key, &token);
-        // A renewal that takes as long as the lease lives is none.
+        // A renewal that takes as long as the lease lives is useless.
         let patience = self.inner.settings.lease_ttl;
         let mut written = self.swap(&place, revision, &token, value.clone(), patience).await?;
         if let Written::Other(Some(found)) = &written
@@ -95,7 +96,7 @@ impl JetLeases {
         }
     }
 
-    /// Is what stands there a renewal of ours whose answer never came?
+    /// Whether the message found is our own renewal whose answer was lost.
     fn is_ours(&self, key: &str, found: &StreamMessage) -> bool {
         let token = found.headers.get(TOKEN).map(|token| token.as_str());
         let unknown = self.unknown();
@@ -109,21 +110,21 @@ impl JetLeases {
     async fn release_one(&self, key: &str, revision: u64) -> Result<(), Error> {
         check_key(key)?;
         let place = self.inner.key_place(KeyKind::Lease, key);
-        // One revision is one message: removing it by its number harms no later one.
+        // One revision is one message: deleting this number affects no later revision.
         self.inner
             .patiently("releasing a lease", CHANGE_PATIENCE, || async {
                 let why = match place.link.answer(place.stream.delete_message(revision)).await? {
                     Ok(_) => return Ok(()),
                     Err(error) => error.to_string(),
                 };
-                // One that is gone already cannot be removed, and need not.
+                // A message that is already gone needs no deletion.
                 let last = self.inner.last(&place).await?;
                 if last.is_some_and(|last| last.sequence == revision) { Err(why) } else { Ok(()) }
             })
             .await
     }
 
-    /// The last message of every key of a kind that begins like this.
+    /// The last message of every key of a kind with this prefix.
     async fn list(&self, kind: KeyKind, prefix: &str) -> Result<Vec<Item>, Error> {
         self.inner.patiently("listing", ASK_PATIENCE, || self.list_once(kind, prefix)).await
     }
@@ -135,7 +136,7 @@ impl JetLeases {
         Ok(begins.map(|(_, item)| item.clone()).collect())
     }
 
-    /// Brings the copy up to what stands there now: reads what is new, and everything if something is gone.
+    /// Updates the copy: reads new messages, or everything if a key is gone.
     async fn follow(&self, kind: KeyKind, copy: &mut Bucket) -> Result<(), String> {
         let place = self.inner.key_place(kind, ">");
         let info = place.link.answer(place.stream.get_info()).await?.map_err(|error| error.to_string())?;
@@ -147,7 +148,7 @@ impl JetLeases {
         if state.last_sequence > copy.upto {
             copy.read(&place).await?;
         }
-        // A key has one message. One that ended, or was released, leaves no other sign than that there are fewer.
+        // A key has one message. An expired or released key shows only in a smaller message count.
         if !is_whole && copy.items.len() as u64 != state.messages {
             *copy = Bucket { created, ..Bucket::default() };
             copy.read(&place).await?;
@@ -156,19 +157,19 @@ impl JetLeases {
     }
 }
 
-/// A bucket as it was when it was looked at last. A look costs one question while nothing changes, and else what
-/// changed: nodes look every second, and there are thousands of partitions.
+/// Cached copy of a bucket. An update costs one request while nothing changes, and otherwise reads only the changes:
+/// nodes update every second, and there are thousands of partitions.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// When its stream was made; another one is another bucket.
+    /// Creation time of the stream; another time means another bucket.
     created: i128,
-    /// The last message that was read.
+    /// Position of the last message read.
     upto: u64,
     items: BTreeMap<String, Item>,
 }
 
 impl Bucket {
-    /// Reads what is behind the last message read.
+    /// Reads the messages after the last position read.
     async fn read(&mut self, place: &Place) -> Result<(), String> {
         let begin = place.subject.len() - 1;
         let consumer =
@@ -179,7 +180,7 @@ impl Bucket {
         while pending > 0 && left > 0 {
             let asked = consumer.fetch().max_messages(LIST_BATCH).messages();
             let mut batch = place.link.answer(asked).await?.map_err(|error| error.to_string())?;
-            // Keys that ended since were counted and do not come.
+            // Keys that have expired since were counted but are not delivered.
             pending = 0;
             loop {
                 let message = match place.link.answer(batch.next()).await? {
@@ -196,7 +197,7 @@ impl Bucket {
                 self.upto = self.upto.max(revision);
             }
         }
-        // The server would remove it by itself a little later.
+        // The server would remove an idle consumer a little later by itself.
         _ = place.link.answer(place.stream.delete_consumer(&name)).await;
         Ok(())
     }

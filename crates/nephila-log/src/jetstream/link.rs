@@ -1,7 +1,8 @@
-//! The connection to the servers, as far as a question needs to know it: is there one, and was it lost while we waited?
+//! The connection to the servers, as a request sees the connection: whether a server is connected, and whether the
+//! connection was lost during the request.
 //!
-//! What always holds: nothing is handed to the client while no server is connected, so nothing piles up there; a question
-//! ends when its connection does, and not only when its time is up.
+//! Invariants: nothing is handed to the client while no server is connected, so its queue does not grow; a request ends
+//! when its connection is lost, and not only at its timeout.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,27 +17,27 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{ASK_WAIT, BACKOFF_FIRST, BACKOFF_MAX, Backoff, CONNECT_PATIENCE, Credentials, Settings};
 use crate::Error;
 
-/// How long one try to reach one server may take.
+/// Timeout of one attempt to reach one server.
 const DIAL_WAIT: Duration = Duration::from_secs(3);
-/// How often a connection is tried. A dead one is left after three of them, well before a lease of the usual length ends.
+/// Interval of pings. A dead connection is dropped after three pings, well before a lease of the usual length expires.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// Messages of one subscription that wait in the client.
+/// Maximum messages of one subscription buffered in the client.
 const SUBSCRIPTION_MESSAGES_MAX: usize = 4_096;
-/// Commands that wait for the connection in the client.
+/// Maximum commands buffered in the client for the connection.
 const CLIENT_COMMANDS_MAX: usize = 1_024;
-/// Files with secrets are read so far.
+/// Maximum bytes read from a file with a secret.
 const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// The connection. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) client: Client,
-    /// How often a connection was lost.
+    /// Number of lost connections.
     losses: Arc<watch::Sender<u64>>,
 }
 
 impl Link {
-    /// Connects, and tries again while no server answers.
+    /// Connects, with retries while no server answers.
     pub(super) async fn dial(settings: &Settings) -> Result<Link, Error> {
         let losses = Arc::new(watch::Sender::new(0));
         let end = Instant::now() + CONNECT_PATIENCE;
@@ -50,7 +51,7 @@ impl Link {
                     | ConnectErrorKind::Authentication
                     | ConnectErrorKind::AuthorizationViolation
                     | ConnectErrorKind::Tls => return Err(Error::Refused(error.to_string())),
-                    // The client tells this from a broken connection only in its text.
+                    // The client distinguishes this from a broken connection only in its error text.
                     _ if error.to_string().contains("certificate") => {
                         return Err(Error::Refused(error.to_string()));
                     }
@@ -65,22 +66,22 @@ impl Link {
         }
     }
 
-    /// Is a server connected at this moment?
+    /// Whether a server is connected at this moment.
     pub(super) fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 
-    /// How often a connection was lost so far.
+    /// Number of connections lost so far.
     pub(super) fn losses(&self) -> u64 {
         *self.losses.borrow()
     }
 
-    /// The answer to one question, or why there is none.
+    /// Awaits the answer to one request, or returns the reason for its failure.
     pub(super) async fn answer<T>(&self, question: impl Future<Output = T>) -> Result<T, String> {
         self.answer_within(ASK_WAIT, question).await
     }
 
-    /// The same, for a question that may take this long.
+    /// Like [`Link::answer`], with a given timeout.
     pub(super) async fn answer_within<T>(
         &self,
         limit: Duration,
@@ -149,7 +150,7 @@ pub(super) async fn options(
     Ok(options)
 }
 
-/// The one line of a file that holds a secret.
+/// Reads the one line of a file that holds a secret.
 fn secret(path: &Path) -> Result<String, Error> {
     let fault = |why: String| Error::Refused(format!("{}: {why}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| fault(error.to_string()))?;
@@ -162,7 +163,8 @@ fn secret(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// The seed of a user in a file. Looked at here: of a wrong one the client says that the server refused us.
+/// Reads the nkey seed from a file. Validated here, since the client reports an invalid seed as a refusal by the
+/// server.
 fn nkey_seed(path: &Path) -> Result<String, Error> {
     let seed = secret(path)?;
     match nkeys::KeyPair::from_seed(&seed).map(|pair| pair.key_pair_type()) {

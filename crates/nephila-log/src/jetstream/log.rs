@@ -1,11 +1,11 @@
 //! A partition's log on one subject of a stream.
 //!
-//! Opening it writes a claim behind whatever is last, so that an owner from before cannot write any more; from then on
-//! every message expects the one before it. [`GroupLog::append`] hands a group to a task on the engine's runtime and
-//! [`GroupLog::sync`] waits for it: the worker's own thread may drive another runtime, in which nothing of ours can run.
+//! Opening a log writes a claim after the last message, which fences out the previous owner. From then on every message
+//! expects its predecessor. [`GroupLog::append`] hands a group to a task on the engine's runtime and [`GroupLog::sync`]
+//! waits for the task: the worker's own thread may drive another runtime, which cannot run tasks of the engine.
 //!
-//! What always holds: one write is on its way at a time, and the next begins when its result is known; after a result
-//! that could not be found out the log takes nothing more and has to be opened again; the last group is never removed.
+//! Invariants: one write is in flight at a time, and the next begins when its result is known; after a write with
+//! unknown result the log accepts nothing more and has to be opened again; the last group is never removed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,32 +24,33 @@ use super::watch::{Seen, Watch};
 use super::write::{LOST_READS, Place, Write, Written};
 use crate::{Error, Fence, GroupLog, Groups, Wake};
 
-/// How long one message is tried. Longer than any election, shorter than an operator's patience; the fence ends it sooner.
+/// Retry deadline of one message. Longer than any election, shorter than an operator's patience; the fence ends the
+/// wait sooner.
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(120);
-/// How long opening may take.
+/// Retry deadline for opening.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes appended that wait behind those on their way; more make [`GroupLog::append`] wait.
+/// Maximum bytes queued behind the write in flight; beyond this [`GroupLog::append`] blocks (backpressure).
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// Messages this far apart in the stream are not searched but read.
+/// A range of at most this number of stream positions is read, not searched.
 const SEARCH_SPAN: u64 = 512;
-/// Steps of a search: enough for any stream, each one message.
+/// Maximum steps of a search: enough for any stream, one message each.
 const SEARCH_STEPS_MAX: u32 = 64;
 
-/// A partition's log, as its one owner has it. Its calls must not come from a thread of the engine's own runtime.
+/// A partition's log, held by its one owner. Never call its methods from a thread of the engine's own runtime.
 #[derive(Debug)]
 pub struct JetLog {
     pub(super) inner: Arc<Inner>,
     pub(super) place: Place,
     pub(super) fence: Fence,
     epoch: u64,
-    /// Names this opening of the log in every write.
+    /// Identifies this opening of the log in every write.
     writer: String,
     writes: u64,
-    /// Where the last message of the subject is.
+    /// Position of the last message of the subject.
     pub(super) tail: u64,
     pub(super) synced: u64,
     appended: u64,
-    /// Appended, and not on its way yet.
+    /// Groups appended and not in flight yet.
     waiting: VecDeque<(u64, Bytes)>,
     waiting_bytes: usize,
     flight: Option<Receiver<Flight>>,
@@ -57,29 +58,29 @@ pub struct JetLog {
     health: Health,
     pub(super) marks: Marks,
     purge: Option<Receiver<()>>,
-    /// What a watch compares the servers with.
+    /// Counters that a [`Watch`] compares with the servers.
     seen: Arc<Seen>,
 }
 
-/// Can it go on?
+/// Whether the log can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Well,
-    /// There was no room: it can go back.
+    /// Storage was full: `go_back` recovers.
     Full,
-    /// Somebody else writes.
+    /// Another owner writes.
     Fenced,
-    /// The result of a write is not known, or something is missing.
+    /// The result of a write is unknown, or a message is missing.
     Broken,
 }
 
-/// What became of groups on their way.
+/// Result of the groups in flight.
 #[derive(Debug)]
 struct Flight {
     tail: u64,
-    /// Durable: group, where it begins, bytes.
+    /// Durable groups: number, position, bytes.
     done: Vec<(u64, u64, u64)>,
-    /// Messages that were stored.
+    /// Number of stored messages.
     messages: u64,
     error: Option<Error>,
 }
@@ -117,17 +118,17 @@ impl JetLog {
         })
     }
 
-    /// Of which epoch its owner is.
+    /// The epoch of the owner.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Where in its stream the last message of the log is, as far as is known here.
+    /// Stream position of the last message of the log, as far as known here.
     pub fn position(&self) -> u64 {
         self.tail
     }
 
-    /// The first group that is kept whole; the one behind the last if none is.
+    /// The first group that is kept whole; the number after the last group if none is.
     pub async fn first(&mut self) -> Result<u64, Error> {
         let ask = || self.inner.next(&self.place, 1);
         let first = self.inner.patiently("looking at the log", OPEN_PATIENCE, ask);
@@ -139,13 +140,13 @@ impl JetLog {
         })
     }
 
-    /// Looks from time to time whether the servers still have what was written here.
+    /// Returns a [`Watch`] that checks whether the servers still have the messages written here.
     pub fn watch(&self) -> Watch {
         Watch::new(self.inner.clone(), self.place.clone(), self.seen.clone())
     }
 
-    /// Forgets everything and goes on behind group `last`, as if that had been the last one here. For a log that has lost
-    /// what its owner knows from elsewhere.
+    /// Removes everything and continues after group `last`, as if `last` had been the last group here. For a log that
+    /// lost entries which its owner has from a snapshot.
     pub async fn begin_behind(&mut self, last: u64) -> Result<(), Error> {
         self.check()?;
         let token = format!("{}.again.{last}", self.writer);
@@ -175,7 +176,7 @@ impl JetLog {
         }
     }
 
-    /// Sends what waits on its way, unless something is.
+    /// Puts the queued groups in flight, unless a write is in flight.
     fn launch(&mut self) {
         if self.flight.is_some() || self.waiting.is_empty() {
             return;
@@ -195,20 +196,20 @@ impl JetLog {
         let (sender, receiver) = channel();
         let wake = self.wake.clone();
         self.inner.handle.spawn(async move {
-            // Whoever waited for it may be gone.
+            // The receiver may be gone.
             _ = sender.send(trip.fly(groups).await);
             wake.call();
         });
         self.flight = Some(receiver);
     }
 
-    /// Waits for what is on its way.
+    /// Waits for the groups in flight.
     fn land(&mut self) -> Result<(), Error> {
         let Some(receiver) = self.flight.take() else { return Ok(()) };
         self.landed(receiver.recv().ok())
     }
 
-    /// What was on its way has arrived, or failed, or is lost.
+    /// Records the result of a flight: durable, failed, or unknown.
     fn landed(&mut self, flight: Option<Flight>) -> Result<(), Error> {
         let Some(flight) = flight else {
             self.health = Health::Broken;
@@ -302,7 +303,8 @@ impl GroupLog for JetLog {
         }
     }
 
-    /// In the background: the server takes a while, and nobody needs to wait. What fails is removed the next time.
+    /// Runs in the background: the server takes a while, and no caller has to wait. The next truncation repeats a
+    /// failed one.
     fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
         self.fence.check()?;
         let is_busy = self
@@ -325,7 +327,7 @@ impl GroupLog for JetLog {
                 None => inner.search(&place, keep, 1, tail).await.map(|found| found.0),
             };
             if let Ok(position) = position {
-                // What is not removed now is removed by the next one.
+                // The next truncation removes the rest.
                 removing.removed(inner.purge(&place, position).await.ok());
             }
             drop(removing);
@@ -340,7 +342,7 @@ impl GroupLog for JetLog {
     }
 }
 
-/// Groups on their way.
+/// Groups in flight.
 struct Trip {
     inner: Arc<Inner>,
     place: Place,
@@ -369,7 +371,7 @@ impl Trip {
 
     async fn carry(&mut self, group: u64, packed: Bytes) -> Result<(u64, u64, u64), Error> {
         let bytes = packed.len() as u64;
-        // A server may be set to take less than the headers alone would need; then it says so itself.
+        // A server may accept less than the headers alone need; then the server reports the error.
         let part_bytes_max = self.inner.link.client.max_payload().saturating_sub(HEADER_BYTES_MAX).max(1024);
         let name = format!("{}.{group}", self.writer);
         let mut begin = 0;
@@ -400,11 +402,11 @@ fn replaced(expected: u64, found: u64) -> Error {
     if found < expected { Error::RolledBack { expected, found } } else { fenced() }
 }
 
-/// Writes a claim behind what is last: its position, and the last group before it.
+/// Writes a claim after the last message. Returns the claim's position and the last group before the claim.
 async fn claim(inner: &Inner, place: &Place, epoch: u64, writer: &str) -> Result<(u64, u64), Error> {
     let mut last = inner.patiently("opening the log", OPEN_PATIENCE, || inner.last(place)).await?;
     let end = Instant::now() + OPEN_PATIENCE;
-    // While somebody else writes without a pause a claim comes late again and again; it needs one pause.
+    // While another owner writes without pause a claim loses the race again and again; one pause is enough.
     for tried in 0_u64.. {
         let (tail, synced) = match &last {
             None => (0, 0),
@@ -439,7 +441,7 @@ async fn last_whole(inner: &Inner, place: &Place, head: &Head) -> Result<u64, Er
     if head.kind == Kind::Claim || head.is_last_of_group() {
         return Ok(head.group);
     }
-    // Somebody stopped in the middle of a group. If it is the first there is, there is none before it.
+    // An owner stopped in the middle of a group. If that group is the first one, there is none before it.
     let first = inner.patiently("opening the log", OPEN_PATIENCE, || inner.next(place, 1)).await?;
     let first = first.map(|message| Head::of(&message.headers)).transpose()?;
     let is_first = first.is_none_or(|first| first.group == head.group && first.kind != Kind::Claim);
@@ -447,7 +449,7 @@ async fn last_whole(inner: &Inner, place: &Place, head: &Head) -> Result<u64, Er
 }
 
 impl Inner {
-    /// A position behind which group `from` begins, close to it, and whether groups before it are known to be there.
+    /// Finds a position close before the begin of group `from`. Also returns whether earlier groups are known to exist.
     pub(super) async fn search(
         &self,
         place: &Place,
@@ -473,7 +475,7 @@ impl Inner {
         Ok((low, is_inside))
     }
 
-    /// Removes the messages of a subject before this position; says how many there were.
+    /// Removes the messages of a subject before this position. Returns the number of removed messages.
     pub(super) async fn purge(&self, place: &Place, before: u64) -> Result<u64, String> {
         let purge = place.stream.purge().filter(place.subject.clone()).sequence(before);
         let purged = self.link.answer(purge.into_future()).await?;

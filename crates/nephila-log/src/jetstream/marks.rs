@@ -1,16 +1,16 @@
-//! Where in the stream some of the groups begin: enough to read and to remove from about there.
+//! Sparse index from groups to stream positions: enough to start a read or a truncation close to a group.
 //!
-//! What always holds: a mark is of a group that began there; there are never more than [`MARKS_MAX`], whatever the log
-//! grows to.
+//! Invariants: a mark is the exact begin of its group; there are never more than [`MARKS_MAX`] marks, however large the
+//! log.
 
-/// Most marks that are remembered; beyond it every second is forgotten.
+/// Maximum number of marks; beyond this every second mark is dropped.
 const MARKS_MAX: usize = 4_096;
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     group: u64,
     position: u64,
-    /// Bytes of all groups before it that were seen.
+    /// Total bytes of all earlier groups seen.
     bytes_before: u64,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Remembers a group behind those known; others are known already.
+    /// Adds a group after the last known group; ignores other groups, which are known already.
     pub(super) fn push(&mut self, group: u64, position: u64, bytes: u64) {
         if group <= self.last {
             return;
@@ -40,13 +40,13 @@ impl Marks {
         }
     }
 
-    /// Where the last known group begins that is not behind this one.
+    /// Position of the last marked group up to `group`.
     pub(super) fn before(&self, group: u64) -> Option<u64> {
         let behind = self.marks.partition_point(|mark| mark.group <= group);
         behind.checked_sub(1).map(|index| self.marks[index].position)
     }
 
-    /// Groups before this one are gone, or will be.
+    /// Drops marks before this group, which is or becomes the first in the log.
     pub(super) fn forget_before(&mut self, group: u64) {
         let behind = self.marks.partition_point(|mark| mark.group <= group);
         self.marks.drain(..behind.saturating_sub(1));
@@ -55,7 +55,7 @@ impl Marks {
         }
     }
 
-    /// Bytes of the groups that are known to be there.
+    /// Total bytes of the groups known to exist.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes - self.bytes_removed
     }

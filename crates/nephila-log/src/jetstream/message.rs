@@ -1,23 +1,23 @@
-//! A group as messages: one, or several parts if it is longer than the server takes at once.
+//! Encoding of a group as messages: one, or several parts if the group exceeds the server's message size.
 //!
-//! The bytes begin with one that says how the rest is kept (as it was, or compressed). Headers say which group it is,
-//! of which epoch, by which write, and for a part which of how many. A **claim** is a message without a group: whoever
-//! opens a log writes one, so that nobody from before can go on writing.
+//! The first byte tells the encoding of the rest (plain or compressed). Header fields give the group number, the epoch,
+//! the write, and for a part its index and the number of parts. A **claim** is a message without a group: opening a log
+//! writes a claim, which fences out the previous owner.
 //!
-//! What always holds: a group counts when its last part is there; parts of a write that was never finished are skipped.
+//! Invariants: a group counts when its last part exists; parts of an unfinished write are skipped.
 
 use async_nats::HeaderMap;
 use bytes::{Bytes, BytesMut};
 
 use crate::Error;
 
-/// The largest group there can be, so that a damaged length cannot make a reader allocate without end.
+/// Maximum size of a group in bytes, so that a damaged length cannot make a reader allocate without bound.
 pub(super) const GROUP_BYTES_MAX: usize = 64 << 20;
-/// Left free in every message for its headers.
+/// Bytes reserved in every message for its headers.
 pub(super) const HEADER_BYTES_MAX: usize = 1024;
-/// Groups shorter than this are kept as they are.
+/// Groups shorter than this are not compressed.
 const COMPRESS_BYTES_MIN: usize = 256;
-/// Fast, and close to what slower levels reach on entries.
+/// Fast, with a ratio on entries close to that of slower levels.
 const COMPRESS_LEVEL: i32 = 1;
 
 const RAW: u8 = 0;
@@ -27,24 +27,24 @@ const GROUP: &str = "Neph-Group";
 const EPOCH: &str = "Neph-Epoch";
 const PART: &str = "Neph-Part";
 const CLAIM: &str = "Neph-Claim";
-/// Names one write, so that its writer knows it again after an unknown result.
+/// Identifies one write, so that its writer can recognize the message after an unknown result.
 pub(super) const TOKEN: &str = "Neph-Token";
 
-/// What the headers of a message of a log say.
+/// The parsed headers of a log message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The group, or for a claim the last group before it.
+    /// The group, or for a claim the last group before the claim.
     pub(super) group: u64,
     pub(super) epoch: u64,
     pub(super) kind: Kind,
 }
 
-/// What a message of a log is.
+/// Kind of a log message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Claim,
     Whole,
-    /// A part, and of how many, of the write with this name.
+    /// One part of a group, with the number of parts and the token of the write.
     Part {
         index: u32,
         count: u32,
@@ -53,7 +53,7 @@ pub(super) enum Kind {
 }
 
 impl Head {
-    /// Does this message finish its group?
+    /// Whether this message completes its group.
     pub(super) fn is_last_of_group(&self) -> bool {
         match &self.kind {
             Kind::Claim => false,
@@ -99,7 +99,7 @@ fn part_of(text: &str) -> Option<Kind> {
     (index < count && count >= 2 && words.next().is_none()).then_some(Kind::Part { index, count, write })
 }
 
-/// The bytes of a group as they are kept.
+/// Encodes a group for storage.
 pub(super) fn pack(group: &[u8]) -> Result<Bytes, Error> {
     if group.len() > GROUP_BYTES_MAX {
         return Err(Error::TooLarge { bytes: group.len(), bytes_max: GROUP_BYTES_MAX });
@@ -120,7 +120,7 @@ pub(super) fn pack(group: &[u8]) -> Result<Bytes, Error> {
     Ok(out.into())
 }
 
-/// The group again.
+/// Decodes a stored group.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     match bytes.split_first() {
         Some((&RAW, rest)) => Ok(rest.to_vec()),
@@ -141,7 +141,7 @@ fn damaged(why: &str) -> Error {
     Error::Damaged(format!("a group cannot be read: {why}"))
 }
 
-/// Cuts what is kept into payloads, each with its kind.
+/// Splits an encoded group into payloads, each with its kind.
 pub(super) fn cut(packed: Bytes, part_bytes_max: usize, write: &str) -> Vec<(Kind, Bytes)> {
     if packed.len() <= part_bytes_max {
         return vec![(Kind::Whole, packed)];
@@ -156,7 +156,7 @@ pub(super) fn cut(packed: Bytes, part_bytes_max: usize, write: &str) -> Vec<(Kin
         .collect()
 }
 
-/// Puts parts together again.
+/// Assembles groups from parts.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     write: String,
@@ -165,7 +165,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a message; gives what is kept of a group when it is complete.
+    /// Takes a message. Returns the encoded group when the message completes a group.
     pub(super) fn take(&mut self, kind: &Kind, payload: Bytes) -> Option<Bytes> {
         match kind {
             Kind::Claim => None,
@@ -177,7 +177,7 @@ impl Assembly {
                 if *index == 0 {
                     *self = Assembly { write: write.clone(), ..Assembly::default() };
                 }
-                // A part of another write, or one whose beginning was never here, belongs to nothing.
+                // A part of another write, or a part without its beginning, belongs to no group.
                 if self.write != *write || self.next != *index {
                     return None;
                 }
@@ -229,7 +229,7 @@ mod tests {
             let got = assembly.take(&kind, payload);
             assert_eq!(got, (index == last).then(|| new.clone()));
         }
-        // And the rest of the old one, should it come late, is of no group.
+        // A late rest of the old write belongs to no group.
         for (kind, payload) in cut(old, 100, "old").into_iter().skip(2) {
             assert_eq!(assembly.take(&kind, payload), None);
         }

@@ -1,13 +1,13 @@
 //! Logs, inboxes and leases on NATS JetStream.
 //!
 //! A cluster has a few **streams** that hold the subjects of all partitions, `neph.CLUSTER.STREAM.log.PARTITION` and
-//! `neph.CLUSTER.STREAM.in.PARTITION` with STREAM = PARTITION modulo their number, and two more for leases (with a
-//! greatest age) and records; where events are wanted, one for these (`events`). What nodes say to each other directly
-//! (`neph.CLUSTER.talk.NODE`) is in no stream. [`Engine::connect`] makes them, or checks that those there are as they
-//! should be; [`JetEvents::ensure`] does for that of the events.
+//! `neph.CLUSTER.STREAM.in.PARTITION` with STREAM = PARTITION modulo the number of streams. Two more streams hold
+//! leases (with a maximum age) and records, and an optional one holds events (`events`). Direct messages between nodes
+//! (`neph.CLUSTER.talk.NODE`) are in no stream. [`Engine::connect`] creates the streams or checks the configuration of
+//! the existing ones; [`JetEvents::ensure`] does the same for the event stream.
 //!
-//! What always holds: a full stream refuses, it never drops what is old, but for that of the events; the number of streams
-//! of a cluster never changes, since partitions would move between them; every request has a deadline.
+//! Invariants: a full stream refuses new messages and never drops old ones, except the event stream; the number of
+//! streams of a cluster never changes, since partitions would move between streams; every request has a deadline.
 
 mod beside;
 mod check;
@@ -48,38 +48,38 @@ pub use log::JetLog;
 pub use talk::Heard;
 pub use watch::Watch;
 
-/// Most streams for partitions.
+/// Maximum number of streams for partitions.
 pub const STREAMS_MAX: u32 = 32;
-/// The oldest server that syncs once per append and not per message.
+/// Minimum server version. Older servers sync per message and not once per append.
 pub const SERVER_VERSION_MIN: (u64, u64) = (2, 15);
-/// How long one question to the engine may take before it is asked again.
+/// Timeout of one request to the engine before a retry.
 pub(crate) const ASK_WAIT: Duration = Duration::from_secs(5);
-/// How long connecting may take, with an election in between.
+/// Retry deadline for connecting, with an election in between.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(60);
-/// Publishes that wait for their acknowledgement.
+/// Maximum publishes that wait for their acknowledgement.
 const ACKS_MAX: usize = 4_096;
-/// First and longest rest between two tries.
+/// First and longest backoff between two attempts.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// Under this name a stream remembers how many there are.
+/// Metadata key under which a stream stores the number of streams.
 const STREAMS_META: &str = "nephila-streams";
 
-/// Who we are for the server.
+/// Credentials for the server.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credentials {
-    /// Nobody in particular.
+    /// No credentials.
     #[default]
     None,
     /// A token.
     Token(String),
-    /// A name and a password.
+    /// A user name and a password.
     User(String, String),
-    /// A name, and a file with the password.
+    /// A user name, and a file with the password.
     UserFile(String, PathBuf),
-    /// A file with a signed token and its key.
+    /// A credentials file: a signed token and its key.
     File(PathBuf),
-    /// A file with the seed of an nkey: the server knows the public half, and the seed never leaves this machine.
+    /// A file with the seed of an nkey. The server knows the public key, and the seed never leaves this machine.
     NkeyFile(PathBuf),
 }
 
@@ -96,39 +96,39 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// How the connection is encrypted.
+/// TLS settings of the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates to trust besides those of the system.
+    /// File with trusted root certificates, in addition to the system's.
     pub roots: Option<PathBuf>,
-    /// Our own certificate and its key.
+    /// Client certificate and its private key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Encrypt before the server says a word.
+    /// Start TLS before the server's first message.
     pub first: bool,
 }
 
-/// Which engine, and how it is used.
+/// Settings of the connection and the streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Addresses of servers, `nats://HOST:PORT`.
     pub servers: Vec<String>,
-    /// The name of the cluster: 1 to 32 letters, digits, `-` and `_`.
+    /// Name of the cluster: 1 to 32 letters, digits, `-` and `_`.
     pub cluster: String,
-    /// Streams for partitions, 1 to 32. Fixed for the life of a cluster.
+    /// Number of streams for partitions, 1 to 32. Fixed for the life of a cluster.
     pub streams: u32,
-    /// Copies of everything: 1 or 3.
+    /// Number of replicas of every stream: 1 or 3.
     pub replicas: usize,
-    /// A lease that is not renewed for this long ends.
+    /// Time to live of a lease without renewal.
     pub lease_ttl: Duration,
-    /// A message id that comes again within this time is stored once.
+    /// Deduplication window: a message id that is repeated within this time is stored once.
     pub dedup_window: Duration,
-    /// A stream takes no more than this; 0 for as much as the server lets it.
+    /// Maximum size of a stream in bytes; 0 for the limit of the server.
     pub stream_bytes_max: u64,
-    /// Who we are.
+    /// Credentials for the servers.
     pub credentials: Credentials,
-    /// Encryption; none if this is not given.
+    /// TLS settings; unencrypted if absent.
     pub tls: Option<Tls>,
-    /// Also use servers that the given ones tell of.
+    /// Also use servers that the configured servers announce.
     pub discover: bool,
     /// Monitoring addresses of the servers, `http://HOST:PORT`, for [`Engine::check`].
     pub monitors: Vec<String>,
@@ -175,7 +175,7 @@ impl Settings {
     }
 }
 
-/// A connection to the engine with everything that a cluster needs there. Cheap to clone.
+/// A connection to the engine and the streams of a cluster. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
 
@@ -188,8 +188,8 @@ struct Inner {
 }
 
 impl Engine {
-    /// Connects, and makes or checks the streams. Has to be called on the runtime that will carry the connection; logs
-    /// hand their work to it, so it must go on while a worker's thread waits.
+    /// Connects, and creates or checks the streams. Call this on the runtime that is to carry the connection. Logs hand
+    /// their work to that runtime, so it must run while a worker's thread blocks.
     pub async fn connect(settings: Settings) -> Result<Engine, Error> {
         let engine = Engine::look(settings).await?;
         for config in engine.0.configs() {
@@ -198,7 +198,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Connects and makes nothing: for those who only look. Is there a cluster at all? [`Engine::is_there`] says so.
+    /// Connects and creates nothing: for read-only use. [`Engine::is_there`] tells whether the cluster exists.
     pub async fn look(settings: Settings) -> Result<Engine, Error> {
         settings.check()?;
         let link = Link::dial(&settings).await?;
@@ -211,7 +211,7 @@ impl Engine {
         Ok(Engine(Arc::new(Inner { link, context, settings, handle: Handle::current() })))
     }
 
-    /// Has somebody made this cluster? Its records are there then; what else of it is gone is named by whoever needs it.
+    /// Whether the cluster exists, judged by its records. Other missing parts are reported by the calls that need them.
     pub async fn is_there(&self) -> Result<bool, Error> {
         let name = format!("NEPH_{}_{}", self.0.settings.cluster, KeyKind::Record.stream());
         self.0
@@ -225,17 +225,17 @@ impl Engine {
             .await
     }
 
-    /// The settings it was made with.
+    /// The settings of this engine.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// Is there a connection to a server at this moment?
+    /// Whether a server is connected at this moment.
     pub fn is_connected(&self) -> bool {
         self.0.link.is_up()
     }
 
-    /// The server that is connected, or was last: its name and its version.
+    /// Name and version of the current or last connected server.
     pub fn server(&self) -> Option<(String, String)> {
         self.0.link.client.try_server_info().map(|info| (info.server_name, info.version))
     }
@@ -250,8 +250,8 @@ impl Engine {
         JetLeases::new(self.0.clone())
     }
 
-    /// Opens a partition's log to write it. Whoever wrote it before cannot any more, once this has returned. An owner
-    /// of a later epoch than this is not replaced: [`Error::Fenced`].
+    /// Opens a partition's log for writing. Once this returns, the previous owner is fenced out. An owner of a later
+    /// epoch than this is not replaced: [`Error::Fenced`].
     pub async fn log(&self, partition: u32, epoch: u64, fence: crate::Fence) -> Result<JetLog, Error> {
         JetLog::open(self.0.clone(), partition, epoch, fence).await
     }
@@ -290,14 +290,14 @@ impl Inner {
         Place { stream, stream_name, subject, link: self.link.clone() }
     }
 
-    /// Every stream as it should be.
+    /// The wanted configuration of every stream.
     fn configs(&self) -> Vec<Config> {
         let settings = &self.settings;
         let cluster = &settings.cluster;
         let base = Config {
             retention: RetentionPolicy::Limits,
             storage: StorageType::File,
-            // A stream that is full says so; dropping what is old would lose it.
+            // A full stream refuses new messages; dropping old messages would lose data.
             discard: DiscardPolicy::New,
             num_replicas: settings.replicas,
             allow_direct: true,
@@ -330,7 +330,7 @@ impl Inner {
         configs
     }
 
-    /// Makes a stream, or checks the one that is there and changes what may change.
+    /// Creates a stream, or checks the existing stream and updates the settings that may change.
     async fn ensure(&self, config: &Config) -> Result<(), Error> {
         self.patiently("making the streams", CONNECT_PATIENCE, async || {
             let found = match self.link.answer(self.context.get_stream(&config.name)).await? {
@@ -339,9 +339,9 @@ impl Inner {
                 Err(_) => {
                     return match self.link.answer(self.context.create_stream(config.clone())).await? {
                         Ok(_) => Ok(Ok(())),
-                        // Another node made it at the same moment: look again.
+                        // Another node created the stream at the same moment: retry.
                         Err(error) => match error.kind() {
-                            // Servers that start together do not know each other at once: they will.
+                            // Servers that start together need a moment to find each other.
                             CreateStreamErrorKind::JetStream(refusal)
                                 if refusal.code() == 400 && refusal.error_code() != NO_PEERS =>
                             {
@@ -372,16 +372,16 @@ impl Inner {
     }
 }
 
-/// Not enough servers for a stream's copies.
+/// Not enough servers for a stream's replicas.
 const NO_PEERS: ErrorCode = ErrorCode(10_005);
 
-/// Is there no such stream?
+/// Whether the stream does not exist.
 fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
         if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// What cannot be changed and is not as it should be.
+/// Describes a wrong setting that cannot be changed.
 fn mismatch(found: &Config, wanted: &Config) -> Option<String> {
     let streams = |config: &Config| config.metadata.get(STREAMS_META).cloned().unwrap_or_default();
     if streams(found) != streams(wanted) {
@@ -430,7 +430,7 @@ impl KeyKind {
     }
 }
 
-/// Rests between tries, longer each time.
+/// Exponential backoff between attempts.
 struct Backoff(Duration);
 
 impl Backoff {

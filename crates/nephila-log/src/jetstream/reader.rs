@@ -1,10 +1,10 @@
-//! Reads a subject in order, from a position on, in batches that are asked for.
+//! Reads a subject in order from a position on, in requested batches.
 //!
-//! The server keeps a short-lived consumer without acknowledgements for us. Its deliveries are numbered; if a number is
-//! missing, or the connection was lost and with it perhaps a delivery, the consumer is made anew behind the last message
-//! that came.
+//! The server keeps a short-lived consumer without acknowledgements for the reader. Its deliveries are numbered. If a
+//! number is missing, or the connection was lost and with it perhaps a delivery, the reader creates a new consumer
+//! after the last message received.
 //!
-//! What always holds: messages come in the order of the stream, each once; nothing is skipped that is there.
+//! Invariants: messages come in stream order, each once; no existing message is skipped.
 
 use std::time::Duration;
 
@@ -18,25 +18,25 @@ use super::write::Place;
 use super::{ASK_WAIT, Backoff};
 use crate::Error;
 
-/// A consumer that nobody asks for this long is removed by the server.
+/// Idle time after which the server removes a consumer.
 const CONSUMER_IDLE_MAX: Duration = Duration::from_secs(30);
-/// A reader that rested this long makes its consumer anew, before it finds that the server has removed it.
+/// Idle time after which a reader creates a new consumer, before the server removes the old one.
 const REST_MAX: Duration = Duration::from_secs(20);
 
 /// A reader of one subject.
 #[derive(Debug)]
 pub(super) struct Reader {
     place: Place,
-    /// The position of the stream from which the next message comes.
+    /// First stream position of the next message.
     next: u64,
     consumer: Option<Consumer<Config>>,
-    /// How often the connection had been lost when the consumer was made.
+    /// Number of lost connections when the consumer was created.
     losses: u64,
-    /// The number of the last delivery of this consumer.
+    /// Number of the last delivery of this consumer.
     delivered: u64,
-    /// Messages behind the last one that came, as the server counted them then.
+    /// Messages after the last one received, as counted by the server at that time.
     pending: u64,
-    /// When it was last asked.
+    /// Time of the last request.
     asked: Instant,
 }
 
@@ -47,17 +47,17 @@ impl Reader {
         Reader { place, next, consumer: None, losses: 0, delivered: 0, pending: u64::MAX, asked }
     }
 
-    /// From which position the next message comes.
+    /// First stream position of the next message.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Is the next message the first behind this position?
+    /// Whether the next message is the first after this position.
     pub(super) fn is_behind(&self, position: u64) -> bool {
         self.next == position.saturating_add(1)
     }
 
-    /// Up to so many messages. If there are none it waits this long for the first. Failing that, what went wrong.
+    /// Returns up to `max` messages. Without a message the call waits up to `wait` for the first. An error is a text.
     pub(super) async fn take(&mut self, max: usize, wait: Duration) -> Result<Vec<Message>, String> {
         let mut taken = Vec::new();
         if self.losses != self.place.link.losses() || self.asked.elapsed() >= REST_MAX {
@@ -65,14 +65,14 @@ impl Reader {
         }
         let ended = self.fill(&mut taken, max, wait).await;
         self.asked = Instant::now();
-        // A consumer that failed is made anew, behind what has come in order.
+        // Replace a failed consumer by a new one after the messages received in order.
         if ended.is_err() {
             self.consumer = None;
         }
         if taken.is_empty() { ended.map(|()| taken) } else { Ok(taken) }
     }
 
-    /// The same, tried again for this long if it fails.
+    /// Like [`Reader::take`], with retries until `patience` has passed.
     pub(super) async fn take_patiently(
         &mut self,
         max: usize,
@@ -102,7 +102,7 @@ impl Reader {
         }
         let consumer = self.consumer.clone().expect("made above");
         if self.pending == 0 && !wait.is_zero() {
-            // Nothing was there when we looked: wait for one, then take the others without waiting.
+            // No message was pending: wait for one, then take the others without waiting.
             let asked = consumer.batch().max_messages(1).expires(wait).messages();
             let batch = self.place.link.answer(asked).await?;
             self.collect(batch.map_err(|error| error.to_string())?, wait + ASK_WAIT, taken).await?;
@@ -115,7 +115,7 @@ impl Reader {
         self.collect(batch.map_err(|error| error.to_string())?, ASK_WAIT, taken).await?;
         if taken.is_empty() {
             if !wait.is_zero() && self.pending != 0 {
-                // The count was of messages that are gone. From now on it is waited for.
+                // The count was of messages that are gone. Wait from now on.
                 self.pending = 0;
                 return Box::pin(self.fill(taken, max, wait)).await;
             }
@@ -149,7 +149,7 @@ impl Reader {
     }
 }
 
-/// Makes a consumer that nobody acknowledges.
+/// Creates a consumer without acknowledgements.
 pub(super) async fn consume(
     place: &Place,
     deliver_policy: DeliverPolicy,

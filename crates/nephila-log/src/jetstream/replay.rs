@@ -1,7 +1,7 @@
-//! Reads a log back, one batch ahead of whoever folds it.
+//! Replays a log, with one batch of read-ahead during the fold.
 //!
-//! What always holds: groups come in order and without a hole, or the replay ends with an error; it ends at the message
-//! that was last when it began, and if that is not there any more the log was rolled back.
+//! Invariants: groups come in order and without a gap, or the replay ends with an error; the replay ends at the message
+//! that was last when the replay began; if that message is gone, the log was rolled back.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,45 +15,45 @@ use super::message::{self, Assembly, Head, Kind};
 use super::reader::Reader;
 use crate::Error;
 
-/// Messages asked for at once.
+/// Messages per batch.
 const BATCH_MESSAGES: usize = 64;
-/// How long one batch is tried.
+/// Retry deadline of one batch.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
-/// How long the last message may stay away before it counts as gone: a server that was restarted has to catch up.
+/// Grace period before a missing last message counts as lost: a restarted server has to catch up.
 const TAIL_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the server waits for a message.
 const TAIL_WAIT: Duration = Duration::from_secs(1);
 
-/// A batch that was read, with the reader that goes on.
+/// A batch of messages, with the reader for the next batch.
 struct Batch {
     reader: Option<Reader>,
-    /// Groups before the first message are known to be there.
+    /// Groups before the first message are known to exist.
     is_inside: bool,
     messages: Result<Vec<Message>, Error>,
 }
 
-/// Groups of a log from one on.
+/// Iterator over the groups of a log.
 pub(super) struct Replaying<'a> {
     log: &'a mut JetLog,
     from: u64,
     /// The last group seen whole.
     seen: Option<u64>,
     is_inside: bool,
-    /// The position of the last message looked at.
+    /// Position of the last message examined.
     position: u64,
     batch: VecDeque<Message>,
     coming: Option<Receiver<Batch>>,
     assembly: Assembly,
-    /// Where the group being put together begins.
+    /// Begin of the group being assembled.
     begin: u64,
-    /// Since when nothing came.
+    /// Time since which no message came.
     dry_since: Option<Instant>,
     done: bool,
 }
 
 impl<'a> Replaying<'a> {
     pub(super) fn new(log: &'a mut JetLog, from: u64) -> Self {
-        // Behind the last group there is nothing, and in an empty log neither.
+        // Nothing follows the last group, and an empty log has nothing.
         let done = from.max(1) > log.synced;
         let mut replaying = Replaying {
             log,
@@ -74,7 +74,7 @@ impl<'a> Replaying<'a> {
         replaying
     }
 
-    /// Asks for the next batch.
+    /// Requests the next batch.
     fn ask(&mut self, reader: Option<Reader>) {
         let (inner, place, fence) = (self.log.inner.clone(), self.log.place.clone(), self.log.fence.clone());
         let (from, tail, known) = (self.from, self.log.tail, self.log.marks.before(self.from));
@@ -103,7 +103,7 @@ impl<'a> Replaying<'a> {
         self.coming = Some(receiver);
     }
 
-    /// Waits for the batch that is coming, and asks for the one behind it.
+    /// Waits for the pending batch, and requests the batch after that.
     fn receive(&mut self) -> Result<(), Error> {
         let batch = self.coming.take().ok_or(Error::Broken)?.recv().map_err(|_| Error::Broken)?;
         let messages = batch.messages?;
@@ -124,7 +124,7 @@ impl<'a> Replaying<'a> {
         Ok(())
     }
 
-    /// Looks at a message: a group if it completes one that was asked for.
+    /// Examines a message. Returns a group if the message completes a requested group.
     fn look(&mut self, message: Message) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let position = message.info().map_err(|error| Error::Damaged(error.to_string()))?.stream_sequence;
         self.position = position;

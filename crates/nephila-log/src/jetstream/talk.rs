@@ -1,8 +1,8 @@
-//! What nodes say to each other directly: small messages that nobody stores.
+//! Direct messages between nodes: small and not stored.
 //!
-//! They may be lost, above all while no server is connected; whoever speaks says it again until it is answered.
+//! A message may be lost, above all while no server is connected. The sender retries until an answer arrives.
 //!
-//! What always holds: a message is handed to the client only while a server is connected, so nothing piles up.
+//! Invariant: a message is handed to the client only while a server is connected, so no queue builds up.
 
 use async_nats::Subscriber;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use super::Engine;
 use crate::Error;
 
-/// What is said to one name.
+/// Subscription to the messages for one name.
 #[derive(Debug)]
 pub struct Heard(Subscriber);
 
@@ -27,17 +27,17 @@ impl Engine {
         format!("neph.{}.talk.{name}", self.0.settings.cluster)
     }
 
-    /// Listens to what is said to this name, letters, digits, `-` and `_`. Connections that are lost and made again change
-    /// nothing, but what was said meanwhile is lost.
+    /// Subscribes to the messages for this name (letters, digits, `-` and `_`). The subscription survives a lost
+    /// connection, but messages sent meanwhile are lost.
     pub async fn hear(&self, name: &str) -> Result<Heard, Error> {
         let subscribed = self.0.link.client.subscribe(self.talk_subject(name)).await;
         subscribed.map(Heard).map_err(|error| Error::Refused(error.to_string()))
     }
 
-    /// Says something to whoever listens to this name. It may be lost.
+    /// Sends a message to the subscribers of this name. The message may be lost.
     pub async fn say(&self, name: &str, message: Bytes) {
         if self.is_connected() {
-            // Lost like one that the network loses.
+            // An error here equals a loss in the network.
             _ = self.0.link.client.publish(self.talk_subject(name), message).await;
         }
     }

@@ -1,12 +1,12 @@
-//! Looks whether the servers still have what an owner wrote, while it writes.
+//! Checks that the servers still have an owner's messages, while the owner writes.
 //!
-//! A server that lies does it quietly: messages that were acknowledged are gone from the end of a subject, or from its
-//! middle. An owner that only writes would notice the first when it next writes, and the second never. So now and then the
-//! last message is compared with the one that was written last, and the number of messages with what it was when the log
-//! was opened, plus what was written since, less what was removed.
+//! A faulty server loses data silently: acknowledged messages are gone from the end of a subject, or from its middle.
+//! An owner that only writes would notice the first case at its next write, and the second never. So the watch compares
+//! the last message with the last acknowledged one, and the number of messages with the number at opening, plus the
+//! messages written since, minus the messages removed.
 //!
-//! What always holds: nothing is called lost that may only be on its way, or that we removed ourselves; what one server
-//! says that may lag is asked for again before it is believed.
+//! Invariants: a message that may be in flight, or that the owner removed, is never reported as lost; an answer from a
+//! server that may lag is confirmed by further reads.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,25 +20,25 @@ use super::Inner;
 use super::write::{LOST_READS, Place};
 use crate::Error;
 
-/// The rest between two reads of something that looks lost.
+/// Pause before an apparent loss is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// How often a log is counted that is being written to, until it stood still meanwhile.
+/// Maximum counts of a log under write, until one count sees no concurrent write.
 const STILL_READS: u32 = 20;
-/// The rest between two of them.
+/// Pause between two counts.
 const STILL_AGAIN: Duration = Duration::from_millis(50);
 
-/// What an owner did to its log, in numbers that only grow.
+/// Counters of an owner's changes to its log. They only grow.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Where the last message is that was acknowledged.
+    /// Position of the last acknowledged message.
     pub(super) tail: AtomicU64,
-    /// Messages that were acknowledged since the log was opened.
+    /// Messages acknowledged since the log was opened.
     messages: AtomicU64,
     /// Odd while messages are being removed.
     removals: AtomicU64,
-    /// Messages that are there beside those in `messages`, less those that were removed; none if nobody could count them.
+    /// Existing messages in addition to `messages`, minus removed messages; `None` if the count is unknown.
     base: Mutex<Option<i64>>,
-    /// Some are known to be lost.
+    /// Messages are known to be lost.
     has_lost: AtomicBool,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Seen {
 pub(super) struct Removing(Arc<Seen>);
 
 impl Removing {
-    /// So many were removed; none if the server did not say. Then they are counted again, and also if some are known to
-    /// be lost: where those were is most likely gone now.
+    /// Subtracts the removed messages. `None` means that the server did not say; then the messages are counted again.
+    /// The same happens after a known loss: the damaged range is most likely removed now.
     pub(super) fn removed(&self, count: Option<u64>) {
         let mut base = self.0.base();
         let had_lost = self.0.has_lost.swap(false, Ordering::AcqRel);
@@ -71,7 +71,7 @@ impl Seen {
         self.tail.store(tail, Ordering::Release);
     }
 
-    /// Counts what is there, at a moment at which nobody writes.
+    /// Counts the existing messages, at a moment without writes.
     pub(super) async fn count(&self, place: &Place) {
         let count = messages_of(place).await.ok();
         let messages = self.messages.load(Ordering::Acquire);
@@ -106,8 +106,8 @@ impl Watch {
         Watch { inner, place, seen }
     }
 
-    /// Looks once. [`Error::RolledBack`] if the end is gone, [`Error::Damaged`] if something before it is; any other
-    /// error means that nobody could be asked.
+    /// Checks once. Returns [`Error::RolledBack`] if the end is gone, [`Error::Damaged`] if a message before the end is
+    /// gone. Any other error means that no server answered.
     pub async fn look(&self) -> Result<(), Error> {
         let mut read = 0;
         loop {
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    /// What seems lost.
+    /// Returns an apparent loss.
     async fn look_once(&self) -> Result<Option<Error>, Error> {
         let unavailable =
             |why| Error::Unavailable { what: "looking at the log", waited: Duration::ZERO, why };
@@ -135,7 +135,7 @@ impl Watch {
             let count = messages_of(&self.place).await.map_err(unavailable)?;
             let now = self.seen.now();
             let is_still = found == tail && now == before;
-            // While messages are being removed nobody knows how many there should be.
+            // During a removal the expected count is unknown.
             if now.2 == removals && removals.is_multiple_of(2) {
                 let mut base = self.seen.base();
                 let expected = base.map(|base| base + messages as i64);
@@ -146,7 +146,7 @@ impl Watch {
                     *base = Some(count as i64 - messages as i64);
                 }
             }
-            // What came meanwhile may hide what is gone.
+            // Messages that arrived meanwhile may hide a loss.
             if is_still {
                 break;
             }

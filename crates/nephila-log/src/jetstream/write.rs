@@ -1,9 +1,9 @@
-//! One write that expects what was last: it happens once, or somebody else was first, and which of the two is known in
-//! the end even if an acknowledgement is lost.
+//! A conditional write that expects a certain last message. The write happens exactly once, or another writer was
+//! first. The result is known in the end even if an acknowledgement is lost.
 //!
-//! A write carries a **token**. If the answer does not come, the last message of the subject tells: our token, it is
-//! done; the message that we expected, it is not there yet and is sent again; any other, somebody else wrote. A late
-//! copy of a write that was sent twice is refused, since it expects what is not last any more.
+//! A write carries a **token**. Without an answer, the last message of the subject tells the result. Our token: the
+//! write succeeded. The expected message: the write has not happened and is retried. Any other message: another writer
+//! was first. A late duplicate of a write is refused, since its expected message is no longer the last.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use super::message::TOKEN;
 use super::{Backoff, Inner};
 use crate::Error;
 
-/// How often a last message that is older than it can be is read before it is believed: a server that led until a moment
-/// ago and does not know better may have given it. In a log it is a loss.
+/// Number of reads before a last message older than expected is believed: the answer may come from a server that led
+/// until a moment ago and is out of date. In a log an older last message is a loss.
 pub(super) const LOST_READS: u32 = 8;
-/// The same where messages end by themselves.
+/// Like [`LOST_READS`], for streams whose messages expire.
 pub(super) const ENDED_READS: u32 = 5;
 
-/// Which subject of which stream, as the server knows it.
+/// One subject of one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) stream: Stream<()>,
@@ -37,38 +37,38 @@ pub(super) struct Place {
     pub(super) link: Link,
 }
 
-/// How a write ended.
+/// Result of a write.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// It is durable, at this position of the stream.
+    /// Durable, at this position of the stream.
     Stored(u64),
-    /// Something else was last: this, or nothing.
+    /// Another message was last, or none.
     Other(Option<StreamMessage>),
 }
 
-/// What is written.
+/// A message to write.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
-    /// The position of the message of the subject that has to be the last; 0 if there must be none.
+    /// Expected position of the last message of the subject; 0 for an empty subject.
     pub(super) expected: u64,
-    /// Names this write and no other.
+    /// Unique token of this write.
     pub(super) token: String,
     pub(super) headers: HeaderMap,
     pub(super) payload: Bytes,
-    /// How often a last message before the expected one has to be read before it is believed.
+    /// Number of reads before a last message older than expected is believed.
     pub(super) older_reads: u32,
 }
 
-/// What the server made of one publish.
+/// The server's answer to one publish.
 enum Answer {
     Stored(u64),
-    /// It said no. With the reason if there is no room.
+    /// Refused. Contains the reason if storage is full.
     Refused(Option<String>),
     Unknown(String),
 }
 
 impl Inner {
-    /// Writes, and finds out in any case within the patience whether it was done.
+    /// Writes, with retries, and determines the result until `patience` has passed.
     pub(super) async fn write(
         &self,
         place: &Place,
@@ -150,7 +150,7 @@ impl Inner {
         })
     }
 
-    /// The last message of the subject as its leader has it, or what went wrong.
+    /// The last message of the subject from its leader, or the error text.
     pub(super) async fn last(&self, place: &Place) -> Result<Option<StreamMessage>, String> {
         self.raw(place.stream.raw_message_builder().last_by_subject(&place.subject).send()).await
     }
@@ -173,7 +173,7 @@ impl Inner {
         }
     }
 
-    /// Asks until there is an answer, or for this long.
+    /// Retries a request until an answer arrives or `patience` has passed.
     pub(super) async fn patiently<T, F: Future<Output = Result<T, String>>>(
         &self,
         what: &'static str,
@@ -194,12 +194,12 @@ impl Inner {
     }
 }
 
-/// What the server said, if it was the server that said no.
+/// The server's error, if the server refused the publish.
 pub(super) fn refusal(error: &async_nats::jetstream::context::PublishError) -> Option<&Refusal> {
     error.source().and_then(|source| source.downcast_ref())
 }
 
-/// Does the server say that it has no room?
+/// Whether the error code means that storage is full.
 pub(super) fn is_full(code: ErrorCode) -> bool {
     [
         ErrorCode::STREAM_STORE_FAILED,

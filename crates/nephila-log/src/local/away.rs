@@ -1,10 +1,10 @@
-//! A journal that is synced by a thread of its own, so that whoever writes it need not wait for the disk.
+//! Syncs a journal on a thread of its own, so that the writer does not wait for the disk.
 //!
-//! The journal itself goes to the thread and comes back when the disk has answered. Whoever needs it before that waits
-//! until it is home.
+//! The journal moves to the thread and comes back when the sync has ended. A caller that needs the journal before that
+//! waits for the thread.
 //!
-//! What always holds: one thread has the journal at a time; it is home before this is dropped, so whoever opens the folder
-//! next finds nobody who still writes there.
+//! Invariants: one thread has the journal at a time; dropping [`Away`] waits for the journal, so a later opening of the
+//! folder meets no writer.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -15,10 +15,10 @@ use crate::{Error, Wake};
 /// A journal, here or being synced.
 #[derive(Debug)]
 pub(super) struct Away {
-    /// None while it is away, and for good if its thread was lost.
+    /// `None` during a sync, and for good if the thread was lost.
     journal: Option<Journal>,
     is_away: bool,
-    /// How the last sync ended that nobody has asked about yet.
+    /// Result of the last sync that no caller has fetched yet.
     result: Option<Result<(), Error>>,
     thread: Option<Thread>,
     wake: Wake,
@@ -39,7 +39,8 @@ impl Away {
         self.wake = wake;
     }
 
-    /// The journal, as soon as it is home. How a sync ended that was under way is kept for who asks.
+    /// Returns the journal, and waits for a running sync. The result of that sync is kept for the next caller of
+    /// `sync`.
     pub(super) fn home(&mut self) -> Result<&mut Journal, Error> {
         if self.is_away {
             let came = self.thread.as_ref().and_then(|thread| thread.from.recv().ok());
@@ -63,7 +64,7 @@ impl Away {
         Ok(self.home()?.sync()?)
     }
 
-    /// Sends the journal to be synced, unless it is. True once everything is durable.
+    /// Starts a sync, unless one is running. Returns true once everything is durable.
     pub(super) fn try_sync(&mut self) -> Result<bool, Error> {
         if self.is_away {
             match self.thread.as_ref().map(|thread| thread.from.try_recv()) {
@@ -81,7 +82,7 @@ impl Away {
             match Thread::start() {
                 Ok(thread) => self.thread = Some(thread),
                 Err(_) => {
-                    // No thread to be had: then whoever writes waits, as it always may.
+                    // No thread available: the writer waits, as `sync` always may.
                     self.journal = Some(journal);
                     return self.sync().map(|()| true);
                 }
@@ -99,7 +100,7 @@ impl Away {
         Ok(false)
     }
 
-    /// Forgets how a sync ended.
+    /// Rolls the journal back to its durable end, and drops the result of the last sync.
     pub(super) fn go_back(&mut self) -> Result<(), Error> {
         self.home()?;
         self.result = None;

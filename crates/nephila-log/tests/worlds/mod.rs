@@ -1,4 +1,4 @@
-//! The implementations, each as a world of its own for the checks.
+//! The implementations, each as a world for the conformance checks.
 #![allow(dead_code, reason = "each file of tests uses some of it")]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use nephila_store::journal;
 use nephila_testnats::{Nats, Options};
 use tempfile::TempDir;
 
-/// Leases end after this long: short enough to wait for, long enough for a busy machine.
+/// Time to live of leases: short enough to wait for, long enough for a busy machine.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(5);
 
 /// In memory.
@@ -59,7 +59,7 @@ impl Local {
         Local { folder, inbox, leases }
     }
 
-    /// What another process would find.
+    /// Opens the same files again, like another process.
     pub(crate) fn again(self) -> Self {
         let Local { folder, .. } = self;
         let inbox = LocalInbox::new(Arc::new(RealDisk), &folder.path().join("inbox"));

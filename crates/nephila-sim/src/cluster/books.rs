@@ -1,5 +1,5 @@
-//! The books of those who watch: they see requests at the servers, and groups and captures as they arrive, and ask no
-//! node anything.
+//! The books of the checkers: they see requests at the servers, and groups and captures as they arrive, and ask no node
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,9 +25,9 @@ struct PageBook {
     requests: u32,
     /// Requests that the server answered with 500.
     failed: u32,
-    /// Times it may be asked for again because its ticket was open at a fault.
+    /// Times the page may be requested again because its ticket was open at a fault.
     excused: u32,
-    /// An outcome that stays is in the log.
+    /// A final outcome is in the log.
     done: bool,
 }
 
@@ -65,7 +65,7 @@ impl Books {
         }
     }
 
-    /// Somebody acts in the name of a partition.
+    /// A node acts in the name of a partition.
     pub(crate) fn handle_act(
         &mut self,
         partition: u32,
@@ -107,7 +107,7 @@ impl Books {
         Ok(())
     }
 
-    /// The same for the address, whoever asks it.
+    /// A request arrives at this address, from any node.
     fn start_on_slot(&mut self, address: IpAddr, t: u64) -> Result<(), Violation> {
         let book = self.slots.entry(address).or_default();
         let rude = |what: String| {
@@ -124,7 +124,7 @@ impl Books {
         Ok(())
     }
 
-    /// A request is over at the server. One whose node sleeps is nobody's fault any more.
+    /// A request is over at the server. No node is responsible for a request whose node sleeps.
     pub(crate) fn handle_end(&mut self, host: usize, t: Option<u64>) {
         let slot = self.slots.get_mut(&self.addresses[host]).expect("it was asked");
         for book in [&mut self.hosts[host], slot] {
@@ -133,7 +133,7 @@ impl Books {
         }
     }
 
-    /// Is the outcome of this ticket in the log?
+    /// Whether the outcome of this ticket is in the log.
     pub(crate) fn has_ended(&self, partition: u32, ticket: u64) -> bool {
         self.ended.contains(&(partition, ticket))
     }
@@ -147,7 +147,7 @@ impl Books {
         self.pages[page as usize].failed
     }
 
-    /// The node of an open ticket is gone, and with it what it knew.
+    /// The node of an open ticket is gone, with everything in its memory.
     pub(crate) fn handle_lost(&mut self, partition: u32, ticket: u64, page: u32) {
         if !self.ended.contains(&(partition, ticket)) {
             self.pages[page as usize].excused += 1;
@@ -184,7 +184,7 @@ impl Books {
         Ok(())
     }
 
-    /// Everything is quiet: what can be reached was fetched, and nothing else.
+    /// Everything is quiet: every page that can be reached was fetched, and nothing else.
     pub(crate) fn check_end(&self, web: &Web, engine: &Engine) -> Result<(), Violation> {
         let truth = web.truth();
         for (page, book) in self.pages.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Calls from the nodes to what they share: each takes its time there and back, and may be lost on either way.
+//! Calls from the nodes to the shared engine: each takes time there and back, and may be lost on either way.
 //!
-//! What always holds: a call is answered once, or after [`CALL_MAX`] with nothing; one that nobody answered may still
-//! have arrived, or arrive later.
+//! Invariants: a call is answered once, or fails after [`CALL_MAX`] (timeout); a call without an answer may still have
+//! arrived, or arrive later.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ use super::node::Part;
 use super::{Event, Planted, Sim};
 use crate::{Checker, Violation};
 
-/// A call without an answer is given up after this, in milliseconds.
+/// Timeout of a call, in milliseconds.
 const CALL_MAX: u64 = 5_000;
 
 /// Groups before the snapshot that a reader gets once more.
 const OLD_GROUPS: u64 = 3;
 
-/// What a node asks of what the nodes share.
+/// A node's call to the engine.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     Member(Deed),
@@ -39,14 +39,14 @@ pub(crate) enum Call {
     Put { partition: u32, part: u64, ticket: TicketId, attempt: u32 },
 }
 
-/// What came back.
+/// The answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Got {
     Nothing,
     Member(Answer),
     Owners(BTreeMap<u32, (u64, OwnerRecord)>),
     Leases(Vec<NodeRecord>),
-    /// A state, the groups behind it, and whether one of them is missing.
+    /// A state, the groups after that state, and whether one of them is missing.
     Loaded(Box<MemoryState>, Vec<Vec<u8>>, bool),
     Appended,
     Refused,
@@ -55,7 +55,7 @@ pub(crate) enum Got {
 }
 
 impl Sim {
-    /// A call sets out.
+    /// A call is sent.
     pub(crate) fn call(&mut self, node: usize, call: Call) {
         let life = self.nodes[node].life;
         let (there, back) = (self.delay(), self.delay());
@@ -68,7 +68,7 @@ impl Sim {
         if late {
             self.at(CALL_MAX, Event::Back { node, life, call: call.clone(), got: Got::Nothing });
         }
-        // Whoever is cut off has mostly not even sent it.
+        // A node that is cut off has mostly not even sent the call.
         if !(lost || cut && self.rng.below(4) > 0) {
             let back = (!late).then_some(back);
             self.at(there, Event::There { node, life, call, back });
@@ -98,7 +98,7 @@ impl Sim {
         back: Option<u64>,
     ) -> Result<(), Violation> {
         let t = self.t;
-        // Nobody is there. Who asked notices when its patience ends, unless it was to hear nothing anyway.
+        // The engine is away. The caller notices at its timeout, unless the answer was to be lost anyway.
         if self.away_until > t {
             if back.is_some() {
                 self.at(CALL_MAX, Event::Back { node, life, call, got: Got::Nothing });
@@ -179,7 +179,7 @@ impl Sim {
                 self.nodes[n].member.handle_view(mono, incarnation, None);
             }
             (Call::Load { partition, epoch }, got) => {
-                // Whoever slept over the answer may have lost the partition: what it read is old.
+                // A node that slept over the answer may have lost the partition: the state read is old.
                 let holds = self.nodes[n].member.epoch(mono, partition) == Some(epoch);
                 if self.nodes[n].loading.get(&partition) != Some(&epoch) || !holds {
                     return Ok(());
@@ -202,7 +202,7 @@ impl Sim {
                 let holds = self.nodes[n].member.epoch(mono, partition) == Some(epoch);
                 match (waits, got) {
                     (false, _) => {}
-                    // The last owner's last group came after we had read the log: read it again.
+                    // The last owner's last group came after the log was read: read the log again.
                     (true, Got::Refused) => {
                         self.figures.refused += 1;
                         self.drop_part(n, partition);
@@ -236,8 +236,8 @@ impl Sim {
         Ok(())
     }
 
-    /// A partition's state and log have come. Gives the state as it is behind the log; none if the log has a hole that was
-    /// noticed.
+    /// A partition's state and log have arrived. Returns the state after replay of the log; none if the log has a hole
+    /// that was noticed.
     fn read(
         &mut self,
         n: usize,
@@ -266,9 +266,9 @@ impl Sim {
         Ok(Some(state))
     }
 
-    /// A partition has been read: it is opened.
+    /// A partition has been read: the node opens the partition.
     fn open(&mut self, n: usize, partition: u32, epoch: Epoch, state: MemoryState) -> Result<(), Violation> {
-        // Whoever had it sleeps; what it had open may be asked for again.
+        // The previous owner sleeps; its open tickets may be requested again.
         for part in self.nodes.iter_mut().filter_map(|node| node.parts.get_mut(&partition)) {
             for (ticket, flight) in part.flights.iter_mut().filter(|(_, flight)| !flight.lost) {
                 flight.lost = true;
@@ -288,7 +288,7 @@ impl Sim {
     }
 }
 
-/// Folds what a log holds behind a state.
+/// Replays a log into a state.
 pub(crate) fn replay(state: &mut MemoryState, log: &[Vec<u8>]) -> Result<(), Violation> {
     for bytes in log {
         match entry::open(bytes, state.position()) {

@@ -1,8 +1,8 @@
-//! What the nodes share: leases, owner records, logs, inboxes, objects. It is always right; what fails is the way there
-//! and back, and now and then it is away.
+//! The engine that the nodes share: leases, owner records, logs, inboxes, objects. The engine is always right; calls
+//! and answers fail, and now and then the engine is away.
 //!
-//! What always holds: a record changes only if its revision is the expected one; a group is appended only behind the one
-//! it names; a lease ends a time to live after its last renewal arrived.
+//! Invariants: a record changes only if its revision is the expected one (compare-and-swap); a group is appended only
+//! after the group named as its predecessor; a lease ends a time to live after its last renewal arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::Planted;
 /// How long a lease lives without being renewed, in milliseconds.
 pub(crate) const TTL: u64 = 15_000;
 
-/// Messages that one read gives.
+/// Maximum number of messages per read.
 const MESSAGES_MAX: usize = 8;
 
 /// One partition's log.
@@ -27,7 +27,7 @@ pub(crate) struct Log {
     pub(crate) end: Position,
 }
 
-/// What the nodes share.
+/// The shared engine.
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     pub(crate) revision: u64,
@@ -35,21 +35,21 @@ pub(crate) struct Engine {
     pub(crate) owners: BTreeMap<u32, (u64, OwnerRecord)>,
     pub(crate) logs: Vec<Log>,
     pub(crate) inboxes: Vec<Vec<Bytes>>,
-    /// Parcels that were stored, by their numbers.
+    /// Numbers of the stored parcels, for deduplication.
     ids: BTreeSet<u128>,
     pub(crate) snapshots: Vec<MemoryState>,
-    /// Captures by partition, ticket, and which try it was.
+    /// Captures by partition, ticket, and number of the try.
     pub(crate) objects: BTreeSet<(u32, u64, u32)>,
 }
 
-/// What came of an append.
+/// The result of an append.
 #[derive(Debug)]
 pub(crate) enum Appended {
-    /// It is there, and new.
+    /// The group was appended.
     New(Box<Group>),
-    /// It was there.
+    /// The log had the group already.
     Again,
-    /// Something else is there.
+    /// The log has another group at this position.
     Refused,
 }
 
@@ -116,7 +116,7 @@ impl Engine {
         Answer::Done(self.revision)
     }
 
-    /// A group arrives. It names what it follows, so a late one is refused and a repeated one known.
+    /// Appends a group. A group names its predecessor, so a late group is refused and a repeated one is recognized.
     pub(crate) fn append(&mut self, partition: u32, bytes: &[u8]) -> Appended {
         let log = &mut self.logs[partition as usize];
         match entry::open(bytes, log.end) {
@@ -132,14 +132,15 @@ impl Engine {
         }
     }
 
-    /// A parcel arrives; the same one again is stored once, unless so much time has passed that nobody remembers.
+    /// Stores a parcel. A repeated parcel is stored once (deduplication), unless so much time has passed that the
+    /// engine has forgotten the first.
     pub(crate) fn publish(&mut self, partition: u32, id: u128, bytes: Bytes, forgetful: bool) {
         if self.ids.insert(id) || forgetful {
             self.inboxes[partition as usize].push(bytes);
         }
     }
 
-    /// What an inbox holds behind a position.
+    /// Messages of an inbox after a position.
     pub(crate) fn read(&self, partition: u32, from: u64) -> Vec<Bytes> {
         let inbox = &self.inboxes[partition as usize];
         inbox.iter().skip(from as usize).take(MESSAGES_MAX).cloned().collect()

@@ -1,5 +1,4 @@
-//! What goes wrong in a cluster: nodes die, sleep, are cut off, leave and come back; the engine is away; a log has a
-//! hole.
+//! Faults of a cluster: nodes die, sleep, are cut off, leave and come back; the engine is away; a log has a hole.
 
 use nephila_core::state::State;
 
@@ -13,7 +12,7 @@ const GONE_MAX: u64 = 60_000;
 const CUT_MAX: u64 = 25_000;
 
 impl Sim {
-    /// One of all that can go wrong.
+    /// Injects one random fault.
     pub(crate) fn fault(&mut self) {
         let n = self.rng.index(self.nodes.len());
         let (t, gone, cut) = (self.t, self.rng.below(GONE_MAX), self.rng.below(CUT_MAX));
@@ -69,8 +68,8 @@ impl Sim {
         self.nodes[n] = Node::new(self, n as u64, life);
     }
 
-    /// A process is stopped, and goes on later as if nothing had been. Its requests are with the kernel: they go on, and
-    /// nobody can be blamed for them.
+    /// A process is stopped, and later goes on as if nothing had happened. Its requests are with the kernel: they go
+    /// on, and no node is responsible for them.
     fn sleep(&mut self, n: usize, gone: u64) {
         if !self.nodes[n].is_awake(self.t) {
             return;
@@ -84,7 +83,7 @@ impl Sim {
         }
     }
 
-    /// The engine loses a group that it had acknowledged, and the owner dies: the next one has to notice.
+    /// The engine loses a group that was acknowledged, and the owner dies: the next owner has to notice.
     fn lie(&mut self, n: usize) {
         if !self.lying || self.lied.is_some() || !self.nodes[n].is_awake(self.t) {
             return;
@@ -92,7 +91,8 @@ impl Sim {
         for partition in Vec::from_iter(self.nodes[n].parts.keys().copied()) {
             let known = self.engine.snapshots[partition as usize].position().sequence as usize;
             let groups = &mut self.engine.logs[partition as usize].groups;
-            // Neither what the snapshot holds nor the last: both would look like a log that is just shorter.
+            // Neither a group that the snapshot holds nor the last group: both would look like a log that is just
+            // shorter.
             if groups.len() > known + 2 {
                 groups.remove(known + 1);
                 self.lied = Some(Hole { partition, sequence: known as u64 + 1 });

@@ -1,15 +1,17 @@
 //! Whole clusters in one thread, in virtual time, from one seed.
 //!
-//! A [`Sim`] has some nodes, each with the core's member, outbox and frontiers and a shell that carries out what they
-//! decide ([`node`], [`page`]); what they share ([`engine`]); the way there and back ([`calls`]); a web that answers ([`web`]); and
-//! faults ([`faults`]). Nodes that ask the same address take turns ([`turns`]). What happens next is whatever is due next: an answer, a message, a timer.
+//! A [`Sim`] has some nodes, each with the core's member, outbox and frontiers and a shell that carries out their
+//! decisions ([`node`], [`page`]); the engine that they share ([`engine`]); the way there and back ([`calls`]); a web
+//! that answers ([`web`]); and faults ([`faults`]). Nodes that request the same address take turns ([`turns`]). The
+//! next event is always the one that is due next: an answer, a message, a timer.
 //!
-//! The checkers ([`books`]) see requests at the servers and groups as they arrive: never two owners act, a host keeps its
-//! rest over every take-over, and an address keeps its rest and its limit over all nodes, a page is asked for again only if its ticket was open at a fault, whatever is in a log is
-//! in the archive once, and in the end everything that can be reached was fetched, every partition has one owner, and
-//! each log from its beginning gives the state that its owner has.
+//! The checkers ([`books`]) see requests at the servers and groups as they arrive: never two owners act, a host keeps
+//! its rest over every take-over, and an address keeps its rest and its limit over all nodes, a page is requested again
+//! only if its ticket was open at a fault, everything in a log is in the archive once, and in the end everything that
+//! can be reached was fetched, every partition has one owner, and the replay of each log from its beginning gives its
+//! owner's state.
 //!
-//! What always holds: the same seed gives the same trace, to the bit.
+//! Invariant: the same seed gives the same trace, to the bit.
 
 mod books;
 mod calls;
@@ -46,13 +48,13 @@ use web::{JOB, Web};
 use crate::rng::Rng;
 use crate::{Checker, Violation};
 
-/// How long things go wrong in one world, in milliseconds.
+/// How long faults are injected in one world, in milliseconds.
 pub const TROUBLE: u64 = 600_000;
 
 /// A calm cluster has fetched everything after this time, in milliseconds.
 const CALM_MAX: u64 = 12 * 3_600_000;
 
-/// A calm cluster that asks for nothing for so long will never ask for anything, in milliseconds.
+/// A calm cluster without a request for this time, in milliseconds, will never send another one.
 const IDLE_MAX: u64 = 600_000;
 
 /// How long a quiet cluster is watched, in milliseconds.
@@ -64,7 +66,7 @@ pub enum Planted {
     /// None.
     #[default]
     Nothing,
-    /// Requests are made without asking whether the lease holds.
+    /// Requests are made without a check of the lease.
     NoLeaseCheck,
     /// A new owner does not let hosts rest first.
     NoRest,
@@ -72,18 +74,18 @@ pub enum Planted {
     LinksLate,
     /// Pages are reported before their captures are durable.
     ReportEarly,
-    /// Owner records are written whatever their revision.
+    /// Owner records are written regardless of their revision.
     SwapBlindly,
     /// A capture that is stored again gets another name.
     PutAnew,
 }
 
-/// What happened, in numbers.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Milliseconds of the world.
     pub time: u64,
-    /// Pages asked for.
+    /// Pages requested.
     pub pages: u64,
     /// Pages that could be reached.
     pub truth: u64,
@@ -97,13 +99,13 @@ pub struct Figures {
     pub aways: u64,
     /// Nodes asked to leave.
     pub drains: u64,
-    /// Nodes that stopped by themselves.
+    /// Nodes that stopped by themselves (fencing).
     pub fenced: u64,
     /// Partitions opened.
     pub opened: u64,
     /// Groups written.
     pub groups: u64,
-    /// Groups refused because another owner had written.
+    /// Groups refused because another owner had written (fencing).
     pub refused: u64,
     /// Parcels sent.
     pub parcels: u64,
@@ -114,7 +116,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds those of another world.
+    /// Adds the counts of another world.
     pub fn add(&mut self, one: &Figures) {
         self.time += one.time;
         self.pages += one.pages;
@@ -159,7 +161,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// A request that a server is busy with.
+/// A request that a server is processing.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     node: usize,
@@ -177,12 +179,12 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     partition: u32,
-    /// Groups before it. A state that has folded more does not need what is gone.
+    /// Number of groups before the hole. A state that has folded more does not need the missing group.
     sequence: u64,
 }
 
 impl Hole {
-    /// Must whoever reads this log behind a state of so many groups notice?
+    /// Whether a reader of this log, from a state after `sequence` groups, must notice the hole.
     fn shows(self, partition: u32, sequence: u64) -> bool {
         self.partition == partition && sequence <= self.sequence
     }
@@ -190,7 +192,7 @@ impl Hole {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A call arrives; its answer takes so long, or is lost.
+    /// A call arrives; its answer takes this long, or is lost.
     There {
         node: usize,
         life: u64,
@@ -210,7 +212,7 @@ pub(crate) enum Event {
         running: Running,
         failed: bool,
     },
-    /// What one node says to another about turns.
+    /// A message from one node to another about turns.
     Talk {
         to: Incarnation,
         bytes: Vec<u8>,
@@ -219,15 +221,15 @@ pub(crate) enum Event {
 
 /// A cluster that runs.
 pub struct Sim {
-    /// What happened.
+    /// Counts of events.
     pub figures: Figures,
-    /// Tells what happens, on standard error.
+    /// Prints every event to standard error.
     pub verbose: bool,
     /// A bug in the shell.
     pub planted: Planted,
     t: u64,
     rng: Rng,
-    /// A stream of its own for what nodes are like, so that everything else of a seed stays as it was.
+    /// A random stream of its own for the properties of nodes, so that everything else of a seed stays the same.
     ways: Rng,
     web: Web,
     engine: Engine,
@@ -239,20 +241,20 @@ pub struct Sim {
     partitions: u32,
     secret: Secret,
     config: Config,
-    /// Nothing fails any more.
+    /// Faults are over.
     calm: bool,
-    /// A call is lost, once in so many, and so is an answer.
+    /// A call is lost, once in this number of calls, and so is an answer.
     loss: u64,
     /// Calls are often so late that their sender is no longer there.
     sluggish: bool,
-    /// The clocks on the walls of the nodes differ by minutes, and drift. A process that begins anew has another one.
+    /// The wall clocks of the nodes differ by minutes, and drift. A process that begins anew has another one.
     skewed: bool,
     fault_every: u64,
     away_until: u64,
-    /// May a log have a hole?
+    /// Whether a log may have a hole.
     lying: bool,
     lied: Option<Hole>,
-    /// Does an operator pin partitions to nodes? In every other world, so that the others stay as they were.
+    /// Whether an operator pins partitions to nodes. In every other world, so that the others stay the same.
     pinning: bool,
     noticed: bool,
     trace: Xxh3,
@@ -323,8 +325,8 @@ impl Sim {
         }
     }
 
-    /// Lets things go wrong for a while, then lets the cluster come to rest and checks everything. Gives the hash of all
-    /// that was asked for and written.
+    /// Injects faults for a while, then lets the cluster come to rest and checks everything. Returns the hash of all
+    /// requests and groups.
     pub fn run(&mut self, trouble: u64) -> Result<u64, Violation> {
         let result = self.run_all(trouble);
         self.figures.time = self.t;
@@ -355,7 +357,7 @@ impl Sim {
         while self.t < quiet && !self.noticed {
             self.step(quiet)?;
         }
-        // Somebody has to look after a log with a hole; nothing that follows can be promised.
+        // An operator has to repair a log with a hole; no promise holds after that.
         if self.noticed { Ok(()) } else { self.check_end() }
     }
 
@@ -370,7 +372,7 @@ impl Sim {
         }
     }
 
-    /// Everything that happens at the next moment at which something does.
+    /// Processes every event of the next moment that has one.
     fn step(&mut self, until: u64) -> Result<(), Violation> {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let wakes = self.nodes.iter().map(|node| match node.dead_until {
@@ -406,7 +408,7 @@ impl Sim {
             Event::There { .. } | Event::Answered { .. } => None,
         };
         if let Some(node) = to {
-            // What comes for a process that sleeps waits for it.
+            // Events for a process that sleeps wait for the process.
             if self.nodes[node].dead_until.is_none() && self.nodes[node].sleeps_until > self.t {
                 let after = self.nodes[node].sleeps_until - self.t;
                 self.at(after, event);
@@ -457,19 +459,19 @@ impl Sim {
         }
     }
 
-    /// What an operator has pinned at this moment: now this partition to that node, now another to another.
+    /// The operator's pins at this moment: the partition and the node change with time.
     fn pins(&self) -> BTreeMap<u32, NodeId> {
         if !self.pinning {
             return BTreeMap::new();
         }
-        // When it is calm nothing moves for ever.
+        // In a calm cluster no pin moves, for ever.
         let t = if self.calm { 0 } else { self.t };
         let partition = (t / PIN_EVERY) % u64::from(self.partitions);
         let node = (t / (PIN_EVERY + PIN_EVERY / 3)) % self.nodes.len() as u64;
         BTreeMap::from([(partition as u32, NodeId(node + 1))])
     }
 
-    /// At no moment two nodes may act for one partition.
+    /// Checks that at no moment two nodes act for one partition.
     fn check_owners(&self) -> Result<(), Violation> {
         let mut owners = vec![None; self.partitions as usize];
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_awake(self.t)) {
@@ -486,7 +488,8 @@ impl Sim {
         Ok(())
     }
 
-    /// It is calm and quiet: nothing is missing, everything has an owner, and every log gives its state.
+    /// Checks a calm and quiet cluster: nothing is missing, every partition has an owner, and every log replays to its
+    /// state.
     fn check_end(&mut self) -> Result<(), Violation> {
         self.books.check_end(&self.web, &self.engine)?;
         for partition in 0..self.partitions {
@@ -504,7 +507,8 @@ impl Sim {
                 if hole.shows(partition, known) {
                     return Err(unnoticed(partition));
                 }
-                // A snapshot from behind the hole came late: nobody needs what is gone, and nobody can begin at zero.
+                // A snapshot from after the hole came late: no reader needs the missing group, and no reader can begin
+                // at zero.
                 continue;
             }
             let mut again = MemoryState::new();

@@ -5,19 +5,19 @@ use nephila_core::planted::{self, Bug};
 use super::{Figures, Planted, Sim, TROUBLE};
 use crate::{Checker, Violation};
 
-/// Worlds in which a planted bug has to show itself.
+/// Maximum number of worlds in which a planted bug must be found.
 pub const WORLDS_MAX: u64 = 120;
 
-/// A bug, where it is, and who must notice.
+/// A bug, its place, and the checkers that must find the bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
     /// Its name on the command line.
     pub name: &'static str,
-    /// In the core.
+    /// The bug in the core, if any.
     pub core: Option<Bug>,
-    /// In the shell.
+    /// The bug in the shell, if any.
     pub shell: Planted,
-    /// Who must notice.
+    /// The checkers that must find the bug.
     pub checkers: &'static [Checker],
 }
 
@@ -51,7 +51,7 @@ pub fn by_name(name: &str) -> Option<&'static Mutant> {
 }
 
 impl Mutant {
-    /// Runs one cluster with this bug in it.
+    /// Runs one cluster with this bug.
     pub fn run(&self, seed: u64, verbose: bool) -> (Result<u64, Violation>, Figures) {
         planted::set(self.core);
         let mut sim = Sim::new(seed);
@@ -61,8 +61,7 @@ impl Mutant {
         (result, sim.figures)
     }
 
-    /// Runs clusters until the checker that is there for the bug notices it; gives the number of worlds it took, and
-    /// what was noticed.
+    /// Runs clusters until the checker for the bug finds the bug; returns the number of worlds and the violation.
     pub fn hunt(&self, seed: u64) -> Result<(u64, Violation), String> {
         for n in 0..WORLDS_MAX {
             match self.run(seed + n, false).0 {
@@ -76,7 +75,7 @@ impl Mutant {
     }
 }
 
-/// Runs one cluster as it is.
+/// Runs one cluster without a bug.
 pub fn run(seed: u64, verbose: bool) -> (Result<u64, Violation>, Figures) {
     let mut sim = Sim::new(seed);
     sim.verbose = verbose;

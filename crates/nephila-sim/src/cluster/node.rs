@@ -1,8 +1,8 @@
-//! One simulated node: the core's member, outbox and frontiers, and the shell that carries out what they decide.
+//! One simulated node: the core's member, outbox and frontiers, and the shell that carries out their decisions.
 //!
-//! A page goes the way that durability asks for: its capture is stored, its links to other partitions stand in their
-//! inboxes, its own links are offered, and only then is it reported. What the shell does in the name of a partition it
-//! does only while the member says that it may.
+//! A page is processed in the order that durability requires: its capture is stored, its links to other partitions are
+//! in their inboxes, its own links are offered, and only then is the page reported. The shell acts in the name of a
+//! partition only while the member allows that (lease).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,22 +22,22 @@ use super::turns::Turns;
 use super::{Planted, Sim};
 use crate::{Checker, Violation};
 
-/// What the clock on the wall shows at the beginning.
+/// Reading of the wall clock when the world begins.
 const WALL_BEGAN: u64 = 1_800_000_000_000;
 
-/// The clock on a node's wall is wrong by up to so many milliseconds, either way.
+/// Maximum error of a node's wall clock in milliseconds, either way.
 const SKEW_MAX: u64 = 300_000;
 
-/// And it gains or loses up to so many milliseconds in a thousand seconds.
+/// Maximum drift of a node's wall clock, in milliseconds per thousand seconds, either way.
 const DRIFT_MAX: u64 = 10_000;
 
 /// A group is written at most this often, in milliseconds.
 const GROUP_EVERY: u64 = 400;
 
-/// An inbox is looked at this often, in milliseconds.
+/// Interval between reads of an inbox, in milliseconds.
 const INBOX_EVERY: u64 = 700;
 
-/// Rounds of one turn: each may make work for the next.
+/// Maximum number of rounds of one turn: each may make work for the next.
 const ROUNDS_MAX: usize = 16;
 
 /// A node that wants to be called at once is called after this, in milliseconds.
@@ -50,11 +50,11 @@ const INBOX: &str = "in";
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: NodeId,
-    /// Which process of this name it is.
+    /// Number of this process among the processes of this name.
     pub(crate) life: u64,
     began: u64,
     first: u64,
-    /// How wrong the clock on its wall is, and how much it drifts in a million milliseconds.
+    /// Error of the wall clock, and its drift in a million milliseconds.
     skew: i64,
     drift: i64,
     pub(crate) member: Member,
@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub(crate) sleeps_until: u64,
     pub(crate) dead_until: Option<u64>,
     pub(crate) cut_until: u64,
-    /// When it has something to do.
+    /// When the node has work to do.
     pub(crate) wake: u64,
     /// Pages whose links travel, by the outbox's number.
     pub(crate) pages: BTreeMap<u64, (u32, TicketId)>,
@@ -78,13 +78,13 @@ pub(crate) struct Node {
 pub(crate) struct Part {
     pub(crate) frontier: Frontier<MemoryState>,
     pub(crate) epoch: Epoch,
-    /// Told apart from any other opening.
+    /// Distinguishes this opening from any other.
     pub(crate) life: u64,
     pub(crate) draining: bool,
-    /// On its way into the log.
+    /// The group that is being written to the log.
     pub(crate) group: Option<Vec<u8>>,
     group_at: u64,
-    /// How far the inbox was taken in.
+    /// How far the inbox was processed.
     pub(crate) inbox_at: u64,
     pub(crate) reading: bool,
     read_at: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Flight {
     pub(crate) page: Option<u32>,
     pub(crate) depth: u8,
     pub(crate) stage: Stage,
-    /// Another node has the partition already: the books know that this ticket was open.
+    /// Another node has the partition already: the books record this ticket as open at a fault.
     pub(crate) lost: bool,
 }
 
@@ -198,14 +198,14 @@ impl Part {
         }
     }
 
-    /// How far the log says that the inbox was read.
+    /// How far the inbox was read, according to the log.
     pub(crate) fn durable_inbox(state: &MemoryState) -> u64 {
         state.meta().inboxes.get(INBOX).copied().unwrap_or(0)
     }
 }
 
 impl Sim {
-    /// A node does everything that it can do now.
+    /// A node does everything that is possible now.
     pub(crate) fn turn(&mut self, n: usize) -> Result<(), Violation> {
         let life = self.nodes[n].life;
         for _ in 0..ROUNDS_MAX {
@@ -258,7 +258,7 @@ impl Sim {
         all.min().map_or(u64::MAX, |mono| node.t_of(mono).max(self.t + WAKE_MIN))
     }
 
-    /// Carries out what the member decided.
+    /// Carries out a decision of the member.
     fn carry_out(&mut self, n: usize, deed: Deed) -> Result<(), Violation> {
         let t = self.t;
         match deed {
@@ -295,7 +295,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Drops all partitions without a word to anybody: requests are aborted, what was not written is forgotten.
+    /// Drops all partitions without a message: requests are aborted, entries that were not written are lost.
     pub(crate) fn drop_everything(&mut self, n: usize) {
         for partition in Vec::from_iter(self.nodes[n].parts.keys().copied()) {
             self.drop_part(n, partition);
@@ -326,7 +326,7 @@ impl Sim {
         });
     }
 
-    /// One partition's share of a turn. Gives true if it made work for others.
+    /// One partition's share of a turn. Returns whether this made work for others.
     fn work(&mut self, n: usize, partition: u32) -> Result<bool, Violation> {
         let now = self.nodes[n].now(self.t);
         let may = self.nodes[n].member.epoch(now.mono, partition).is_some()
@@ -376,7 +376,7 @@ impl Sim {
         Ok(busy)
     }
 
-    /// A group is in the log, and its writer knows it.
+    /// A group is in the log, and its writer has the acknowledgement.
     pub(crate) fn handle_written(
         &mut self,
         n: usize,
@@ -401,7 +401,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The state as it is becomes what the next owner begins with.
+    /// The current state becomes the snapshot that the next owner begins with.
     fn snapshot(&mut self, n: usize, partition: u32) {
         let part = self.nodes[n].parts.get_mut(&partition).expect("it is open");
         let state = part.frontier.state(0);
@@ -438,7 +438,7 @@ impl Sim {
 }
 
 impl Part {
-    /// Takes in what the inbox held, as far as there is room. Where it stands goes into the same group.
+    /// Processes messages of the inbox, up to the capacity of the queue. The inbox position goes into the same group.
     fn take_in(&mut self) {
         while let Some(todo) = self.todo.pop_front() {
             match todo {

@@ -1,4 +1,4 @@
-//! A page on its way through a simulated node: asked for, answered, stored, its links sent, reported.
+//! The path of a page through a simulated node: requested, answered, stored, its links sent, reported.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl Sim {
         }
     }
 
-    /// Links of fetched pages go where they belong; pages of which everything is durable are reported.
+    /// Sends the links of fetched pages to their partitions; reports pages whose links and captures are durable.
     pub(crate) fn advance_pages(&mut self, n: usize, partition: u32) -> Result<bool, Violation> {
         let now = self.nodes[n].now(self.t);
         let Node { parts, outbox, .. } = &mut self.nodes[n];

@@ -1,8 +1,8 @@
-//! Addresses that several nodes ask, in turn: the words between frontiers, the core's [`Slots`] and other nodes, over a
-//! network that loses, repeats and reorders.
+//! Addresses that several nodes request in turn (a rate limit across nodes): the messages between frontiers, the core's
+//! [`Slots`] and other nodes, over a network that loses, repeats and reorders.
 //!
-//! A simulated node has a frontier for each partition, so the node hands the turn that it has from one of them to the
-//! next, as the core does between nodes.
+//! A simulated node has a frontier for each partition, so the node hands its turn from one of them to the next, as the
+//! core does between nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use nephila_core::frontier::slot::SlotKey;
 use super::{Event, Sim};
 use crate::{Checker, Violation};
 
-/// One packet in so many comes twice.
+/// One packet in this number arrives twice.
 const TWICE: u64 = 20;
 
 /// A node's turns.
@@ -28,15 +28,15 @@ pub(crate) struct Turns {
 #[derive(Debug, Default)]
 struct Here {
     asked: bool,
-    /// Has the node the turn?
+    /// Whether the node has the turn.
     held: bool,
-    /// Another node waits for it.
+    /// Another node waits for the turn.
     wanted: bool,
-    /// Somebody here had it since it came.
+    /// A partition of this node has used the turn since the grant.
     used: bool,
-    /// Nothing has happened since.
+    /// The time of the last event.
     since: u64,
-    /// Who has it: the partition, in one opening of it.
+    /// The partition that has the turn, and the opening of that partition.
     with: Option<(u32, u64)>,
     queue: VecDeque<(u32, u64)>,
 }
@@ -47,14 +47,14 @@ impl Turns {
         self.slots.as_ref().and_then(|(_, slots)| slots.next_wake())
     }
 
-    /// The lease is lost, and with it every turn.
+    /// The lease is lost, and with the lease every turn.
     pub(crate) fn drop_all(&mut self) {
         *self = Turns::default();
     }
 }
 
 impl Sim {
-    /// A node has seen who lives.
+    /// A node has seen the list of live nodes.
     pub(crate) fn see_live(
         &mut self,
         n: usize,
@@ -74,7 +74,7 @@ impl Sim {
         slots.handle_view(mono, &live);
     }
 
-    /// Everything that a node can do about turns now. Gives true if that made work for its frontiers.
+    /// Does everything about turns that is possible now. Returns whether this made work for the node's frontiers.
     pub(crate) fn take_turns(&mut self, n: usize) -> bool {
         let node = &mut self.nodes[n];
         let now = node.now(self.t);
@@ -113,7 +113,7 @@ impl Sim {
                 let lives = |who: &(u32, u64)| parts.get(&who.0).is_some_and(|part| part.life == who.1);
                 here.queue.retain(lives);
                 if here.with.take_if(|who| !lives(who)).is_some() {
-                    // It was dropped, and its requests with it.
+                    // The partition was dropped, with its requests.
                     here.since = mono;
                 }
                 if here.held && here.with.is_none() {
@@ -150,7 +150,7 @@ impl Sim {
         busy
     }
 
-    /// A packet sets out.
+    /// A packet is sent.
     fn talk(&mut self, from: usize, to: Incarnation, bytes: Vec<u8>) {
         let cut = self.nodes[from].cut_until > self.t || self.away_until > self.t;
         if !self.calm && (cut || self.rng.one_in(self.loss)) {

@@ -1,6 +1,6 @@
-//! The web of a simulated cluster: sites, pages, what each links to, and which of them fail at first.
+//! The web of a simulated cluster: sites, pages, the links of each, and the pages that fail at first.
 //!
-//! What always holds: everything comes from the seed; a page that fails answers in the end, so whatever can be reached
+//! Invariants: everything comes from the seed; a page that fails answers in the end, so everything that can be reached
 //! from the seeds has to be fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,12 +31,12 @@ pub(crate) struct Page {
     pub(crate) host: usize,
     pub(crate) key: UrlKey,
     pub(crate) text: String,
-    /// It answers 500 so many times before it answers.
+    /// Number of answers with 500 before the page answers.
     pub(crate) fails: u32,
     pub(crate) missing: bool,
 }
 
-/// All of it.
+/// The whole web.
 #[derive(Clone, Debug)]
 pub(crate) struct Web {
     pub(crate) hosts: Vec<Host>,
@@ -49,7 +49,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// The web of a seed, over so many partitions.
+    /// The web of a seed, over this number of partitions.
     pub(crate) fn new(rng: &mut Rng, secret: &Secret, partitions: u32) -> Web {
         let mut web = Web {
             hosts: Vec::new(),

@@ -1,10 +1,10 @@
 //! Many feeds for many days: every story is found once, at the times that an independent model of the rule says.
 //!
-//! A feed by itself ([`single`]) is read, judged and planned by the core at every moment it asks for, and compared with
-//! [`model`], which knows nothing but the times of its stories ([`web`]). Some of them also live in a whole frontier
-//! ([`whole`]), which dies now and then.
+//! A feed by itself ([`single`]) is read, judged and planned by the core at every moment the core asks for, and
+//! compared with [`model`], which knows nothing but the times of the stories ([`web`]). Some feeds also live in a whole
+//! frontier ([`whole`]), which dies now and then.
 //!
-//! What always holds: the same seed gives the same figures, on any number of threads.
+//! Invariant: the same seed gives the same figures, on any number of threads.
 
 pub mod model;
 pub mod single;
@@ -22,12 +22,12 @@ use web::{BEGAN, DAY, MINUTE, Source};
 /// First polls are spread over this time.
 const SPREAD: u64 = 60 * MINUTE;
 
-/// What following feeds came to.
+/// Counts of a run over feeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Feeds.
     pub feeds: u64,
-    /// Times they were asked.
+    /// Polls of feeds.
     pub polls: u64,
     /// Of these, answered 304.
     pub not_modified: u64,
@@ -91,12 +91,12 @@ impl fmt::Display for Counts {
     }
 }
 
-/// When a feed is first asked.
+/// When a feed is first polled.
 fn first(seed: u64, number: u64) -> u64 {
     BEGAN + mix(seed ^ number.wrapping_mul(0x9e37_79b9)) % SPREAD
 }
 
-/// Follows so many feeds, each by itself, on so many threads.
+/// Follows `feeds` feeds, each by itself, on several threads.
 pub fn alone(
     seed: u64,
     feeds: u64,

@@ -1,10 +1,10 @@
-//! When a feed must be asked and which stories that finds, worked out from the times of its stories alone.
+//! When a feed must be polled and which stories each poll finds, computed from the times of its stories alone.
 //!
-//! Written from the prose of the rules and not from the code that carries them out: no record, no checksum, no memory of
-//! stories, no reader of feeds. A poll that can be kept to the millisecond is; whoever is late is judged by
+//! Written from the prose of the rules and not from the code that carries them out: no record, no checksum, no memory
+//! of stories, no reader of feeds. A poll that can be kept to the millisecond is; late polls are judged by
 //! [`Doubling`], which is told when each poll ended.
 //!
-//! What always holds: nothing of the core is used here.
+//! Invariant: nothing of the core is used here.
 
 use super::web::{DAY, HOUR, MINUTE, Source};
 
@@ -13,7 +13,7 @@ use super::web::{DAY, HOUR, MINUTE, Source};
 pub struct Expected {
     /// When.
     pub at: u64,
-    /// The first story that it finds.
+    /// The first story that the poll finds.
     pub first: usize,
     /// The story behind the last one; as `first` if there is nothing new.
     pub end: usize,
@@ -53,11 +53,11 @@ pub fn doubling(source: &Source, first: u64, end: u64) -> Vec<Expected> {
 
 /// All polls of a feed by the adaptive rule, from the first to the end.
 ///
-/// The prose: half of the usual time between stories, or of the silence if that is longer; the usual time is a mean in which
-/// the newest gap counts for a quarter, begins with the dates that the feed shows at first, and is six hours while nothing is known.
-/// If half of the feed is new, no longer than half of the wait before. After a failure as long as the shortest wait
-/// doubled for each. No sooner than its `ttl`. Between five minutes (30 for a feed without validators, and before it has
-/// answered) and a week.
+/// The prose: half of the usual time between stories, or of the silence if that is longer; the usual time is a mean in
+/// which the newest gap counts for a quarter, begins with the dates that the feed shows at first, and is six hours
+/// while nothing is known. If half of the feed is new, no longer than half of the wait before. After a failure as long
+/// as the shortest wait doubled for each. No sooner than its `ttl`. Between five minutes (30 for a feed without
+/// validators, and before the first answer) and a week.
 pub fn adaptive(source: &Source, first: u64, end: u64) -> Vec<Expected> {
     let mut gap = 0;
     let mut found_at: Option<u64> = None;
@@ -108,7 +108,7 @@ fn shown_gap(source: &Source, at: u64) -> u64 {
     (source.published[shown.end - 1] - source.published[shown.start]) / (shown.len() as u64 - 1)
 }
 
-/// Asks from the first moment on, each time after the wait that the rule says.
+/// Polls from the first moment on, each time after the wait that the rule says.
 fn follow(
     source: &Source,
     first: u64,
@@ -122,7 +122,7 @@ fn follow(
         let mut expected = Expected { at, first: seen, end: seen };
         if !is_down {
             let visible = source.visible(at);
-            // What has left the feed since the last poll is gone.
+            // Stories that have left the feed since the last poll are gone.
             expected = Expected { at, first: seen.max(visible.start), end: visible.end };
             seen = visible.end;
         }

@@ -1,8 +1,8 @@
-//! One feed by itself: read, judged, written down and planned by the core, as the frontier does it, at the very moments
-//! the core asks for.
+//! One feed by itself: read, judged, recorded and planned by the core, in the same way as in the frontier, at exactly
+//! the moments the core asks for.
 //!
-//! What always holds: the feed's record is what is folded from its polls, through the bytes that a log has; whatever is
-//! compared comes from [`super::model`].
+//! Invariants: the feed's record is the fold of its polls, through the bytes of a log; every expected value comes from
+//! [`super::model`].
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use super::model::{self, Expected};
 use super::web::{DAY, MINUTE, Reply, SECOND, Source};
 use crate::{Checker, Violation};
 
-/// One poll in so many is carried through the bytes of the log and of the record.
+/// One poll in this number is carried through the bytes of the log and of the record.
 const BYTES_EVERY: u64 = 64;
 /// The stories of one poll are fetched one after the other: the rest of their host between two.
 const PAGE_REST: u64 = 5 * SECOND;
 
-/// What an answer of a feed comes to, given what is remembered of it: what [`Brought`] says, and the paths of new stories.
+/// The result of a feed's answer, given the feed's record: the [`Brought`], and the paths of new stories.
 pub(super) fn read(
     source: &Source,
     reply: &Reply,
@@ -143,7 +143,7 @@ pub fn run(
     }
     counts.feeds += 1;
     let last = expected.iter().map(|poll| poll.end).max().unwrap_or(0);
-    // What was gone before the first poll was never ours to find.
+    // Stories that were gone before the first poll could never be found.
     let before = expected.iter().find(|poll| poll.first < poll.end).map_or(0, |poll| poll.first);
     counts.gone += (last - stories - before) as u64;
     counts.waiting += (source.count(end - 1) - last) as u64;
@@ -186,7 +186,7 @@ fn count(
     counts.not_modified += u64::from(*reply == Reply::NotModified);
     counts.redundant += u64::from(brought.answer == Answer::Redundant);
     counts.stories += (model.end - model.first) as u64;
-    // What the first poll finds was there before us.
+    // Stories of the first poll were published before the feed was followed.
     for (place, published) in source.published[model.first..model.end].iter().enumerate() {
         if *published > first {
             let captured = model.at + place as u64 * PAGE_REST;
@@ -195,7 +195,7 @@ fn count(
     }
 }
 
-/// The same fold, by way of what a log and a state have of it.
+/// The same fold, through the encoded forms of the log and of the state.
 fn through_bytes(record: &Record, polled: &Polled) -> Option<Record> {
     let mut out = Vec::new();
     polled.put(&mut out);
@@ -205,7 +205,8 @@ fn through_bytes(record: &Record, polled: &Polled) -> Option<Record> {
     Some(record)
 }
 
-/// The schedule that is judged: without the spread that keeps feeds apart, so that it can be told to the millisecond.
+/// The schedule under test: without the spread that keeps feeds apart, so that the model can predict to the
+/// millisecond.
 pub fn settings(rule: Rule) -> Settings {
     let settings = Settings { rule, spread_percent: 0, ..Settings::default() };
     debug_assert_eq!(settings.interval_max, Duration::from_millis(7 * DAY));

@@ -1,10 +1,10 @@
-//! Feeds whose every story is known: when it is published, and what the feed says at any moment.
+//! Feeds whose every story is known: the time of its publication, and the contents of the feed at any moment.
 //!
-//! From one story in twenty minutes to one in a month, in bursts, with pauses in which nobody answers; in RSS, Atom and
-//! JSON, with and without guids, dates and validators, well made and broken, with links that differ at every request.
+//! From one story in twenty minutes to one in a month, in bursts, with outages; in RSS, Atom and JSON, with and without
+//! guids, dates and validators, well made and broken, with links that differ at every request.
 //!
-//! What always holds: the same number gives the same feed; a story has one title and one path for ever, and no two stories
-//! of a feed have the same.
+//! Invariants: the same number gives the same feed; a story has one title and one path for ever, and no two stories of
+//! a feed have the same.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use nephila_core::time::Timestamp;
 
 use crate::rng::Rng;
 
-/// 2026-11-15T00:00:00Z, when the first feed is asked.
+/// 2026-11-15T00:00:00Z, when the first feed is polled.
 pub const BEGAN: u64 = 1_794_700_800_000;
 /// A second, in milliseconds.
 pub const SECOND: u64 = 1_000;
@@ -42,7 +42,7 @@ pub enum Kind {
     Bare,
     /// RSS that is no XML: ampersands as they are, tags that stay open.
     Broken,
-    /// RSS whose links differ at every request: the guid tells.
+    /// RSS whose links differ at every request: the guid identifies a story.
     Shifting,
     /// Atom.
     Atom,
@@ -50,14 +50,14 @@ pub enum Kind {
     Json,
 }
 
-/// What a feed answers.
+/// A feed's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing that is a feed.
+    /// A failure: no feed at all.
     Down,
-    /// As the version that was named.
+    /// Not modified since the version of the request.
     NotModified,
-    /// This.
+    /// The feed.
     Body(String),
 }
 
@@ -68,31 +68,31 @@ pub struct Source {
     pub number: u64,
     /// When each story is published, in whole seconds as milliseconds since 1970, in order.
     pub published: Vec<u64>,
-    /// Entries at a time.
+    /// Maximum number of entries in the feed.
     pub window: usize,
-    /// How it is written.
+    /// The format of the feed.
     pub kind: Kind,
-    /// It names its version, and answers 304.
+    /// The feed sends validators, and answers 304.
     pub validators: bool,
-    /// `ttl`, in milliseconds; 0 if it has none.
+    /// `ttl`, in milliseconds; 0 if the feed has none.
     pub ttl: u64,
-    /// When it is out of order: from, to.
+    /// Outages: from, to.
     down: Vec<(u64, u64)>,
 }
 
 impl Source {
-    /// The feed of this number in the world of a seed, for so many days.
+    /// The feed of this number in the world of a seed, for this number of days.
     pub fn new(seed: u64, number: u64, days: u64) -> Source {
         let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         let of_hundred = rng.below(100);
         let gap = GAPS.iter().find(|(to, _)| of_hundred < *to).map_or(DAY, |(_, gap)| *gap);
         let kinds = [Kind::Rss, Kind::Rss, Kind::Bare, Kind::Broken, Kind::Shifting, Kind::Atom, Kind::Json];
         let mut kind = *rng.pick(&kinds);
-        // What differs at every request fills the memory of a source: a lively one is no way to spend an hour.
+        // A feed with other links at every request fills the memory of a source: a frequent one would take too long.
         if kind == Kind::Shifting && gap < 6 * HOUR {
             kind = Kind::Rss;
         }
-        // A ttl is heard of only with a body, so that those who have one give no versions.
+        // A ttl is read only from a body, so feeds with a ttl send no validators.
         let has_ttl = matches!(kind, Kind::Rss | Kind::Bare) && rng.one_in(8);
         let ttl = if has_ttl { *rng.pick(&[15 * MINUTE, 2 * HOUR]) } else { 0 };
         let validators = !has_ttl && kind != Kind::Shifting && !rng.one_in(4);
@@ -101,7 +101,7 @@ impl Source {
         let mut at = BEGAN - rng.within(1, BEFORE_MAX) * gap.min(DAY);
         while at < end {
             published.push(at / SECOND * SECOND);
-            // One in five comes together with the one before it.
+            // One in five comes together with the story before.
             at += if rng.one_in(5) { SECOND } else { SECOND + rng.below(2 * gap) };
         }
         published.dedup();
@@ -117,7 +117,7 @@ impl Source {
         Source { number, published, window: *rng.pick(&WINDOWS), kind, validators, ttl, down }
     }
 
-    /// Does nobody answer then?
+    /// Whether the feed is down at this time.
     pub fn is_down(&self, at: u64) -> bool {
         self.down.iter().any(|(from, to)| (*from..*to).contains(&at))
     }
@@ -127,23 +127,23 @@ impl Source {
         self.published.partition_point(|published| *published <= at)
     }
 
-    /// The stories that stand in the feed then.
+    /// The stories that are in the feed at this time.
     pub fn visible(&self, at: u64) -> std::ops::Range<usize> {
         let count = self.count(at);
         count.saturating_sub(self.window)..count
     }
 
-    /// Do its entries have dates?
+    /// Whether its entries have dates.
     pub fn is_dated(&self) -> bool {
         matches!(self.kind, Kind::Rss | Kind::Atom | Kind::Json)
     }
 
-    /// The version it has then.
+    /// The version of the feed at this time.
     pub fn version(&self, at: u64) -> String {
         format!("\"{}\"", self.count(at))
     }
 
-    /// What it answers then to whoever knows this version.
+    /// The answer at this time to a request with this validator.
     pub fn answer(&self, at: u64, known: Option<&str>) -> Reply {
         if self.is_down(at) {
             return Reply::Down;
@@ -159,7 +159,7 @@ impl Source {
         format!("/s/{}/{story}", self.number)
     }
 
-    /// The story that a path stands for, if it is one of this feed.
+    /// The story of this path; none if the path is not one of this feed.
     pub fn story(&self, path: &str) -> Option<usize> {
         let rest = path.strip_prefix("/s/")?.split('?').next()?;
         let (number, story) = rest.split_once('/')?;

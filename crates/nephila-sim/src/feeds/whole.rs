@@ -1,8 +1,8 @@
-//! Feeds and their stories in a whole frontier: tickets, rests, plans, groups of entries, and a process that dies now and
-//! then, whatever is under way.
+//! Feeds and their stories in a whole frontier: tickets, rests, plans, groups of entries, and a process that dies now
+//! and then, regardless of open work.
 //!
-//! What always holds: the judge goes by what the imaginary web was asked and what was reported, never by what the
-//! frontier says; what died unreported never happened for it.
+//! Invariants: the checker relies on the requests to the imaginary web and on the reports, never on the frontier's own
+//! words; requests that died unreported do not count.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,15 +38,15 @@ const LATE_MAX: u64 = 60 * SECOND;
 /// Wake-ups in a row that may change nothing.
 const IDLE_WAKES_MAX: u32 = 10_000;
 
-/// What the judge knows of a feed.
+/// The checker's facts about a feed.
 #[derive(Clone, Debug, Default)]
 struct Follow {
     rule: Doubling,
-    /// Not to be asked before.
+    /// The feed must not be polled before this time.
     due: Option<u64>,
     /// Stories up to here have been shown to us by polls that were reported.
     shown: usize,
-    /// Of these, those that were in the feed at a poll; each by its number.
+    /// Of these, the stories that were in the feed at a poll; each by its number.
     found: BTreeMap<usize, u64>,
     /// How often the page of each was captured.
     captured: BTreeMap<usize, u32>,
@@ -57,7 +57,7 @@ enum Due {
     Fetched(Ticket),
 }
 
-/// A frontier, and feeds around it.
+/// A frontier, and the feeds that this frontier follows.
 struct Whole {
     frontier: Frontier<MemoryState>,
     config: Config,
@@ -84,7 +84,7 @@ fn error(error: StateError) -> Violation {
     Violation::new(Checker::Error, error.to_string())
 }
 
-/// Follows so many feeds for so many days, dying so many times. Gives what came of it.
+/// Follows `feeds` feeds for `days` days, with `restarts` restarts. Returns the counts.
 pub fn run(seed: u64, feeds: u64, days: u64, restarts: u64) -> Result<Counts, Violation> {
     let config = config();
     let states = vec![(Prefixes::ALL, MemoryState::new())];
@@ -114,7 +114,7 @@ pub fn run(seed: u64, feeds: u64, days: u64, restarts: u64) -> Result<Counts, Vi
     whole.run_until(end)?;
     let found: Vec<Vec<usize>> =
         whole.follows.iter().map(|follow| follow.found.keys().copied().collect()).collect();
-    // What was found a moment ago is still fetched.
+    // Stories that were found a moment ago are still fetched.
     whole.run_until(end + HOUR)?;
     whole.judge(&found)
 }
@@ -123,7 +123,7 @@ fn feed_url(number: u64) -> String {
     format!("http://f{}.test/feed/{number}", number / FEEDS_PER_HOST)
 }
 
-/// The feed that a URL is of.
+/// The feed that a URL belongs to.
 fn number_of(url: &CrawlUrl) -> Option<usize> {
     url.path_and_query().strip_prefix('/')?.split(['/', '?']).nth(1)?.parse().ok()
 }
@@ -212,7 +212,7 @@ impl Whole {
         Ok(())
     }
 
-    /// Is a feed asked when the model says?
+    /// Checks that a feed is polled when the model says.
     fn judge_moment(&mut self, ticket: &Ticket) -> Result<(), Violation> {
         let wrong = |what: String| Err(Violation::new(Checker::Model, format!("{}: {what}", ticket.url)));
         let url = CrawlUrl::parse(&ticket.url).ok();
@@ -222,7 +222,7 @@ impl Whole {
         if now < due {
             return wrong(format!("asked {} ms before its time", due - now));
         }
-        // Nobody can be asked while nobody runs.
+        // No request is possible while no process runs.
         let late = now - due.max(self.began);
         self.counts.late_max = self.counts.late_max.max(late);
         if late > LATE_MAX {
@@ -296,7 +296,7 @@ impl Whole {
         Ok(())
     }
 
-    /// A poll is reported: what it showed, and when the next is due, by the model.
+    /// A poll is reported: counts the stories it showed, and when the next is due, by the model.
     fn count(&mut self, number: usize, reply: &Reply, is_down: bool) {
         let (now, source) = (self.now.wall.0, &self.sources[number]);
         let follow = &mut self.follows[number];
@@ -314,7 +314,7 @@ impl Whole {
         follow.due = Some(now + follow.rule.wait(is_new));
     }
 
-    /// The process dies, and another begins after a while from what was written.
+    /// The process dies, and another begins after a while from the log.
     fn restart(&mut self, ms: u64) -> Result<(), Violation> {
         self.due.clear();
         self.advance(self.now.mono + ms);

@@ -12,11 +12,11 @@ use crate::rng::{Rng, mix};
 /// Hosts of one domain.
 const HOSTS: u64 = 3;
 
-/// What a stream says.
+/// The contents of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) seed: u64,
-    /// URLs that are named all the time; the others follow them.
+    /// Number of URLs that are named all the time; the others follow them.
     pub(super) frequent: u64,
     pub(super) rare: u64,
     domains: u64,
@@ -25,19 +25,19 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A stream of so many lines, in batches of so many.
+    /// A stream of `lines` lines, in batches of `batch_lines`.
     pub(super) fn new(seed: u64, lines: u64, batch_lines: u64) -> Stream {
         let frequent = (lines / 160).max(50);
         let rare = (lines / 100).max(50);
         Stream { seed, frequent, rare, domains: (frequent / 100).max(20), lines: batch_lines }
     }
 
-    /// How many URLs there are.
+    /// The number of URLs.
     pub(super) fn urls(&self) -> u64 {
         self.frequent + self.rare
     }
 
-    /// One of them.
+    /// The URL of this number.
     pub(super) fn url(&self, number: u64) -> String {
         let host = mix(number) % (self.domains * HOSTS);
         format!("http://h{}.domain{}.test/news/{number}.html?id={number}", host % HOSTS, host / HOSTS)

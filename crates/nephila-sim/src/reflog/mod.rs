@@ -1,15 +1,15 @@
-//! Streams of visited URLs at size: several nodes own the partitions of one crawl for a virtual day, batches come to any of
-//! them, late, in another order and again, and nodes are killed; beside them runs the seed's pipeline, written plainly
-//! ([`plain`]), which nobody kills.
+//! Streams of visited URLs at size: several nodes own the partitions of one crawl for a virtual day, batches come to
+//! any of them, late, out of order and repeated, and nodes are killed; beside them runs the seed's pipeline, written
+//! plainly ([`plain`]), which is never killed.
 //!
-//! The core is the real one: lines are read, grouped and divided by it, decided by the frontier of the partition's owner,
-//! written to its log, folded; pages are given out, fetched and reported. A node that is killed loses all but the logs; its
-//! partitions go to others, with a state that was folded from the log alone.
+//! The core is the real one: the core reads, groups and divides lines; the frontier of the partition's owner decides on
+//! them; the decisions are written to its log and folded; pages are given out, fetched and reported. A node that is
+//! killed loses all but the logs; its partitions go to others, with a state that was folded from the log alone.
 //!
-//! What is checked: whatever a log says of a URL of a batch (sent or held back, the time that was sent last, hits that wait,
-//! the tag) is what the pipeline says; every URL that was sent is asked for afterwards, also if it was just being fetched;
-//! nothing is asked for that was not sent, except again what a killed node had open; the state from a log is the one that
-//! wrote it; as many lines were unreadable on both sides.
+//! The checks: every decision in a log on a URL of a batch (sent or held back, the time of the last sent line, waiting
+//! hits, the tag) equals the pipeline's decision; every URL that was sent is requested afterwards, even if a fetch of
+//! the URL was open; nothing is requested that was not sent, except repeats of URLs that a killed node had open; the
+//! state from a log equals the state that wrote the log; both sides count the same number of unreadable lines.
 
 mod lines;
 mod node;
@@ -51,8 +51,8 @@ const TAKEOVER: u64 = 15 * SECOND;
 /// After the last batch the pages that are wanted are fetched within this time.
 const REST: u64 = 6 * HOUR;
 
-/// A page that was sent is asked for within this time. Shorter than an hour: then it may be sent again, and nobody would
-/// notice that the first was forgotten.
+/// A page that was sent is requested within this time. Shorter than an hour: after an hour the page may be sent again,
+/// and a loss of the first would go unnoticed.
 const WAIT_MAX: u64 = 50 * MINUTE;
 
 /// How large the day is.
@@ -66,11 +66,11 @@ pub struct Size {
     pub nodes: usize,
     /// Nodes killed.
     pub kills: u64,
-    /// Whatever happens follows from it.
+    /// Seed; every event follows from the seed.
     pub seed: u64,
 }
 
-/// What happened, in numbers.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Batches.
@@ -87,17 +87,17 @@ pub struct Figures {
     pub sent: u64,
     /// Of these, while the same page was being fetched.
     pub sent_under_way: u64,
-    /// Shares of parts that had been taken in before.
+    /// Shares of parts that had been processed before (duplicates).
     pub repeats: u64,
-    /// Pages asked for.
+    /// Pages requested.
     pub visits: u64,
-    /// Of these, again for a killed node.
+    /// Of these, repeats for a killed node.
     pub visits_again: u64,
     /// Nodes killed.
     pub kills: u64,
     /// Groups written.
     pub groups: u64,
-    /// Groups that were in the log when their writer died, without its knowing.
+    /// Groups that were in the log when their writer died, before the acknowledgement reached the writer.
     pub groups_unheard: u64,
 }
 
@@ -115,7 +115,7 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// Something that happens.
+/// An event.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A batch is delivered; the first time, or again.
@@ -126,12 +126,12 @@ enum Event {
     Fetched(usize, u64, u64),
     /// A group of a partition is durable.
     Durable(usize, u64, usize),
-    /// A node wanted to be woken.
+    /// A node asked for a wake-up.
     Wake(usize, u64),
     Kill,
     /// A partition has a new owner.
     Takeover(usize),
-    /// A node is back, with nothing.
+    /// A node is back, with an empty state.
     Back(usize),
 }
 
@@ -144,34 +144,34 @@ struct Share {
     plain: Arc<[Line]>,
 }
 
-/// A partition, as the servers have it, and what the pipeline says about it.
+/// A partition's log and inbox, as the servers have them, and the pipeline's decisions.
 #[derive(Debug)]
 struct Logged {
     prefixes: Prefixes,
     owner: Option<usize>,
-    /// What its log says, folded by nobody but us.
+    /// The state folded from its log, by the checker alone.
     state: MemoryState,
-    /// What arrived and is not in the log yet, and the position of the first.
+    /// Shares that arrived and are not in the log yet, and the position of the first.
     inbox: VecDeque<Share>,
     inbox_from: u64,
     pipeline: Pipeline,
 }
 
-/// What is known of a URL from outside.
+/// Facts about a URL, observed from outside.
 #[derive(Clone, Copy, Debug, Default)]
 struct Books {
-    /// When it was last sent, and last asked for, in steps of the world.
+    /// When the URL was last sent, and last requested, in steps of the world.
     sent: u64,
     asked: u64,
     is_open: bool,
-    /// Since when it is wanted and not asked for, in milliseconds and one; 0 if it is not.
+    /// Since when the URL has waited for a request, in milliseconds plus one; 0 if the URL does not wait.
     waits_since: u64,
-    /// A node that had it open was killed.
+    /// A node was killed while its fetch of the URL was open.
     is_lost: bool,
 }
 
 impl Books {
-    /// Is it asked for in time?
+    /// Checks that the URL is requested in time.
     fn check_wait(&self, t: u64) -> Result<(), String> {
         let waits = if self.waits_since > 0 { t + 1 - self.waits_since } else { 0 };
         match waits > WAIT_MAX {
@@ -192,7 +192,7 @@ pub struct Sim {
     stream: Stream,
     rng: Rng,
     t: u64,
-    /// Grows with everything that happens.
+    /// Grows with every event.
     step: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     serial: u64,
@@ -204,7 +204,7 @@ pub struct Sim {
     /// The number of each URL by its key.
     numbers: BTreeMap<UrlKey, u32>,
     books: Vec<Books>,
-    /// The key of each URL, by the id that the pipeline gives it.
+    /// The key of each URL, by the pipeline's id of the URL.
     by_id: BTreeMap<u64, UrlKey>,
     unreadable_plain: u64,
     figures: Figures,
@@ -265,7 +265,8 @@ impl Sim {
         sim
     }
 
-    /// When a batch comes: most at once, some late, so that others overtake it; some once more, at once or hours later.
+    /// Schedules a batch: most come at once, some late, so that others overtake them; some are repeated, at once or
+    /// hours later.
     fn schedule(&mut self, batch: u64) {
         self.figures.batches += 1;
         let written = batch * MINUTE;
@@ -358,7 +359,8 @@ impl Sim {
         }
     }
 
-    /// A batch comes to some node, which reads it and sends its shares to the inboxes, each at its own pace.
+    /// A batch comes to some node. The node reads the lines and sends the shares to the inboxes, each with its own
+    /// delay.
     fn batch(&mut self, batch: u64, is_first: bool) -> Result<(), Violation> {
         let text = self.stream.text(batch, BEGAN + batch * MINUTE);
         let id = self.stream.id(batch);
@@ -401,7 +403,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A node goes on: reads inboxes, asks what to do, writes groups.
+    /// One step of a node: reads inboxes, polls the frontier for actions, writes groups.
     fn work(&mut self, node: usize) -> Result<(), Violation> {
         let life = self.nodes[node].life;
         for partition in self.nodes[node].owned() {
@@ -429,7 +431,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A page is asked for.
+    /// A page is requested.
     fn asked(&mut self, url: &UrlKey) -> Result<(), Violation> {
         let Some(&number) = self.numbers.get(url) else {
             return Err(Violation::new(
@@ -452,7 +454,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The group of a partition that is on its way is in the log: what it says is compared with the pipeline.
+    /// The group of a partition that was being written is in the log: its entries are compared with the pipeline.
     fn durable(&mut self, node: usize, partition: usize) -> Result<(), Violation> {
         let flight = self.nodes[node].flight(partition).expect("a group is on its way").clone();
         let logged = &mut self.logged[partition];
@@ -522,7 +524,7 @@ impl Sim {
         }
     }
 
-    /// A node dies: what it had open is lost, what it was writing may be in the log or not.
+    /// A node dies: its open fetches are lost, its unacknowledged group may be in the log or not.
     fn kill(&mut self) -> Result<(), Violation> {
         let live = Vec::from_iter((0..self.nodes.len()).filter(|node| self.nodes[*node].is_live()));
         if live.len() < 2 {
@@ -551,7 +553,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The state of an owner is the one that its log gives.
+    /// Checks that the state of an owner equals the state that its log gives.
     fn check_state(&mut self, partition: usize) -> Result<(), Violation> {
         let Some(node) = self.logged[partition].owner else { return Ok(()) };
         let ours = self.nodes[node].state_hash(partition)?;

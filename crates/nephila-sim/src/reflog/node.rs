@@ -1,7 +1,8 @@
-//! One node of the day: a frontier over the partitions that it owns, what it has asked for, and groups on their way.
+//! One node of the day: a frontier over the partitions of the node, its open requests, and groups that are being
+//! written.
 //!
-//! What always holds: a node that died knows nothing; one group of a partition is on its way at a time; an inbox is read
-//! in its order, and how far it was read stands in the group with what came of it.
+//! Invariants: a node that died knows nothing; at most one group of a partition is being written at a time; an inbox is
+//! read in its order, and the inbox position is in the same group as the results.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,21 +22,21 @@ use super::{BEGAN, SECRET, Share};
 use crate::Violation;
 use crate::rng::mix;
 
-/// The name by which a partition knows its inbox.
+/// The name of the inbox in a partition's log.
 const INBOX: &str = "in";
 
-/// A group on its way.
+/// A group that is being written.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) bytes: Vec<u8>,
-    /// When it was made, by the clock of its node, and in steps of the world.
+    /// When the group was made, by the clock of its node, and in steps of the world.
     pub(super) wall: u64,
     pub(super) step: u64,
     /// How far the inbox was read.
     pub(super) inbox_read: u64,
 }
 
-/// A partition here.
+/// A partition of this node.
 #[derive(Debug)]
 struct Own {
     partition: usize,
@@ -43,7 +44,7 @@ struct Own {
     flight: Option<Flight>,
 }
 
-/// Something that was asked for.
+/// A request that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     pub(super) ticket: u64,
@@ -59,14 +60,14 @@ pub(super) struct Node {
     /// In the order of partitions, as the frontier has them.
     own: Vec<Own>,
     open: BTreeMap<u64, Option<UrlKey>>,
-    /// Pages that were asked for and whose outcomes are in no log yet.
+    /// Pages that were requested and whose outcomes are in no log yet.
     undurable: BTreeSet<UrlKey>,
     wakes_at: Option<u64>,
     /// How far its clock is ahead, in milliseconds.
     ahead: u64,
 }
 
-/// Short rests, so that a day is enough; everything else as it is meant.
+/// Short rests, so that a day is enough; everything else as in production.
 fn config() -> Config {
     let mut config = Config { agent: "nephila".into(), ..Config::default() };
     config.frontier.host_delay = Duration::from_millis(500);
@@ -92,7 +93,7 @@ impl Node {
         node
     }
 
-    /// It begins another life, with nothing.
+    /// The node begins another life, with an empty state.
     pub(super) fn begin(&mut self, life: u64) {
         self.life = life;
         self.frontier = Some(Frontier::empty(config(), SECRET, life));
@@ -107,7 +108,7 @@ impl Node {
         self.undurable.remove(url);
     }
 
-    /// It dies. Gives the pages that it had asked for and whose outcomes nobody will ever know.
+    /// The node dies. Returns the pages that were requested and whose outcomes are lost.
     pub(super) fn die(&mut self) -> Vec<UrlKey> {
         self.life = 0;
         (self.frontier, self.wakes_at) = (None, None);
@@ -116,7 +117,7 @@ impl Node {
         std::mem::take(&mut self.undurable).into_iter().collect()
     }
 
-    /// The partitions that it owns.
+    /// The partitions that this node owns.
     pub(super) fn owned(&self) -> Vec<usize> {
         self.own.iter().map(|own| own.partition).collect()
     }
@@ -159,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Does what the frontier wants: names are looked up at once; what was asked for is given back.
+    /// Carries out the frontier's actions: names are looked up at once; requests are returned.
     pub(super) fn act(&mut self, t: u64) -> Result<Vec<Begun>, Violation> {
         let now = self.now(t);
         let frontier = self.frontier.as_mut().expect("the node lives");
@@ -182,7 +183,7 @@ impl Node {
         Ok(begun)
     }
 
-    /// What was asked for came. Gives its URL, if it is a page.
+    /// A request was answered. Returns its URL, if the request was for a page.
     pub(super) fn fetched(&mut self, ticket: u64, t: u64) -> Result<Option<UrlKey>, Violation> {
         let now = self.now(t);
         let Some(url) = self.open.remove(&ticket) else { return Ok(None) };
@@ -200,7 +201,7 @@ impl Node {
         Ok(url)
     }
 
-    /// Makes the next group of a partition, if none is on its way. True if there is one.
+    /// Makes the next group of a partition, unless one is being written. Returns whether there is one.
     pub(super) fn begin_group(&mut self, partition: usize, t: u64, step: u64) -> Result<bool, Violation> {
         let (now, place) = (self.now(t), self.place(partition));
         if !self.front().has_group(place) {
@@ -230,11 +231,11 @@ impl Node {
         Ok(self.front().handle_timeout(now)?)
     }
 
-    /// When it is to be woken, if that is not known yet.
+    /// When the node is to be woken, if no wake-up is scheduled yet.
     pub(super) fn next_wake(&mut self, t: u64) -> Option<u64> {
         let now = self.now(t);
         let wake = self.frontier.as_ref().and_then(|frontier| frontier.poll_timeout(now))?;
-        // Not at once again: what is due now was done.
+        // Not at once again: everything due now was done.
         let wake = (t + wake.saturating_sub(now.mono)).max(t + 1);
         if self.wakes_at.is_some_and(|at| at <= wake) {
             return None;

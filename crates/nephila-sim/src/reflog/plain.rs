@@ -1,16 +1,16 @@
-//! The seed's pipeline as it lists its steps, on plain sorted lists: sort, group, join, filter. It knows nothing of the
-//! core, reads lines by itself, and is given the time.
+//! The seed's pipeline in its original steps, on plain sorted lists: sort, group, join, filter. The pipeline uses
+//! nothing of the core, parses lines on its own, and gets the time as an argument.
 //!
-//! What the seed leaves open is decided as in the core's `reflog`: exactly an hour is not more than one, an empty tag
-//! says nothing, hits that were not sent wait for ten hours, a part of a batch counts once, and the clock never runs
-//! backwards.
+//! Points that the seed leaves open are decided as in the core's `reflog`: exactly an hour is not more than one, an
+//! empty tag says nothing, hits that were not sent wait for ten hours, a part of a batch counts once, and the clock
+//! never runs backwards.
 
 use std::collections::BTreeSet;
 
 /// An hour, in milliseconds.
 const HOUR: u64 = 3_600_000;
 
-/// A line, as far as the pipeline needs it.
+/// A line, with the fields that the pipeline needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Line {
     pub(super) id: u64,
@@ -19,7 +19,7 @@ pub(super) struct Line {
     tag: String,
 }
 
-/// What a text holds.
+/// The lines of a text.
 #[derive(Debug, Default)]
 pub(super) struct Reading<'a> {
     /// Each line and its URL.
@@ -77,7 +77,7 @@ fn time(text: &str) -> Option<u64> {
     Some((((days + day - 1) * 24 + hour) * 60 + minute) * 60_000 + second * 1_000)
 }
 
-/// A URL of `current_log`: what was sent within the last hour.
+/// A URL of `current_log`: URLs sent within the last hour.
 #[derive(Clone, Debug)]
 struct Current {
     id: u64,
@@ -85,7 +85,7 @@ struct Current {
     tag: String,
 }
 
-/// What is kept for ten hours.
+/// A record that is kept for ten hours.
 #[derive(Clone, Debug)]
 struct Kept {
     id: u64,
@@ -94,11 +94,11 @@ struct Kept {
     hits: u64,
 }
 
-/// What became of a URL of a batch.
+/// The decision on a URL of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decided {
     pub(super) id: u64,
-    /// Its hits, if it was sent.
+    /// Its hits, if the URL was sent.
     pub(super) sent: Option<u64>,
     /// The time of the line that was sent last.
     pub(super) time: u64,
@@ -118,7 +118,8 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Works on a part of a batch. None if it did before; else what became of its URLs, in the order of their ids.
+    /// Processes a part of a batch. None if the part was processed before (deduplication); else the decisions on its
+    /// URLs, in the order of their ids.
     pub(super) fn run(&mut self, part: (u64, u32), lines: &[Line], now: u64) -> Option<Vec<Decided>> {
         if !self.batches.insert(part) {
             return None;
@@ -171,7 +172,7 @@ impl Pipeline {
         Some(self.count(&incoming, &filtered))
     }
 
-    /// Hits: those of the batch and those that waited.
+    /// Adds up hits: hits of the batch and hits that waited.
     fn count(&mut self, incoming: &[Line], filtered: &BTreeSet<u64>) -> Vec<Decided> {
         let mut decided = Vec::with_capacity(incoming.len());
         let mut kept = Vec::with_capacity(self.kept.len() + incoming.len());

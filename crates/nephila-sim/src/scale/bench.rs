@@ -1,9 +1,8 @@
-//! The hosts of a node at one address, and what the node does about them: it asks for the turn, starts fetches, gives the
-//! turn back. A model of the frontier's workbench, with the core's own [`Turn`]s and
-//! [`Slots`](nephila_core::cluster::slots::Slots).
+//! The hosts of a node at one address, and the node's actions: ask for the turn, start fetches, give the turn back. A
+//! model of the frontier's workbench, with the core's own [`Turn`]s and [`Slots`](nephila_core::cluster::slots::Slots).
 //!
-//! What always holds: hosts wait in the order in which they have rested; one fetch at a time is open at an address; an
-//! address without hosts is given up.
+//! Invariants: hosts wait in the order in which they have rested; one fetch at a time is open at an address; an address
+//! without hosts is given up.
 
 use nephila_core::cluster::slots::{Event as SlotEvent, Turn, Verdict};
 
@@ -18,19 +17,20 @@ pub(super) struct Work {
     slot: u32,
     turn: Option<Turn>,
     asked: bool,
-    /// The host that is being asked.
+    /// The host whose fetch is open.
     pub(super) open: u32,
     /// When something last started or ended there, as far as this node knows, and when the slot has rested.
     last: u64,
     free_at: u64,
-    /// When to look next. Other looks are stale.
+    /// When to look next. Looks at other times are stale.
     look_at: u64,
     first: u32,
     end: u32,
 }
 
 impl Sim {
-    /// A host of a partition that was just opened: it rests first, since nobody here knows when it was last asked.
+    /// A host of a partition that was just opened. The host rests first, since this node does not know the time of its
+    /// last request.
     pub(super) fn attach(&mut self, node: u32, host: u32) {
         let slot = self.web.hosts[host as usize].slot;
         let work = self.web.work_of(slot, node).unwrap_or_else(|| {
@@ -53,7 +53,7 @@ impl Sim {
         self.wait(work, host);
     }
 
-    /// A host stands last in its queue.
+    /// Appends a host to its queue.
     fn wait(&mut self, work: u32, host: u32) {
         let this = &mut self.web.hosts[host as usize];
         (this.work, this.next, this.ready_at) = (work, NONE, self.t + HOST_REST);
@@ -65,7 +65,7 @@ impl Sim {
         here.end = host;
     }
 
-    /// The hosts of a partition that wait leave their queues.
+    /// Removes the waiting hosts of a partition from their queues.
     pub(super) fn detach(&mut self, partition: u32) {
         for host in self.web.of_partition[partition as usize].clone() {
             let work = self.web.hosts[host as usize].work;
@@ -93,7 +93,7 @@ impl Sim {
         }
     }
 
-    /// Everything of a node stops at once. Gives the fetches that were open.
+    /// Stops everything of a node at once. Returns the fetches that were open.
     pub(super) fn stop_works(&mut self, node: u32) -> u64 {
         let mut cut = 0;
         let mine: Vec<u32> =
@@ -117,7 +117,7 @@ impl Sim {
         }
     }
 
-    /// What is there to be done at a slot?
+    /// Does everything that is due at a slot.
     pub(super) fn look(&mut self, work: u32, scheduled: bool) -> Result<(), Violation> {
         let t = self.t;
         let Some(&Work { node, slot, turn, asked, open, last, free_at, look_at, first, .. }) =
@@ -232,7 +232,7 @@ impl Sim {
         self.look(work, false)
     }
 
-    /// Carries the words of a node's [`Slots`](nephila_core::cluster::slots::Slots) to its works.
+    /// Carries the events of a node's [`Slots`](nephila_core::cluster::slots::Slots) to its works.
     pub(super) fn handle_slots(&mut self, node: u32) {
         while let Some(event) = self.nodes[node as usize].slots().poll_event() {
             let slot = match event {

@@ -1,6 +1,7 @@
-//! What a run showed, beside what our capacity model says.
+//! The figures of a run, beside the predictions of our capacity model.
 //!
-//! Predictions come in two forms: as the model stood (`model`), and with what the simulation taught us (`corrected`).
+//! Predictions come in two forms: from the original model (`model`), and with the findings of the simulation
+//! (`corrected`).
 
 use std::fmt::Write as _;
 
@@ -17,8 +18,8 @@ const REQUESTS_PER_PAGE: f64 = 1.2;
 const OWN_BYTES: f64 = 104.0;
 /// Links to other domains for a page, and the share of them that the sender's cache does not catch.
 const FOREIGN: f64 = 105.0 * 0.21 * 0.2;
-/// The same as the simulation showed. A link has one place in the sender's cache, so another pushes it out now and then, and
-/// the cache catches 76 in a hundred, not 80.
+/// The same as measured in the simulation. A link has one place in the sender's cache, so another link evicts the first
+/// now and then, and the cache catches 76 in a hundred, not 80.
 const FOREIGN_SENT: f64 = 105.0 * 0.21 * 0.24;
 /// Bytes of a link, packed among many.
 const LINK_BYTES: f64 = 23.5;
@@ -27,15 +28,16 @@ const LINK_WAIT: f64 = 1.0;
 /// Target size of a message.
 const BATCH: f64 = 16e3;
 
-/// Bytes of a parcel beside those of its links, as the simulation showed: who sends it, a number, a hash, and an origin that
-/// nothing before it shares.
+/// Bytes of a parcel beside the bytes of its links, as measured in the simulation: the sender, a number, a hash, and an
+/// origin that shares nothing with a predecessor.
 const PARCEL_BYTES: f64 = 73.5;
-/// Mean age of a lease, the wait until somebody sees that it is gone, and the opening of a partition, in seconds.
+/// Mean age of a lease, the delay until another node sees that the lease is gone, and the opening of a partition, in
+/// seconds.
 const LEASE_AGE: f64 = 2.0;
 const SEEN_AFTER: f64 = 0.5;
 const OPENING: f64 = 2.0;
 
-/// What a run of one size showed. Rates are by second of virtual time, of the whole cluster.
+/// The figures of a run of one size. Rates are by second of virtual time, of the whole cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Nodes.
@@ -46,13 +48,13 @@ pub struct Figures {
     pub seconds: f64,
     /// Nodes killed; leases lost besides.
     pub kills: u64,
-    /// Nodes that stopped because their lease was over.
+    /// Nodes that stopped because their lease was over (fencing).
     pub fenced: u64,
     /// Fetches of the busiest node over the mean, of nodes that lived all the time.
     pub busiest: f64,
     /// From the death of a node to the first fetch of each of its partitions, in seconds: half of them, and all.
     pub take_over: (f64, f64),
-    /// Share of the fetches that was from addresses which several nodes ask.
+    /// Share of the fetches from addresses that several nodes request.
     pub shared: f64,
     /// Turns for each of these.
     pub turns: f64,
@@ -81,7 +83,7 @@ pub struct Figures {
 }
 
 impl Sim {
-    /// What was seen since the cluster had settled.
+    /// The figures since the cluster had settled.
     pub fn figures(&self) -> Figures {
         let (before, packets_before) = self.before;
         let now = self.tally;
@@ -151,9 +153,9 @@ impl Figures {
         self.rate() * (0.225 + 0.40) / 20.0
     }
 
-    /// With what the simulation showed: a turn is as many starts as its node has hosts that are ready, and in a large cluster
-    /// that is one. Only where a node has so many hosts at an address that the first is ready again before the last was
-    /// asked are whole blocks used.
+    /// With the findings of the simulation: a turn is as many starts as its node has hosts that are ready, and in a
+    /// large cluster that is one. Whole blocks are used only where a node has more hosts at an address than can be
+    /// requested before the first is ready again.
     pub fn turns_corrected(&self) -> f64 {
         let nodes = self.nodes as f64;
         let hosts = nodes * HOSTS_PER_NODE as f64;
@@ -212,7 +214,7 @@ impl Figures {
         (self.groups_corrected() + self.parcels_corrected()) / self.pages()
     }
 
-    /// Bytes of parcels for a page, with what a parcel of a few links takes by itself.
+    /// Bytes of parcels for a page, with the overhead of a parcel of a few links.
     pub fn parcel_bytes_corrected(&self) -> f64 {
         self.parcels_corrected() / self.pages() * PARCEL_BYTES + FOREIGN_SENT * LINK_BYTES
     }
@@ -223,14 +225,14 @@ impl Figures {
         2.0 * nodes * (nodes - 1.0) * self.rings / self.seconds
     }
 
-    /// Seconds until half of the partitions of a dead node are fetched from: its lease ends, somebody sees it, claims and opens
-    /// them, and their hosts rest.
+    /// Seconds until half of the partitions of a dead node are fetched from: its lease ends, another node sees that,
+    /// claims and opens them, and their hosts rest.
     pub fn take_over_model(&self) -> f64 {
         let lease = member_settings().ttl.as_secs_f64() - LEASE_AGE;
         lease + SEEN_AFTER + OPENING + HOST_REST as f64 / 1e3
     }
 
-    /// Pages fetched again, of a million, as the model has them: what is open and what is not written when a node dies.
+    /// Pages fetched again, of a million, by the model: pages that are open or not written when a node dies.
     pub fn repeats_model(&self) -> f64 {
         let node = self.rate() / self.nodes as f64;
         let lost = node * (FETCH_MEAN as f64 + COMMIT as f64) / 1e3;
@@ -288,7 +290,7 @@ impl Figures {
     }
 }
 
-/// A number with three digits that count.
+/// A number with three significant digits.
 fn short(value: f64) -> String {
     match value {
         value if value == value.trunc() && value.abs() < 1e15 => format!("{value:.0}"),
@@ -308,7 +310,7 @@ impl Row {
         self.0.iter().find(|(this, _)| this == name)?.1.parse().ok()
     }
 
-    /// The same, with what is predicted for it today. Predictions follow from a few of the other figures.
+    /// The same, with today's predictions. Predictions follow from a few of the other figures.
     pub fn predicted_anew(mut self) -> Row {
         let value = |name: &str| self.value(name).unwrap_or(0.0);
         let (nodes, seconds) = (self.nodes(), value("virtual_seconds"));
@@ -325,7 +327,7 @@ impl Row {
         self
     }
 
-    /// Has it the same columns?
+    /// Whether both rows have the same columns.
     pub fn is_like(&self, other: &Row) -> bool {
         self.0.iter().map(|(name, _)| name).eq(other.0.iter().map(|(name, _)| name))
     }
@@ -342,7 +344,7 @@ impl From<&Figures> for Row {
     }
 }
 
-/// The rows of a [`table`]; none if it is not one.
+/// The rows of a [`table`]; none if the text is not a table.
 pub fn read(text: &str) -> Option<Vec<Row>> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next()?.split('\t').collect();

@@ -1,7 +1,7 @@
 //! The links of one node's pages, through the core's own [`Outbox`]: how many messages and bytes they make on their way to
 //! the other partitions.
 //!
-//! What always holds: links and destinations are drawn as in our capacity model; every parcel arrives, a moment later.
+//! Invariants: links and destinations are drawn as in our capacity model; every parcel arrives, a moment later.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use super::super::rng::{Rng, mix};
 
 /// Links of a page that lead to other domains: 105, of which 21 in a hundred.
 const LINKS: u64 = 22;
-/// Of so many of them one names something new; the others were named lately.
+/// One in this number of links names a new URL; the others were named lately.
 const ONE_NEW_IN: u64 = 5;
 /// Links that are named again.
 const KNOWN_MAX: usize = 50_000;
@@ -51,7 +51,7 @@ impl Links {
         }
     }
 
-    /// Pages read, and what their links made.
+    /// Pages read, and the statistics of their links.
     pub(super) fn figures(&self) -> (u64, Stats) {
         (self.pages, self.outbox.stats())
     }
@@ -100,7 +100,7 @@ impl Links {
         self.outbox.finish(self.pages);
     }
 
-    /// Sends what is due, and says what has arrived.
+    /// Sends the parcels that are due, and acknowledges the parcels that have arrived.
     pub(super) fn tick(&mut self, t: u64) {
         while self.on_their_way.front().is_some_and(|(at, _)| *at <= t) {
             let (_, id) = self.on_their_way.pop_front().expect("just seen");

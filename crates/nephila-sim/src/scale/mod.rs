@@ -1,11 +1,11 @@
 //! Large clusters in virtual time: from a handful of nodes to a thousand, in one thread, from one seed.
 //!
-//! **Real** is what decides: each node's [`Member`](nephila_core::cluster::member::Member) (leases, views, placement by
-//! load, claims, hand-overs), its [`Meter`](nephila_core::cluster::load::Meter), its
-//! [`Slots`](nephila_core::cluster::slots::Slots) and the turns it goes by, with every packet between any two nodes; and on
-//! one node of each size the [`Outbox`](nephila_core::cluster::outbox::Outbox) with the links of its pages. **A model** is what they
-//! decide about: hosts (`web`), what a node does with them (`bench`), the store with leases and records (`store`), the network,
-//! and the logs, of which only groups are counted.
+//! **Real** are the parts that decide: each node's [`Member`](nephila_core::cluster::member::Member) (leases, views,
+//! placement by load, claims, hand-overs), its [`Meter`](nephila_core::cluster::load::Meter), its
+//! [`Slots`](nephila_core::cluster::slots::Slots) and turns, with every packet between any two nodes; and on one node
+//! of each size the [`Outbox`](nephila_core::cluster::outbox::Outbox) with the links of its pages. **Models** are the
+//! parts that they decide about: hosts (`web`), the work of a node on its hosts (`bench`), the store with leases and
+//! records (`store`), the network, and the logs, of which only groups are counted.
 //!
 //! Nodes die (one in a hundred an hour, and no fewer than [`KILLS_MIN`] in a run) and come back minutes later; packets are lost,
 //! late and doubled; calls are left without an answer; every node's clock shows another time.
@@ -13,7 +13,7 @@
 //! The books are kept at the addresses, outside the core: at every start of a fetch nothing else may be open on its host or its
 //! address, and both must have rested.
 //!
-//! What always holds: the same seed gives the same run, to the bit.
+//! Invariant: the same seed gives the same run, to the bit.
 
 mod bench;
 mod figures;
@@ -50,7 +50,7 @@ pub use words::put_in;
 
 /// Figures count from this moment on, in milliseconds: by then the cluster stands and every load is known.
 pub const SETTLED: u64 = 90_000;
-/// A read that shows nothing new waits so long for something. Loads are looked at this often at least.
+/// Maximum time that a read waits for something new. Loads are read at least this often.
 const READ_WAITS_MAX: u64 = 60_000;
 /// The fewest kills of a run.
 pub const KILLS_MIN: u64 = 3;
@@ -58,7 +58,7 @@ pub const KILLS_MIN: u64 = 3;
 const LOST_EVERY: u64 = 360_000_000;
 /// Entries of a partition's log wait this long for others.
 const COMMIT: u64 = 1_000;
-/// The node whose links are followed. It is never killed.
+/// The node whose links are followed. This node is never killed.
 const SAMPLED: u32 = 0;
 /// Of six requests five bring a page.
 const REQUESTS_PER_MISS: u64 = 6;
@@ -71,10 +71,10 @@ fn member_settings() -> Settings {
     Settings { view_interval: Duration::from_secs(2), ..Settings::default() }
 }
 
-/// Events between two words about how far a run is.
+/// Events between two progress messages.
 const EVENTS_PER_WORD: u64 = 1 << 16;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Virtual milliseconds.
@@ -85,7 +85,7 @@ pub struct Progress {
     pub counted: u64,
 }
 
-/// What is to happen.
+/// An event that is scheduled.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Look(u32),
@@ -102,14 +102,14 @@ enum Event {
     Settle,
 }
 
-/// What was counted. Only grows.
+/// Counters. They only grow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     fetches: u64,
     /// Fetches from addresses that several nodes have hosts at, and the turns for them.
     shared: u64,
     turns: u64,
-    /// Milliseconds that addresses with 4 and with 60 hosts were asked or rested after it.
+    /// Milliseconds in which addresses with 4 and with 60 hosts were busy with a request or resting afterwards.
     used_mid: u64,
     used_big: u64,
     pages: u64,
@@ -125,12 +125,12 @@ struct Tally {
 
 #[derive(Clone, Copy, Debug)]
 struct Partition {
-    /// Who works on it.
+    /// The node that works on the partition.
     node: u32,
-    /// Fetches of it.
+    /// Open fetches of the partition.
     open: u32,
     draining: Option<Epoch>,
-    /// Until when its group takes entries, and how many it has.
+    /// Until when the open group takes entries, and the number of its entries.
     group_at: u64,
     pending: u32,
     /// Its node died and nothing was fetched since.
@@ -154,7 +154,7 @@ pub struct Sim {
     links: Links,
     kill_every: u64,
     tally: Tally,
-    /// What was counted before the cluster had settled.
+    /// The counters at the moment when the cluster had settled.
     before: (Tally, (u64, u64, u64)),
     take_overs: Vec<u64>,
     /// Packets, and fetches from shared addresses, by second.
@@ -203,7 +203,7 @@ impl Sim {
         sim
     }
 
-    /// The first placement stands in the store: the run is about what comes after.
+    /// Writes the first placement to the store: the run is about the time after that.
     fn give_partitions(&mut self) {
         let nodes: Vec<_> = self.nodes.iter().map(|node| NodeView { id: node.id, draining: false }).collect();
         let by_id: BTreeMap<NodeId, u32> =
@@ -221,7 +221,7 @@ impl Sim {
         self.run_telling(fetches, &mut |_, _| {})
     }
 
-    /// The same, and tells now and then how far it is.
+    /// The same, with progress messages now and then.
     pub fn run_telling(
         &mut self,
         fetches: u64,

@@ -1,6 +1,6 @@
-//! A node: the core's own [`Member`], [`Slots`] and [`Meter`], and a shell that carries out what they say.
+//! A node: the core's own [`Member`], [`Slots`] and [`Meter`], and a shell that carries out their actions.
 //!
-//! What always holds: each node has a clock of its own; what belongs to an earlier life of a node reaches nobody.
+//! Invariants: each node has a clock of its own; messages for an earlier life of a node are dropped.
 
 use nephila_core::cluster::load::Meter;
 use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, Phase};
@@ -11,18 +11,18 @@ use super::{Event, READ_WAITS_MAX, Sim, member_settings};
 
 /// A restart takes this long at least, and up to twice as long, in milliseconds.
 const RESTART_AFTER: u64 = 120_000;
-/// A call of the store takes from so long to so long, in milliseconds.
+/// Minimum and maximum time of a call to the store, in milliseconds.
 const CALL: (u64, u64) = (2, 20);
 /// Something new in the store is seen after this time: nodes read once a second, each at its own moment.
 const SEES: (u64, u64) = (10, 1_000);
-/// Opening a partition (its snapshot, the end of its log) takes from so long to so long. An assumption.
+/// Minimum and maximum time to open a partition (its snapshot, the end of its log). An assumption.
 const OPEN: (u64, u64) = (1_000, 3_000);
-/// One call in so many has no answer.
+/// One call in this number has no answer.
 const CALLS_PER_LOSS: u64 = 2_000;
-/// Packets on their way take from so long to so long, in milliseconds; a late one takes up to `LATE` more.
+/// Minimum and maximum time of a packet on its way, in milliseconds; a late one takes up to `LATE` more.
 const WAY: (u64, u64) = (1, 8);
 const LATE: u64 = 400;
-/// Of so many packets one is lost, one late, and one comes twice.
+/// Of this number of packets one is lost; likewise one is late, and one comes twice.
 const PACKETS_PER_LOSS: u64 = 2_000;
 
 /// Nodes that there can be: a power of two.
@@ -33,7 +33,7 @@ const ALL_HERE: u64 = 100;
 
 pub(super) struct Node {
     pub(super) id: NodeId,
-    /// Its clock shows so much more than ours.
+    /// The difference between the node's clock and ours.
     ahead: u64,
     pub(super) alive: bool,
     /// Another number for each process and each lease.
@@ -42,10 +42,10 @@ pub(super) struct Node {
     slots: Option<Slots>,
     pub(super) meter: Meter,
     pub(super) fetches: u64,
-    /// It has not been here all the time, so its fetches say nothing.
+    /// The node was killed or fenced during the run, so its count of fetches is not used.
     pub(super) broken: bool,
     wake_at: u64,
-    /// The version of the store that it has seen; a read that waits for the next; how many reads there were.
+    /// The version of the store that the node has seen; whether a read waits for the next; the number of reads.
     seen: u64,
     waits: bool,
     reads: u32,
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// The first incarnation of a node's process that begins at this time, before it is counted up.
+/// The first incarnation of a node's process that begins at this time, before any increment.
 fn incarnation(t: u64, node: u32) -> Incarnation {
     Incarnation((t + 1) << 24 | u64::from(node) << 10)
 }
@@ -85,7 +85,7 @@ fn number_of(incarnation: Incarnation) -> u32 {
     (incarnation.0 >> 10) as u32 & (NODES_MAX as u32 - 1)
 }
 
-/// What travels to the store and comes back as an answer.
+/// A call to the store, which comes back as an answer.
 #[derive(Debug)]
 pub(super) struct Call {
     node: u32,
@@ -130,7 +130,7 @@ impl Sim {
         Incarnation(incarnation(0, number).0 + 1)
     }
 
-    /// Sees to it that a node is called when its core wants to be.
+    /// Schedules the wake-up that a node's core asks for.
     pub(super) fn note_wake(&mut self, number: u32) {
         let t = self.t;
         let node = &mut self.nodes[number as usize];
@@ -155,7 +155,7 @@ impl Sim {
         self.serve(number);
     }
 
-    /// Carries out what a node's core wants done now.
+    /// Carries out the actions of a node's core that are due now.
     fn serve(&mut self, number: u32) {
         let t = self.t;
         if !self.nodes[number as usize].alive {
@@ -210,11 +210,12 @@ impl Sim {
                 node.reads += 1;
                 let read = Event::View { node: number, read: node.reads };
                 if node.seen == self.store.version {
-                    // As a watch would: it is answered when there is something new, or after a while.
+                    // Like a watch: the read is answered when there is something new, or after a while.
                     node.waits = true;
                     self.calendar.push(t + READ_WAITS_MAX, read);
                 } else {
-                    // The partitions have owners from the beginning, so nobody looks before all of them have their lease.
+                    // The partitions have owners from the beginning, so no node looks before all of them have their
+                    // lease.
                     let t = t.max(ALL_HERE);
                     self.calendar.push(t + self.rng.within(CALL.0, CALL.1), read);
                 }
@@ -291,7 +292,7 @@ impl Sim {
         self.serve(number);
     }
 
-    /// Something has changed: reads that wait for it are answered.
+    /// Something has changed: answers the reads that wait for a change.
     pub(super) fn tell_readers(&mut self) {
         for number in 0..self.nodes.len() {
             let node = &mut self.nodes[number];
@@ -355,7 +356,7 @@ impl Sim {
         self.serve(number);
     }
 
-    /// A partition that is being handed over has nothing open any more.
+    /// Reports a partition in hand-over as drained once no fetch is open.
     pub(super) fn drained_if_done(&mut self, number: u32) {
         let partition = &mut self.partitions[number as usize];
         if partition.open > 0 {
@@ -372,7 +373,7 @@ impl Sim {
         self.tally.cut += self.stop_works(number);
         let t = self.t;
         for (at, partition) in self.partitions.iter_mut().enumerate().filter(|(_, p)| p.node == number) {
-            // What is not written yet is fetched again.
+            // Pages whose outcomes are not written yet are fetched again.
             if t < partition.group_at {
                 self.tally.unwritten += u64::from(std::mem::take(&mut partition.pending));
             }

@@ -1,7 +1,7 @@
-//! Curves over the number of nodes, as an SVG: a panel for each question, what was simulated as a line, what was predicted
-//! as a dashed one.
+//! Curves over the number of nodes, as an SVG: a panel for each question, simulated figures as a line, predicted
+//! figures as a dashed one.
 //!
-//! What always holds: the same figures give the same bytes.
+//! Invariant: the same figures give the same bytes.
 
 use std::fmt::Write as _;
 

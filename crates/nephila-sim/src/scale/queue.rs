@@ -1,17 +1,17 @@
-//! What happens when: a calendar with a page for each millisecond, and a shelf for what does not fit into an event.
+//! The event queue: a calendar with a page for each millisecond, and a shelf for data that does not fit into an event.
 //!
-//! What always holds: events of one moment happen in the order in which they were noted; nothing happens in the past.
+//! Invariants: events of one moment happen in the order in which they were scheduled; nothing happens in the past.
 
 use std::collections::BTreeMap;
 
-/// Milliseconds that have a page of their own. What is later waits in a map.
+/// Milliseconds that have a page of their own. Later events wait in a map.
 const PAGES: u64 = 1 << 14;
 
 /// Events by time.
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     now: u64,
-    /// What is to happen now, and how far we are.
+    /// The events of this moment, and how many of them were processed.
     today: Vec<T>,
     done: usize,
     pages: Vec<Vec<T>>,
@@ -34,7 +34,7 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// The next event, and when it happens; none if there is none before `end`.
+    /// The next event, and its time; none if there is none before `end`.
     pub(super) fn pop(&mut self, end: u64) -> Option<(u64, T)> {
         loop {
             if let Some(event) = self.today.get(self.done) {
@@ -47,7 +47,7 @@ impl<T: Copy> Calendar<T> {
             self.now += 1;
             self.today.clear();
             self.done = 0;
-            // What was far when it was noted was noted earlier than all else of this moment.
+            // An event in the map was scheduled earlier than all other events of this moment.
             if self.far.first_key_value().is_some_and(|(at, _)| *at == self.now) {
                 self.today = self.far.pop_first().expect("just seen").1;
             }

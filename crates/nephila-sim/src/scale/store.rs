@@ -1,11 +1,11 @@
-//! The store that all nodes go by: leases with a time to live, owner records with revisions. A model of the engine, which
-//! answers in order, a few milliseconds late, and loses nothing.
+//! The store that all nodes share: leases with a time to live, owner records with revisions. A model of the engine,
+//! which answers in order, a few milliseconds late, and loses nothing.
 //!
-//! What it shows is the same for every node that looks, so what follows from it alone (who owns what, who should, the ring) is
-//! found once for all of them.
+//! All nodes that read see the same, so everything that follows from the store alone (present owners, intended owners,
+//! the ring) is computed once for all of them.
 //!
-//! What always holds: a record changes by compare-and-swap alone; whoever reads sees owner records and leases of one
-//! moment; a lease that is gone is never renewed.
+//! Invariants: a record changes by compare-and-swap alone; a reader sees owner records and leases of one moment; a
+//! lease that is gone is never renewed.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use nephila_core::cluster::{Incarnation, NodeId};
 
 use super::web::NONE;
 
-/// Loads that are read may be so old, in milliseconds: each is said anew every four seconds. Leases and records never are.
+/// Maximum age of loads in a read, in milliseconds: each load is renewed every four seconds. Leases and records are
+/// never old.
 const LOADS_AGE: u64 = 500;
 
-/// What whoever reads sees.
+/// The contents of a read.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     at: u64,
@@ -36,7 +37,7 @@ pub(super) struct Store {
     /// Grows whenever a node comes or goes or a record changes. Loads alone do not count.
     pub(super) version: u64,
     revision: u64,
-    /// By node: where its lease stands in the view, and until when it lives.
+    /// By node: the index of its lease in the view, and the expiry of the lease.
     places: Vec<(u32, u64)>,
     ttl: u64,
 }
@@ -61,7 +62,7 @@ impl Store {
         self.ring = Ring::new(&live);
     }
 
-    /// What is to be seen now.
+    /// The current contents for readers.
     pub(super) fn look(&mut self, t: u64) -> &Look {
         let (version, view) = (self.version, &self.view);
         let old = |look: &Look| look.version != version || t >= look.at + LOADS_AGE;
@@ -101,7 +102,7 @@ impl Store {
         Answer::Done(self.revision)
     }
 
-    /// Until when the lease of a node lives, if it does.
+    /// The expiry of a node's lease, if the node has one.
     pub(super) fn until(&self, node: u32) -> Option<u64> {
         let (place, until) = self.places[node as usize];
         (place != NONE).then_some(until)

@@ -1,7 +1,7 @@
-//! The web of a run: hosts, their addresses and their partitions, in the shares of our capacity model. And the books that
-//! are kept at the addresses: who is being asked, and since when each rests.
+//! The web of a run: hosts, their addresses and their partitions, in the shares of our capacity model. And the books
+//! that are kept at the addresses: which hosts have an open fetch, and since when each rests.
 //!
-//! What always holds: the books know nothing of turns, leases or nodes' clocks; they see starts and ends alone.
+//! Invariant: the books know nothing of turns, leases or nodes' clocks; they see starts and ends alone.
 
 use nephila_core::frontier::slot::SlotKey;
 
@@ -33,7 +33,7 @@ pub(super) const OF_FLEETS: (f64, f64) = (0.20, (FLEETS * LANES) as f64);
 /// No host, node or work.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What kind of address it is.
+/// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Single,
@@ -46,9 +46,9 @@ pub(super) enum Class {
 pub(super) struct Host {
     pub(super) slot: u32,
     pub(super) partition: u32,
-    /// Where it stands now, if its partition is open somewhere.
+    /// The work in whose queue the host stands, if its partition is open somewhere.
     pub(super) work: u32,
-    /// The next that waits there.
+    /// The next host in that queue.
     pub(super) next: u32,
     pub(super) ready_at: u64,
 }
@@ -61,7 +61,7 @@ pub(super) struct Slot {
     pub(super) works: Vec<(u32, u32)>,
 }
 
-/// What the servers see.
+/// Observations of the servers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
     open: bool,
@@ -139,7 +139,7 @@ impl Web {
         self.slots[slot as usize].works.iter().find(|(of, _)| *of == node).map(|(_, work)| *work)
     }
 
-    /// A fetch starts: may it?
+    /// A fetch starts: checks that this is allowed.
     pub(super) fn begin(&mut self, t: u64, host: u32) -> Result<(), Violation> {
         let slot = self.hosts[host as usize].slot;
         let rest = self.slots[slot as usize].rest;

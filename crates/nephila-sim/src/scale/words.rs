@@ -1,16 +1,16 @@
-//! The figures as a table in a document, between two marks that stand in it.
+//! The figures as a table in a document, between two marks.
 //!
-//! What always holds: what is not between the marks is left alone.
+//! Invariant: text outside the marks stays unchanged.
 
 use super::Row;
 
 const BEGIN: &str = "<!-- figures: made by `cargo xtask sim scale --write` -->\n";
 const END: &str = "<!-- end of figures -->";
 
-/// A line of the table: what it is about, how a column shows it, the goal.
+/// A line of the table: its subject, the format of a column, the goal.
 struct Line {
     about: &'static str,
-    /// With `{name}` for a number, `{name%}` for a share of a hundred, `{name:2}` for so many places behind the point.
+    /// With `{name}` for a number, `{name%}` for a percentage, `{name:2}` for this number of decimal places.
     shown: &'static str,
     goal: &'static str,
 }
@@ -93,7 +93,7 @@ fn markdown(all: &[Row]) -> String {
     out
 }
 
-/// A document with the table in the place of the one that it had; none if it has no place for one.
+/// A document with the table in the place of the previous one; none if the document has no place for a table.
 pub fn put_in(document: &str, all: &[Row]) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

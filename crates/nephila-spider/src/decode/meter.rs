@@ -1,12 +1,12 @@
-//! Counts the work of decoding, layer by layer, and ends it.
+//! Counts the work of decoding, layer by layer, and stops excessive work.
 //!
-//! A decoder may read for a long time and give nothing: frames that are to be skipped, members, blocks and metadata without
-//! content. Its output alone is therefore no measure of its work. Each layer reads through a [`Metered`], which counts what it
-//! takes; the last layer's output is counted by whoever copies it ([`Meter::gave`]).
+//! A decoder may read for a long time without output: skippable frames, and members, blocks and metadata without
+//! content. Its output alone is therefore no measure of its work. Each layer reads through a [`Metered`], which counts
+//! the input. The copy loop counts the output of the last layer ([`Meter::gave`]).
 //!
-//! What always holds: no layer reads more than [`LAYER_BYTES_MAX`] of what a layer before it gave (or the limit of the
-//! output, where that is larger), none reads more than [`BARREN_BYTES_MAX`] in a row for nothing, and whoever asked is asked
-//! to go on every [`LOOK_BYTES`].
+//! Invariants: no layer reads more than [`LAYER_BYTES_MAX`] bytes of an earlier layer's output (or the output limit, if
+//! larger); no layer reads more than [`BARREN_BYTES_MAX`] in a row without output; the caller's `stop` is called every
+//! [`LOOK_BYTES`].
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, Read};
@@ -14,21 +14,21 @@ use std::rc::Rc;
 
 use super::Note;
 
-/// What one layer may give to the next, in bytes, unless the output may be longer.
+/// Maximum output of one layer to the next, in bytes, unless the output limit is larger.
 pub const LAYER_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// What a layer may read in a row without giving a byte. The tables and comments of honest streams are far shorter.
+/// Maximum input of a layer in a row without output. The tables and comments of honest streams are far shorter.
 pub const BARREN_BYTES_MAX: u64 = 1024 * 1024;
-/// So many bytes of work, of all layers together, lie between two looks at the clock.
+/// Bytes of work, over all layers, between two calls of `stop`.
 const LOOK_BYTES: u64 = 64 * 1024;
 
-/// What whoever asked for the decoding says when it is asked whether to go on.
+/// The caller's decision whether decoding continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Go on.
+    /// Continue.
     GoOn,
-    /// It costs more than it may ([`Note::Work`]).
+    /// The work exceeds its limit ([`Note::Work`]).
     Work,
-    /// Time is up ([`Note::Time`]).
+    /// The deadline has passed ([`Note::Time`]).
     Time,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Meter<'a> {
 
 #[derive(Clone, Copy, Default)]
 struct Layer {
-    /// Bytes it has read.
+    /// Bytes read.
     read: u64,
-    /// Of them since it gave something.
+    /// Bytes read since the last output.
     barren: u64,
 }
 
@@ -60,12 +60,12 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Why it was stopped, if it was.
+    /// Why decoding was stopped, if stopped.
     pub(super) fn stopped(&self) -> Option<Note> {
         self.stopped.get()
     }
 
-    /// The last layer gave this much.
+    /// Counts output of the last layer.
     pub(super) fn gave(&self, bytes: usize) -> Option<Note> {
         let mut layers = self.layers.borrow_mut();
         let end = layers.len();
@@ -75,14 +75,14 @@ impl<'a> Meter<'a> {
         self.stopped()
     }
 
-    /// A layer has taken this much.
+    /// Counts input of a layer.
     fn took(&self, layer: usize, bytes: usize) {
         let bytes = bytes as u64;
         let mut layers = self.layers.borrow_mut();
         let own = &mut layers[layer];
         own.read += bytes;
         own.barren += bytes;
-        // The first one reads what was received, which has a limit of its own.
+        // The first layer reads the received body, which has a limit of its own.
         if own.barren > BARREN_BYTES_MAX || layer > 0 && own.read > self.layer_max {
             self.stopped.set(Some(Note::Work));
         }
@@ -90,7 +90,7 @@ impl<'a> Meter<'a> {
         self.look(bytes);
     }
 
-    /// The layers before this one have given something.
+    /// Notes output of the layers before this one.
     fn is_given(&self, layer: usize) {
         fruitful(&mut self.layers.borrow_mut()[..layer]);
     }
@@ -114,7 +114,7 @@ fn fruitful(layers: &mut [Layer]) {
     layers.iter_mut().for_each(|layer| layer.barren = 0);
 }
 
-/// What a layer reads, counted.
+/// The input of a layer, counted.
 pub(super) struct Metered<'a> {
     inner: Box<dyn BufRead + 'a>,
     layer: usize,
@@ -129,7 +129,7 @@ impl<'a> Metered<'a> {
 
 impl BufRead for Metered<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // The decoder hands this on; the note says what it was.
+        // The decoder passes this error on; the note holds the reason.
         if self.meter.stopped().is_some() {
             return Err(io::Error::other("stopped"));
         }

@@ -86,7 +86,7 @@ fn a_cut_stream_gives_its_first_part() {
         let (out, note) = check(coding, &data[..data.len() * 2 / 3]);
         assert_eq!(note, Note::Cut, "{coding}");
         assert!(text.starts_with(&out), "{coding}");
-        // zstd gives whole blocks only, and this text fits one.
+        // zstd outputs whole blocks only, and this text fits one.
         assert!(!out.is_empty() || coding == "zstd", "{coding}");
     }
 }
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-/// Bodies that cost work and give nothing, as `Content-Encoding` and bytes, each with this many bytes of nothing.
+/// Bodies that cost work without output, as `Content-Encoding` and bytes, each with about this number of barren bytes.
 fn barren(bytes: usize) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let skippable = |bytes: usize| {
         let mut frame = 0x184D_2A50u32.to_le_bytes().to_vec();

@@ -1,9 +1,9 @@
 //! One lookup: questions to a recursive resolver over UDP, over TCP where an answer does not fit, aliases followed.
 //!
-//! The wire format is hickory's; the conversation is ours, because every way it can fail must have its own name and
-//! its own bound (`docs/decisions/0002-stub-resolver.md`). Each question leaves from a port of its own with a random
-//! id; an answer counts only if address, port, id and question are right, and only records that the chain of
-//! aliases leads to are looked at.
+//! The wire format is hickory's. The exchange is ours, because every failure must have its own name and its own bound
+//! (`docs/decisions/0002-stub-resolver.md`). Each question leaves from a port of its own with a random id. An answer
+//! counts only if address, port, id and question are right, and only records reached through the chain of aliases are
+//! used.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,24 +17,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Addresses of a name that are kept.
+/// Maximum addresses kept per name.
 pub const ADDRESSES_MAX: usize = 8;
-/// Aliases followed. Real chains have up to nine.
+/// Maximum aliases followed. Real chains have up to nine.
 const ALIASES_MAX: usize = 16;
-/// Questions asked for one family of one name, however many aliases each answer adds.
+/// Maximum questions for one family of one name, however many aliases each answer adds.
 const QUESTIONS_MAX: usize = 16;
-/// Datagrams that are not the answer, before a question is given up.
+/// Maximum unrelated datagrams before a question is given up.
 const STRAY_DATAGRAMS_MAX: usize = 256;
-/// What we tell the resolver to fit a datagram into: larger ones get lost in fragments.
+/// Maximum datagram size announced to the resolver: larger datagrams get lost in fragments.
 const DATAGRAM_BYTES_MAX: usize = 1232;
 /// When one family has answered, the other gets this much longer.
 const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(50);
-/// How long a silent resolver has to show that it is alive, and how long an answer counts as a sign of life.
+/// Timeout of a probe to a silent resolver, and how long an answer counts as a sign of life.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long "does not exist" is believed when the zone does not say.
+/// Lifetime of "does not exist" when the zone does not say.
 const NEGATIVE_TTL: Duration = Duration::from_secs(60);
 
-/// How a lookup ended, and for how long that holds.
+/// Result of a lookup, and its lifetime.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) answer: super::Answer,
@@ -47,7 +47,7 @@ impl Found {
     }
 }
 
-/// Asks the resolvers.
+/// Queries the resolvers.
 #[derive(Debug)]
 pub(super) struct Client {
     servers: Vec<SocketAddr>,
@@ -55,7 +55,7 @@ pub(super) struct Client {
     attempts: u32,
     total: Duration,
     ipv6: bool,
-    /// When a resolver last answered anything.
+    /// Time of the last answer of any resolver.
     heard: Mutex<Option<Instant>>,
 }
 
@@ -135,7 +135,7 @@ impl Client {
             if !addresses.is_empty() {
                 return Ok((addresses, Duration::from_secs(ttl.into())));
             }
-            // An alias without its target: ask for the target, unless the zone says that there is nothing.
+            // An alias without its target: ask for the target, unless the zone says that there is none.
             if chain.len() == before || negative.is_some() {
                 return Err((Outcome::DnsNodata, negative.unwrap_or(NEGATIVE_TTL)));
             }
@@ -146,8 +146,8 @@ impl Client {
     /// One question, to each resolver in turn, as often as the settings say.
     async fn ask(&self, name: &Name, kind: RecordType, deadline: Instant) -> Result<Message, Outcome> {
         let mut worst = Outcome::DnsUnreachable;
-        // A zone is blamed for its silence only if the resolver spoke after each of them: one that goes away or comes
-        // back while we wait is the resolver's.
+        // A silent zone is blamed only if the resolver answered after each timeout: a resolver that goes away or comes
+        // back during the wait is to blame itself.
         let mut is_alive = true;
         for attempt in 0..self.attempts {
             for (nth, server) in self.servers.iter().enumerate() {
@@ -155,7 +155,7 @@ impl Client {
                     Ok(message) => {
                         self.note_answer();
                         let servfail = message.metadata.response_code == ResponseCode::ServFail;
-                        // Another resolver may know better; the same one is not asked twice, its answer stands.
+                        // Another resolver may know better; the same resolver is not asked twice, its answer stands.
                         if servfail && attempt == 0 && nth + 1 < self.servers.len() {
                             worst = Outcome::DnsServfail;
                             continue;
@@ -180,8 +180,8 @@ impl Client {
         }
     }
 
-    /// Does our resolver answer at all? If it has not answered anybody just now, it is asked something that every resolver
-    /// knows.
+    /// Whether our resolver answers at all. Without a recent answer to any question, the resolver gets a question that
+    /// every resolver can answer.
     async fn is_alive(&self) -> bool {
         if self.last_answer().is_some_and(|heard| heard.elapsed() < PROBE_TIMEOUT) {
             return true;
@@ -250,7 +250,7 @@ async fn over_udp(server: SocketAddr, question: &Message, bytes: &[u8]) -> Resul
     let mut buffer = [0; 4096];
     for _ in 0..STRAY_DATAGRAMS_MAX {
         let length = socket.recv(&mut buffer).await.map_err(ours_or_away)?;
-        // What is not the answer to this question is not an answer: a late, a forged or a broken one.
+        // A late, forged or broken datagram does not answer this question.
         if let Ok(answer) = Message::from_vec(&buffer[..length])
             && answers(&answer, question)
         {
@@ -269,7 +269,7 @@ async fn over_tcp(server: SocketAddr, question: &Message, bytes: &[u8]) -> Resul
         stream.read_exact(&mut answer).await?;
         Ok::<_, io::Error>(answer)
     };
-    // A short answer is never used as if it were whole.
+    // A truncated answer is never used as if complete.
     let answer = talk.await.map_err(|error| match ours_or_away(error) {
         Failed::Final(ours) => Failed::Final(ours),
         _ => Failed::Final(Outcome::DnsTruncated),
@@ -321,7 +321,7 @@ fn addresses(message: &Message, name: &Name, ttl: &mut u32) -> Vec<IpAddr> {
     found
 }
 
-/// The zone's word on how long nothing stays nothing (RFC 2308).
+/// The zone's negative time to live (RFC 2308).
 fn negative_ttl(message: &Message) -> Option<Duration> {
     message.authorities.iter().find_map(|record| match &record.data {
         RData::SOA(soa) => Some(Duration::from_secs(soa.minimum.min(record.ttl).into())),
@@ -329,7 +329,8 @@ fn negative_ttl(message: &Message) -> Option<Duration> {
     })
 }
 
-/// Puts both families together in turn, so that neither is cut off. Which goes first is decided when they are asked for.
+/// Merges both families alternately, so that neither is cut off. The order of the families is decided later, per
+/// request.
 fn join(first: Records, second: Option<Records>) -> Found {
     let mut families = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
     let mut failure = (Outcome::DnsNodata, NEGATIVE_TTL);
@@ -368,7 +369,7 @@ fn join(first: Records, second: Option<Records>) -> Found {
     Found { answer: Ok(Arc::from(order)), ttl }
 }
 
-/// Whether the machine has any IPv6 address: without one the second question of every lookup would be for nothing.
+/// Whether the machine has any IPv6 address: without one the second question of every lookup would be useless.
 fn has_ipv6() -> bool {
     std::fs::read_to_string("/proc/net/if_inet6").is_ok_and(|text| !text.trim().is_empty())
 }

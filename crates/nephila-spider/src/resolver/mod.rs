@@ -1,15 +1,15 @@
-//! Names to addresses: one question per name and lifetime, whoever asks and however many.
+//! Names to addresses: one question per name and lifetime, for any number of callers.
 //!
-//! A name that is asked for joins the lookup that is already under way, or finds the kept answer. Good answers are
-//! kept for their time to live within our own bounds; failures are kept too: a name that does not exist for the
-//! zone's negative time to live, a zone that does not work for a pause that doubles. So ten thousand URLs of a dead
-//! host cost one question.
+//! A caller joins a lookup of the same name that is under way, or gets the cached answer. Good answers are cached for
+//! their time to live within our own bounds. Failures are cached too: a name that does not exist for the zone's
+//! negative time to live, a zone that does not work for a backoff that doubles. So ten thousand URLs of a dead host
+//! cost one question.
 //!
-//! Addresses come in the order in which they are to be dialled: those that could not be reached of late go behind the
-//! others, whatever name they were found by ([`Reach`]).
+//! Addresses come in dialling order: addresses that recently could not be reached go behind the others, for every name
+//! that leads to them ([`Reach`]).
 //!
-//! Invariants: names are asked as they are, never with a search list; at most [`ADDRESSES_MAX`] addresses of a name
-//! are kept; a slow zone does not hold back the others.
+//! Invariants: names are asked unchanged, never with a search list; at most [`ADDRESSES_MAX`] addresses of a name are
+//! kept; a slow zone does not hold back the others.
 
 mod lookup;
 mod system;
@@ -28,28 +28,28 @@ use tokio::time::Instant;
 
 pub use lookup::ADDRESSES_MAX;
 
-/// Names kept. When there are more, those that have expired go first, then any.
+/// Maximum cached names. Eviction takes expired names first, then any.
 const NAMES_MAX: usize = 200_000;
-/// Lookups that may be quick, at the same time.
+/// Maximum concurrent lookups in their quick phase.
 const QUICK_LOOKUPS_MAX: usize = 512;
-/// A lookup that takes longer than this is slow, and gives its place to others. So this is also the longest that a
-/// burst of slow zones holds back a quick one.
+/// A lookup that takes longer than this is slow, and releases its quick place. So this is also the longest that a burst
+/// of slow zones holds back a quick lookup.
 const QUICK_TIME: Duration = Duration::from_millis(100);
-/// Slow lookups at the same time. One more ends as a time-out and is asked again later.
+/// Maximum concurrent slow lookups. A further one ends as an unreachable resolver and is retried later.
 const SLOW_LOOKUPS_MAX: usize = 2_048;
-/// First pause after a failure of the zone; it doubles up to [`FAILURE_PAUSE_MAX`].
+/// First backoff after a failure of the zone; doubles up to [`FAILURE_PAUSE_MAX`].
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(300);
-/// A failure that is our own (resolver away, no handles, no ports) is asked again soon.
+/// Pause after a failure of our own (resolver away, no handles, no ports).
 const OWN_FAILURE_PAUSE: Duration = Duration::from_secs(1);
-/// Bounds for how long "does not exist" is believed.
+/// Bounds for the lifetime of "does not exist".
 const NEGATIVE_TTL_MIN: Duration = Duration::from_secs(1);
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
 
-/// How long it is believed that IPv6 leads out of this machine, or does not.
+/// How long the result of the IPv6 route check is cached.
 const ROUTE_KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// What a name leads to.
+/// The addresses of a name, or the failure.
 pub type Answer = Result<Arc<[IpAddr]>, Outcome>;
 
 /// Resolves names. Cheap to clone.
@@ -72,7 +72,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Reached {
     reach: Reach,
-    /// Does IPv6 lead out of this machine? And when that was found out.
+    /// Whether IPv6 leads out of this machine, and the time of that check.
     v6_leads_out: Option<(bool, Instant)>,
 }
 
@@ -89,7 +89,7 @@ enum State {
     Known { answer: Answer, until: Instant },
 }
 
-/// The settings name something that cannot be used.
+/// A setting has an unusable value.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadSettings(String);
@@ -123,8 +123,7 @@ impl Resolver {
         })))
     }
 
-    /// The addresses of a name, those that are to be dialled first first. The second value says whether they come from an
-    /// earlier lookup.
+    /// The addresses of a name, in dialling order. The second value tells whether they come from an earlier lookup.
     pub async fn resolve(&self, name: &str) -> (Answer, bool) {
         let (answer, old) = self.resolve_unordered(name).await;
         (answer.map(|addresses| self.ordered(addresses)), old)
@@ -147,7 +146,7 @@ impl Resolver {
         (answer, joined)
     }
 
-    /// Forgets a name whose addresses did not work, so that the next question is asked anew.
+    /// Drops a cached name whose addresses did not work, so that the next caller starts a new lookup.
     pub fn forget(&self, name: &str) {
         let mut names = self.names();
         let name = fold(name);
@@ -156,13 +155,13 @@ impl Resolver {
         }
     }
 
-    /// An address could not be reached: it goes behind the others of its names for a while.
+    /// Records that an address could not be reached: for a while the address goes behind the others of its names.
     pub fn note_failed(&self, address: IpAddr) {
         let now = self.mono();
         self.reached().reach.handle_failed(address, now);
     }
 
-    /// An address was reached.
+    /// Records that an address was reached.
     pub fn note_reached(&self, address: IpAddr) {
         self.reached().reach.handle_reached(address);
     }
@@ -211,7 +210,7 @@ impl Resolver {
         names.insert(name.clone(), Entry { state: State::Asking(asking.clone()), failures });
         drop(names);
         let inner = self.clone();
-        // A task of its own: whoever asked first may be cancelled, the others still wait.
+        // A task of its own: the first caller may be cancelled while others still wait.
         tokio::spawn(async move {
             let found = inner.look_up(&name).await;
             let answer = inner.keep(name, found, failures);
@@ -229,7 +228,7 @@ impl Resolver {
         drop(quick);
         if self.0.slow.fetch_add(1, Ordering::Relaxed) >= SLOW_LOOKUPS_MAX {
             self.0.slow.fetch_sub(1, Ordering::Relaxed);
-            // More than we can wait for at once: the shortage is ours.
+            // Too many waiting lookups: the shortage is ours.
             return lookup::Found::failed(Outcome::DnsUnreachable);
         }
         let found = lookup.await;
@@ -267,13 +266,13 @@ enum Asked {
     Under(watch::Receiver<Option<Answer>>, bool),
 }
 
-/// One spelling per name: lower case, without the dot that says it is absolute (it always is).
+/// Canonical form of a name: lower case, without the final dot (names are always absolute).
 fn fold(name: &str) -> Cow<'_, str> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
 
-/// Called when the table is full: what has expired goes; if that is nothing, an eighth of the known goes.
+/// Evicts names from the full table: the expired ones, and if the table stays full, an eighth of the others.
 fn make_room(names: &mut HashMap<Arc<str>, Entry>, now: Instant) {
     names.retain(|_, entry| !matches!(&entry.state, State::Known { until, .. } if *until <= now));
     if names.len() >= NAMES_MAX {

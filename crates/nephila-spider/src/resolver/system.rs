@@ -1,4 +1,4 @@
-//! What the machine itself knows about names and networks: its resolvers, its hosts file, and whether IPv6 leads anywhere.
+//! Names and networks of this machine: its resolvers, its hosts file, and whether IPv6 leads anywhere.
 //!
 //! Search lists are not read on purpose: a crawler's names are absolute.
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// More servers than this are not used; the C library stops at three.
+/// Maximum name servers used; the C library also stops at three.
 const SERVERS_MAX: usize = 3;
 const DNS_PORT: u16 = 53;
 
@@ -16,17 +16,17 @@ pub(super) fn name_servers() -> Vec<SocketAddr> {
     if servers.is_empty() { vec![(Ipv4Addr::LOCALHOST, DNS_PORT).into()] } else { servers }
 }
 
-/// The names of `/etc/hosts`, and `localhost` (RFC 6761: never asked for outside).
+/// The names of `/etc/hosts`, and `localhost` (RFC 6761: never resolved outside).
 pub(super) fn hosts() -> HashMap<String, Arc<[IpAddr]>> {
     parse_hosts(&std::fs::read_to_string("/etc/hosts").unwrap_or_default())
 }
 
-/// The range that IPv6 addresses of the whole internet are from.
+/// First bits of global IPv6 addresses.
 const GLOBAL: u16 = 0x2000;
 const GLOBAL_MASK: u16 = 0xe000;
 
-/// Whether the machine has an IPv6 address of its own in the whole internet, and a route from it to others. The kernel is
-/// asked which address it would send from; nothing is sent. An address of `lo` or of the link alone is none.
+/// Whether the machine has a global IPv6 address and a route from that address to others. The kernel tells which source
+/// address would be used; nothing is sent. A loopback or link-local address does not count.
 pub(super) fn ipv6_leads_out() -> bool {
     let far = SocketAddr::from((Ipv6Addr::new(GLOBAL, 0, 0, 0, 0, 0, 0, 1), DNS_PORT));
     let from = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(is_global(address.parse().unwrap()), global, "{address}");
         }
         let Ok(own) = std::fs::read_to_string("/proc/net/if_inet6") else { return };
-        // Global addresses have scope 00 there, those of `lo` have 10 and those of a link 20.
+        // Global addresses have scope 00 there, loopback has 10 and link-local 20.
         if own.lines().all(|line| line.split_whitespace().nth(3) != Some("00")) {
             assert!(!ipv6_leads_out(), "{own}");
         }

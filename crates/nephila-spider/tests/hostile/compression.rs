@@ -1,4 +1,4 @@
-//! Bombs and broken content codings: decoded within limits, kept as sent, with a note of what was wrong.
+//! Decompression bombs and broken content codings: decoded within limits, kept as sent, with a note of the fault.
 //!
 //! CMP-14, damage in our own files, is in `crates/nephila-store/tests/damaged.rs`.
 
@@ -23,7 +23,7 @@ fn assert_page(fetched: &Fetched, note: Note, what: &str) {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{what}: {page:.100}");
 }
 
-/// The bomb stopped at the limit, and what is kept is what was sent.
+/// Checks that the bomb stopped at the limit, and that the kept bytes are the sent bytes.
 fn assert_bomb(world: &World, fetched: &Fetched, what: &str) {
     assert_eq!(fetched.outcome, Outcome::DecodeLimit, "{what}: {}", fetched.detail);
     assert_eq!(fetched.outcome.action(), Action::KeepUnread, "{what}");
@@ -51,7 +51,7 @@ async fn cmp_01_a_gzip_bomb_stops_at_the_decoded_limit() {
     assert_eq!(fetched.truncated, Some(Truncation::Length));
 }
 
-/// Memory is measured in a process of its own, which this test starts: see [`child_decodes_bombs`].
+/// Memory is measured in a child process, started by this test: see [`child_decodes_bombs`].
 #[test]
 fn cmp_01_bombs_are_decoded_in_constant_memory() {
     let child = Command::new(std::env::current_exe().unwrap())
@@ -79,7 +79,7 @@ async fn child_decodes_bombs() {
     println!("grown by {} kB", memory_peak() - before);
 }
 
-/// The most memory this process ever held, in kB.
+/// Peak memory of this process, in kB.
 fn memory_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -148,7 +148,7 @@ async fn cmp_05_the_first_part_of_a_cut_stream_is_given_and_the_record_marked() 
         );
         let page = text(&fetched);
         assert!(!page.contains("/end"), "{path}");
-        // zstd gives whole blocks only, and this page fits one.
+        // zstd outputs whole blocks only, and this page fits one.
         assert!(page.contains("<a href=\"/start\">") || path == "/zstd", "{path}: {page:.60}");
         let exchange = fetched.exchange.as_ref().unwrap();
         assert_eq!(

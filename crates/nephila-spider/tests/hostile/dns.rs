@@ -13,12 +13,12 @@ use crate::support::{World, request, text};
 pub(crate) const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// Questions of one type for a name, or with a leading dot for everything below it.
+/// Questions of one type for a name, or with a leading dot for all names below.
 pub(crate) fn asked(world: &World, name: &str, kind: u16) -> usize {
     world.web.dns_queries(name).iter().filter(|query| query.record_type == kind).count()
 }
 
-/// Lets the clock of the resolver's memory jump. Nothing is under way meanwhile.
+/// Advances the clock of the resolver's cache. No lookup is under way meanwhile.
 pub(crate) async fn jump(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -62,7 +62,7 @@ async fn dns_01_a_name_that_does_not_exist_is_asked_once_per_negative_ttl() {
 async fn dns_02_a_zone_that_fails_is_asked_ever_more_rarely() {
     let name = "any.dns-02.hostile.test";
     let world = World::start().await;
-    // However many wait, and whatever pause has passed: five seconds at first, then twice as long each time.
+    // For any number of waiting callers: five seconds at first, then twice as long each time.
     for (nth, pause) in [(1, 5), (2, 10), (3, 20), (4, 40)] {
         for _ in 0..50 {
             assert_eq!(world.get("any.dns-02", "/").await.outcome, Outcome::DnsServfail);
@@ -104,7 +104,7 @@ async fn dns_04_the_null_address_is_no_address() {
         World::start_with(|settings| settings.allow_addresses.push("0.0.0.0/8".parse().unwrap())).await;
     for name in ["dns-04", "v6.dns-04"] {
         let fetched = world.get(name, "/page").await;
-        // Without IPv6 on this machine nobody asks for AAAA, and the second name has nothing else.
+        // Without IPv6 on this machine no AAAA question is sent, and the second name has nothing else.
         let expected = [Outcome::DnsNullAddress, Outcome::DnsNodata];
         assert!(
             expected[..if name == "dns-04" { 1 } else { 2 }].contains(&fetched.outcome),
@@ -364,7 +364,7 @@ async fn dns_21_a_resolver_that_goes_silent_and_comes_back_is_blamed_itself() {
     const NAMES: usize = 60;
     let world = World::start().await;
     let mut asked = JoinSet::new();
-    // Some are asked before it goes silent, some meanwhile, some when it is back.
+    // Some lookups start before the resolver goes silent, some meanwhile, some when it is back.
     for n in 0..NAMES {
         match n {
             15 => world.web.set_dns_up(false),

@@ -1,6 +1,6 @@
-//! Pages whose bytes, field and meta disagree about the charset: fetched, decided on, and stored untouched.
+//! Pages whose bytes, header field and meta element disagree about the charset: fetched, decided, and stored unchanged.
 //!
-//! How the decision is made is tested beside it, in `nephila_core::handler::charset`; here it meets bytes from a wire.
+//! Tests of the decision itself are in `nephila_core::handler::charset`; here the input comes from a connection.
 
 use http::header::CONTENT_TYPE;
 use nephila_core::handler::charset::{self, Decision, Decoded, Source};
@@ -23,7 +23,7 @@ struct Read {
     decoded: Decoded,
 }
 
-/// Fetches a page and reads its text; what is stored must be what the wire brought.
+/// Fetches a page and reads its text. Checks that the stored bytes are the bytes received.
 async fn read(world: &World, id: &str, path: &str) -> Read {
     let fetched = world.get(id, path).await;
     assert_eq!(fetched.outcome, Outcome::Fetched, "{id}{path}: {}", fetched.detail);
@@ -155,7 +155,7 @@ async fn enc_07_a_query_goes_out_in_the_pages_encoding_and_the_path_in_utf_8() {
     check(&page, "windows-1251", Source::Transport);
     let wanted = "/found/%D0%BF%D1%83%D1%82%D1%8C?%EF%EE%E8%F1%EA=%E4%EE%EC";
     assert_eq!(links(&page, "enc-07"), [wanted]);
-    // And so the server is asked.
+    // The request goes to the server with that spelling.
     let fetched = world.get("enc-07", wanted).await;
     assert_eq!(fetched.outcome, Outcome::Fetched, "{}", fetched.detail);
     assert_eq!(world.web.requests("enc-07").last().unwrap().path, wanted);

@@ -1,4 +1,4 @@
-//! Lengths, chunks and transfer codings that are wrong: a body is whole, or marked, or refused; never mis-framed.
+//! Wrong lengths, chunks and transfer codings: a body is whole, or marked, or refused; never mis-framed.
 
 use nephila_core::spider::{Class, Outcome};
 use nephila_core::store::Truncation;
@@ -9,7 +9,7 @@ use crate::support::{World, body, text};
 /// The five bytes that most cases serve.
 const FIVE: &str = "<b>5\n";
 
-/// A body that is not whole: marked, and never taken for a complete page.
+/// Checks for a cut body: marked, and never taken for a complete page.
 fn assert_cut(fetched: &Fetched, path: &str) {
     assert_eq!(fetched.outcome, Outcome::CutDisconnect, "{path}: {}", fetched.detail);
     assert_eq!(fetched.truncated, Some(Truncation::Disconnect), "{path}");
@@ -22,7 +22,7 @@ fn assert_cut(fetched: &Fetched, path: &str) {
     assert!(!fetched.detail.is_empty(), "{path} says why");
 }
 
-/// The connection of every fetch so far was given up after it.
+/// Checks that the connection of every fetch so far was closed afterwards.
 fn assert_nothing_reused(world: &World, id: &str) {
     let seen = world.web.requests(id);
     assert!(seen.iter().all(|request| request.number == 1), "{id}: {seen:?}");

@@ -1,6 +1,6 @@
-//! Cookies, types, dates, validators and answers that want something from us, as one fetch sees them.
+//! Cookies, types, dates, validators and demands in responses, as one fetch sees them.
 //!
-//! What a whole run makes of cookies and validators is in `crates/nephila/tests/e2e/cookies.rs`.
+//! Cookies and validators over a whole run are tested in `crates/nephila/tests/e2e/cookies.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ fn now() -> Timestamp {
     Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
 }
 
-/// Keeps what an answer sets, as a run with cookies does.
+/// Keeps the cookies that a response sets, as a run with cookies does.
 fn keep_cookies(jar: &mut Jar, url: &str, fetched: &Fetched) -> usize {
     let url = CrawlUrl::parse(url).unwrap();
     let cookies = fetched.fields.get_all(header::SET_COOKIE);
@@ -136,7 +136,7 @@ async fn h1_32_the_type_is_sniffed_and_the_stored_field_untouched() {
         let sniffed = sniff::sniff(labels, text(&fetched).as_bytes());
         assert_eq!(sniffed.kind, Kind::Html, "{path}: {sniffed:?}");
     }
-    // The prefix is bounded: what stands behind it changes nothing.
+    // The prefix is bounded: bytes after the prefix change nothing.
     let far = [vec![b' '; sniff::SNIFF_BYTES_MAX], b"<!doctype html>".to_vec()].concat();
     assert_eq!(sniff::sniff([], &far).kind, Kind::Text);
 }
@@ -233,7 +233,7 @@ async fn h1_36_those_who_want_something_are_recorded_and_left_alone() {
 async fn h1_37_the_echo_of_a_request_shows_nothing_but_what_it_needs() {
     let world = World::start().await;
     for path in ["/", "/json"] {
-        // User information in a URL is the business of whoever runs the fetch; the spider does not send it by itself.
+        // User information in a URL is up to the caller; the spider does not send it.
         let url = world.web.url("h1-37", path).replace("://", "://user:secret@");
         let fetched = world.fetch(&url).await;
         assert_eq!(fetched.outcome, Outcome::Fetched, "{}", fetched.detail);

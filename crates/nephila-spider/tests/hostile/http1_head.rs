@@ -1,5 +1,5 @@
-//! Status lines and heads that are wrong: what is tolerated is kept byte for byte, what is refused has a reason and
-//! is never stored.
+//! Malformed status lines and heads: a tolerated head is kept byte for byte; a refused response has a reason and is
+//! never stored.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{World, request, text};
 /// The page that most cases serve.
 const KEPT: &str = "<p>kept</p>";
 
-/// The head as it is stored.
+/// The head as stored.
 fn head(fetched: &Fetched) -> &[u8] {
     &fetched
         .exchange
@@ -25,7 +25,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// A page that must be kept whole, whatever its head is like.
+/// Fetches a page that must be kept whole, whatever its head is like.
 async fn kept(world: &World, id: &str, path: &str) -> Fetched {
     let fetched = world.get(id, path).await;
     assert_eq!(fetched.outcome, Outcome::Fetched, "{id}{path}: {}", fetched.detail);
@@ -34,7 +34,7 @@ async fn kept(world: &World, id: &str, path: &str) -> Fetched {
     fetched
 }
 
-/// An answer that must not be stored.
+/// Fetches a response that must not be stored.
 async fn refused(world: &World, id: &str, path: &str, outcome: Outcome) -> Fetched {
     let fetched = world.get(id, path).await;
     assert_eq!(fetched.outcome, outcome, "{id}{path}: {}", fetched.detail);
@@ -250,7 +250,7 @@ async fn h1_27_bytes_after_a_bodyless_answer_do_not_bleed_into_the_next() {
             (fetched.outcome, fetched.status, fetched.body_bytes),
             (Outcome::NotModified, Some(304), 0)
         );
-        // An ordinary page of the same host is itself.
+        // An ordinary page of the same host is unaffected.
         let fetched = world.get("h1-27", "/").await;
         assert_eq!(fetched.outcome, Outcome::Fetched, "{}", fetched.detail);
         assert!(text(&fetched).contains("href=\"/unasked304\"") && !text(&fetched).contains("bleeding"));

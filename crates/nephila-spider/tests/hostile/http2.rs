@@ -1,7 +1,7 @@
 //! HTTP/2 frames that flood, lie or never come.
 //!
-//! Every case here answers properly over HTTP/1.1. So a server that breaks HTTP/2 before its answer loses nothing but
-//! HTTP/2: the fetch ends well, over HTTP/1.1, after exactly one second try.
+//! Every server here answers properly over HTTP/1.1. So a server that breaks HTTP/2 before its response loses nothing
+//! but HTTP/2: the fetch succeeds, over HTTP/1.1, after exactly one retry.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::support::{World, body, text};
 
 /// Far more than a bounded flood costs here, far less than one that is read until a deadline.
 const CPU_MAX: Duration = Duration::from_secs(2);
-/// What a process may grow by on its way through one hostile connection, the server's side included.
+/// Maximum growth of the process through one hostile connection, the server's side included.
 const GROWTH_MAX: u64 = 24 * 1024 * 1024;
 
 fn over_h2(world: &World, id: &str) -> usize {
     world.web.requests(id).iter().filter(|seen| seen.method == "(h2)").count()
 }
 
-/// Ended well over HTTP/1.1 after one try over HTTP/2, and the host is remembered.
+/// Checks for success over HTTP/1.1 after one attempt over HTTP/2, and that the host is remembered.
 async fn assert_falls_back(world: &World, id: &str) -> Fetched {
     let case = id.rsplit('.').next().unwrap();
     let (h2_before, connections_before) = (over_h2(world, case), world.web.connections(case));
@@ -220,7 +220,7 @@ async fn h2_08_after_a_thousand_timeouts_the_next_request_succeeds() {
 #[tokio::test]
 async fn h2_09_a_connection_carries_one_request_at_a_time() {
     let world = World::patient().await;
-    // What is asked one after the other shares a connection; what is asked at once does not share streams.
+    // Sequential requests share a connection; concurrent requests do not share streams.
     for _ in 0..3 {
         assert_eq!(world.get_tls("h2-09", "/page").await.outcome, Outcome::Fetched);
     }
@@ -292,7 +292,8 @@ async fn h2_12_a_malformed_answer_is_never_stored_as_complete() {
 
 #[tokio::test]
 async fn h2_12_a_pseudo_header_in_the_trailers_changes_nothing_that_is_stored() {
-    // The HTTP library drops it instead of resetting the stream. Trailers are never stored, so it has nobody to fool.
+    // The HTTP library drops the frame instead of resetting the stream. Trailers are never stored, so this does no
+    // harm.
     let world = World::patient().await;
     let fetched = world.get_tls("trailers.h2-12", "/page").await;
     assert_eq!((fetched.status, fetched.fields.len()), (Some(200), 1), "{}", fetched.detail);
@@ -305,7 +306,7 @@ async fn h2_12_a_pseudo_header_in_the_trailers_changes_nothing_that_is_stored() 
 async fn h2_13_frames_that_are_too_large_do_not_lose_the_host() {
     let world = World::patient().await;
     assert_falls_back(&world, "headers.h2-13").await;
-    // Here the head came before the frame: what there is of the page is kept as cut, and the next try is over h1.
+    // Here the head came before the frame: the part of the page is kept as cut, and the next attempt is over h1.
     let fetched = world.get_tls("h2-13", "/page").await;
     if fetched.protocol == Some("h2") {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a test can measure about its own process, and what the lock file says.
+//! Measurements of the test's own process, and versions from the lock file.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Tests that need a network of their own: the test runs itself again in a fresh network namespace, as root.
 //!
-//! What a test does to routes and ports there ends with it and never touches the machine.
+//! A test's changes to routes and ports there end with the namespace and never affect the machine.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ const INSIDE: &str = "NEPHILA_TEST_NAMESPACE";
 /// Makes loopback work, then runs the one test.
 const SCRIPT: &str = "ip link set lo up && exec \"$0\" --exact \"$1\" --nocapture --test-threads 1";
 
-/// True inside the namespace. Outside, runs the named test (`tcp::tcp_10_…`) inside, checks that it passed, and says
-/// false: the caller has nothing left to do. Without root the test is skipped, and says so.
+/// Returns true inside the namespace. Outside, runs the named test (`tcp::tcp_10_…`) inside, checks that the test
+/// passed, and returns false: the caller has nothing left to do. Without root the test is skipped, with a message.
 pub(crate) fn enter(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1,4 +1,4 @@
-//! Through a proxy: what it is told, what the origin never sees, and what a proxy cannot be used for.
+//! Fetches through a proxy: data sent to the proxy, data hidden from the origin, and limits of proxies.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use nephila_testweb::proxy::{Manner, Proxy};
 
 use crate::support::{World, request, text};
 
-/// `spider:open sesame`, as it stands in a proxy's URL and as CONNECT carries it.
+/// `spider:open sesame`, in the form of a proxy's URL and of CONNECT.
 const CREDENTIALS: &str = "spider:open%20sesame";
 const TOKEN: &str = "Basic c3BpZGVyOm9wZW4gc2VzYW1l";
 
@@ -18,7 +18,7 @@ async fn behind(proxy: &Proxy, scheme: &str) -> World {
     World::start_with(|settings| settings.proxy = setting).await
 }
 
-/// The origin has seen nothing of the proxy, and what is archived shows nothing of it either.
+/// Checks that neither the origin nor the archive sees anything of the proxy.
 fn assert_nothing_leaks(world: &World, archived: &[u8]) {
     for head in world.web.requests("red-16").iter().map(|seen| seen.head.as_slice()).chain([archived]) {
         let head = String::from_utf8_lossy(head).to_lowercase();
@@ -63,7 +63,7 @@ async fn red_16_connect_carries_an_address_and_the_origin_sees_no_credentials() 
 #[tokio::test]
 async fn red_16_socks5_carries_an_address_and_the_origin_sees_no_credentials() {
     let proxy = Proxy::start(Manner::Helpful).await.unwrap();
-    // `socks5h` asks the proxy to resolve. It is told the address all the same.
+    // `socks5h` asks the proxy to resolve. The proxy still gets the address.
     for scheme in ["socks5", "socks5h"] {
         let world = behind(&proxy, scheme).await;
         for url in [world.web.url("red-16", "/land"), world.web.https_url("red-16", "/land")] {

@@ -1,5 +1,5 @@
-//! What the spider makes of an answer that sends it elsewhere. It never follows: that is tested with the whole
-//! command, in `crates/nephila/tests/e2e/redirects.rs`.
+//! The spider's result for a redirect. The spider never follows: following is tested with the whole command, in
+//! `crates/nephila/tests/e2e/redirects.rs`.
 
 use std::time::Duration;
 

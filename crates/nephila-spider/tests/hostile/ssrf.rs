@@ -1,4 +1,4 @@
-//! Ways to lead the spider to an address it must not dial. The tripwire on 127.0.0.1 counts every connection.
+//! SSRF: attempts to lead the spider to a forbidden address. The tripwire on 127.0.0.1 counts every connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::namespace;
 use crate::support::{World, request, text};
 
-/// The hostile web is open, 127.0.0.1 and everything else private is not.
+/// Opens the hostile web only; 127.0.0.1 and everything else private stays closed.
 fn guarded(settings: &mut Settings) {
     settings.allow_addresses = vec!["127.80.0.0/12".parse().unwrap()];
 }
@@ -27,7 +27,7 @@ fn check_refused(fetched: &Fetched, what: &str) {
     assert_eq!(fetched.outcome.action(), Action::Never);
 }
 
-/// Goes where an answer leads, as a crawler does.
+/// Follows redirects, as a crawler does.
 async fn follow(world: &World, id: &str, path: &str) -> Fetched {
     let redirect = world.get(id, path).await;
     assert_eq!(redirect.outcome, Outcome::Redirect, "{path}: {}", redirect.detail);
@@ -104,7 +104,7 @@ async fn ssr_03_the_address_that_was_checked_is_the_one_dialled() {
         settings.idle_timeout = Duration::ZERO;
     };
     let world = World::start_with(change).await;
-    // Flips at every query: each fetch asks once, and is served by what it was told, or refused.
+    // Changes at every query: each fetch resolves once, and connects to that address, or is refused.
     let (mut served, mut refused) = (0, 0);
     for _ in 0..20 {
         let fetched = world.get("ssr-03", "/").await;
@@ -212,7 +212,7 @@ async fn ssr_08_ports_of_other_services_are_refused() {
             fetched.detail
         );
     }
-    // What browsers refuse stays refused, whatever the settings say; the rest is the operator's word.
+    // Ports that browsers refuse stay refused, whatever the settings say; the rest is up to the operator.
     let opened = World::start_with(|settings| settings.ports.extend([22, 25, 6379, 9200])).await;
     for (port, outcome) in
         [(22, Outcome::PortDenied), (25, Outcome::PortDenied), (9200, Outcome::ConnectRefused)]
@@ -248,7 +248,7 @@ async fn ssr_09_the_addresses_of_this_machine_are_refused_though_public() {
     if !namespace::enter("ssrf::ssr_09_the_addresses_of_this_machine_are_refused_though_public") {
         return;
     }
-    // A public address is ours before the spider starts, and a server of ours listens there.
+    // The machine has a public address before the spider starts, and our server listens there.
     namespace::run("ip addr add 93.184.216.34/32 dev lo");
     namespace::run("ip addr add 2606:2800::7/128 dev lo nodad");
     let inside = TcpListener::bind("93.184.216.34:0").await.unwrap();
@@ -270,7 +270,7 @@ async fn ssr_10_line_ends_and_spaces_never_become_fields() {
     let mut fetched = Vec::new();
     for path in ["/cr", "/raw", "/space"] {
         let redirect = world.get("ssr-10", path).await;
-        // A target that cannot be read is refused; one that can is asked for in one line.
+        // An unreadable target is refused; a readable one is requested in one line.
         if let Some(target) = redirect.redirect {
             fetched.push(world.fetch(target.as_str()).await);
         }
@@ -303,7 +303,7 @@ async fn ssr_10_line_ends_and_spaces_never_become_fields() {
     ] {
         match CrawlUrl::parse(&format!("http://{host}/")) {
             Err(error) => assert_eq!(error.outcome(), Outcome::UrlBadHost, "{host:?}"),
-            // Line ends are taken out of a URL before it is read; what is left is one plain name.
+            // Line ends are removed from a URL before parsing; the rest is one plain name.
             Ok(url) => assert!(
                 url.host_str().bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)),
                 "{url:?}"
@@ -360,7 +360,7 @@ async fn ssr_14_only_http_and_https_can_be_asked_for() {
         assert_eq!(error.outcome(), Outcome::UrlScheme, "{url}");
         assert_eq!(error.outcome().action(), Action::Never);
     }
-    // The same from a page, a feed or a sitemap: whatever is found there is joined to the page's URL.
+    // The same from a page, a feed or a sitemap: every link found there is joined to the page's URL.
     let world = World::start().await;
     for path in ["/links", "/feed", "/sitemap.xml"] {
         let page = CrawlUrl::parse(&world.web.url("ssr-14", path)).unwrap();
@@ -390,7 +390,7 @@ async fn ssr_16_what_is_inside_a_nat64_address_decides() {
     check_refused(&world.fetch("http://[64:ff9b::a00:1]/").await, "10.0.0.1 inside");
     check_refused(&world.fetch("http://[64:ff9b::a9fe:a9fe]/").await, "metadata inside");
     assert_eq!(world.web.connections(INSIDE), 0);
-    // A public address inside is dialled. There is no NAT64 here, so nobody answers.
+    // A public address inside is dialled. There is no NAT64 here, so the dial fails.
     let public = world.fetch("http://[64:ff9b::5db8:d822]/").await;
     let expected =
         [Outcome::ConnectUnreachable, Outcome::ConnectTimeout, Outcome::ConnectRefused, Outcome::LocalPorts];

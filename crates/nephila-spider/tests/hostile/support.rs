@@ -1,4 +1,4 @@
-//! A hostile web, a spider with short deadlines, and a way to ask.
+//! A hostile web, a spider with short deadlines, and helpers for requests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Keep, Request, Spider};
 use nephila_testweb::hostile::{self, Hostile};
 
-/// The spider calls itself so in all tests.
+/// User agent of the spider in all tests.
 pub(crate) const AGENT: &str = "NephilaTest/1.0";
 
 /// A hostile web and a spider that may reach it.
@@ -54,26 +54,26 @@ fn patient(settings: &mut Settings) {
 
 /// How much longer the deadlines of a patient world are.
 const PATIENCE: u32 = 10;
-/// A fetch that takes so much longer than its whole deadline hangs; a busy machine is late by less.
+/// A fetch that exceeds its whole deadline by this much hangs; a busy machine is late by less.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
 impl World {
-    /// With deadlines that are not met here.
+    /// Starts a world whose deadlines no test reaches.
     pub(crate) async fn patient() -> World {
         World::start_with(patient).await
     }
 
-    /// With short deadlines.
+    /// Starts a world with short deadlines.
     pub(crate) async fn start() -> World {
         World::start_with(|_| {}).await
     }
 
-    /// With short deadlines and `change` on top.
+    /// Starts a world with short deadlines and `change` on top.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Settings)) -> World {
         World::start_on(hostile::Settings::default(), change).await
     }
 
-    /// The same on a hostile web with its own pace.
+    /// Like [`World::start_with`], on a hostile web with its own pace.
     pub(crate) async fn start_on(web: hostile::Settings, change: impl FnOnce(&mut Settings)) -> World {
         let web = Hostile::start(web).await.expect("the hostile web starts");
         let ca = tempfile::NamedTempFile::new().expect("a file for the CA");
@@ -103,8 +103,8 @@ impl World {
         self.ask(request(url)).await
     }
 
-    /// Any request, with the deadline checked: a fetch that takes much longer than its total hangs. If it is worth a second
-    /// try that follows, as it would after a rest; both count as requests.
+    /// Sends any request and checks the deadline: a fetch that takes much longer than its total hangs. A worthwhile
+    /// retry follows at once, as it would after the crawl delay; both count as requests.
     pub(crate) async fn ask(&self, request: Request) -> Fetched {
         let first = self.ask_once(request.clone()).await;
         if !first.again {
@@ -143,12 +143,12 @@ pub(crate) fn body(fetched: &Fetched) -> Vec<u8> {
     all
 }
 
-/// The body after its content codings were undone, as text.
+/// The body after decoding, as text.
 pub(crate) fn text(fetched: &Fetched) -> String {
     String::from_utf8_lossy(&decoded(fetched)).into_owned()
 }
 
-/// The body after its content codings were undone.
+/// The body after decoding.
 pub(crate) fn decoded(fetched: &Fetched) -> Vec<u8> {
     let body = fetched
         .decoded

@@ -11,7 +11,7 @@ use nephila_testweb::hostile;
 use crate::namespace;
 use crate::support::{World, body, request, text};
 
-/// How often a path of a case was asked for.
+/// Number of requests for a path of a case.
 fn asked(world: &World, id: &str, path: &str) -> usize {
     world.web.requests(id).iter().filter(|seen| seen.path == path).count()
 }
@@ -191,7 +191,7 @@ async fn tcp_08_an_empty_reply_on_a_kept_connection_is_asked_again_once() {
     );
     assert_eq!(asked(&world, "tcp-08", "/reused"), 2);
     assert_eq!(world.web.connections("tcp-08"), 2);
-    // A host that never answers is asked twice at most, even when the first try met a kept connection.
+    // A host that never answers gets two requests at most, even when the first used a kept connection.
     let third = world.get("tcp-08", "/fresh").await;
     assert_eq!((third.outcome, third.requests), (Outcome::EmptyReply, 2), "{}", third.detail);
     assert_eq!(asked(&world, "tcp-08", "/fresh"), 2);

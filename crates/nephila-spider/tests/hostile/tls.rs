@@ -1,6 +1,6 @@
-//! Certificates, handshakes and protocols that are wrong.
+//! Invalid certificates, handshakes and protocols.
 //!
-//! Invariant of all of them: a fetch that fails has kept nothing, and nobody was asked over plain http instead.
+//! Invariant: a failed fetch keeps nothing, and causes no request over plain http instead.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{World, body, request, text};
 /// Far more than a handshake costs, far less than a loop that only ends at a deadline.
 const CPU_MAX: Duration = Duration::from_secs(1);
 
-/// Refused for this reason, with nothing kept and nothing asked.
+/// Checks for a refusal for this reason, with nothing kept and no request sent.
 fn assert_refused(world: &World, id: &str, fetched: &Fetched, reason: Outcome) {
     assert_eq!(fetched.outcome, reason, "{id}: {}", fetched.detail);
     assert!(!fetched.detail.is_empty(), "{id}: people want to know more");
@@ -115,7 +115,7 @@ async fn tls_07_a_huge_certificate_message_is_refused_before_it_is_read() {
     for id in ["tls-07", "many.tls-07"] {
         let fetched = world.get_tls(id, "/page").await;
         assert_refused(&world, id, &fetched, Outcome::TlsProtocol);
-        // Refused for the length it announces, not after all of it was gathered.
+        // Refused for the announced length, not after reading everything.
         assert!(fetched.detail.contains("TooLarge"), "{id}: {}", fetched.detail);
     }
 }

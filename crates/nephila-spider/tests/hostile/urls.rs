@@ -1,5 +1,5 @@
-//! Awkward spellings of URLs on the wire: who is asked, and for what. The rules themselves are tested where URLs are
-//! parsed, in `nephila_core::url`.
+//! Awkward spellings of URLs on the wire: the contacted host and the requested target. The rules themselves are tested
+//! with the URL parser, in `nephila_core::url`.
 
 use nephila_core::spider::Outcome;
 use nephila_core::url::{CrawlUrl, URL_BYTES_MAX};

@@ -1,7 +1,7 @@
-//! How much work the readers of foreign bytes are: every bomb of the test web, and some of their own, at two sizes.
+//! Cost of the parsers of foreign bytes: every bomb of the test web, and some of their own, at two sizes.
 //!
-//! Judged by what the thread had of a processor. Whatever is not linear fails here, and so does whatever would take longer than the
-//! limit at the full size. `cargo xtask crawl bombs` judges the whole program, as released.
+//! The measure is the CPU time of the thread. Non-linear growth fails here, and so does a CPU time above the limit at
+//! the full size. `cargo xtask crawl bombs` judges the whole program, as released.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use nephila_spider::decode::{Note, Stop, decode};
 use nephila_testweb::bombs::Bomb;
 use nephila_testweb::work::{cpu_of, growth};
 
-/// The size at which the limit counts.
+/// The size at which the limit applies.
 const FULL_BYTES: usize = 10_000_000;
-/// What one bomb may take of a processor at its full size. Without optimisation it takes several times as long.
+/// Maximum CPU time of one bomb at its full size. Without optimisation parsing takes several times as long.
 const CPU_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });
 
 fn read_as_page(media: &'static str, body: &[u8], read_as: ReadAs) {
@@ -41,7 +41,7 @@ fn undo(coding: &str, body: &[u8]) -> Note {
 
 fn check(name: &str, bytes: usize, make: impl Fn(usize) -> Vec<u8>, read: impl Fn(&[u8])) -> Option<String> {
     let growth = growth(bytes, &make, &read);
-    // What meets a limit on its way costs less than it seems to.
+    // A body that meets a limit on its way costs less than the extrapolation.
     let mut full = growth.of(FULL_BYTES);
     if full > CPU_MAX {
         let body = make(FULL_BYTES);

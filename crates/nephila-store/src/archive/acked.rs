@@ -1,11 +1,11 @@
-//! Writes the lines of what was acknowledged beside an open file.
+//! Writes the index lines of acknowledged records beside an open file.
 
 use std::path::{Path, PathBuf};
 
 use super::damage;
 use crate::disk::{Disk, DiskFile};
 
-/// Lines beside an open file: see [`super::damage`]. What cannot be written there is left out.
+/// Index lines beside an open file: see [`super::damage`]. Lines that cannot be written are left out.
 #[derive(Debug)]
 pub(super) struct Acked {
     file: Box<dyn DiskFile>,
@@ -16,13 +16,13 @@ pub(super) struct Acked {
 impl Acked {
     pub(super) fn create(disk: &dyn Disk, archive_file: &Path) -> Option<Acked> {
         let path = PathBuf::from(format!("{}{}", archive_file.display(), damage::ACKED));
-        // Of a file that had the same name and is gone.
+        // Left from an earlier file of the same name.
         let _ = disk.remove(&path);
         let file = disk.create(&path).ok()?;
         Some(Acked { file, path, bytes: 0 })
     }
 
-    /// These lines stand in what is committed, and so far that goes.
+    /// Writes the lines of committed records, and the number of committed bytes.
     pub(super) fn write<'a>(&mut self, lines: impl Iterator<Item = &'a String>, committed: u64) {
         let mut text = String::new();
         for line in lines {

@@ -1,7 +1,7 @@
 //! From an exchange to compressed records: digests, the choice between response and revisit, compression.
 //!
-//! This is most of the archive's work, so it runs on threads of its own, each with its own compressor and buffers.
-//! A body too large for memory is only digested here; the writer compresses it while it writes.
+//! This is most of the archive's work, so it runs on threads of its own, each with its own compressor and buffers. A
+//! body too large for memory is only digested here; the writer compresses the body while writing.
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::memory::{Memory, Remembered, Validators};
 use super::settings::{Compression, Dedup, Settings};
 
-/// Bodies above this are streamed instead of held.
+/// Larger bodies are streamed instead of held in memory.
 pub(super) const HELD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -25,25 +25,25 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(super) struct Ready {
     /// To be compressed by the writer, before `bytes`.
     pub(super) large: Option<Large>,
-    /// Compressed records: the answer first (unless it is `large`), then request and metadata.
+    /// Compressed records: the response first (unless `large`), then request and metadata.
     pub(super) bytes: Vec<u8>,
-    /// Compressed length of the answer within `bytes`.
+    /// Compressed length of the response within `bytes`.
     pub(super) answer_len: u64,
-    /// The date of its records.
+    /// The date of the records.
     pub(super) date: Timestamp,
-    /// Beginning of the index line; none for what is no capture.
+    /// Beginning of the index line; `None` if the record is no capture.
     pub(super) line: Option<String>,
     pub(super) truncated: Option<&'static str>,
     pub(super) kind: super::Kind,
     pub(super) payload_digest: Digest,
     pub(super) block_digest: Digest,
-    /// None for what is no capture.
+    /// `None` if the record is no capture.
     pub(super) remembered: Option<Remembered>,
-    /// Records in all.
+    /// Total number of records.
     pub(super) records: u64,
 }
 
-/// An answer that is compressed while it is written.
+/// A response that is compressed during the write.
 #[derive(Debug)]
 pub(super) struct Large {
     /// WARC head and HTTP head.
@@ -88,7 +88,7 @@ impl Large {
     }
 }
 
-/// Compresses for one thread.
+/// Compresses on one thread.
 pub(super) struct Worker<'a> {
     settings: &'a Settings,
     memory: &'a Mutex<Memory>,
@@ -102,14 +102,14 @@ impl<'a> Worker<'a> {
         Ok(Worker { settings, memory, packer: Packer::new(settings.compression)?, body: Vec::new() })
     }
 
-    /// Makes the records of an exchange. Fails only if the body cannot be read.
+    /// Builds the records of an exchange. Fails only if the body cannot be read.
     pub(super) fn work(&mut self, mut exchange: Exchange) -> io::Result<Ready> {
         if exchange.is_redundant() {
             return self.words(&exchange);
         }
         let len = exchange.body.len();
         let is_large = len > HELD_BYTES_MAX;
-        // Taken out so that the exchange stays free to be read beside it.
+        // Taken out so that the exchange can be read at the same time.
         let body = std::mem::replace(&mut exchange.body, Box::new(bytes::Bytes::new()));
         let mut spare = std::mem::take(&mut self.body);
         let held: Option<&[u8]> = if is_large {
@@ -150,7 +150,8 @@ impl<'a> Worker<'a> {
         Ok(ready)
     }
 
-    /// The record of a feed whose bytes are not kept. It is no capture: no index names it, and nobody is sent to it.
+    /// The record of a feed whose bytes are not kept. Not a capture: no index lists the record, and no reader is sent
+    /// there.
     fn words(&mut self, exchange: &Exchange) -> io::Result<Ready> {
         let (payload, _) = digest_stream(b"", &*exchange.body)?;
         let block = record::metadata_block(exchange);
@@ -173,8 +174,8 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Only durable payloads are known here: the same one twice at the same moment is stored twice, which costs
-    /// bytes, where referring to a record that may yet fail would cost the page.
+    /// Chooses between response and revisit. Only durable payloads are known here: the same payload twice at the same
+    /// moment is stored twice, which costs bytes. A reference to a record that may yet fail would cost the page.
     fn decide(&self, exchange: &Exchange, http: &head::Stored, len: u64, payload: Digest) -> (Kind, Digest) {
         let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if exchange.truncated.is_some() {
@@ -242,7 +243,7 @@ impl<'a> Worker<'a> {
             self.packer.pack(&[&warc, &block, record::END], &mut out)?;
             records += 1;
         }
-        // A revisit names the capture that has its bytes; the text stands there, if that one was read for it.
+        // A revisit names the capture with its bytes; the text is stored there, if that capture was extracted.
         if !exchange.text.is_empty() && *kind == Kind::Response {
             let block = exchange.text.as_bytes();
             let digest = Digest::of(&[block]);

@@ -1,10 +1,12 @@
-//! What of an archive is gone or damaged, by the list of the folder ([`crate::contents`]) and by what was acknowledged.
+//! Finds missing and damaged parts of an archive, by the list of the folder ([`crate::contents`]) and by the
+//! acknowledged captures.
 //!
-//! While a file is open, the index lines of everything acknowledged stand beside it in `NAME.acked`. They are written after
-//! the records are durable and before anybody is told so, and are not synced themselves: after a kill they are all there,
-//! after a loss of power some may be missing, and never one too many. What stands there and not in the file is lost.
+//! While a file is open, `NAME.acked` beside it has the index lines of all acknowledged captures. The lines are written
+//! after the records are durable and before the acknowledgement, and are not synced themselves: after a kill all lines
+//! are there, after a power loss some may be missing, and there is never one too many. A capture with a line but
+//! without a record is lost.
 //!
-//! What always holds: a look changes nothing; what is lost is named by its URL, as far as a line says it.
+//! Invariants: a check changes nothing; a lost capture is named by its URL, as far as a line tells the URL.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,48 +22,48 @@ use crate::disk::Disk;
 use crate::index;
 use crate::warc::scan::{Scanned, scan};
 
-/// What the name of the lines beside an open file ends with.
+/// Ending of the file with the index lines beside an open file.
 pub(super) const ACKED: &str = ".acked";
-/// What a line begins with that says how many bytes of the file were acknowledged.
+/// Beginning of a line with the number of acknowledged bytes of the file.
 pub(super) const COMMITTED: &str = "#committed ";
-/// The list of lost captures, in the crawl's folder: those that nobody has asked for again yet.
+/// The list of lost captures in the crawl's folder, until the captures are scheduled again.
 pub const LOST: &str = "lost";
-/// Lost captures that are named; more are counted.
+/// Maximum lost captures that are noted; further ones are left out.
 pub const LOST_MAX: usize = 1_000_000;
-/// Bytes of closed files whose sums are looked at when an archive is opened, the newest first. All of them are looked at
-/// by `nephila verify`.
+/// Maximum bytes of closed files whose checksums are verified when an archive is opened, the newest first.
+/// `nephila verify` verifies all files.
 pub const LOOK_BYTES_MAX: u64 = 256 << 20;
 
-/// Something that is gone or damaged.
+/// A missing or damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Which file.
+    /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub what: What,
 }
 
-/// What is wrong with a file.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is listed and not there.
+    /// The file is listed but missing.
     Gone,
-    /// It was open when the process ended, and is not there.
+    /// The file was open when the process ended, and is missing.
     OpenGone,
-    /// It is not as long as it was.
+    /// The length of the file has changed.
     Length {
-        /// Bytes it had.
+        /// Listed length in bytes.
         listed: u64,
-        /// Bytes it has.
+        /// Current length in bytes.
         found: u64,
     },
-    /// It has other bytes than it had.
+    /// The content of the file has changed.
     Changed,
-    /// Its index is not there, or not as it was. It is made from the file.
+    /// The index is missing or has changed. Opening rebuilds the index from the file.
     Index,
-    /// The list itself is not as it was written. It is made from what is there.
+    /// The list itself has changed. Opening rebuilds the list from the existing files.
     List,
-    /// So many captures that were acknowledged are not in it any more.
+    /// This number of acknowledged captures is missing from the file.
     Lost(u64),
 }
 
@@ -84,34 +86,34 @@ impl fmt::Display for What {
 }
 
 impl What {
-    /// Is it mended by opening the archive?
+    /// Whether opening the archive repairs the damage.
     pub fn is_mended(self) -> bool {
         matches!(self, What::Index | What::List)
     }
 }
 
-/// A capture that was stored and is not there any more.
+/// A stored capture that is lost.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
-    /// What was fetched.
+    /// The URL fetched.
     pub url: String,
-    /// The file it was in.
+    /// The file that held the capture.
     pub file: String,
 }
 
-/// What is wrong with the closed files of an archive, by its list. Sums are computed of the newest files, up to so many
-/// bytes.
+/// Checks the closed files of an archive against its list. Checksums are computed of the newest files, up to
+/// `bytes_max` bytes.
 pub fn look(dir: &Path, contents: &Contents, bytes_max: u64) -> io::Result<Vec<Damage>> {
     let folder = dir.join("archive");
     let mut found = Vec::new();
     let mut looked = 0;
-    // Their names have the time in them.
+    // Newest first: the names contain the time.
     for (name, listed) in contents.files.iter().rev() {
         let file = folder.join(name);
         let mut add = |file: &Path, what| found.push(Damage { file: file.into(), what });
         let Listed::Closed(closed) = listed else {
             let open = folder.join(format!("{name}{}", roll::OPEN));
-            // The names of both are durable before the first capture is acknowledged: where neither is there, none was.
+            // The names of both are durable before the first acknowledgement: where neither exists, there was none.
             let acked = folder.join(format!("{name}{ACKED}"));
             if !open.exists() && !file.exists() && acked.exists() {
                 add(&open, What::OpenGone);
@@ -148,7 +150,7 @@ pub fn look(dir: &Path, contents: &Contents, bytes_max: u64) -> io::Result<Vec<D
     Ok(found)
 }
 
-/// Is this the index that was written?
+/// Whether this is the index that was written.
 fn is_index(index: &Path, closed: &Closed) -> io::Result<bool> {
     match sum_file(index) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -158,7 +160,7 @@ fn is_index(index: &Path, closed: &Closed) -> io::Result<bool> {
     }
 }
 
-/// A closed file as it is now, for the list.
+/// The entry of a closed file for the list.
 pub(super) fn listed(file: &Path, with_sum: bool) -> io::Result<Closed> {
     let (bytes, sum) = match with_sum {
         true => sum_file(file).map(|(bytes, sum)| (bytes, Some(sum)))?,
@@ -168,9 +170,9 @@ pub(super) fn listed(file: &Path, with_sum: bool) -> io::Result<Closed> {
     Ok(Closed { bytes, sum, index_bytes: index.0, index_sum: Some(index.1) })
 }
 
-/// Captures that these lines name and the records of a file do not.
+/// Captures that these lines name but the records of a file lack.
 pub(super) fn missing(lines: Vec<cdxj::Line>, scanned: &Scanned) -> Vec<Lost> {
-    // By what they are, not by where they lie: records move together when a gap is closed.
+    // Compared by content, not by offset: records move together when a gap is closed.
     let mut there: HashMap<String, usize> = HashMap::new();
     for capture in scanned.records.iter().filter_map(|record| record.capture.as_ref()) {
         *there.entry(capture.begin()).or_default() += 1;
@@ -186,7 +188,7 @@ pub(super) fn missing(lines: Vec<cdxj::Line>, scanned: &Scanned) -> Vec<Lost> {
     lost
 }
 
-/// How many bytes of an open file were acknowledged, by the lines beside it.
+/// Number of acknowledged bytes of an open file, from the lines beside the file.
 pub(super) fn committed(path: &Path) -> io::Result<u64> {
     let mut input = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -201,7 +203,7 @@ pub(super) fn committed(path: &Path) -> io::Result<u64> {
     Ok(committed)
 }
 
-/// The lines of an index; those that make no sense are left out.
+/// The lines of an index; invalid lines are skipped.
 pub(super) fn lines(path: &Path) -> io::Result<Vec<cdxj::Line>> {
     let mut input = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -214,9 +216,8 @@ pub(super) fn lines(path: &Path) -> io::Result<Vec<cdxj::Line>> {
     Ok(lines)
 }
 
-/// Takes off the list what is gone or damaged, for good, once the captures that were in it stand among the lost. Whole
-/// records of a damaged file stay; opening the archive makes a file of them. What is left of a file that is gone, its
-/// index, is set aside.
+/// Removes missing and damaged files from the list for good, after their captures are noted as lost. Whole records of a
+/// damaged file stay: opening the archive makes a file of them. The index of a missing file is set aside.
 pub fn give_up(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let Some(mut contents) = Contents::read(dir)? else { return Ok(()) };
     let folder = dir.join("archive");
@@ -241,7 +242,7 @@ pub fn give_up(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
                     note_lost(disk, dir, &missing(lines(&index)?, &scanned))?;
                     disk.remove(&index)?;
                 }
-                // From here on it is a file that a crash left open.
+                // From here on like a file left open by a crash.
                 disk.rename(&file, &folder.join(format!("{name}{}", roll::OPEN)))?;
                 contents.files.insert(name, Listed::Open);
             }
@@ -252,7 +253,7 @@ pub fn give_up(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     contents.write(disk, dir)
 }
 
-/// Writes down what is lost, durably, before what says so goes.
+/// Notes lost captures, durably, before their last trace is removed.
 pub(super) fn note_lost(disk: &dyn Disk, dir: &Path, lost: &[Lost]) -> io::Result<()> {
     if lost.is_empty() {
         return Ok(());
@@ -266,7 +267,7 @@ pub(super) fn note_lost(disk: &dyn Disk, dir: &Path, lost: &[Lost]) -> io::Resul
     disk.sync_dir(dir)
 }
 
-/// Captures that are lost and that nobody has asked for again yet, each URL once.
+/// Lost captures that are not scheduled again yet, each URL once.
 pub fn lost(dir: &Path) -> io::Result<Vec<Lost>> {
     let mut input = match File::open(dir.join(LOST)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -286,7 +287,7 @@ pub fn lost(dir: &Path) -> io::Result<Vec<Lost>> {
     Ok(lost)
 }
 
-/// All of them have been asked for again.
+/// Removes the list after all lost captures are scheduled again.
 pub fn forget_lost(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     match disk.remove(&dir.join(LOST)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

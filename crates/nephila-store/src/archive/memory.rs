@@ -1,9 +1,9 @@
-//! What the archive remembers of itself: which payloads it holds, and the last good capture of each URL.
+//! Caches of the archive: the payloads stored, for deduplication, and the last good capture of each URL.
 //!
-//! Both memories are bounded. When one is full, what was not asked for lately is forgotten; then a payload is stored
-//! once more, or a page is fetched without condition: more bytes, never wrong ones.
+//! Both caches are bounded. A full cache evicts entries that were not used lately. Then a payload is stored once more,
+//! or a page is fetched without a condition: more bytes, never wrong ones.
 //!
-//! Invariant: only what is durable is remembered, so no record ever refers to one that a crash can take away.
+//! Invariant: only durable records are remembered, so no record ever refers to one that a crash can take away.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,21 +15,21 @@ use nephila_core::store::{Digest, cdxj, head};
 
 use crate::warc;
 
-/// What fits into a generation's table of 2^17 places; one more, and the table is twice as large.
+/// Entries that fit into a generation's table of 2^17 places; one more doubles the table.
 const TABLE_MAX: usize = (1 << 17) / 8 * 7;
-/// Payloads remembered at most; about 130 bytes each.
+/// Maximum payloads remembered; about 130 bytes each.
 pub(super) const PAYLOADS_MAX: usize = 2 * TABLE_MAX;
-/// URLs remembered at most; about 150 bytes each, more with validators.
+/// Maximum URLs remembered; about 150 bytes each, more with validators.
 pub(super) const CAPTURES_MAX: usize = 2 * TABLE_MAX;
-/// Longer validators are not remembered; the next fetch is without condition.
+/// Longer validators are not remembered; the next fetch has no condition.
 pub(super) const VALIDATOR_BYTES_MAX: usize = 256;
-/// Bytes of a record read to find its validators again: WARC head and HTTP head.
+/// Maximum bytes of a record read to find its validators again: WARC head and HTTP head.
 const HEAD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The last good capture of a URL: what a conditional request needs.
+/// The last good capture of a URL, for a conditional request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastCapture {
-    /// When it was made, as WARC writes it.
+    /// Date of the capture, in WARC format.
     pub date: String,
     /// The digest of its payload.
     pub payload_digest: Digest,
@@ -53,9 +53,9 @@ struct Capture {
     digits14: u64,
     digest: Digest,
     place: Place,
-    /// A revisit's payload lies elsewhere.
+    /// The payload of a revisit is in another record.
     is_revisit: bool,
-    /// Known for what this process wrote; looked up for the rest.
+    /// Present for records of this process; read from disk for others.
     validators: Option<Box<Validators>>,
 }
 
@@ -65,15 +65,15 @@ pub(super) struct Validators {
     pub(super) last_modified: Option<String>,
 }
 
-/// What is remembered of a record once it is durable.
+/// Facts to remember about a durable record.
 #[derive(Debug)]
 pub(super) struct Remembered {
     pub(super) url: String,
     pub(super) digits14: u64,
     pub(super) digest: Digest,
-    /// Does the record hold the payload, whole?
+    /// Whether the record holds the whole payload.
     pub(super) holds_payload: bool,
-    /// May a later fetch of the URL be conditional on it?
+    /// Whether a later fetch of the URL may be conditional on this capture.
     pub(super) is_good: bool,
     pub(super) is_revisit: bool,
     pub(super) validators: Validators,
@@ -84,13 +84,13 @@ impl Memory {
         Memory { payloads: Generations::new(PAYLOADS_MAX), captures: Generations::new(CAPTURES_MAX) }
     }
 
-    /// Where this payload lies, if it is known.
+    /// The record that holds this payload, if known.
     pub(super) fn payload(&mut self, digest: &Digest) -> Option<Origin> {
         let (url, digits14) = self.payloads.get(digest)?;
         Some(Origin { url: url.to_string(), digits14: *digits14 })
     }
 
-    /// The record a 304 for this URL refers to, and the digest of its payload.
+    /// The record that a 304 for this URL refers to, and the digest of its payload.
     pub(super) fn not_modified(&mut self, url: &str) -> Option<(Origin, Digest)> {
         let capture = self.captures.get(&key(url))?.clone();
         let itself = Origin { url: url.to_owned(), digits14: capture.digits14 };
@@ -119,14 +119,14 @@ impl Memory {
         }
     }
 
-    /// Takes in a line of an index, from an earlier run.
+    /// Adds a line of an index of an earlier run.
     pub(super) fn learn(&mut self, line: cdxj::Line, names: &mut HashMap<String, Arc<str>>) {
         let (Some(digest), Ok(digits14)) =
             (line.capture.digest.as_deref().and_then(Digest::parse), line.capture.digits14.parse::<u64>())
         else {
             return;
         };
-        // What was cut stands for nothing else.
+        // A truncated capture is no reference.
         if line.capture.truncated.is_some() {
             return;
         }
@@ -151,7 +151,7 @@ impl Memory {
         }
     }
 
-    /// The capture, and where to look for its validators if they are not in memory.
+    /// The capture, and the place of its validators if they are not in memory.
     pub(super) fn last(&mut self, url: &str) -> Option<(LastCapture, Option<Place>)> {
         let capture = self.captures.get(&key(url))?;
         let known = capture.validators.as_deref().cloned();
@@ -163,7 +163,7 @@ impl Memory {
     }
 }
 
-/// Reads the validators of a record on disk. A record that cannot be read has none.
+/// Reads the validators of a record on disk. An unreadable record has none.
 pub(super) fn validators(folder: &Path, place: &Place) -> Validators {
     let (name, offset, length) = place;
     let mut http = HttpHead::default();
@@ -171,7 +171,7 @@ pub(super) fn validators(folder: &Path, place: &Place) -> Validators {
     if std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(*offset)).is_err() {
         return Validators::default();
     }
-    // A long record is not read to its end: the limit stops it, and the head has passed by then.
+    // A long record is not read to its end: the limit stops the read after the head.
     let limits = warc::Limits { record_bytes_max: HEAD_BYTES_MAX, ..warc::Limits::default() };
     let input = std::io::Read::take(file, *length);
     let _ = warc::Reader::with_limits(input, *offset, limits).read(&mut http);
@@ -192,14 +192,14 @@ impl warc::Visitor for HttpHead {
     }
 }
 
-/// URLs are kept as half a digest: two of them never meet by accident.
+/// URLs are stored as half a digest; collisions are negligible.
 fn key(url: &str) -> [u8; 16] {
     let digest = Digest::of(&[url.as_bytes()]);
     digest.0[..16].try_into().expect("a digest has 20 bytes")
 }
 
-/// A map that forgets: entries live in a young and an old generation; what is asked for moves to the young one; when
-/// that is half of all that is allowed, the old one is dropped and the young one grows old.
+/// A bounded map with two generations. An entry that is used moves to the young generation. When the young generation
+/// reaches half of the capacity, the old one is evicted and the young one becomes old.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: HashMap<K, V>,

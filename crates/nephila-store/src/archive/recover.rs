@@ -1,11 +1,11 @@
-//! Mends what a crash left, and learns what earlier runs stored.
+//! Recovery of the archive after a crash, and loading of the indexes of earlier runs.
 //!
 //! A file that still ends in `.open` is read from its start. Whole records that match their digests are kept, a torn
-//! tail is cut, the file gets its index and its final name. A file without a whole record but its warcinfo goes.
-//! Every step can be interrupted and repeated: mending a mended archive changes nothing.
+//! tail is cut, and the file gets its index and its final name. A file without a whole record except its warcinfo is
+//! removed. Every step is idempotent: recovery of a recovered archive changes nothing.
 //!
-//! If something unreadable lies *between* whole records, it is taken out and they move together, so that public
-//! readers get through; that happens when the disk kept later bytes and lost earlier ones.
+//! Unreadable bytes *between* whole records are removed and the records move together, so that public readers can read
+//! the whole file. This happens when the disk kept later bytes and lost earlier ones.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -26,37 +26,37 @@ use crate::warc::scan::{Scanned, scan};
 
 const COPY_BYTES: usize = 256 * 1024;
 
-/// What opening an archive found and mended.
+/// Results of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Files that were open and are closed now.
     pub files_closed: u64,
-    /// Files that held no whole record and are gone.
+    /// Files without a whole record that were removed.
     pub files_removed: u64,
     /// Whole records found in open files, of all types.
     pub records_kept: u64,
-    /// Bytes cut, torn or damaged.
+    /// Torn or damaged bytes that were cut.
     pub bytes_cut: u64,
-    /// Indexes that were missing or damaged and were made from their WARC file.
+    /// Missing or damaged indexes that were rebuilt from their WARC file.
     pub indexes_made: u64,
-    /// What is gone or damaged, by the list of the folder and by what was acknowledged.
+    /// Missing and damaged files, by the list of the folder and by the acknowledged captures.
     pub damage: Vec<Damage>,
 }
 
-/// What became of one file.
+/// Result for one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mended {
-    /// Was there anything to keep?
+    /// Whether a record was kept.
     pub(super) kept: bool,
     records: u64,
     bytes_cut: u64,
-    /// Acknowledged captures that are not in it any more.
+    /// Acknowledged captures that are missing from the file.
     lost: u64,
-    /// Something that was acknowledged is not in it any more.
+    /// The whole records have fewer bytes than were acknowledged.
     is_short: bool,
 }
 
-/// Mends the archive of a crawl's folder and brings its list up to date.
+/// Recovers the archive of a crawl's folder and updates its list.
 pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<(Recovered, Contents), Error> {
     let (folder, indexes) = (dir.join("archive"), dir.join("indexes"));
     let mut found = Recovered::default();
@@ -72,11 +72,11 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<(Recovered, Content
     for path in list(&folder)?.into_iter().chain(list(&indexes)?).filter(|path| ends_with(path, UNFINISHED)) {
         disk.remove(&path).map_err(|e| Error::disk("removing", &path, e))?;
     }
-    // Looked at before anything is mended: what is mended is as it should be.
+    // Checked before any repair, which would hide the damage.
     let damage = damage::look(dir, &list_now, damage::LOOK_BYTES_MAX).map_err(reading)?;
     let mut open: Vec<PathBuf> =
         list(&folder)?.into_iter().filter(|path| ends_with(path, roll::OPEN)).collect();
-    // Of some files only the lines of what was acknowledged are left.
+    // Of some files only the index lines of acknowledged captures are left.
     let of_acked = |path: &PathBuf| {
         let name = path.to_string_lossy();
         Some(PathBuf::from(format!("{}{}", name.strip_suffix(damage::ACKED)?, roll::OPEN)))
@@ -93,7 +93,7 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<(Recovered, Content
         if mended.lost > 0 || mended.is_short {
             found.damage.push(Damage { file: path.clone(), what: What::Lost(mended.lost) });
         }
-        // What an open file was is said by now, whether or not something stays of it.
+        // The damage of an open file is reported by now, whether or not a part of the file stays.
         let name = closed_name(&path);
         list_now.files.remove(&name);
         mended_now.push(name);
@@ -118,13 +118,13 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<(Recovered, Content
         }
         let name = closed_name(&path);
         match list_now.files.get_mut(&name) {
-            // An index that was made again is as it should be now; a file is not.
+            // A rebuilt index is correct now; a file is not.
             Some(Listed::Closed(closed)) => {
                 let now = damage::listed(&path, false).map_err(failed)?;
                 (closed.index_bytes, closed.index_sum) = (now.index_bytes, now.index_sum);
             }
             _ => {
-                // A sum is computed of what was open just now; of an old archive that would be all of it.
+                // Checksums are computed of files that were open; for an old archive that would mean all files.
                 let is_new = mended_now.contains(&name);
                 list_now.files.insert(name, Listed::Closed(damage::listed(&path, is_new).map_err(failed)?));
             }
@@ -142,13 +142,13 @@ fn closed_name(path: &Path) -> String {
     name.strip_suffix(roll::OPEN).unwrap_or(&name).to_owned()
 }
 
-/// Mends one open file. If it is gone, there may still be the lines of what was acknowledged in it.
+/// Recovers one open file. If the file is missing, the index lines of its acknowledged captures may still exist.
 pub(super) fn mend(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<Mended, Error> {
     let failed = |action| move |e| Error::disk(action, path, e);
     let closed = PathBuf::from(path.to_string_lossy().strip_suffix(roll::OPEN).unwrap_or_default());
     let Some(target) = cdxj_of(&closed) else { return Ok(Mended::default()) };
     let acked = PathBuf::from(format!("{}{}", closed.display(), damage::ACKED));
-    // Closed already, but for the lines beside it.
+    // Closed already, except for removing the lines beside the file.
     if !path.exists() && closed.exists() {
         disk.remove(&acked).map_err(failed("removing"))?;
         return Ok(Mended::default());
@@ -180,7 +180,7 @@ pub(super) fn mend(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<Mended
         let cut = if bytes_cut > 0 { file.truncate(scanned.good_bytes()) } else { Ok(()) };
         cut.and_then(|()| file.sync()).map_err(failed("cutting"))?;
     }
-    // Once they are gone, a second mending does not name what is lost once more.
+    // Once the lines are gone, another recovery does not report the lost captures again.
     if acked.exists() {
         disk.remove(&acked).map_err(failed("removing"))?;
     }
@@ -189,7 +189,7 @@ pub(super) fn mend(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<Mended
     Ok(Mended { kept: true, records, bytes_cut, lost, is_short })
 }
 
-/// Copies the whole records to a new file and puts that in place of the old one.
+/// Copies the whole records to a new file, which replaces the old one.
 fn close_gaps(disk: &dyn Disk, path: &Path, scanned: &mut Scanned) -> io::Result<()> {
     let unfinished = PathBuf::from(format!("{}{UNFINISHED}", path.display()));
     let _ = disk.remove(&unfinished);
@@ -222,10 +222,10 @@ fn write_index(disk: &dyn Disk, warc: &Path, scanned: &Scanned, target: &Path) -
     sorter.finish(disk)
 }
 
-/// Takes in the indexes of earlier runs.
+/// Loads the indexes of earlier runs.
 pub(super) fn learn(folder: &Path, gone: &[Damage], memory: &mut Memory) -> io::Result<()> {
     for path in cdxj_files(folder)? {
-        // What is gone or damaged is nothing to refer to.
+        // A missing or damaged file is no reference for deduplication.
         if gone.iter().any(|damage| !damage.what.is_mended() && cdxj_of(&damage.file).as_ref() == Some(&path))
         {
             continue;
@@ -241,7 +241,7 @@ pub(super) fn learn(folder: &Path, gone: &[Damage], memory: &mut Memory) -> io::
     Ok(())
 }
 
-/// The index files of an archive, oldest first, as their names have the time in them.
+/// The index files of an archive, oldest first, as their names contain the time.
 pub(super) fn cdxj_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -254,7 +254,7 @@ pub(super) fn cdxj_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The index that belongs to a closed WARC file; `None` if it is none.
+/// The index of a closed WARC file; `None` if the path is no WARC file.
 pub(crate) fn cdxj_of(warc: &Path) -> Option<PathBuf> {
     let name = warc.file_name()?.to_str()?;
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending))?;

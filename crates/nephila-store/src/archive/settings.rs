@@ -1,4 +1,4 @@
-//! What a person may set about the archive. Section `[store]` of the settings file.
+//! Settings of the archive. Section `[store]` of the settings file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,42 +8,44 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::warc::Format;
 
-/// What is kept, and how.
+/// Contents and format of the archive.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// First part of every file's name.
+    /// First part of every WARC file's name.
     pub prefix: String,
-    /// Last part of every file's name: which machine wrote it. A node of a cluster writes its own name, unless another one
-    /// is set here.
+    /// Last part of every WARC file's name: the machine that wrote the file. A node of a cluster uses its own name,
+    /// unless another name is set here.
     pub node: String,
-    /// `gzip`, `zstd` or `none`, with a level if wanted: `gzip:6`. gzip at level 1 costs a third of the CPU of zlib's
-    /// level 6 for 4 to 10 % more bytes, and every tool reads it; `.warc.zst` is read by few.
+    /// Compression of the records. `gzip`, `zstd` or `none`, with an optional level: `gzip:6`. gzip at level 1 costs a
+    /// third of the CPU of zlib's level 6 for 4 to 10 % more bytes, and every tool can read gzip; few tools can read
+    /// `.warc.zst`.
     pub compression: Compression,
-    /// A file of this size is closed and the next one begun. A number of bytes, or text such as `1GB` or `512MiB`.
+    /// Maximum size of a WARC file before the next one begins. A number of bytes, or text such as `1GB` or `512MiB`.
     #[serde(deserialize_with = "bytes")]
     pub bytes_max: u64,
-    /// A file of this age is closed, so that its index appears in time.
+    /// Maximum age of an open WARC file. At this age the file is closed, so that its index appears in time.
     #[serde(with = "humantime_serde")]
     pub age_max: Duration,
-    /// Answers that arrive within this time share one sync of the disk. Longer means fewer syncs and later
-    /// acknowledgements; it adds to the time of every fetch.
+    /// Group commit interval. Responses that arrive within this time share one sync of the disk. A longer interval
+    /// means fewer syncs and later acknowledgements, and adds to the time of every fetch.
     #[serde(with = "humantime_serde")]
     pub commit_interval: Duration,
-    /// `payload`: a payload that is in the archive already becomes a revisit record. `off`: everything is stored.
+    /// Deduplication. `payload`: a payload that is already in the archive becomes a revisit record. `off`: store
+    /// everything.
     pub dedup: Dedup,
-    /// Payloads shorter than this are always stored: a revisit record would take more than it saves.
+    /// Minimum payload size for deduplication. Shorter payloads are always stored: a revisit record would be larger.
     #[serde(deserialize_with = "bytes")]
     pub dedup_bytes_min: u64,
-    /// Store what was asked, not only what was answered.
+    /// Also store the requests, not only the responses.
     pub request_records: bool,
-    /// Store how it was found and fetched, and what it names: `via`, `hopsFromSeed`, `outlink`, `fetchTimeMs` and so on.
+    /// Also store metadata about the fetch and its links: `via`, `hopsFromSeed`, `outlink`, `fetchTimeMs` and so on.
     pub metadata_records: bool,
-    /// Names of request fields whose values may be archived, besides those that every request has. A field added with `-H`
-    /// keeps its name in the archive and loses its value, unless it is named here; `Authorization`, `Cookie`, `Proxy-*`,
-    /// `Signature*`, `X-Api-Key` and the like lose it in any case.
+    /// Names of request header fields whose values may be archived, in addition to the standard fields. The archive
+    /// keeps the name of a field added with `-H` and removes its value, unless the field is listed here. The values of
+    /// `Authorization`, `Cookie`, `Proxy-*`, `Signature*`, `X-Api-Key` and the like are always removed.
     pub open_headers: Vec<String>,
-    /// Names of request fields that hold secrets, also among those that every request has. Wins over `open_headers`.
+    /// Names of request header fields that hold secrets, also among the standard fields. Overrides `open_headers`.
     pub secret_headers: Vec<String>,
 }
 
@@ -66,13 +68,13 @@ impl Default for Settings {
     }
 }
 
-/// When an answer becomes a revisit record.
+/// When a response becomes a revisit record.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dedup {
-    /// When its payload is in the archive already.
+    /// When its payload is already in the archive.
     Payload,
-    /// Only when the server says 304.
+    /// Only when the server answers 304.
     Off,
 }
 
@@ -82,7 +84,7 @@ pub enum Dedup {
 pub enum Compression {
     /// A gzip member per record.
     Gzip {
-        /// 1 to 12, libdeflate's.
+        /// 1 to 12, a libdeflate level.
         level: u8,
     },
     /// A Zstandard frame per record, with checksum.
@@ -90,12 +92,12 @@ pub enum Compression {
         /// 1 to 19.
         level: u8,
     },
-    /// None.
+    /// No compression.
     None,
 }
 
 impl Compression {
-    /// How the names of such files end.
+    /// The ending of file names.
     pub const fn ending(self) -> &'static str {
         match self {
             Compression::Gzip { .. } => ".warc.gz",
@@ -106,7 +108,7 @@ impl Compression {
 }
 
 impl Compression {
-    /// How a reader sees it.
+    /// The corresponding format of the reader.
     pub const fn format(self) -> Format {
         match self {
             Compression::Gzip { .. } => Format::Gzip,
@@ -116,7 +118,7 @@ impl Compression {
     }
 }
 
-/// All the endings there are; the longest first, so that the right one is cut off.
+/// All endings; the longest first, so that the right one is cut off.
 pub const ENDINGS: [&str; 3] = [".warc.gz", ".warc.zst", ".warc"];
 
 impl fmt::Display for Compression {

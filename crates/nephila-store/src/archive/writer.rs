@@ -1,9 +1,10 @@
 //! The one thread that writes: appends, commits in groups, rolls.
 //!
-//! A **segment** is the file being written. Records go to it as they come; a commit syncs it once and acknowledges
-//! everybody who waited. A segment whose write could not be undone or whose sync failed is **abandoned**: cut back
-//! to what was committed if that works, left with its ending `.open`, and mended like after a crash when the archive
-//! is closed or opened again. The next record begins a new segment; so does the first one after the clock was set back.
+//! A **segment** is the file being written. Records are appended as they arrive; a commit syncs the segment once and
+//! acknowledges all waiting exchanges. A segment is **abandoned** if its write could not be undone or its sync failed:
+//! the writer cuts the segment back to the committed length if possible, keeps the ending `.open`, and recovers the
+//! file like after a crash when the archive is closed or opened again. The next record begins a new segment; so does
+//! the first record after the clock was set back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,22 +27,22 @@ use crate::contents::{Contents, Listed};
 use crate::disk::{Disk, DiskFile, Sink};
 use crate::index::{self, Sorter};
 
-/// Exchanges that share a sync at most.
+/// Maximum exchanges per commit.
 const COMMIT_EXCHANGES_MAX: usize = 256;
-/// Bytes written before a sync at most, so that a sync stays short.
+/// Maximum bytes per commit, so that a sync stays short.
 const COMMIT_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Names tried for a new file before giving up; more than one only if the clock went back.
+/// Maximum names tried for a new file; more than one only if the clock went back.
 const NAMES_MAX: u32 = 100;
-/// Abandoned files remembered; more are found when the archive is opened again.
+/// Maximum abandoned files remembered; further ones are found when the archive is opened again.
 const ABANDONED_MAX: usize = 1_000;
-/// How long the writer sleeps at most when there is nothing to do and no file open.
+/// Maximum sleep of the writer without work and without an open file.
 const IDLE: Duration = Duration::from_secs(3600);
 
 pub(super) struct Writer {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     folder: PathBuf,
-    /// What the list of the folder says, or is to say.
+    /// The list of the folder, as written or to be written.
     contents: Contents,
     settings: Arc<Settings>,
     limits: Limits,
@@ -58,27 +59,27 @@ pub(super) struct Writer {
 #[derive(Debug)]
 struct Segment {
     file: Box<dyn DiskFile>,
-    /// Its name when closed.
+    /// The final name of the file.
     name: Arc<str>,
     path: PathBuf,
     written: u64,
     committed: u64,
     opened: Instant,
-    /// The latest date of a record in it.
+    /// The latest date of a record in the segment.
     latest: Timestamp,
-    /// Is the file's name durable?
+    /// Whether the file's name is durable.
     is_named: bool,
-    /// The lines of what was acknowledged, beside it.
+    /// The index lines of acknowledged captures, beside the file.
     acked: Option<Acked>,
-    /// `None` once a line could not be kept: the index is then made from the file.
+    /// `None` once a line could not be kept: the index is then built from the file.
     lines: Option<Sorter>,
 }
 
-/// Written, not yet committed.
+/// A written exchange, not yet committed.
 struct Waiting {
     reply: Reply,
     receipt: Receipt,
-    /// What the index says of it; nothing of what is no capture.
+    /// The index line; `None` if the record is no capture.
     line: Option<String>,
     remembered: Option<Remembered>,
     records: u64,
@@ -111,7 +112,7 @@ impl Writer {
         })
     }
 
-    /// Writes what comes until nobody is left who could send, then closes.
+    /// Writes until all senders are gone, then closes.
     pub(super) fn run(mut self, inbox: &Receiver<(Ready, Reply)>) -> Result<Summary, Error> {
         loop {
             let idle = match &self.segment {
@@ -127,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// Writes one exchange and all that follow it within the commit interval, then commits.
+    /// Writes one exchange and all that follow within the commit interval, then commits.
     fn gather(&mut self, inbox: &Receiver<(Ready, Reply)>, ready: Ready, reply: Reply) {
         let until = Instant::now() + self.settings.commit_interval;
         self.write(ready, reply);
@@ -181,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Closes the segment if a capture of this date would take its dates back.
+    /// Closes the segment if this date is before the segment's latest date.
     fn part_from(&mut self, date: Timestamp) {
         let is_set_back = |segment: &Segment| roll::is_set_back(segment.latest, date, now());
         if self.segment.as_ref().is_some_and(is_set_back) {
@@ -190,14 +191,14 @@ impl Writer {
         }
     }
 
-    /// Makes everything written durable and acknowledges it.
+    /// Makes everything written durable and acknowledges the exchanges.
     fn commit(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
         let segment = self.segment.as_mut().expect("somebody waits for it");
         let synced = segment.file.sync().and_then(|()| {
-            // Without its name a file is lost however often it was synced.
+            // A file without a durable name is lost, however often it was synced.
             if segment.is_named { Ok(()) } else { self.disk.sync_dir(&self.folder) }
         });
         if let Err(source) = synced {
@@ -231,13 +232,13 @@ impl Writer {
         }
     }
 
-    /// Gives the segment up: nothing since the last commit counts.
+    /// Abandons the segment: nothing since the last commit counts.
     fn abandon(&mut self, error: &Error) {
         for waiting in self.waiting.drain(..) {
             let _ = waiting.reply.send(Err(error.again()));
         }
         if let Some(segment) = self.segment.take() {
-            // If this fails the tail is cut when the file is mended.
+            // If this fails, recovery cuts the tail.
             let _ = segment.file.truncate(segment.committed);
             if let Some(lines) = segment.lines {
                 lines.discard(&*self.disk);
@@ -297,21 +298,21 @@ impl Writer {
         let is_full = |segment: &Segment| self.limits.is_full(segment.committed, segment.opened.elapsed());
         if self.segment.as_ref().is_some_and(is_full) {
             self.finish_segment();
-            // What cannot be mended yet is tried again at the next roll.
+            // A file that cannot be recovered yet is tried again at the next roll.
             let _ = self.mend_abandoned();
         }
     }
 
-    /// Puts a file on the list. If that cannot be written now it is written with the next change.
+    /// Adds a file to the list. A failed write of the list is repeated with the next change.
     fn list(&mut self, name: &str, listed: Listed) {
         self.contents.files.insert(name.to_owned(), listed);
         let _ = self.contents.write(&*self.disk, &self.dir);
     }
 
-    /// A file is closed: the list says how it is from now on.
+    /// Lists a closed file with its length and checksum.
     fn list_closed(&mut self, closed: &Path) {
         let name = closed.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // What cannot be read now is listed when the archive is next opened.
+        // An unreadable file is listed when the archive is next opened.
         if let Ok(listed) = damage::listed(closed, true) {
             self.list(&name, Listed::Closed(listed));
         }
@@ -323,7 +324,7 @@ impl Writer {
         }
     }
 
-    /// Mends abandoned files; keeps those that cannot be mended now, and returns the first reason.
+    /// Recovers abandoned files; keeps files that cannot be recovered now, and returns the first error.
     fn mend_abandoned(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         for path in std::mem::take(&mut self.abandoned) {
@@ -346,11 +347,11 @@ impl Writer {
         first
     }
 
-    /// Gives the segment its final name and its index. What goes wrong is tried again when the archive is closed.
+    /// Gives the segment its final name and its index. Failures are retried when the archive is closed.
     fn finish_segment(&mut self) {
         let Some(segment) = self.segment.take() else { return };
         if segment.committed == 0 {
-            // Nothing in it was ever acknowledged.
+            // Nothing in the file was ever acknowledged.
             if let Some(acked) = segment.acked {
                 acked.remove(&*self.disk);
             }
@@ -371,7 +372,7 @@ impl Writer {
             .and_then(|()| self.disk.rename(&segment.path, &closed))
             .and_then(|()| self.disk.sync_dir(&self.folder));
         match result {
-            // Renamed but not durably so: opening the archive finds the file under either name.
+            // Renamed, but not durably: opening the archive finds the file under either name.
             Err(_) if !closed.exists() => return self.set_aside(segment.path),
             _ => self.summary.files += 1,
         }
@@ -381,7 +382,7 @@ impl Writer {
         self.list_closed(&closed);
     }
 
-    /// Takes a file off the list that was made and never held anything.
+    /// Removes a file from the list that never held an acknowledged record.
     fn unlist(&mut self, closed: &Path) {
         let name = closed.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if self.contents.files.remove(&name).is_some() {
@@ -407,14 +408,14 @@ impl Writer {
     }
 }
 
-/// Is the segment as it was before the failed write?
+/// Whether the failed write was undone.
 enum Undone {
     Yes,
     No,
 }
 
 impl Segment {
-    /// Appends the records of one exchange; returns where the answer is.
+    /// Appends the records of one exchange. Returns offset and length of the response.
     fn write(&mut self, ready: &Ready, settings: &Settings) -> Result<(u64, u64), (Error, Undone)> {
         let offset = self.written;
         let mut at = offset;
@@ -499,7 +500,7 @@ mod tests {
         dates
     }
 
-    /// Writes captures of these dates, commits once, and says in which file each of them is.
+    /// Writes captures of these dates, commits once, and returns the file of each.
     fn files_of(dir: &Path, started: &[Timestamp]) -> Vec<Arc<str>> {
         let (folder, indexes) = (dir.join("archive"), dir.join("indexes"));
         fs::create_dir_all(&folder).unwrap();
@@ -527,14 +528,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let now = now();
         let [next, tomorrow, later] = [1_000, DAY, DAY + 1_000].map(|ahead| Timestamp(now.0 + ahead));
-        // The last of the clock before comes when its time is over already.
+        // The last capture by the earlier clock arrives when that clock is already gone.
         let files = files_of(dir.path(), &[tomorrow, tomorrow, now, next, later, next]);
         assert!(files[0] == files[1] && files[2] == files[3] && files[3] == files[4], "{files:?}");
         let names: BTreeSet<&str> = files.iter().map(|file| &**file).collect();
         assert_eq!(names.len(), 3, "a name of its own for every file: {files:?}");
         for name in names {
             let dates = dates(&dir.path().join("archive").join(name));
-            // The first is that of the file itself, which is made when its first capture has ended.
+            // The first date is that of the file itself, which is created when its first capture has ended.
             assert!(dates.len() > 1 && dates[1..].is_sorted(), "{name}: {dates:?}");
         }
     }

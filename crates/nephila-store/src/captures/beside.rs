@@ -1,4 +1,4 @@
-//! What is written beside a capture: its metadata, its text.
+//! Records written with a capture: its metadata, its text.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -12,14 +12,14 @@ use crate::archive::ENDINGS;
 use crate::derive;
 use crate::warc::{self, Header, Limits, Reader, Visitor};
 
-/// Records that are written with a capture.
+/// Maximum records searched after a capture.
 const BESIDE_MAX: usize = 8;
-/// Bytes of one of them that are taken.
+/// Maximum bytes of one of these records.
 const BESIDE_BYTES_MAX: usize = 16 << 20;
 
 impl Captures {
-    /// The block of a record that was written with a capture: its `metadata`, or the `conversion` to text. None if there
-    /// is none behind it, before the next capture.
+    /// The block of a record that was written with a capture: its `metadata`, or the `conversion` to text. `None` if
+    /// there is no such record before the next capture.
     pub fn beside(&self, line: &Line, kind: &str) -> Result<Option<Vec<u8>>, Error> {
         let (path, mut file) = self.open(&line.filename)?;
         let failed = |source| Error::Io { path: path.clone(), source };
@@ -30,7 +30,7 @@ impl Captures {
             let mut block = Beside { kind, block: Vec::new(), wanted: false };
             let record = match reader.read(&mut block) {
                 Ok(Some(record)) => record,
-                // A file that is still written may end anywhere.
+                // A file under write may end anywhere.
                 Ok(None) | Err(_) if answer.is_some() => return Ok(None),
                 Ok(None) => {
                     return Err(Error::Record { path, source: warc::Error::NotWarc { offset: line.offset } });
@@ -40,7 +40,7 @@ impl Captures {
             let get = |name| record.header.get(name);
             let Some(id) = &answer else {
                 let id = get("WARC-Record-ID").unwrap_or_default().to_owned();
-                // What was made of it later is better.
+                // A later extraction is better.
                 if let Some(later) = self.derived(id.trim_matches(['<', '>']), kind)? {
                     return Ok(Some(later));
                 }
@@ -58,7 +58,7 @@ impl Captures {
         Ok(None)
     }
 
-    /// The block of the latest record of a kind that was made of a capture afterwards.
+    /// The block of the latest record of a kind that was derived from a capture afterwards.
     fn derived(&self, id: &str, kind: &str) -> Result<Option<Vec<u8>>, Error> {
         let list = self.merged.with_file_name(derive::LIST);
         let failed = |source| Error::Io { path: list.clone(), source };
@@ -84,7 +84,8 @@ impl Captures {
         }
     }
 
-    /// Gives the URL and the block of every metadata record, file by file. A file that is damaged is read as far as it goes.
+    /// Passes the URL and the block of every metadata record to `give`, file by file. A damaged file is read up to the
+    /// damage.
     pub fn each_metadata(&self, give: &mut dyn FnMut(&str, &[u8])) -> Result<(), Error> {
         let is_warc = |name: &str| {
             let name = name.strip_suffix(roll::OPEN).unwrap_or(name);
@@ -92,7 +93,7 @@ impl Captures {
         };
         for path in self.list(is_warc)? {
             let file = match File::open(&path) {
-                // Closed, and so renamed, since it was listed.
+                // Closed, and therefore renamed, since the listing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 file => file.map_err(|source| Error::Io { path: path.clone(), source })?,
             };

@@ -1,4 +1,4 @@
-//! Captures in a file that is still being written, or was when its process ended.
+//! Captures in a file that is open, or was open when its process ended.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use super::HTTP_HEAD_BYTES_MAX;
 use crate::archive::ENDINGS;
 use crate::warc::{self, Format, Header, Reader, Visitor};
 
-/// Gives the index lines of an open file. A file in use ends anywhere: what is not whole yet is left.
+/// Passes the index lines of an open file to `give`. A file in use may end anywhere: incomplete records are skipped.
 pub(super) fn open_captures(path: &Path, mut give: impl FnMut(String)) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(roll::OPEN).unwrap_or(&name);
@@ -34,7 +34,7 @@ pub(super) fn open_captures(path: &Path, mut give: impl FnMut(String)) -> io::Re
     }
 }
 
-/// Keeps the HTTP head of an answer.
+/// Keeps the HTTP head of a response.
 #[derive(Default)]
 struct Answer {
     http: Vec<u8>,

@@ -1,6 +1,6 @@
-//! The part of one sorted file that begins with a prefix, a block at a time.
+//! The lines of one sorted file with a given prefix, a block at a time.
 //!
-//! What always holds: no file stays open between two blocks, so that any number of indexes can be read side by side.
+//! Invariant: no file stays open between two blocks, so that any number of indexes can be read side by side.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,20 +11,20 @@ use crate::index::read_line;
 
 /// Bytes of lines read at once from one index.
 const BATCH_BYTES: usize = 64 * 1024;
-/// When the place is known to this many bytes, the rest is read through.
+/// Bisection stops at a range of this number of bytes, which is then read.
 const HALVE_BYTES_MIN: u64 = 16 * 1024;
 
-/// Lines that begin with a prefix.
+/// Lines with a given prefix.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Where more of them are.
+    /// File and offset of further lines.
     rest: Option<(PathBuf, u64)>,
     prefix: Vec<u8>,
     lines: VecDeque<Vec<u8>>,
 }
 
 impl Source {
-    /// From sorted lines in memory.
+    /// Creates a source from sorted lines in memory.
     pub(super) fn memory(lines: &[String], prefix: &str) -> Source {
         let from = lines.partition_point(|line| line.as_str() < prefix);
         let lines = lines[from..].iter().take_while(|line| line.starts_with(prefix));
@@ -32,10 +32,10 @@ impl Source {
         Source { rest: None, prefix: prefix.into(), lines }
     }
 
-    /// From a sorted file; none if no line in it begins so.
+    /// Creates a source from a sorted file; `None` if no line has the prefix.
     pub(super) fn index(path: &Path, prefix: &str) -> io::Result<Option<Source>> {
         let mut file = match File::open(path) {
-            // Replaced or moved away since it was listed.
+            // Replaced or moved since the listing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
@@ -46,7 +46,7 @@ impl Source {
         Ok((!source.lines.is_empty()).then_some(source))
     }
 
-    /// Takes the next line, reading on if none is at hand.
+    /// Returns the next line, and reads the next block when the buffer is empty.
     pub(super) fn take(&mut self) -> Result<Option<Vec<u8>>, (PathBuf, io::Error)> {
         if self.lines.is_empty()
             && let Some((path, _)) = self.rest.clone()
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// Where the first line begins that does not sort before `wanted`.
+/// Offset of the first line that does not sort before `wanted`.
 fn first_not_before(file: &mut File, wanted: &[u8]) -> io::Result<u64> {
     // Lines that begin before `low` sort before it; lines that begin at `high` or later do not.
     let (mut low, mut high) = (0, file.metadata()?.len());

@@ -1,8 +1,8 @@
-//! A disk that fails on demand and that can lose its power.
+//! A disk with fault injection, which can also lose its power.
 //!
-//! Calls that change something are counted from zero. A plan says which of them fail and how. The disk remembers
-//! what was synced; [`FaultyDisk::lose_power`] takes back everything that was not: bytes written since the last
-//! sync, names made, changed or removed since the last sync of their folder.
+//! Calls that change something are counted from zero. A plan says which calls fail and how. The disk remembers the
+//! synced state. [`FaultyDisk::lose_power`] reverts everything else: bytes written since the last sync, and names made,
+//! changed or removed since the last sync of their folder.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,13 +22,13 @@ pub const IO_ERROR: i32 = 5;
 pub enum Plan {
     /// None.
     Healthy,
-    /// The one with this number.
+    /// The call with this number.
     Once(u64),
-    /// This one and all after it, until the plan changes.
+    /// This call and all later ones, until the plan changes.
     From(u64),
 }
 
-/// What a call that fails did all the same.
+/// Side effect of a failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Nothing.
@@ -51,7 +51,7 @@ struct State {
     names: Vec<String>,
     /// Durable length of each file, by its present name.
     synced: HashMap<PathBuf, u64>,
-    /// Changes of names that no sync of the folder has made durable yet.
+    /// Changes of names that are not durable yet.
     pending: Vec<Change>,
 }
 
@@ -84,12 +84,12 @@ impl FaultyDisk {
         })))
     }
 
-    /// Changes the plan; numbers go on counting.
+    /// Changes the plan; the call numbers continue.
     pub fn set_plan(&self, plan: Plan) {
         self.state().plan = plan;
     }
 
-    /// How many calls there were, and how many of them failed.
+    /// Number of calls, and number of failed calls.
     pub fn calls(&self) -> (u64, u64) {
         let state = self.state();
         (state.calls, state.failed)
@@ -100,8 +100,8 @@ impl FaultyDisk {
         self.state().names.get(call as usize).cloned().unwrap_or_default()
     }
 
-    /// The power goes and comes back: everything not synced is gone. Of the unsynced bytes of a file, `kept` of
-    /// every 256 survive, as a disk may have written some of them.
+    /// Simulates a power loss: everything not synced is gone. Of the unsynced bytes of a file, `kept` of every 256
+    /// survive, as a disk may have written some of them.
     pub fn lose_power(&self, kept: u8) -> io::Result<()> {
         let mut state = self.state();
         for (path, synced) in &state.synced {
@@ -212,7 +212,7 @@ struct FaultyFile {
 }
 
 impl FaultyFile {
-    /// The file's name now: it may have been renamed while open.
+    /// Length of the file under its present name: a file may be renamed while open.
     fn len(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |meta| meta.len())
     }

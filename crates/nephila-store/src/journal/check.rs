@@ -1,12 +1,12 @@
-//! Looks whether a journal is whole, and changes nothing: for whoever asks about a folder that nobody has open.
+//! Read-only integrity check of a journal, for a folder that no process has open.
 
 use std::path::Path;
 
 use super::replay::Replay;
 use super::{Error, recover};
 
-/// The first and the last group of a journal, every one of which was read. A torn end is what a crash leaves, unless a
-/// group that is known to have been durable is in it.
+/// Reads every group of a journal and returns the first and the last. A torn end counts as the effect of a crash,
+/// unless a group known to be durable is in the torn part.
 pub fn check(folder: &Path, expected: u64) -> Result<Option<(u64, u64)>, Error> {
     let short = |last| Error::Short { path: folder.into(), last, expected };
     let segments = match folder.is_dir() {
@@ -23,7 +23,7 @@ pub fn check(folder: &Path, expected: u64) -> Result<Option<(u64, u64)>, Error> 
             Err(Error::Damaged { path, .. }) if path == newest.path && last >= expected && expected > 0 => {
                 break;
             }
-            // Nothing says how far it was durable: then this may be what a crash left.
+            // Without a known durable group the torn end may be the effect of a crash.
             Err(Error::Damaged { path, .. }) if path == newest.path && expected == 0 => break,
             Err(error) => return Err(error),
         }

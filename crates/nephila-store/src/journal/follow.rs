@@ -1,11 +1,11 @@
-//! Reads a journal that somebody else writes, from some group on, for as long as one likes.
+//! Follows a journal that another thread or process writes, from a given group on, without end.
 //!
-//! The writer knows nothing of it: files are looked at, never changed. A frame counts when it is whole. It may have been
-//! written and not synced yet, so before a group is given out the follower syncs the file itself: whoever has seen a group
-//! sees it again after the machine has lost its power.
+//! The writer does not know of followers: files are read, never changed. A frame counts when complete. The frame may be
+//! written and not synced yet, so the follower syncs the file itself before returning a group: a group seen once is
+//! still there after a power loss.
 //!
-//! What always holds: groups come in order, each once, or it is said which are gone; a frame that is not whole yet is
-//! waited for; nothing of a frame is used before its checksum was looked at.
+//! Invariants: groups come in order, each once, or the missing ones are named; an incomplete frame is waited for; no
+//! part of a frame is used before its checksum is verified.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use zstd::bulk::Decompressor;
 use super::frame::{self, FRAME_HEAD, Head, SEGMENT_HEAD};
 use super::{ENDING, Error};
 
-/// What comes next.
+/// One step of a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A group: its number and its bytes.
@@ -31,7 +31,7 @@ pub enum Step {
 /// See the module.
 pub struct Follow {
     folder: PathBuf,
-    /// The group that should come next.
+    /// The next group in order.
     next: u64,
     open: Option<Open>,
     decompressor: Option<Decompressor<'static>>,
@@ -46,32 +46,32 @@ impl std::fmt::Debug for Follow {
     }
 }
 
-/// A segment that is being read.
+/// A segment being read.
 struct Open {
     path: PathBuf,
     file: File,
-    /// Its first group.
+    /// The first group of the segment.
     first: u64,
     salt: u64,
-    /// The number of the next frame in it.
+    /// The group number of the next frame.
     number: u64,
     at: u64,
-    /// Bytes that are known to be durable.
+    /// Bytes known to be durable.
     synced: u64,
 }
 
 impl Follow {
-    /// Follows the journal in this folder from this group on. There need not be one yet.
+    /// Follows the journal in this folder from this group on. The journal need not exist yet.
     pub fn new(folder: &Path, from: u64) -> Follow {
         Follow { folder: folder.into(), next: from.max(1), open: None, decompressor: None }
     }
 
-    /// The group that should come next.
+    /// The next group in order.
     pub fn next_group(&self) -> u64 {
         self.next
     }
 
-    /// The last group that is there now; none if there is none.
+    /// The last group at present; `None` if there is none.
     pub fn last(folder: &Path) -> Result<Option<u64>, Error> {
         let Some((first, _)) = segments(folder)?.pop() else { return Ok(None) };
         let mut follow = Follow::new(folder, first);
@@ -79,7 +79,7 @@ impl Follow {
         Ok(Some(follow.next - 1).filter(|last| *last > 0))
     }
 
-    /// What comes next.
+    /// Returns the next step.
     pub fn step_on(&mut self) -> Result<Step, Error> {
         self.step(true)
     }
@@ -115,12 +115,12 @@ impl Follow {
                 }
                 None => {}
             }
-            // It goes on in another file, or not yet.
+            // The journal continues in another file, or not yet.
             let path = open.path.clone();
             if !segments(&self.folder)?.iter().any(|(first, _)| *first > open.first) {
                 return Ok(Step::Nothing);
             }
-            // The next file was begun after this one was full: what came meanwhile is read first.
+            // The next file began after this one was full: frames that came meanwhile are read first.
             match open.frame(give, &mut self.decompressor)? {
                 Some(Some(group)) => {
                     self.next = open.number;
@@ -140,11 +140,11 @@ impl Follow {
 }
 
 impl Open {
-    /// None if its head is not whole yet.
+    /// Opens a segment; `None` if its head is incomplete.
     fn of(path: &Path, first: u64) -> Result<Option<Open>, Error> {
         let failed = |e| Error::disk("reading", path, e);
         let file = match File::open(path) {
-            // It was removed a moment ago.
+            // Removed a moment ago.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
@@ -168,7 +168,7 @@ impl Open {
         Ok(self.file.metadata()?.len() <= self.at)
     }
 
-    /// The next frame, if it is whole; its group only if it is wanted.
+    /// The next frame, if complete; its group only if wanted.
     fn frame(
         &mut self,
         wanted: bool,
@@ -180,7 +180,7 @@ impl Open {
         if !read_whole(&self.file, &mut bytes, self.at).map_err(failed)? {
             return Ok(None);
         }
-        // What is not right is being written, or it is damaged, which only the writer can tell.
+        // An invalid frame is being written, or damaged, which only the writer can tell.
         let Ok(head) = Head::read(&bytes) else { return Ok(None) };
         let end = self.at + (FRAME_HEAD + head.stored) as u64;
         if self.file.metadata().map_err(failed)?.len() < end {
@@ -231,7 +231,7 @@ fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
     Ok(found)
 }
 
-/// Fills the buffer from there, or says that there is not so much.
+/// Fills the buffer from an offset. Returns false if the file is too short.
 fn read_whole(file: &File, buffer: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(buffer, at) {
         Ok(()) => Ok(true),
@@ -294,7 +294,7 @@ mod tests {
         }
         writer.sync().unwrap();
         drop(writer);
-        // Another process goes on.
+        // Another process continues.
         let mut writer = journal(dir.path(), 300, 0);
         writer.append(51, &group(51)).unwrap();
         writer.sync().unwrap();

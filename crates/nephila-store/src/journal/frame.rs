@@ -1,34 +1,34 @@
-//! How a journal's bytes lie in a file. Version 1; all numbers have their highest byte first.
+//! File format of the journal. Version 1; all numbers are big-endian.
 //!
 //! A **segment** begins with `NEPHJRN` · version (1 byte) · number of its first group (8) · salt (8) · xxh3 of these 24
-//! bytes (8). Frames follow. A **frame** is `NJFR` · bytes stored (4) · bytes of the group (4) · number of the group (8) ·
-//! number up to which everything was durable when this was written (8) · xxh3 of all that and of the payload, seeded
-//! with the salt (8) · payload. The payload is a zstd frame, or the group itself if the two lengths are equal.
+//! bytes (8). Frames follow. A **frame** is `NJFR` · bytes stored (4) · bytes of the group (4) · number of the group
+//! (8) · last group that was durable when the frame was written (8) · xxh3 of all that and of the payload, seeded with
+//! the salt (8) · payload. The payload is a zstd frame, or the group itself if the two lengths are equal.
 //!
-//! The salt is drawn for each segment. Groups carry bytes that strangers chose; without it one of them could put
-//! something into a group that looks like a frame of ours.
+//! Each segment has a random salt. Groups carry bytes chosen by strangers; without a salt a stranger could put bytes
+//! into a group that look like one of our frames.
 //!
-//! What always holds: nothing of a frame is used before its checksum was looked at, and no length makes us allocate
-//! more than the file has or [`GROUP_BYTES_MAX`] allows.
+//! Invariants: no part of a frame is used before its checksum is verified, and no length makes the reader allocate more
+//! than the size of the file or [`GROUP_BYTES_MAX`].
 
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// The largest group. The worker commits long before one gets there.
+/// Maximum size of a group in bytes. The worker commits long before.
 pub const GROUP_BYTES_MAX: usize = 512 << 20;
 
 /// Bytes before a segment's first frame.
 pub(super) const SEGMENT_HEAD: usize = 32;
-/// Bytes of a frame beside its payload.
+/// Bytes of a frame without its payload.
 pub(super) const FRAME_HEAD: usize = 36;
 
 const SEGMENT_MARK: &[u8; 7] = b"NEPHJRN";
 const VERSION: u8 = 1;
 const FRAME_MARK: &[u8; 4] = b"NJFR";
-/// Where the checksum of a frame stands; it covers everything before it.
+/// Offset of the checksum in a frame; the checksum covers everything before.
 const CHECKSUM_AT: usize = 28;
-/// Journals are read rarely and written all the time.
+/// A fast level: journals are read rarely and written all the time.
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// The head of a segment.
@@ -43,7 +43,7 @@ pub(super) fn segment_head(first: u64, salt: u64) -> [u8; SEGMENT_HEAD] {
     head
 }
 
-/// The salt of the segment that begins with this group, from its first bytes.
+/// Parses a segment's head and returns its salt. `first` is the expected first group.
 pub(super) fn read_segment_head(bytes: &[u8], first: u64) -> Result<u64, &'static str> {
     let head: &[u8; SEGMENT_HEAD] = bytes.first_chunk().ok_or("head of the segment is missing")?;
     if head[..7] == *SEGMENT_MARK && head[7] != VERSION {
@@ -56,7 +56,7 @@ pub(super) fn read_segment_head(bytes: &[u8], first: u64) -> Result<u64, &'stati
     }
 }
 
-/// What stands before a payload.
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Bytes of the payload.
@@ -71,7 +71,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads a head. Its numbers are not yet checked, but they are small enough to read the payload.
+    /// Parses a head. Its numbers are not verified yet, but small enough to read the payload.
     pub(super) fn read(bytes: &[u8; FRAME_HEAD]) -> Result<Head, &'static str> {
         let u32_at =
             |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
@@ -92,7 +92,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Does the checksum fit?
+    /// Verifies the checksum.
     pub(super) fn check(
         &self,
         bytes: &[u8; FRAME_HEAD],
@@ -105,7 +105,7 @@ impl Head {
         }
     }
 
-    /// The group in a payload whose checksum was looked at.
+    /// Decodes the group from a payload whose checksum is verified.
     pub(super) fn unpack(
         &self,
         payload: Vec<u8>,
@@ -129,7 +129,7 @@ fn checksum(head: &[u8], payload: &[u8], salt: u64) -> u64 {
     hash.digest()
 }
 
-/// Makes frames.
+/// Encodes frames.
 pub(super) struct Packer(Compressor<'static>);
 
 impl std::fmt::Debug for Packer {
@@ -161,7 +161,7 @@ impl Packer {
     }
 }
 
-/// The whole frame at the start of these bytes.
+/// Parses the complete frame at the start of these bytes.
 pub(super) fn frame(bytes: &[u8], salt: u64) -> Result<Head, &'static str> {
     let head_bytes = bytes.first_chunk().ok_or("end of a frame is missing")?;
     let head = Head::read(head_bytes)?;
@@ -170,7 +170,7 @@ pub(super) fn frame(bytes: &[u8], salt: u64) -> Result<Head, &'static str> {
     Ok(head)
 }
 
-/// The highest number that a whole frame anywhere in these bytes says was durable before it was written.
+/// The highest durable group that any complete frame in these bytes states.
 pub(super) fn promised(bytes: &[u8], salt: u64) -> Option<u64> {
     let marks = memmem::find_iter(bytes, FRAME_MARK);
     marks.filter_map(|at| frame(&bytes[at..], salt).ok()).map(|head| head.synced).max()

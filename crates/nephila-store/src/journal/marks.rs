@@ -1,9 +1,10 @@
-//! How far the journals of a folder were durable, kept apart from them: a journal that lost its end looks like one that was
-//! never longer, and one that is gone like one that never was.
+//! Durable positions of the journals of a folder, kept apart from the journals: a journal that lost its end looks like
+//! one that was never longer, and a missing journal like one that never existed.
 //!
-//! The file has a **mark** for each partition: the last group that was durable, the last group of a checkpoint, and the sum
-//! of both, eight bytes each. A mark is written after the journal was synced and before anybody is told so. It is not synced
-//! itself: after a kill it is exact, after a loss of power it may be older. So it never promises too much.
+//! The file has a **mark** for each partition: the last durable group, the last group of a checkpoint, and a checksum
+//! of both, eight bytes each. A mark is written after the sync of the journal and before the caller is told. The mark
+//! is not synced itself: after a kill the mark is exact, after a power loss it may be older. So a mark never promises
+//! too much.
 
 use std::fs::File;
 use std::io;
@@ -15,12 +16,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const MARK_BYTES: usize = 24;
 
-/// How far a journal was durable.
+/// Durable position of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// The last group that was durable.
+    /// The last durable group.
     pub synced: u64,
-    /// The last group that a checkpoint of the state held.
+    /// The last group in a checkpoint of the state.
     pub checkpoint: u64,
 }
 
@@ -60,8 +61,8 @@ impl Mark {
 }
 
 impl Marks {
-    /// The marks of so many partitions in this file; none for those that cannot be read, and none at all if there is no
-    /// file.
+    /// Reads the marks of `count` partitions from this file; `None` for an unreadable mark, and `None` as a whole if
+    /// there is no file.
     pub fn read(path: &Path, count: u32) -> io::Result<Option<Vec<Option<Mark>>>> {
         match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -74,7 +75,7 @@ impl Marks {
         (0..count).map(|number| Mark::read(bytes.get(at(number)..at(number + 1))?, number)).collect()
     }
 
-    /// Opens the file, or makes it with a mark for each partition.
+    /// Opens the file, or creates the file with a mark for each partition.
     pub fn open(path: &Path, count: u32) -> io::Result<Marks> {
         let found = Marks::read(path, count)?;
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
@@ -87,19 +88,19 @@ impl Marks {
         })
     }
 
-    /// The mark of a partition; none if it cannot be read.
+    /// The mark of a partition; `None` if unreadable.
     pub fn get(&self, number: u32) -> Option<Mark> {
         self.found.get(number as usize).copied().flatten()
     }
 
-    /// What writes the mark of a partition.
+    /// The writer of a partition's mark.
     pub fn marker(&self, number: u32) -> Marker {
         Marker { file: self.file.clone(), number, mark: self.get(number).unwrap_or_default() }
     }
 }
 
 impl Marker {
-    /// The journal is durable up to this group.
+    /// Records that the journal is durable up to this group.
     pub fn synced(&mut self, group: u64) {
         if self.mark.synced != group {
             self.mark.synced = group;
@@ -107,7 +108,7 @@ impl Marker {
         }
     }
 
-    /// The state is durable up to this group.
+    /// Records that the state is durable up to this group.
     pub fn checkpoint(&mut self, group: u64) {
         if self.mark.checkpoint != group {
             self.mark.checkpoint = group;
@@ -116,7 +117,7 @@ impl Marker {
     }
 
     fn write(&self) {
-        // A mark that could not be written is older than it could be, and still true.
+        // After a failed write the mark is older than necessary, and still true.
         let at = u64::from(self.number) * MARK_BYTES as u64;
         let _ = self.file.write_all_at(&self.mark.bytes(self.number), at);
     }

@@ -1,11 +1,11 @@
-//! What opening a journal finds, and how it mends what a crash left. There is one way, whether or not there was a crash.
+//! Recovery of a journal at opening. The procedure is the same with and without a crash.
 //!
-//! Only the last segment can have a torn end: a segment is synced before the next one is made, and its head before its
-//! first frame. From the first frame that is not whole, the last segment is cut. But if a whole frame behind the gap says that what is missing had been synced,
-//! then this is no torn end but damage, and nothing is touched.
+//! Only the last segment can have a torn end: a segment is synced before the next one is created, and its head before
+//! its first frame. The last segment is cut at the first incomplete frame. But if a complete frame after the gap states
+//! that a missing group was durable, the gap is damage and not a torn end, and nothing is changed.
 //!
-//! Frames that nobody confirms may stand in the machine's memory and not on the disk, if a sync had failed before. They
-//! are written once more and synced, so that what was read here is also there after the next loss of power.
+//! After a failed sync, frames that no later frame confirms may be in the machine's memory and not on the disk. They
+//! are written once more and synced, so that a group read here is still there after the next power loss.
 
 use std::fs;
 use std::io;
@@ -15,30 +15,30 @@ use super::frame::{self, FRAME_HEAD, SEGMENT_HEAD};
 use super::{ENDING, Error, SegmentFile};
 use crate::disk::Disk;
 
-/// What opening a journal found.
+/// Results of opening a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The first group that can be replayed.
     pub first: Option<u64>,
-    /// The last one.
+    /// The last group that can be replayed.
     pub last: Option<u64>,
-    /// Files.
+    /// Number of files.
     pub segments: usize,
     /// Bytes of a torn end that were cut.
     pub bytes_cut: u64,
-    /// Bytes at the end that nobody confirmed and that were written again.
+    /// Unconfirmed bytes at the end that were written again.
     pub bytes_rewritten: u64,
 }
 
 /// The last segment, ready to be appended to.
 pub(super) struct Tail {
     pub(super) len: u64,
-    /// The last group in it; one before its first if it has none.
+    /// The last group of the segment; one before its first if the segment is empty.
     pub(super) last: u64,
     pub(super) salt: u64,
 }
 
-/// Finds the segments of a folder, in order, and mends the last.
+/// Lists the segments of a folder, in order, and recovers the last.
 pub(super) fn recover(
     disk: &dyn Disk,
     folder: &Path,
@@ -63,14 +63,15 @@ pub(super) fn recover(
                 break;
             }
             None => {
-                // Made, and nothing in it was ever synced. The one before it was, so it has no torn end.
+                // Created, and nothing in the segment was ever synced. The previous segment was synced, so it has no
+                // torn end.
                 disk.remove(&segment.path).map_err(|e| Error::disk("removing", &segment.path, e))?;
                 may_be_torn = false;
                 segments.pop();
             }
         }
     }
-    // Whatever names a crash left half made or half removed are settled before anything is built on them.
+    // Names that a crash left half made or half removed are made durable before anything depends on them.
     disk.sync_dir(folder).map_err(|e| Error::disk("syncing", folder, e))?;
     found.segments = segments.len();
     found.last = tail.as_ref().map(|tail| tail.last).filter(|last| segments[0].first <= *last);
@@ -78,7 +79,7 @@ pub(super) fn recover(
     Ok((segments, tail, found))
 }
 
-/// Cuts a torn end. None if not even the head is there.
+/// Cuts a torn end. `None` if even the head is incomplete.
 fn mend(
     disk: &dyn Disk,
     segment: &SegmentFile,
@@ -120,11 +121,11 @@ fn mend(
         found.bytes_cut += (bytes.len() - at) as u64;
     }
     if last < expected {
-        // Said by whoever asked; nothing is touched.
+        // The caller reports this; nothing is changed.
         return Ok(Some(Tail { len: at as u64, last, salt }));
     }
     let failed = |action| move |e: io::Error| Error::disk(action, &segment.path, e);
-    // The first frame that none behind it confirms.
+    // The first frame that no later frame confirms.
     let confirmed = usize::try_from((synced + 1).saturating_sub(first)).unwrap_or(usize::MAX);
     let from = starts.get(confirmed).copied().unwrap_or(at);
     let file = disk.open(&segment.path).map_err(failed("opening"))?;

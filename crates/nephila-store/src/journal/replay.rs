@@ -1,6 +1,6 @@
-//! Reads a journal from some group on, in order, one frame in memory at a time.
+//! Replays a journal from a given group on, in order, with one frame in memory at a time.
 //!
-//! What always holds: groups come in order and without a gap, each once, or there is an error that names file and offset.
+//! Invariant: groups come in order and without a gap, each once, or there is an error that names file and offset.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -13,13 +13,13 @@ use super::{Error, SegmentFile};
 /// Bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Groups of a journal, in order. Ends behind the first error.
+/// Iterator over the groups of a journal, in order. Ends after the first error.
 pub struct Replay<'a> {
     segments: &'a [SegmentFile],
     from: u64,
     /// The last group that is durable.
     last: u64,
-    /// The group that should come next.
+    /// The next group in order.
     expected: u64,
     reading: Option<Reading<'a>>,
     decompressor: Option<Decompressor<'static>>,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Replay<'_> {
     }
 }
 
-/// A segment that is being read.
+/// A segment being read.
 struct Reading<'a> {
     segment: &'a SegmentFile,
     file: BufReader<File>,
@@ -41,7 +41,7 @@ struct Reading<'a> {
 
 impl<'a> Replay<'a> {
     pub(super) fn new(segments: &'a [SegmentFile], from: u64, last: u64) -> Self {
-        // Segments that end before the group wanted are not opened at all.
+        // Segments that end before the wanted group are not opened at all.
         let skip = segments.partition_point(|segment| segment.first <= from).saturating_sub(1);
         let segments = &segments[skip..];
         let expected = segments.first().map_or(from, |segment| segment.first);
@@ -92,7 +92,7 @@ fn open(segment: &SegmentFile, expected: u64) -> Result<Reading<'_>, Error> {
 }
 
 impl Reading<'_> {
-    /// The frame of this group; its bytes only if they are wanted.
+    /// The frame of this group; its bytes only if wanted.
     fn frame(
         &mut self,
         sequence: u64,

@@ -1,4 +1,4 @@
-//! The journal against a model, against a disk that fails at every call, and against one that loses its power.
+//! The journal against a model, against a disk that fails at every call, and against a power loss.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ fn open(disk: &FaultyDisk, folder: &Path) -> Result<(Journal, Recovered), Error>
     Journal::open(Arc::new(disk.clone()), folder, SMALL)
 }
 
-/// What group `n` holds: some shrink, some do not, one in ten is empty.
+/// Content of group `n`: some groups compress, some do not, one in ten is empty.
 fn group(n: u64) -> Vec<u8> {
     let mut draw = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let len = if n.is_multiple_of(10) { 0 } else { 10 + draw % 200 };
@@ -104,7 +104,7 @@ fn only_whole_segments_before_the_checkpoint_go() {
     assert!(replayed(&journal, 1).ends_with(&[61, 62]));
 }
 
-/// Appends, syncs after every third group, removes a little; says up to which group a sync succeeded.
+/// Appends, syncs after every third group, truncates a little. Returns the last group that was synced.
 fn workload(disk: &FaultyDisk, folder: &Path) -> u64 {
     let Ok((mut journal, _)) = open(disk, folder) else { return 0 };
     for n in 1..=30 {
@@ -121,7 +121,7 @@ fn workload(disk: &FaultyDisk, folder: &Path) -> u64 {
     journal.synced()
 }
 
-/// Opens what is left: everything synced is there, what is behind it has no gap, and it can go on.
+/// Opens the journal: all synced groups are there, later ones have no gap, and the journal can continue.
 fn check(folder: &Path, synced: u64, what: &str) {
     let (mut journal, found) = open(&healthy(), folder).unwrap_or_else(|e| panic!("{what}: {e}"));
     let seen = replayed(&journal, 10);
@@ -407,8 +407,8 @@ fn make_golden_files() {
     journal.sync().unwrap();
 }
 
-/// Appends and syncs 40 groups, one after the other, on a disk without room for some calls from number `from` on. Whenever
-/// there is none, the journal goes back and it is tried again.
+/// Appends and syncs 40 groups, one after the other, on a disk that is full for `calls` calls from number `from` on.
+/// After each such failure the journal goes back and the group is retried.
 fn write_through_full(folder: &Path, from: u64, calls: u64) -> (FaultyDisk, u64) {
     let disk = FaultyDisk::new(Plan::Healthy, NO_SPACE, Damage::HalfWritten);
     let (mut journal, _) = open(&disk, folder).unwrap();

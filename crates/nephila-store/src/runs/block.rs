@@ -1,9 +1,9 @@
-//! Blocks as they are read: a column of keys, and some pieces of values.
+//! Reading of blocks: a column of keys, and some pieces of values.
 //!
-//! The key column also says where the pieces are and has their checksums, so the resident index knows of blocks only.
+//! The key column also has the positions and the checksums of the pieces, so the resident index knows of blocks only.
 //!
-//! What always holds: a parsed column is consistent in itself, so that no position in it leads outside; a column that
-//! is not is refused by `parse`. Checksums are looked at before, by whoever read the column.
+//! Invariants: a parsed column is consistent, so that no position leads outside; `parse` refuses an inconsistent
+//! column. The caller that read the column verifies its checksum before.
 
 use std::cell::RefCell;
 
@@ -11,23 +11,23 @@ use zstd::bulk::Decompressor;
 
 use super::{PIECE_BYTES_MAX, Shape, VALUE_BYTES_MAX, gallop, less, partition, same};
 
-/// First byte of a column: its payload is as it is, or compressed.
+/// First byte of a column with an uncompressed payload.
 pub(super) const RAW: u8 = 0;
-/// See [`RAW`].
+/// First byte of a column with a compressed payload.
 pub(super) const ZSTD: u8 = 1;
 /// Bytes before a compressed payload.
 pub(super) const ZSTD_HEAD: usize = 5;
 /// Bytes before the groups in a key column.
 pub(super) const KEY_HEAD: usize = 4;
-/// Bytes of a piece in the key column.
+/// Bytes of a piece's row in the key column.
 pub(super) const PIECE_ROW: usize = 14;
-/// Longest payload: a piece or one value, and four bytes for each length.
+/// Maximum payload: a piece or one value, and four bytes for each length.
 const PAYLOAD_BYTES_MAX: usize = PIECE_BYTES_MAX + VALUE_BYTES_MAX + 4 * super::BLOCK_ENTRIES_MAX;
 
-/// A column as it was read, and its payload.
+/// A column as read, and its payload.
 #[derive(Debug, Default)]
 struct Payload {
-    /// At least as long as the longest column so far, so that it is not cleared again for each.
+    /// At least as long as the longest column so far, so that the buffer is not cleared again for each column.
     stored: Vec<u8>,
     unpacked: Vec<u8>,
     is_packed: bool,
@@ -42,7 +42,7 @@ impl Payload {
         &mut self.stored[..bytes]
     }
 
-    /// Finds the payload of the column with so many bytes in the buffer.
+    /// Finds the payload of a column of `bytes` bytes in the buffer.
     fn open(&mut self, bytes: usize) -> Option<()> {
         let column = &self.stored[..bytes];
         match *column.first()? {
@@ -72,7 +72,7 @@ impl Payload {
         if self.is_packed { &self.unpacked } else { &self.stored[1..self.end] }
     }
 
-    /// Lets go of what is not needed any more, before this is kept for long.
+    /// Releases unused memory, before the block is cached for long.
     fn shrink(&mut self) {
         if self.is_packed {
             self.stored = Vec::new();
@@ -88,10 +88,10 @@ impl Payload {
     }
 }
 
-/// Unpacks a frame into the free room of a buffer.
+/// Decompresses a frame into the spare capacity of a buffer.
 fn unpack(frame: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     thread_local! {
-        /// Making one costs more than a small block.
+        /// Cached per thread: creating one costs more than a small block.
         static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
     DECOMPRESSOR.with_borrow_mut(|slot| {
@@ -109,13 +109,13 @@ pub(super) struct KeyBlock {
     shape: Shape,
     entries: usize,
     groups: usize,
-    /// Where in the payload the ends of groups are; `None` if every entry has a group of its own.
+    /// Offset of the ends of groups in the payload; `None` if every entry has a group of its own.
     ends_at: Option<usize>,
     suffixes_at: usize,
     rows_at: usize,
 }
 
-/// Where a piece of values is.
+/// Position of a piece of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Its number in the block.
@@ -130,12 +130,13 @@ pub(super) struct Piece {
 }
 
 impl KeyBlock {
-    /// Room to read a column of so many bytes into, before `parse`.
+    /// Returns a buffer for a column of `bytes` bytes, to be filled before `parse`.
     pub(super) fn buffer(&mut self, bytes: usize) -> &mut [u8] {
         self.payload.buffer(bytes)
     }
 
-    /// Takes the column that was read; `None` if it is not one of so many entries, with pieces of so many bytes.
+    /// Parses the column in the buffer. `None` if the column does not have `entries` entries, or pieces of
+    /// `value_bytes` bytes.
     pub(super) fn parse(
         &mut self,
         bytes: usize,
@@ -171,7 +172,7 @@ impl KeyBlock {
         (groups_ascend && is_whole).then_some(())
     }
 
-    /// The piece with the value of this entry.
+    /// The piece that holds the value of this entry.
     pub(super) fn piece_of(&self, entry: usize) -> Piece {
         self.pieces().find(|piece| entry < piece.end).expect("pieces cover all entries, as was checked")
     }
@@ -215,7 +216,7 @@ impl KeyBlock {
         &self.payload.bytes()[self.suffixes_at + entry * self.shape.suffix..][..self.shape.suffix]
     }
 
-    /// The first entry not below this key, and its group; beyond the last if there is none.
+    /// The first entry not below this key, and its group; one after the last if there is none.
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, usize) {
         let (group_key, suffix) = key.split_at(self.shape.group);
         let mut group = partition(0, self.groups, |g| less(self.group(g), group_key));
@@ -242,20 +243,20 @@ impl KeyBlock {
     }
 }
 
-/// Finds ascending keys in a block, each from where the last one was.
+/// Finds ascending keys in a block, each from the position of the previous one.
 pub(super) struct Finder<'a> {
     block: &'a KeyBlock,
     groups: &'a [u8],
     suffixes: &'a [u8],
     group: usize,
     entry: usize,
-    /// How far apart keys are expected, in groups and in entries.
+    /// Expected distance of keys, in groups and in entries.
     group_step: usize,
     entry_step: usize,
 }
 
 impl<'a> Finder<'a> {
-    /// Expects to be asked for so many keys.
+    /// Creates a finder for about `keys` keys.
     pub(super) fn new(block: &'a KeyBlock, keys: usize) -> Self {
         let payload = block.payload.bytes();
         Finder {
@@ -269,7 +270,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The first entry with this key, which is not below the last key asked for.
+    /// The first entry with this key, which is not below the previous key.
     #[inline]
     pub(super) fn find(&mut self, key: &[u8]) -> Option<usize> {
         let (block, groups, suffixes) = (self.block, self.groups, self.suffixes);
@@ -293,17 +294,17 @@ impl<'a> Finder<'a> {
 #[derive(Debug, Default)]
 pub(super) struct ValueBlock {
     payload: Payload,
-    /// Where each value begins in the payload, and where the last one ends; empty if all values are.
+    /// Begin of each value in the payload, and the end of the last; empty if all values are empty.
     starts: Vec<u32>,
 }
 
 impl ValueBlock {
-    /// Room to read a column of so many bytes into, before `parse`.
+    /// Returns a buffer for a column of `bytes` bytes, to be filled before `parse`.
     pub(super) fn buffer(&mut self, bytes: usize) -> &mut [u8] {
         self.payload.buffer(bytes)
     }
 
-    /// Takes the column that was read; `None` if it is not one of so many entries.
+    /// Parses the column in the buffer. `None` if the column does not have `entries` entries.
     pub(super) fn parse(&mut self, bytes: usize, entries: usize) -> Option<()> {
         self.starts.clear();
         if bytes == 0 {

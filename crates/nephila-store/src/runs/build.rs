@@ -1,7 +1,7 @@
-//! Blocks as they are written: entries gather until their block is full.
+//! Writing of blocks: entries are buffered until their block is full.
 //!
-//! What always holds: a block has no more entries and a piece no more bytes than the options say, except a piece of one
-//! long value; and a block has no more values than fill 16 pieces, except one of one long value.
+//! Invariants: a block has no more entries and a piece no more bytes than the options say, except a piece of one long
+//! value; and a block has no more values than fill 16 pieces, except a block of one long value.
 
 use std::io;
 
@@ -11,13 +11,13 @@ use zstd::bulk::Compressor;
 use super::Options;
 use super::block::{PIECE_ROW, RAW, ZSTD, ZSTD_HEAD};
 
-/// Of compression. Records of URLs: 3 gives 18.6 bytes and is read at 0.85 GB/s, 1 gives 20.3 bytes at 0.70 GB/s and
-/// is written no faster.
+/// Compression level. Records of URLs: level 3 gives 18.6 bytes and is read at 0.85 GB/s, level 1 gives 20.3 bytes at
+/// 0.70 GB/s and is written no faster.
 const LEVEL: i32 = 3;
-/// A block has no more values than fill so many pieces, which bounds what a walk reads at once.
+/// Maximum pieces per block, which bounds the read size of a scan.
 const PIECES: usize = 16;
 
-/// Gathers the entries of a block.
+/// Buffers the entries of a block.
 pub(super) struct Builder {
     options: Options,
     entries: usize,
@@ -25,12 +25,12 @@ pub(super) struct Builder {
     groups: Vec<u8>,
     ends: Vec<u16>,
     suffixes: Vec<u8>,
-    /// Rows of the pieces that are done, as they are stored, and the pieces.
+    /// Rows of the finished pieces, as stored, and the pieces.
     rows: Vec<u8>,
     pieces: Vec<u8>,
-    /// Bytes of all values.
+    /// Total bytes of values.
     value_bytes: usize,
-    /// The piece at work.
+    /// The current piece.
     piece_entries: usize,
     lengths: Vec<u8>,
     values: Vec<u8>,
@@ -71,7 +71,7 @@ impl Builder {
             && (self.entries >= self.options.block_entries || self.value_bytes + value_bytes > values_max)
     }
 
-    /// Adds an entry; its key is not below the last one.
+    /// Appends an entry; its key is not below the previous one.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if self.piece_entries > 0 && self.values.len() + value.len() > self.options.piece_bytes {
             self.end_piece()?;
@@ -95,7 +95,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Appends the key column, then the pieces, and makes room for the next block. Gives the length of the key column.
+    /// Writes the key column, then the pieces, and resets the builder for the next block. Returns the length of the key
+    /// column.
     pub(super) fn finish(&mut self, compressed: bool, out: &mut Vec<u8>) -> io::Result<usize> {
         self.end_piece()?;
         let begin = out.len();
@@ -123,7 +124,7 @@ impl Builder {
         Ok(key_bytes)
     }
 
-    /// A piece whose values are all empty has no bytes.
+    /// Finishes the current piece. A piece with only empty values has no bytes.
     fn end_piece(&mut self) -> io::Result<()> {
         let begin = self.pieces.len();
         if !self.values.is_empty() {
@@ -149,7 +150,7 @@ struct Packer {
 }
 
 impl Packer {
-    /// Compresses the raw column that begins here and ends the buffer, if that makes it smaller.
+    /// Compresses the raw column from `begin` to the end of the buffer, if that is smaller.
     fn pack(&mut self, begin: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let payload = &out[begin + 1..];
         self.frame.clear();

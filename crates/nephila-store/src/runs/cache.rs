@@ -1,12 +1,11 @@
-//! Blocks that single reads asked for lately, shared by any number of runs.
+//! Cache of recently read blocks, shared by any number of runs.
 //!
-//! Blocks are young or old. A new one is young; when the young ones fill half of the room they all become old, and
-//! the old ones are forgotten. An old one that is asked for becomes young again. So what is used stays, and there is
-//! no list to keep in order.
+//! Blocks are young or old. A new block is young. When the young blocks fill half of the capacity they all become old,
+//! and the old ones are evicted. An old block that is read becomes young again. So used blocks stay, and there is no
+//! list to keep in order.
 //!
-//! What always holds: what is kept takes no more than the bytes given, and a block larger than half of them is not
-//! kept at all. Scans and large batches neither look here nor leave
-//! anything.
+//! Invariants: the cached blocks never exceed the capacity in bytes, and a block larger than half of the capacity is
+//! not cached. Scans and large batches neither read nor fill the cache.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +27,7 @@ struct Inner {
     old_bytes: usize,
 }
 
-/// Which column of which block of which open run.
+/// One column of one block of one open run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id {
     pub(super) run: u64,
@@ -51,7 +50,7 @@ pub(super) enum Kept {
 
 impl Kept {
     fn bytes(&self) -> usize {
-        // The entry of the map is about as large as two identifiers.
+        // An entry of the map is about as large as two identifiers.
         let block = match self {
             Kept::Keys(block) => block.memory(),
             Kept::Values(block) => block.memory(),
@@ -61,12 +60,12 @@ impl Kept {
 }
 
 impl Cache {
-    /// One that keeps at most so many bytes.
+    /// Creates a cache of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Cache { bytes_max, inner: Mutex::default() })
     }
 
-    /// What is kept now.
+    /// Bytes cached now.
     pub fn bytes(&self) -> usize {
         let inner = self.inner();
         inner.young_bytes + inner.old_bytes
@@ -91,7 +90,7 @@ impl Cache {
         }
     }
 
-    /// Forgets the blocks of a run that is closed.
+    /// Evicts the blocks of a closed run.
     pub(super) fn forget(&self, run: u64) {
         let mut inner = self.inner();
         let Inner { young, old, young_bytes, old_bytes } = &mut *inner;

@@ -10,7 +10,7 @@ use crate::disk::{Disk, RealDisk};
 
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// A few blocks of the shape given, some with values that shrink, some with none.
+/// A few blocks of the given shape, some with values that compress, some with none.
 fn sample(shape: Shape, count: u64) -> Vec<Entry> {
     (0..count)
         .map(|n| {
@@ -25,7 +25,7 @@ fn sample(shape: Shape, count: u64) -> Vec<Entry> {
         .collect()
 }
 
-/// Asks for everything; whatever answers, answers right.
+/// Runs every query; every answer must be right.
 fn answers_right_or_not_at_all(path: &Path, entries: &[Entry]) -> bool {
     let is_damage = |error: Error| assert!(matches!(error, Error::Damaged { .. }), "{error}");
     let run = match Run::open(path) {
@@ -53,7 +53,7 @@ fn answers_right_or_not_at_all(path: &Path, entries: &[Entry]) -> bool {
             Ok(got) => assert_eq!(got, Some((&key[..], &value[..]))),
             Err(error) => {
                 is_damage(error);
-                // It does not go on as if nothing had been.
+                // The scan does not continue past the error.
                 assert!(scan.next().is_err());
                 break;
             }
@@ -113,7 +113,7 @@ fn a_file_cut_short_or_with_something_behind_it_is_noticed() {
     fs::remove_file(&path).unwrap();
     assert!(matches!(Run::open(&path), Err(Error::Io { .. })));
 
-    // Cut while it is open.
+    // Cut while open.
     fs::write(&path, &whole).unwrap();
     let run = Run::open(&path).unwrap();
     fs::write(&path, &whole[..200]).unwrap();
@@ -151,7 +151,7 @@ fn a_later_version_is_not_called_damaged() {
     assert!(matches!(Run::open(&path), Err(Error::Version { version: 2, .. })));
 }
 
-/// Writes enough for several writes to the disk.
+/// Writes enough entries for several writes to the disk.
 fn workload(disk: &dyn Disk, path: &Path) -> Result<RunInfo, Error> {
     let shape = Shape { group: 12, suffix: 8 };
     let mut writer = RunWriter::create(disk, path, Options::new(shape))?;
@@ -208,13 +208,13 @@ fn a_finished_run_survives_the_loss_of_power_and_an_unfinished_one_is_no_run() {
             let disk = FaultyDisk::new(Plan::From(call), IO_ERROR, Damage::HalfWritten);
             workload(&disk, &path).expect_err("the disk is broken");
             disk.lose_power(kept).unwrap();
-            // Its name was never synced, so nothing is there.
+            // The name was never synced, so there is no file.
             assert!(!path.exists());
         }
     }
 }
 
-/// Bytes of blocks, by walking them.
+/// Bytes of blocks, by a full scan.
 fn drained(path: &Path) -> u64 {
     let run = Run::open(path).unwrap();
     let mut scan = run.scan(&[]);
@@ -241,7 +241,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new("tests/golden/runs").join(name)
 }
 
-/// What the golden files hold, by their number in [`layouts`].
+/// Entries of the golden files, by their number in [`layouts`].
 fn golden_entries(options: Options) -> Vec<Entry> {
     sample(options.shape, 35)
 }

@@ -32,16 +32,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::fuse::Fuse;
 use super::{Error, Filter, KeyColumn, METADATA_BYTES_MAX, Options, RunInfo, Shape};
 
-/// At the beginning of a file, and of its footer.
+/// Magic bytes at the beginning of a file, and of its footer.
 pub(super) const MAGIC: [u8; 8] = *b"nephrun\x01";
-/// Of the format.
+/// Version of the format.
 pub(super) const VERSION: u32 = 1;
 
 const FOOTER_BYTES: usize = 128;
-/// Bytes of a block in the index, besides its first key.
+/// Bytes of a block's row in the index, without its first key.
 const INDEX_BYTES: usize = 20;
 
-/// What the index knows of a block, besides its first key.
+/// Index row of a block, without its first key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockMeta {
     pub(super) offset: u64,
@@ -60,7 +60,7 @@ pub(super) struct Resident {
     pub(super) metadata: Vec<u8>,
 }
 
-/// Where blocks are: their first keys, what else is known, and where the last of them ends.
+/// Block index: first keys, rows, and the end of the last block.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     width: usize,
@@ -74,7 +74,7 @@ impl Index {
         Index { width, end: MAGIC.len() as u64, ..Index::default() }
     }
 
-    /// Adds a block behind the others.
+    /// Appends a block.
     pub(super) fn push(&mut self, first: &[u8], mut meta: BlockMeta, value_bytes: u32) {
         meta.offset = self.end;
         self.end += u64::from(meta.key_bytes) + u64::from(value_bytes);
@@ -82,7 +82,7 @@ impl Index {
         self.metas.push(meta);
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(super) fn len(&self) -> usize {
         self.metas.len()
     }
@@ -95,12 +95,12 @@ impl Index {
         &self.metas[block]
     }
 
-    /// Where a block ends, and the next begins.
+    /// End of a block, where the next begins.
     pub(super) fn end(&self, block: usize) -> u64 {
         self.metas.get(block + 1).map_or(self.end, |next| next.offset)
     }
 
-    /// Length of a block's pieces together.
+    /// Total length of a block's pieces.
     pub(super) fn value_bytes(&self, block: usize) -> usize {
         let meta = self.meta(block);
         (self.end(block) - meta.offset) as usize - meta.key_bytes as usize
@@ -123,7 +123,7 @@ impl Index {
         out
     }
 
-    /// Reads the index of so many blocks; gives the last key too.
+    /// Parses the index of `blocks` blocks; also returns the last key.
     fn parse(stored: &[u8], width: usize, blocks: usize) -> Option<(Index, Vec<u8>)> {
         let last_bytes = if blocks == 0 { 0 } else { width };
         if stored.len() != blocks.checked_mul(width + INDEX_BYTES)?.checked_add(last_bytes)? {
@@ -147,7 +147,7 @@ impl Index {
     }
 }
 
-/// Everything after the blocks, as it is written. Also says what the run is like.
+/// Encodes everything after the blocks. Also returns the properties of the run.
 pub(super) fn tail(
     options: &Options,
     entries: u64,
@@ -209,7 +209,7 @@ fn resident_bytes(index: &Index, filter: Option<&Fuse>, metadata: &[u8]) -> u64 
     (index.bytes() + filter.map_or(0, Fuse::bytes) + metadata.len()) as u64
 }
 
-/// Reads and checks everything but the blocks.
+/// Reads and verifies everything but the blocks.
 pub(super) fn open(path: &Path, file: &File) -> Result<Resident, Error> {
     let file_bytes = file.metadata().map_err(|source| Error::io(path, source))?.len();
     let read = |offset: u64, bytes: u64, what| {
@@ -310,7 +310,7 @@ fn parse_options(footer: &[u8]) -> Option<Options> {
     options.fault().is_none().then_some(options)
 }
 
-/// Fills the buffer from this place. A file that ends before is damaged.
+/// Fills the buffer from this offset. A file that ends before is damaged.
 pub(super) fn read_at(
     path: &Path,
     file: &File,

@@ -1,15 +1,15 @@
-//! A binary fuse filter of one byte a slot: answers "certainly not" or "probably" about a set of hashes.
+//! A binary fuse filter with one byte per slot: answers "certainly not" or "probably" for a set of hashes.
 //!
-//! After Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022). Every hash owns three
-//! slots in three neighbouring segments, and its fingerprint is the exclusive or of their bytes. Slots are filled in
-//! the reverse of the order in which hashes could be peeled off, so each hash finds one slot that is still free.
+//! After Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022). Every hash owns three slots
+//! in three neighbouring segments, and its fingerprint is the exclusive or of their bytes. Slots are filled in the
+//! reverse of the order in which hashes could be peeled off, so each hash finds one slot that is still free.
 //!
-//! What always holds: a hash that was put in is found. Of others one in 256 is found too. Building takes at most 24
-//! bytes of memory a hash, for which the peeled hashes stay in the slots they were peeled from.
+//! Invariants: there are no false negatives. The false positive rate is one in 256. Building takes at most 24 bytes of
+//! memory per hash, since the peeled hashes stay in the slots they were peeled from.
 
-/// Rounds after which building gives up. A round fails with a chance of a few in a hundred at worst.
+/// Maximum rounds of building. A round fails with a chance of a few in a hundred at worst.
 const ROUNDS_MAX: u32 = 64;
-/// Longest segment: longer ones miss the processor's caches and make nothing smaller.
+/// Maximum length of a segment: longer ones miss the processor's caches and make nothing smaller.
 const SEGMENT_BITS_MAX: u32 = 18;
 /// Bytes before the slots in the stored form.
 const HEAD_BYTES: usize = 12;
@@ -17,16 +17,16 @@ const HEAD_BYTES: usize = 12;
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fuse {
-    /// How often a hash is mixed before it is looked up: once for each failed round of building.
+    /// Number of times a hash is mixed before lookup: once for each failed round of building.
     rounds: u32,
     segment_bits: u32,
-    /// Slots at which the first of the three may lie.
+    /// Number of slots for the first of the three.
     first_slots: u32,
     slots: Vec<u8>,
 }
 
 impl Fuse {
-    /// Builds a filter over these hashes, which may repeat. `None` if it cannot be built, which nobody has seen.
+    /// Builds a filter over these hashes, which may repeat. `None` if the build fails, which was never observed.
     pub(super) fn build(mut hashes: Vec<u64>) -> Option<Fuse> {
         // Sorted hashes fall into segments in order, which keeps building inside the caches.
         hashes.sort_unstable();
@@ -47,7 +47,7 @@ impl Fuse {
             let slot = slot as usize;
             let hash = table.hashes[slot];
             let [a, b, c] = fuse.places(hash);
-            // The free slot is still zero, so it does not matter that it is among the three.
+            // The free slot is still zero, so the exclusive or may include that slot.
             fuse.slots[slot] = fingerprint(hash) ^ fuse.slots[a] ^ fuse.slots[b] ^ fuse.slots[c];
         }
         Some(fuse)
@@ -77,12 +77,12 @@ impl Fuse {
         head
     }
 
-    /// What follows the head.
+    /// The bytes after the head.
     pub(super) fn slots(&self) -> &[u8] {
         &self.slots
     }
 
-    /// Reads the stored form; `None` if it is none.
+    /// Parses the stored form; `None` if invalid.
     pub(super) fn parse(mut stored: Vec<u8>) -> Option<Fuse> {
         let word = |at: usize| Some(u32::from_le_bytes(stored.get(at..at + 4)?.try_into().ok()?));
         let (rounds, segment_bits, first_slots) = (word(0)?, word(4)?, word(8)?);
@@ -99,7 +99,7 @@ impl Fuse {
         Some(fuse)
     }
 
-    /// A filter without slots, with the sizes the paper found for so many hashes.
+    /// An empty filter, with the sizes from the paper for this number of hashes.
     fn sized(hashes: usize) -> Option<Fuse> {
         let n = hashes.max(2) as f64;
         let segment_bits = ((n.ln() / 3.33_f64.ln() + 2.25).floor() as u32).min(SEGMENT_BITS_MAX);
@@ -131,13 +131,13 @@ impl Fuse {
     }
 }
 
-/// What building needs besides the hashes: 9 bytes a slot, and 4 for the order.
+/// Memory for building besides the hashes: 9 bytes per slot, and 4 for the order.
 struct Table {
-    /// Exclusive or of the hashes that own the slot and are not peeled yet; once one was peeled here, that hash.
+    /// Exclusive or of the unpeeled hashes that own the slot; after peeling, the peeled hash.
     hashes: Vec<u64>,
-    /// How many of them there are.
+    /// Number of unpeeled hashes per slot.
     counts: Vec<u8>,
-    /// Slots with one hash, as they were found; the first `peeled` of them were really used.
+    /// Slots with one hash, in order of discovery; the first `peeled` of them were really used.
     order: Vec<u32>,
 }
 
@@ -169,7 +169,7 @@ impl Table {
         while next < self.order.len() {
             let slot = self.order[next];
             next += 1;
-            // Its hash may have been peeled from another slot since it was put here.
+            // Its hash may have been peeled from another slot since.
             if self.counts[slot as usize] != 1 {
                 continue;
             }

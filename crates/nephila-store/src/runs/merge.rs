@@ -1,16 +1,16 @@
-//! Walks several sorted sources as one.
+//! Merges several sorted sources into one sorted sequence.
 //!
-//! The sources stand in a heap by their present keys; of equal keys the newer source comes first. The source at the
-//! top is shown without being taken out, since most often its next key is the lowest again.
+//! The sources stand in a heap by their present keys; of equal keys the newer source comes first. The source at the top
+//! is returned without leaving the heap, since most often its next key is the lowest again.
 //!
-//! What always holds: keys come out in ascending order, and every entry of every source comes out exactly once. After
-//! an error the merge stands where it stood.
+//! Invariants: keys come in ascending order, and every entry of every source comes exactly once. After an error the
+//! position is unchanged.
 
 use super::Error;
 
 /// Sorted entries, one at a time.
 pub trait Source {
-    /// Moves to the next entry, at first to the first; false if there is none. After an error it may be asked again.
+    /// Moves to the next entry, at first to the first; false at the end. May be retried after an error.
     fn advance(&mut self) -> Result<bool, Error>;
     /// The present key. Only after `advance` gave true.
     fn key(&self) -> &[u8];
@@ -32,7 +32,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// A source made of an iterator over sorted pairs, for tables in memory.
+/// A source from an iterator over sorted pairs, for tables in memory.
 #[derive(Debug)]
 pub struct Entries<I, K, V> {
     iter: I,
@@ -61,12 +61,12 @@ impl<I: Iterator<Item = (K, V)>, K: AsRef<[u8]>, V: AsRef<[u8]>> Source for Entr
     }
 }
 
-/// What a merge does with equal keys.
+/// Treatment of equal keys in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Shows all sources with the same key at once, newest first, so that the caller makes one entry of them.
+    /// Returns all sources with the same key at once, newest first, so that the caller makes one entry of them.
     Together,
-    /// Shows every entry alone: those of the newest source first, in their order. For tables with duplicates.
+    /// Returns every entry alone: entries of the newest source first, in their order. For tables with duplicates.
     Each,
 }
 
@@ -78,20 +78,20 @@ pub struct Merge<S> {
     /// Sources that are in the heap or were found empty.
     begun: usize,
     heap: Vec<Top>,
-    /// The sources shown last, newest first: not in the heap, unless it is only the one at its top.
+    /// The sources returned last, newest first: not in the heap, except a single source at its top.
     shown: Vec<usize>,
     is_top_shown: bool,
 }
 
-/// A source in the heap. The first 16 bytes of its key stand here as a number, so that most comparisons need no
-/// look at the source.
+/// A source in the heap. Holds the first 16 bytes of its key as a number, so that most comparisons need no access to
+/// the source.
 #[derive(Clone, Copy, Debug)]
 struct Top {
     head: u128,
     source: usize,
 }
 
-/// One key and what the sources have for it.
+/// One key and its values in the sources.
 #[derive(Debug)]
 pub struct Group<'a, S> {
     sources: &'a [S],
@@ -117,7 +117,7 @@ impl<'a, S: Source> Group<'a, S> {
 }
 
 impl<S: Source> Merge<S> {
-    /// Sources from the newest to the oldest; their keys have the same width.
+    /// Creates a merge of sources from the newest to the oldest; their keys have the same width.
     pub fn new(sources: Vec<S>, policy: Policy) -> Self {
         let count = sources.len();
         Merge {
@@ -137,7 +137,7 @@ impl<S: Source> Merge<S> {
         self.shown.clear();
         let Some(&top) = self.heap.first() else { return Ok(None) };
         self.shown.push(top.source);
-        // A key equal to the lowest stands right under it, if there is one.
+        // An equal key is a child of the lowest in the heap, if there is one.
         let is_alone = self.policy == Policy::Each
             || !self.heap[1..].iter().take(2).any(|below| self.is_same_key(top, *below));
         if is_alone {
@@ -154,12 +154,12 @@ impl<S: Source> Merge<S> {
         Ok(Some(Group { sources: &self.sources, shown: &self.shown }))
     }
 
-    /// The sources, for what they counted.
+    /// The sources, for their counters.
     pub fn sources(&self) -> &[S] {
         &self.sources
     }
 
-    /// Puts every source that was shown, or was never asked, to its next entry.
+    /// Advances every source that was returned last or not started yet.
     fn move_on(&mut self) -> Result<(), Error> {
         while self.begun < self.sources.len() {
             if self.sources[self.begun].advance()? {
@@ -226,7 +226,7 @@ impl<S: Source> Merge<S> {
         self.sink();
     }
 
-    /// Moves the top down to where it belongs.
+    /// Restores the heap order from the top down.
     fn sink(&mut self) {
         let mut at = 0;
         loop {

@@ -1,9 +1,9 @@
-//! An open run: what is asked of it without walking it.
+//! An open run: point lookups, batches and scans.
 //!
-//! A question meets the filter first, then the block index, and only then the disk: the keys of one block, and
-//! one piece of its values if a value is wanted.
+//! A query tests the filter first, then the block index, and only then reads the disk: the keys of one block, and one
+//! piece of its values if a value is wanted.
 //!
-//! What always holds: every column that is read is checked against its checksum before anything in it is believed.
+//! Invariant: the checksum of every column is verified before the column is used.
 
 use std::fs::File;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use super::format::{self, Resident};
 use super::scan::Scan;
 use super::{Error, Filter, Io, Keys, Options, RunInfo, Source, gallop, less, partition};
 
-/// A batch of so few keys is read through the cache, if there is one: it cannot wipe it.
+/// Maximum batch size that uses the cache: such a batch cannot wipe the cache.
 const SMALL_BATCH: usize = 64;
 
-/// An open run. Cheap to clone; the file stays open, and so readable even when removed, until the last clone and the
+/// An open run. Cheap to clone. The file stays open, and so readable even when removed, until the last clone and the
 /// last scan are gone.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -31,7 +31,7 @@ pub struct Run {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// Unlike that of any other run opened by this process.
+    /// Unique among the runs opened by this process.
     id: u64,
     path: PathBuf,
     file: File,
@@ -40,12 +40,12 @@ pub(super) struct Inner {
 }
 
 impl Run {
-    /// Opens a run and checks all but its blocks.
+    /// Opens a run and verifies all but its blocks.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::open_with(path, None)
     }
 
-    /// The same, with a cache for [`Run::get`], and for [`Run::get_sorted`] of a few keys.
+    /// Like [`Run::open`], with a cache for [`Run::get`], and for [`Run::get_sorted`] of a few keys.
     pub fn open_cached(path: &Path, cache: &Arc<Cache>) -> Result<Self, Error> {
         Self::open_with(path, Some(cache.clone()))
     }
@@ -58,27 +58,27 @@ impl Run {
         Ok(Run { inner: Arc::new(Inner { id, path: path.into(), file, resident, cache }) })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// How it is laid out.
+    /// Layout of the run.
     pub fn options(&self) -> &Options {
         &self.inner.resident.options
     }
 
-    /// What it is like.
+    /// Size and key range.
     pub fn info(&self) -> &RunInfo {
         &self.inner.resident.info
     }
 
-    /// What the writer's caller left in it.
+    /// The metadata stored by the writer's caller.
     pub fn metadata(&self) -> &[u8] {
         &self.inner.resident.metadata
     }
 
-    /// False if the key is certainly not there. Touches no disk.
+    /// Returns false if the key is certainly absent. Reads only memory.
     pub fn contains_filter(&self, key: &[u8]) -> bool {
         let resident = &self.inner.resident;
         if resident.info.entries == 0 || key.len() != resident.options.shape.width() {
@@ -87,9 +87,9 @@ impl Run {
         Hashed::default().passes(resident, key)
     }
 
-    /// Sets `found[i]` if the key `i` is there; leaves it as it is if not. Keys found already are not looked for.
+    /// Sets `found[i]` if key `i` is present; leaves other elements unchanged. Keys found already are not searched.
     ///
-    /// Reads each block with a wanted key once, and of it only the keys.
+    /// Reads each block with a wanted key once, and only its keys.
     pub fn contains_sorted(&self, keys: Keys<'_>, found: &mut [bool], io: &mut Io) -> Result<(), Error> {
         if found.len() != keys.len() {
             return Err(Error::misused(self.path(), "as many answers as keys"));
@@ -111,20 +111,20 @@ impl Run {
         })
     }
 
-    /// Whether one key is there: as [`Run::get`], without its value.
+    /// Whether a key is present: like [`Run::get`], without its value.
     pub fn contains(&self, key: &[u8], io: &mut Io) -> Result<bool, Error> {
         Ok(self.locate(key, io)?.is_some())
     }
 
-    /// The value of a key. Of several with the same key it is the first.
+    /// The value of a key. Of several entries with the same key, the first.
     pub fn get(&self, key: &[u8], io: &mut Io) -> Result<Option<Vec<u8>>, Error> {
         let Some((block, keys, entry)) = self.locate(key, io)? else { return Ok(None) };
         let piece = keys.piece_of(entry);
         Ok(Some(self.inner.point_values(block, &piece, io)?.get(entry - piece.first).to_vec()))
     }
 
-    /// Calls `f(i, value)` for each key `i` that is there, in order. Each block is read once, and of its values
-    /// the pieces with a wanted one. Of several entries with the same key it is the first.
+    /// Calls `f(i, value)` for each present key `i`, in order. Each block is read once, and of its values only the
+    /// pieces with a wanted value. Of several entries with the same key, the first counts.
     pub fn get_sorted(
         &self,
         keys: Keys<'_>,
@@ -132,7 +132,7 @@ impl Run {
         mut f: impl FnMut(usize, &[u8]),
     ) -> Result<(), Error> {
         let is_small = self.inner.cache.is_some() && keys.len() <= SMALL_BATCH;
-        // Equal keys may begin in the block before; rare enough to be read one by one.
+        // Equal keys may begin in the previous block; rare enough to be read one by one.
         if is_small || self.options().duplicates {
             for i in 0..keys.len() {
                 if let Some(value) = self.get(keys.get(i), io)? {
@@ -166,15 +166,15 @@ impl Run {
         })
     }
 
-    /// Walks the entries from this key on, which may be empty or cut short: it is filled up with zeros.
+    /// Scans the entries from this key on. The key may be empty or short: missing bytes are zeros.
     pub fn scan(&self, from: &[u8]) -> Scan {
         Scan::new(self.inner.clone(), from)
     }
 
-    /// Walks the entries of one group, from this suffix on.
+    /// Scans the entries of one group, from this suffix on.
     pub fn scan_group(&self, group: &[u8], from: &[u8]) -> Scan {
         let mut end = group.to_vec();
-        // The next group: the last byte that can be raised is, and what follows it falls away.
+        // The next group: increment the last byte that is not 255, and cut the bytes after.
         while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
         let scan = self.scan(&[group, from].concat());
         match end.last_mut() {
@@ -186,7 +186,7 @@ impl Run {
         }
     }
 
-    /// Reads everything and checks it: sums, order, counts, and that the filter knows every key.
+    /// Reads and verifies everything: checksums, order, counts, and that the filter contains every key.
     pub fn verify(&self) -> Result<Io, Error> {
         let Inner { resident, path, .. } = &*self.inner;
         let damaged = |what, block: usize| Error::damaged(path, what, resident.index.meta(block).offset);
@@ -218,7 +218,7 @@ impl Run {
         Ok(scan.io())
     }
 
-    /// Calls `f` with each block that may have some of these keys, and with which.
+    /// Calls `f` with each block that may have some of these keys, and with their range.
     fn for_blocks(
         &self,
         keys: Keys<'_>,
@@ -235,11 +235,11 @@ impl Run {
         let end = partition(0, keys.len(), |i| keys.get(i) <= &resident.info.last[..]);
         let mut at = partition(0, end, |i| less(keys.get(i), index.first(0)));
         let mut block = 0;
-        // How many keys a block has if they are spread evenly.
+        // Expected keys per block if spread evenly.
         let step = (keys.len() / index.len()).max(1);
         while at < end {
             let key = keys.get(at);
-            // A batch out of order gives wrong answers in release builds, but must neither panic nor run for ever.
+            // A batch out of order gives wrong answers in release builds, but must neither panic nor loop for ever.
             block = gallop(block, index.len(), 1, |b| !less(key, index.first(b))).saturating_sub(1);
             let next = match block + 1 < index.len() {
                 true => gallop(at, end, step, |i| less(keys.get(i), index.first(block + 1))),
@@ -268,7 +268,7 @@ impl Run {
 }
 
 impl Inner {
-    /// Which blocks may have entries with this key.
+    /// The blocks that may have entries with this key.
     pub(super) fn blocks_of(&self, key: &[u8]) -> Range<usize> {
         let index = &self.resident.index;
         let end = partition(0, index.len(), |b| index.first(b) <= key);
@@ -279,8 +279,8 @@ impl Inner {
         begin.saturating_sub(1)..end
     }
 
-    /// Which keys of a range to look for in their block: none if the filter knows none of them. Once it knows one, the
-    /// block is read anyway, and looking for the others there costs no more than asking the filter about them.
+    /// Selects the keys of a range to search in their block: none if the filter excludes all of them. After the first
+    /// hit the block is read anyway, and searching the other keys there costs no more than filtering them.
     fn want(
         &self,
         keys: Keys<'_>,
@@ -320,7 +320,7 @@ impl Inner {
         self.take_values(block, piece, column)
     }
 
-    /// Checks and parses the key column that lies in the buffer.
+    /// Verifies and parses the key column in the buffer.
     pub(super) fn take_keys(&self, block: usize, column: &mut KeyBlock) -> Result<(), Error> {
         let meta = self.resident.index.meta(block);
         let bytes = meta.key_bytes as usize;
@@ -333,7 +333,7 @@ impl Inner {
             .ok_or_else(|| Error::damaged(&self.path, "keys", meta.offset))
     }
 
-    /// Checks and parses the piece of values that lies in the buffer.
+    /// Verifies and parses the piece of values in the buffer.
     pub(super) fn take_values(
         &self,
         block: usize,
@@ -352,7 +352,7 @@ impl Inner {
         meta.offset + u64::from(meta.key_bytes) + piece.offset as u64
     }
 
-    /// Reads the stored bytes of some blocks that follow each other.
+    /// Reads the stored bytes of consecutive blocks.
     pub(super) fn read_blocks(
         &self,
         blocks: Range<usize>,
@@ -406,7 +406,7 @@ impl Drop for Inner {
     }
 }
 
-/// Asks the filter, and remembers the last group's answer: keys of one group follow each other.
+/// Queries the filter, and caches the result of the last group: keys of one group follow each other.
 #[derive(Default)]
 struct Hashed {
     group: Vec<u8>,

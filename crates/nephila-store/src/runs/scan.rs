@@ -1,11 +1,10 @@
-//! Walks the entries of a run in order, reading ahead.
+//! Scans the entries of a run in order, with read-ahead.
 //!
-//! In its first block it reads the keys and then one piece of values after the other, as a short walk needs no more.
-//! From the second block on it reads whole blocks, more each time up to a limit, so a long walk is sequential reading.
-//! A walk with an end never reads a block beyond it.
+//! In the first block a scan reads the keys and then one piece of values after the other, as a short scan needs no
+//! more. From the second block on a scan reads whole blocks, more each time up to a limit, so a long scan reads
+//! sequentially. A scan with an end never reads a block beyond the end.
 //!
-//! What always holds: after an error the walk stands where it stood, so asking again gives the error again and never
-//! a hole.
+//! Invariant: after an error the position is unchanged, so a retry gives the error again and never a gap.
 
 use std::sync::Arc;
 
@@ -14,37 +13,37 @@ use super::merge::Source;
 use super::run::Inner;
 use super::{Error, Io, partition};
 
-/// Length of the first read of whole blocks.
+/// Size of the first read of whole blocks.
 const READ_BYTES_FIRST: usize = 128 << 10;
-/// Length of the longest reads. Larger ones gain nothing and take memory from every run of a merge.
+/// Maximum size of a read. Larger reads gain nothing and take memory from every run of a merge.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// A key and its value, lent by a walk.
+/// A key and its value, borrowed from a scan.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// A walk over the entries of a run. Owns what it needs, so it may outlive the [`Run`](super::Run).
+/// Iterator over the entries of a run. Owns its resources, so a scan may outlive the [`Run`](super::Run).
 #[derive(Debug)]
 pub struct Scan {
     run: Arc<Inner>,
-    /// Filled up to the width of a key.
+    /// Start key, filled up to the full width.
     from: Vec<u8>,
     until: Option<Vec<u8>>,
-    /// The block to read next, and one after the last that is of interest.
+    /// The block to read next, and one after the last block of the range.
     next: usize,
     stop: usize,
-    /// Stored bytes of the blocks `ahead_from..ahead_to`; none while in the first block.
+    /// Stored bytes of the blocks `ahead_from..ahead_to`; empty in the first block.
     ahead: Vec<u8>,
     ahead_from: usize,
     ahead_to: usize,
     read_bytes: usize,
     keys: KeyBlock,
     values: ValueBlock,
-    /// Of the next entry in the block at work.
+    /// Group of the next entry in the current block.
     group: usize,
     entry: usize,
     entries: usize,
     group_end: usize,
-    /// The entries in the piece at work.
+    /// Entries of the current piece.
     piece_first: usize,
     piece_end: usize,
     /// Whether entries must be compared with the end: only in the last block.
@@ -83,8 +82,8 @@ impl Scan {
         }
     }
 
-    /// Ends before the first key that is not below this one, which may be shorter than a key. To be set before the
-    /// walk begins.
+    /// Ends the scan before the first key that is not below this one, which may be shorter than a key. Call this before
+    /// the scan begins.
     pub fn until(mut self, to: &[u8]) -> Self {
         let index = &self.run.resident.index;
         self.stop = partition(self.next, index.len(), |block| index.first(block) < to);
@@ -98,7 +97,7 @@ impl Scan {
         Ok(if self.advance()? { Some((self.key(), self.value())) } else { None })
     }
 
-    /// What was read so far.
+    /// Reads so far.
     pub fn io(&self) -> Io {
         self.io
     }
@@ -108,10 +107,10 @@ impl Scan {
         self.next - 1
     }
 
-    /// Makes the next block the one at work, and stands before its first entry of interest.
+    /// Loads the next block, and moves before its first entry of the range.
     fn load(&mut self) -> Result<(), Error> {
         let block = self.next;
-        // Nothing is to be had from the old block if the new one is damaged.
+        // The old block must not be used if the new one is damaged.
         (self.entry, self.entries, self.piece_end) = (0, 0, 0);
         if self.read_bytes == 0 {
             self.run.read_keys(block, &mut self.keys, &mut self.io)?;
@@ -132,7 +131,7 @@ impl Scan {
         self.entries = self.keys.entries();
         if self.entry < self.entries {
             self.open_group();
-            // All further entries lie above the beginning.
+            // All further entries are after the start key.
             self.from.clear();
         }
         self.next = block + 1;
@@ -140,7 +139,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Makes the piece of the next entry the one at work.
+    /// Loads the piece of the next entry.
     fn load_piece(&mut self) -> Result<(), Error> {
         let block = self.block();
         let piece = self.keys.piece_of(self.entry);
@@ -156,7 +155,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Where a block begins in what was read ahead.
+    /// Offset of a block in the read-ahead buffer.
     fn place_ahead(&self, block: usize) -> usize {
         let index = &self.run.resident.index;
         (index.meta(block).offset - index.meta(self.ahead_from).offset) as usize
@@ -169,7 +168,7 @@ impl Scan {
         while to < self.stop && index.end(to) - begin <= self.read_bytes as u64 {
             to += 1;
         }
-        // If this fails, there is nothing ahead, and it is read again.
+        // If this fails, the buffer is empty, and the next call reads again.
         self.ahead_to = 0;
         self.run.read_blocks(self.next..to, &mut self.ahead, &mut self.io)?;
         (self.ahead_from, self.ahead_to) = (self.next, to);

@@ -1,4 +1,4 @@
-//! Runs against a model: a sorted list in memory answers the same questions.
+//! Runs against a model: a sorted list in memory answers the same queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn drain(mut scan: Scan) -> Vec<Entry> {
     out
 }
 
-/// A key that does not repeat, with few groups and few suffixes so that neighbours are asked for too.
+/// A unique key, with few groups and few suffixes so that neighbours are queried too.
 fn key(shape: Shape, number: u64) -> Vec<u8> {
     let mut key = vec![0; shape.width()];
     let (group, suffix) = key.split_at_mut(shape.group);
@@ -43,7 +43,7 @@ fn key(shape: Shape, number: u64) -> Vec<u8> {
     key
 }
 
-/// Asks a run everything, and compares.
+/// Runs every query on a run, and compares.
 fn check(options: Options, entries: &[Entry]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.run");
@@ -60,7 +60,7 @@ fn check(options: Options, entries: &[Entry]) {
     run.verify().unwrap();
     assert_eq!(drain(run.scan(&[])), entries);
 
-    // Every key, and its neighbours, which mostly are not there.
+    // Every key, and its neighbours, which mostly are absent.
     let mut asked: BTreeSet<Vec<u8>> = BTreeSet::new();
     for (key, _) in entries {
         asked.insert(key.clone());
@@ -291,7 +291,7 @@ fn what_breaks_the_rules_is_refused_and_changes_nothing() {
     }
 }
 
-/// A run of so many URLs: 100 of a host, values of 40 bytes.
+/// A run of `count` URLs: 100 per host, values of 40 bytes.
 fn urls(path: &Path, count: u64) -> Vec<Entry> {
     let mut all: Vec<Entry> = (0..count)
         .map(|n| {
@@ -378,7 +378,7 @@ fn a_block_asked_for_again_comes_from_the_cache_and_batches_leave_it_alone() {
     assert_eq!(values, (0..4).map(|i| (i, all[500 + i].1.clone())).collect::<Vec<_>>());
     assert_eq!(io.reads, 2);
 
-    // However many blocks are asked for, the cache keeps to its room; closed runs leave it.
+    // However many blocks are read, the cache keeps its bound; closed runs leave the cache.
     for entry in all.iter().step_by(37) {
         assert_eq!(run.get(&entry.0, &mut io).unwrap().as_ref(), Some(&entry.1));
         assert!(cache.bytes() <= 400_000);

@@ -1,10 +1,10 @@
 //! Writes a run, once, from the first entry to the footer.
 //!
-//! Entries gather in a block, blocks in a buffer, and the buffer goes to the disk when it is large. The hashes for
-//! the filter wait in memory until [`RunWriter::finish`], 8 bytes a key and 24 while the filter is built.
+//! Entries are buffered in a block, blocks in a buffer, and the buffer is written when large. The hashes for the filter
+//! stay in memory until [`RunWriter::finish`], 8 bytes per key and 24 during the build of the filter.
 //!
-//! What always holds: a file without a footer is no run, and the footer is written last, then all is synced. A writer
-//! that met an error writes nothing more.
+//! Invariants: a file without a footer is not a run; the footer is written last, then the file is synced. A writer that
+//! met an error writes nothing more.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use super::fuse::Fuse;
 use super::{Error, Filter, KeyColumn, METADATA_BYTES_MAX, Options, RunInfo, VALUE_BYTES_MAX};
 use crate::disk::{Disk, DiskFile};
 
-/// Bytes gathered before each write.
+/// Bytes buffered before each write.
 const WRITE_BYTES: usize = 512 << 10;
 
-/// Writes a run. The file has its final name from the beginning; it counts once something else lists it.
+/// Writes a run. The file has its final name from the beginning; the run counts once a manifest lists the file.
 pub struct RunWriter {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -42,7 +42,7 @@ impl fmt::Debug for RunWriter {
 }
 
 impl RunWriter {
-    /// Makes a new file; fails if there is one of this name.
+    /// Creates a new file; fails if the name exists.
     pub fn create(disk: &dyn Disk, path: &Path, options: Options) -> Result<Self, Error> {
         if let Some(what) = options.fault() {
             return Err(Error::misused(path, what));
@@ -66,18 +66,18 @@ impl RunWriter {
         })
     }
 
-    /// How many entries it has so far.
+    /// Number of entries so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Length of the file so far, without index, filter and the block at work: good for deciding when to begin another.
+    /// Length of the file so far, without index, filter and the current block: for deciding when to begin another run.
     pub fn file_bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Adds an entry. Its key lies above the last one, or is equal where duplicates are allowed. An entry that breaks
-    /// this rule is refused and changes nothing.
+    /// Appends an entry. Its key lies above the previous one, or is equal where duplicates are allowed. An entry that
+    /// violates this rule is refused and changes nothing.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if key.len() != self.options.shape.width() {
             return Err(Error::misused(&self.path, "a key of another width"));
@@ -108,7 +108,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes what is left and makes the file durable. Its name is durable once the caller synced the folder. The
+    /// Writes the rest and makes the file durable. Its name is durable once the caller has synced the folder. The
     /// metadata, at most [`METADATA_BYTES_MAX`], can be read from the open run.
     pub fn finish(mut self, metadata: &[u8]) -> Result<RunInfo, Error> {
         if metadata.len() > METADATA_BYTES_MAX {
@@ -117,7 +117,7 @@ impl RunWriter {
         if self.builder.entries() > 0 {
             self.end_block()?;
         }
-        // Without entries there is nothing to ask a filter. One that cannot be built is left out: all is found still.
+        // A run without entries needs no filter. A filter that cannot be built is left out: every key is still found.
         let hashes = std::mem::take(&mut self.hashes);
         let filter = if hashes.is_empty() { None } else { Fuse::build(hashes) };
         let (tail, info) =
@@ -155,7 +155,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Counts as broken until the change has worked.
+    /// Marks the writer as broken until the change has succeeded.
     fn begin_change(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.is_broken, true) {
             true => Err(Error::misused(&self.path, "written to after an error")),

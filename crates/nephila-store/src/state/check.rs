@@ -1,4 +1,4 @@
-//! Looks whether a state's files are whole, and changes nothing.
+//! Read-only integrity check of a state's files.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ fn has_runs(folder: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".run"))
 }
 
-/// The position of the state in a folder; none if there is no manifest. Every file that the manifest lists is opened, and
-/// read to its end as long as they have so many bytes together; with a `checkpoint`, there must be a manifest that is as
-/// new.
+/// Returns the position of the state in a folder; `None` if there is no manifest. Opens every file of the manifest, and
+/// reads a file to its end while its size fits the remaining `bytes_max`. The manifest must be at least as new as group
+/// `checkpoint`.
 pub fn check(folder: &Path, checkpoint: u64, bytes_max: &mut u64) -> Result<Option<Position>, StateError> {
     let path = folder.join(manifest::NAME);
     let Some(manifest) = Manifest::read(folder).map_err(|error| disk_error(&path, error))? else {
-        // A first checkpoint that a crash cut off leaves files as well; they are made again in either case.
+        // A crash during the first checkpoint leaves files as well; they are made again in either case.
         let is_gone = checkpoint > 0 || has_runs(folder);
         return if is_gone {
             Err(StateError::Damaged(format!("{} is gone", path.display())))

@@ -1,8 +1,9 @@
-//! Writing memory out in another thread, so that the owner of the state is not kept busy by it.
+//! Flushes memory in another thread, so that the owner of the state does not wait.
 //!
-//! What is in memory is frozen and read from there meanwhile; the other thread writes it as runs and then the manifest
-//! that lists them, which is a whole checkpoint at the position of the freezing. The owner takes the runs over with its
-//! next group. If there was no room, what is frozen is thawed again, and a later checkpoint writes it. While that goes on no merge is begun or taken over, so that the manifest is true when it is written.
+//! The tables in memory are frozen and stay readable meanwhile. The other thread writes them as runs and then the
+//! manifest that lists the runs: a whole checkpoint at the position of the freeze. The owner installs the runs with its
+//! next group. With a full disk the frozen tables return to memory, and a later checkpoint flushes them. No merge
+//! starts or is installed during a flush, so that the manifest is still true when written.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,12 +20,12 @@ use super::{DiskState, Merging, disk_error, run_error};
 use crate::disk::Disk;
 use crate::runs::{Error, Run, RunInfo, RunWriter};
 
-/// What is being written out.
+/// A running flush.
 #[derive(Debug)]
 pub(super) struct Flushing {
     pub(super) memory: Arc<Tables>,
     position: Position,
-    /// Files that the manifest does not list any more.
+    /// Files that the new manifest no longer lists.
     obsolete: Vec<(Table, u64)>,
     done: Receiver<Result<Vec<Flushed>, StateError>>,
 }
@@ -38,13 +39,13 @@ struct Flushed {
 }
 
 impl Flushing {
-    /// Waits for its end, whatever it is.
+    /// Waits for the end of the flush and ignores its result.
     pub(super) fn wait(self) {
         self.done.recv().ok();
     }
 }
 
-/// Writes entries, which ascend, as a run.
+/// Writes ascending entries as a run.
 pub(super) fn write_run(
     disk: &dyn Disk,
     path: &Path,
@@ -59,9 +60,9 @@ pub(super) fn write_run(
 }
 
 impl DiskState {
-    /// Begins to make everything applied so far durable, and does not wait for it. If an earlier time is still under way
-    /// it waits for that one: memory that fills faster than it is written holds its owner back. Without a thread to do
-    /// it, it is done here. Returns up to where the log is not needed any more, as of now.
+    /// Starts a checkpoint of all applied groups without waiting for the end. Waits for an earlier flush that is still
+    /// running: memory that fills faster than the disk writes slows the owner down (backpressure). Without a background
+    /// thread, makes the checkpoint itself. Returns the current position up to which the log is no longer needed.
     pub fn checkpoint_soon(&mut self) -> Result<Position, StateError> {
         let Merging::Background(merger) = self.merging.clone() else { return self.checkpoint() };
         if let Some(why) = self.full.take() {
@@ -103,19 +104,19 @@ impl DiskState {
                         }
                     }
                 }
-                // If this fails nobody knows which manifest is there: the runs stay until the state is next opened.
+                // If this fails, either manifest may be on disk: the runs stay until the state is next opened.
                 write_manifest(&*disk, &folder, &manifest)?;
                 Ok(flushed)
             };
             let result = write();
             drop(frozen);
-            // The owner may be gone: then nobody asks.
+            // The owner may be gone.
             send.send(result).ok();
         };
         let obsolete = std::mem::take(&mut self.obsolete);
         self.flushing = Some(Flushing { memory, position: self.position, obsolete, done });
         if !merger.flush(write) {
-            // Too many wait for the thread, so this one is done here after all.
+            // The queue of the thread is full, so the caller makes the checkpoint itself.
             let flushing = self.flushing.take().expect("set above");
             self.memory = Arc::into_inner(flushing.memory).expect("the other one went with the job");
             self.obsolete = flushing.obsolete;
@@ -124,12 +125,12 @@ impl DiskState {
         Ok(self.durable)
     }
 
-    /// Is memory being written out?
+    /// Whether a flush is running.
     pub fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }
 
-    /// Takes over what was written out, if it was, or waits for it.
+    /// Installs the result of an ended flush. With `wait`, waits for a running one.
     pub(super) fn end_flush(&mut self, wait: bool) -> Result<(), StateError> {
         let Some(flushing) = &self.flushing else { return Ok(()) };
         let gone = || StateError::Disk("the flushing thread ended".into());
@@ -145,7 +146,8 @@ impl DiskState {
             self.thaw();
             return Err(StateError::Full(why));
         }
-        // After another error what is frozen can still be read, and the log is whole: the owner stops and opens it again.
+        // After another error the frozen tables are still readable, and the log is whole: the owner stops and opens the
+        // state again.
         let flushed = flushed?;
         let flushing = self.flushing.take().expect("looked at above");
         for Flushed { table, number, run } in flushed {
@@ -157,14 +159,14 @@ impl DiskState {
             let path = self.folder.join(run_name(table, number));
             self.disk.remove(&path).map_err(|error| disk_error(&path, error))?;
         }
-        // Taking so many maps apart takes a while; if nobody else has time for it, it is done here.
+        // Dropping large maps takes a while: in the background thread if its queue has room, otherwise here.
         if let Merging::Background(merger) = &self.merging {
             merger.flush(move || drop(flushing.memory));
         }
         self.merge()
     }
 
-    /// Puts what was to be written out back into memory, under what came since.
+    /// Moves the frozen tables back into memory, below later changes.
     fn thaw(&mut self) {
         let Some(flushing) = self.flushing.take() else { return };
         let newer = std::mem::take(&mut self.memory);
@@ -176,7 +178,7 @@ impl DiskState {
     }
 }
 
-/// Removes runs that were not to be. What cannot be removed is when the state is next opened.
+/// Removes the runs of a failed flush. Remaining ones are removed when the state is next opened.
 pub(super) fn discard(disk: &dyn Disk, folder: &Path, numbers: Range<u64>) {
     for (table, number) in Table::ALL.into_iter().flat_map(|table| numbers.clone().map(move |n| (table, n))) {
         let path = folder.join(run_name(table, number));
@@ -186,7 +188,7 @@ pub(super) fn discard(disk: &dyn Disk, folder: &Path, numbers: Range<u64>) {
     }
 }
 
-/// Makes this the state on disk.
+/// Makes this manifest the state on disk.
 fn write_manifest(disk: &dyn Disk, folder: &Path, manifest: &Manifest) -> Result<(), StateError> {
     let wrong = |error| disk_error(folder, error);
     // The names of new runs must be durable before the manifest that lists them.

@@ -1,10 +1,10 @@
-//! The manifest: which runs make up a state, and up to which entry of the log.
+//! The manifest: the runs that make up a state, and its position in the log.
 //!
-//! It is the one file that is replaced, by renaming a new one over it; everything else is written once. What it does
-//! not list does not exist: a run whose manifest was never written is removed when the state is next opened.
+//! The manifest is the one file that is replaced, by renaming a new one over the old; all other files are written once.
+//! A file that the manifest does not list does not exist: an unlisted run is removed when the state is next opened.
 //!
-//! `NSTM` · version · position (sequence, chain) · next file number · small things · runs of each table, oldest first ·
-//! xxh3 of all that, 8 bytes.
+//! `NSTM` · version · position (sequence, chain) · next file number · meta · runs of each table, oldest first · xxh3 of
+//! all that, 8 bytes.
 
 use std::fs;
 use std::io;
@@ -18,31 +18,31 @@ use crate::disk::Disk;
 
 /// The name of the manifest in the state's folder.
 pub(super) const NAME: &str = "manifest";
-/// Where a new one is written.
+/// Name of a new manifest before the rename.
 pub(super) const NAME_NEW: &str = "manifest.new";
 
 const MAGIC: &[u8; 4] = b"NSTM";
 const VERSION: u8 = 1;
 
-/// Which files make up a state.
+/// The files of a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) position: Position,
     /// The number of the next file.
     pub(super) next_file: u64,
     pub(super) meta: Meta,
-    /// What has to be counted, since the small things are of a time when it was not.
+    /// Counts that are missing in a manifest of an earlier version and have to be made.
     pub(super) lacks: Lacks,
     /// Numbers of the runs of each table, oldest first.
     pub(super) runs: Vec<(Table, u64)>,
 }
 
-/// What an earlier program did not count.
+/// Counts that an earlier version did not keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
-    /// What is left in all.
+    /// The number of remaining URLs in total.
     pub(super) left: bool,
-    /// What is left of each job.
+    /// The number of remaining URLs of each job.
     pub(super) open: bool,
 }
 
@@ -96,7 +96,7 @@ impl Manifest {
         Ok(Manifest { position: Position { sequence, chain }, next_file, meta, lacks, runs })
     }
 
-    /// Reads the manifest of a folder; none if there is none.
+    /// Reads the manifest of a folder; `None` if there is none.
     pub(super) fn read(folder: &Path) -> io::Result<Option<Manifest>> {
         let bytes = match fs::read(folder.join(NAME)) {
             Ok(bytes) => bytes,
@@ -107,10 +107,10 @@ impl Manifest {
         manifest.map(Some).map_err(|damaged| io::Error::new(io::ErrorKind::InvalidData, damaged))
     }
 
-    /// Makes this the manifest of a folder. The runs it lists must be durable already.
+    /// Makes this the manifest of a folder. The listed runs must be durable already.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> io::Result<()> {
         let new = folder.join(NAME_NEW);
-        // What a crash left behind.
+        // Left by a crash.
         if new.exists() {
             disk.remove(&new)?;
         }

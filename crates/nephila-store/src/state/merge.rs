@@ -1,8 +1,8 @@
-//! Merging runs: several small ones become a larger one, in a thread of its own or right where it is asked for.
+//! Merging of runs: several small runs become a larger one, in a background thread or in the caller's thread.
 //!
-//! Runs are merged by size. Four of about the same size become one of the next, so an entry is written again once for
-//! each size, and a state of a hundred million URLs has about a dozen runs a table. What a merge meets and nobody needs
-//! any more falls away: older versions, queue entries that have ended, what a split gave to another partition.
+//! Runs are merged by size class. Four of about the same size become one of the next class, so an entry is rewritten
+//! once per class, and a state of a hundred million URLs has about a dozen runs per table. A merge drops unneeded
+//! entries: older versions, ended queue entries, and entries that a split gave to another partition.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,11 +16,11 @@ use super::table::{Table, domain_of, host_of};
 use crate::disk::{Disk, is_full};
 use crate::runs::{Error, Merge, Policy, Run, RunInfo, RunWriter, Scan};
 
-/// So many runs of about the same size become one.
+/// Number of runs of about the same size that become one.
 const FAN_IN: usize = 4;
-/// Runs below this many entries are all of the same size.
+/// Runs with fewer entries are all in the lowest size class.
 const SMALL_ENTRIES: u64 = 32 * 1024;
-/// Merges waiting for the thread.
+/// Capacity of a thread's queue.
 const QUEUE_MAX: usize = 64;
 
 /// The size class of a run.
@@ -29,11 +29,11 @@ fn class(entries: u64) -> u32 {
     if ratio == 0 { 0 } else { 1 + ratio.ilog(FAN_IN as u64) }
 }
 
-/// Which runs should become one: a range of neighbours, since only neighbours can be merged without mixing up which is
-/// newer. None if all is well.
+/// Chooses the runs to merge: a range of neighbours, since only merges of neighbours keep the order of age. `None` if
+/// no merge is due.
 pub(super) fn choose(entries: &[u64]) -> Option<std::ops::Range<usize>> {
     let classes: Vec<u32> = entries.iter().map(|entries| class(*entries)).collect();
-    // From the newest: the longest tail whose runs are no larger than its first by class.
+    // From the newest: the longest tail whose runs are no larger by class than its first.
     let mut best = None;
     for start in (0..classes.len()).rev() {
         let tail = &classes[start..];
@@ -46,32 +46,32 @@ pub(super) fn choose(entries: &[u64]) -> Option<std::ops::Range<usize>> {
     best
 }
 
-/// What a merge makes of its inputs.
+/// Inputs and output of a merge.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) table: Table,
     /// Inputs, newest first.
     pub(super) inputs: Vec<Run>,
-    /// The new run.
+    /// Path of the new run.
     pub(super) path: PathBuf,
     pub(super) number: u64,
-    /// What the partition holds; the rest falls away.
+    /// Key prefixes of the partition; other entries are dropped.
     pub(super) prefixes: Prefixes,
-    /// Hosts, newest first, for what has ended in their queues.
+    /// Hosts, newest first, for the floors of their queues.
     pub(super) floors: Option<Floors>,
 }
 
-/// A merge that was made.
+/// A finished merge.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) table: Table,
     pub(super) number: u64,
     pub(super) info: RunInfo,
-    /// How many runs became this one.
+    /// Number of merged runs.
     pub(super) inputs: usize,
 }
 
-/// Where each host's queue has ended, read along with the queue.
+/// Floors of the hosts' queues, read in parallel with the queue.
 #[derive(Debug)]
 pub(super) struct Floors {
     hosts: Merge<Scan>,
@@ -85,12 +85,12 @@ impl Floors {
         Floors { hosts: Merge::new(scans, Policy::Together), at: None, begun: false }
     }
 
-    /// Has this entry ended? Keys must ascend.
+    /// Whether this queue entry has ended. Keys must ascend.
     fn has_ended(&mut self, table: Table, key: &[u8]) -> Result<bool, Error> {
         let host = host_of(key);
         while !self.begun || self.at.as_ref().is_some_and(|(at, _)| *at < host) {
             self.begun = true;
-            // A host that cannot be read has ended nothing: its queue stays as it is.
+            // An unreadable host has ended nothing: its queue stays unchanged.
             self.at = (self.hosts.next()?)
                 .map(|group| (host_of(group.key()), HostRecord::decode(group.newest()).unwrap_or_default()));
         }
@@ -105,7 +105,7 @@ impl Floors {
 }
 
 impl Plan {
-    /// Makes the merge. If there is no room, what was written makes room again.
+    /// Runs the merge. On a full disk the partial output is removed.
     pub(super) fn run(self, disk: &dyn Disk) -> Result<Merged, Error> {
         let path = self.path.clone();
         let merged = self.write(disk);
@@ -138,8 +138,8 @@ impl Plan {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Two threads for any number of states: one merges, one writes memory out, each one thing after the other: that bounds
-/// the memory they take. What is written out never waits for a merge.
+/// Two threads for any number of states: one for merges, one for flushes, each with one job at a time. That bounds
+/// their memory. A flush never waits for a merge.
 #[derive(Clone)]
 pub struct Merger {
     jobs: Arc<Mutex<SyncSender<Job>>>,
@@ -153,7 +153,7 @@ impl std::fmt::Debug for Merger {
 }
 
 impl Merger {
-    /// Starts the threads. They end when the last clone and the last state that has one are gone.
+    /// Starts the threads. They end when the last clone and the last state with one are gone.
     pub fn start() -> std::io::Result<Merger> {
         let start = |name: &str| {
             let (jobs, queue) = sync_channel::<Job>(QUEUE_MAX);
@@ -165,13 +165,13 @@ impl Merger {
         Ok(Merger { jobs: start("merge")?, flushes: start("flush")? })
     }
 
-    /// Does this in the thread that writes memory out; false if too many wait, then it is not done.
+    /// Runs a job in the flush thread. Returns false without running the job if the queue is full.
     pub(super) fn flush(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let flushes = self.flushes.lock().expect("nobody panics while sending");
         flushes.try_send(Box::new(job)).is_ok()
     }
 
-    /// Makes a merge later; none if too many wait, then the caller asks again another time.
+    /// Queues a merge; `None` if the queue is full, and the caller retries later.
     pub(super) fn submit(&self, plan: Plan, disk: Arc<dyn Disk>) -> Option<Receiver<Result<Merged, Error>>> {
         let (done, result) = sync_channel(1);
         let job: Job = Box::new(move || _ = done.send(plan.run(&*disk)));

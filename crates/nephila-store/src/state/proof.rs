@@ -1,4 +1,4 @@
-//! What proves a state on disk: a log that can be made again from any group on, and a machine that stops anywhere.
+//! Tools for proofs of the state on disk: a reproducible log, and a machine that can stop anywhere.
 //!
 //! For tests here, for `examples/state_proof` and through it for `cargo xtask state`. Behind the feature `test-util`.
 

@@ -1,4 +1,4 @@
-//! Reading a state: the memory first, then the runs.
+//! Reading of a state: the memory first, then the runs.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ use crate::runs::{Entries, Keys, Merge, Policy, Run, Source};
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// What is in memory of a table, sorted, from the keys of this domain on.
+/// Sorted memory entries of a table, from the keys of this domain on.
 pub(super) fn memory_entries(
     memory: &Tables,
     table: Table,
@@ -70,21 +70,21 @@ pub(super) fn memory_entries(
     }
 }
 
-/// A record as it is stored.
+/// Encodes a record.
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&mut out);
     out
 }
 
-/// What is in memory beside URLs from a key on.
+/// Memory entries of one kind of record beside URLs, from a key on.
 fn beside_entries(memory: &Tables, kind: Beside, from: UrlKey) -> Box<dyn Iterator<Item = Entry> + '_> {
     let of_kind = memory.beside.range((kind, from)..).take_while(move |((of, _), _)| *of == kind);
     Box::new(of_kind.map(|((_, key), value)| (key.to_bytes().to_vec(), value.to_vec())))
 }
 
 impl DiskState {
-    /// What is being written out: behind the memory, before the runs.
+    /// Tables being flushed: older than the memory, newer than the runs.
     fn frozen(&self) -> Option<&Tables> {
         self.flushing.as_ref().map(|flushing| &*flushing.memory)
     }
@@ -93,7 +93,7 @@ impl DiskState {
         self.runs.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The newest versions of these keys, which ascend. Those in memory are known already.
+    /// The newest versions of these ascending keys. Keys in memory are known already.
     fn get_sorted<K, V>(
         &mut self,
         table: Table,
@@ -131,7 +131,7 @@ impl DiskState {
         Ok(())
     }
 
-    /// Walks the newest versions of a table's entries within these prefixes.
+    /// Iterates over the newest versions of a table's entries within these prefixes.
     fn walk_table(
         &self,
         table: Table,
@@ -158,7 +158,7 @@ impl DiskState {
         Ok(())
     }
 
-    /// Walks the places of one host behind a place, through memory and runs, until told to stop.
+    /// Iterates over the places of one host after a place, through memory and runs, until told to stop.
     fn walk_places(
         &mut self,
         table: Table,
@@ -203,7 +203,7 @@ impl State for DiskState {
     }
 
     fn known(&mut self, keys: &[UrlKey], known: &mut [bool]) -> Result<(), StateError> {
-        // The memory is small beside a batch or the batch beside the memory: either way one look each is cheap.
+        // The memory is small compared with a batch, or the batch with the memory: one lookup each is cheap.
         for (key, known) in keys.iter().zip(known.iter_mut()) {
             *known = self.memory.urls.contains_key(key)
                 || self.frozen().is_some_and(|frozen| frozen.urls.contains_key(key));
@@ -215,7 +215,7 @@ impl State for DiskState {
         let mut flat = Vec::with_capacity(keys.len() * UrlKey::BYTES);
         keys.iter().for_each(|key| flat.extend_from_slice(&key.to_bytes()));
         let flat = Keys::new(&flat, UrlKey::BYTES);
-        // The oldest is the largest and knows most of them; what it knows the others are not asked.
+        // The oldest run is the largest and knows most keys; the others are not queried for these keys.
         for (_, run) in runs {
             run.contains_sorted(flat, known, &mut self.io).map_err(run_error)?;
         }
@@ -283,13 +283,13 @@ impl State for DiskState {
         let (start, wanted) = (out.len(), out.len() + max);
         self.walk_places(Table::Queued, host, &behind.after().to_bytes(), memory, frozen, |place, value| {
             let place = QueueKey::from_bytes(place);
-            // All of one place: who asks for what is behind it would miss the others.
+            // All URLs of one place: a caller that continues after the place would miss the others.
             if out.len() >= wanted && out.last().is_none_or(|last| last.place != place) {
                 return Ok(false);
             }
             if place > behind {
                 let text = text(value)?;
-                // A URL that was put at the same place again may stand in two runs.
+                // A URL that was queued at the same place again may be in two runs.
                 let of_place = out[start..].iter().rev().take_while(|queued| queued.place == place);
                 if !of_place.into_iter().any(|queued| queued.text == text) {
                     out.push(Queued { place, text });
@@ -297,7 +297,7 @@ impl State for DiskState {
             }
             Ok(true)
         })?;
-        // Those that share a place stand by text, whichever run they came from.
+        // URLs of one place are ordered by text, whichever run they came from.
         out[start..].sort_by(|a, b| a.place.cmp(&b.place).then_with(|| a.text.cmp(&b.text)));
         Ok(())
     }
@@ -324,7 +324,7 @@ impl State for DiskState {
             if out.len() >= wanted {
                 return Ok(false);
             }
-            // The same plan may stand in memory and in a run.
+            // The same plan may be in memory and in a run.
             if place > behind && out.last().is_none_or(|last| last.place != place) {
                 out.push(Planned { place, text: text(value)? });
             }

@@ -1,8 +1,8 @@
-//! Copies of a state while it works: runs never change, so a copy is a list of files, and a second copy only the new
-//! ones.
+//! Snapshots of a working state: runs never change, so a snapshot is a list of files, and a second snapshot copies only
+//! the new files.
 //!
-//! The manifest is written last; before it, the copy does not exist. Files that a later copy does not list are removed
-//! behind it.
+//! The manifest is written last; before that, the snapshot does not exist. Then files that the new manifest does not
+//! list are removed.
 
 use std::fs;
 use std::io;
@@ -17,39 +17,39 @@ use super::manifest::{self, Manifest, run_name};
 use super::{DiskState, disk_error};
 use crate::disk::Disk;
 
-/// What a copy took.
+/// Statistics of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// The position of the log it holds.
+    /// Position of the snapshot in the log.
     pub position: Position,
-    /// Files that were new.
+    /// Number of new files.
     pub files_new: usize,
-    /// Their bytes.
+    /// Bytes of the new files.
     pub bytes_new: u64,
-    /// All files of the copy.
+    /// Number of all files.
     pub files: usize,
-    /// Their bytes.
+    /// Bytes of all files.
     pub bytes: u64,
 }
 
 impl DiskState {
-    /// Brings the copy in a folder up to date, or makes one there.
+    /// Updates the snapshot in a folder, or creates one there.
     pub fn snapshot(&mut self, to: &Path) -> Result<Copied, StateError> {
         self.checkpoint()?;
         let manifest = self.manifest();
         self.copy(manifest, to)
     }
 
-    /// Brings the copy in a folder up to date with what is durable here, without making more of it durable: what came since
-    /// is in the log. Nobody waits for a flush.
+    /// Updates the snapshot in a folder to the last checkpoint, without a new checkpoint: later changes are in the log.
+    /// Waits for no flush.
     pub fn snapshot_durable(&self, to: &Path) -> Result<Copied, StateError> {
-        // As it stands on disk. Files that it lists are only ever removed by us, behind a later one.
+        // As on disk. Only this state removes listed files, after a later manifest.
         let manifest = Manifest::read(&self.folder).map_err(|error| disk_error(&self.folder, error))?;
         self.copy(manifest.unwrap_or_default(), to)
     }
 
-    /// Makes a state of its own, in another folder, of what these prefixes hold. It begins at the position of this one;
-    /// what it does not hold falls away as its runs are merged.
+    /// Creates an independent state in another folder, with the entries of these prefixes. The new state begins at the
+    /// position of this one; merges drop its other entries.
     pub fn fork(&mut self, prefixes: Prefixes, to: &Path) -> Result<Copied, StateError> {
         self.checkpoint()?;
         let left = recount(self, prefixes, |_| false, |_| false)?;
@@ -90,7 +90,7 @@ impl DiskState {
     }
 }
 
-/// A second name where that is possible, else the bytes again. A file that a broken attempt left is made anew.
+/// Makes a hard link where possible, otherwise a copy. Replaces a file left by a broken attempt.
 fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
     match fs::remove_file(target) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -103,18 +103,18 @@ fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
     fs::File::open(target)?.sync_all()
 }
 
-/// What a state on disk, or a copy of one, is made of.
+/// Position and files of a state on disk, or of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The position of the log it holds.
+    /// Position in the log.
     pub position: Position,
-    /// How far inboxes were read.
+    /// Read positions of the inboxes.
     pub inboxes: std::collections::BTreeMap<Box<str>, u64>,
     /// Its files, the manifest last.
     pub files: Vec<String>,
 }
 
-/// What lies in this folder, as its manifest says; none if there is no state.
+/// Lists the state in this folder by its manifest; `None` if there is no state.
 pub fn list(folder: &Path) -> Result<Option<Listed>, StateError> {
     let manifest = Manifest::read(folder).map_err(|error| disk_error(&folder.join(manifest::NAME), error))?;
     Ok(manifest.map(|manifest| {
@@ -127,7 +127,7 @@ pub fn list(folder: &Path) -> Result<Option<Listed>, StateError> {
     }))
 }
 
-/// Is there a state, or a copy of one, in this folder?
+/// Whether this folder has a state or a snapshot.
 pub fn is_state(folder: &Path) -> bool {
     folder.join(manifest::NAME).is_file()
 }

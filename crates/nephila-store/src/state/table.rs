@@ -1,4 +1,4 @@
-//! The tables of a state on disk: how each lies in its runs, and how records become keys and values.
+//! The tables of a state on disk: the layout of their runs, and the encoding of records as keys and values.
 
 use nephila_core::frontier::key::{DomainKey, HostKey, UrlKey};
 use nephila_core::state::Beside;
@@ -6,26 +6,26 @@ use nephila_core::state::queue::{LaterKey, QueueKey};
 
 use crate::runs::{Filter, KeyColumn, Options, Shape};
 
-/// One kind of thing that is remembered. The numbers stand in manifests and never change.
+/// One kind of record. The numbers are stored in manifests and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
-    /// What is known of a URL, by its key.
+    /// Records of URLs, by their key.
     Urls = 0,
     /// URLs in queues, by host and place; the value is the text.
     Queued = 1,
     /// URLs planned for later, by host and place; the value is the text.
     Planned = 2,
-    /// What is known of a host.
+    /// Records of hosts.
     Hosts = 3,
-    /// What is known of a domain.
+    /// Records of domains.
     Domains = 4,
     /// The bytes of a robots.txt.
     Robots = 5,
-    /// What is known of a feed, by the key of its URL.
+    /// Records of feeds, by the key of their URL.
     Feeds = 6,
-    /// What a stream said of a URL, by its key.
+    /// Statements of a stream about a URL, by its key.
     Streams = 7,
-    /// What is known of a source of feeds, by its key.
+    /// Records of sources of feeds, by their key.
     Sources = 8,
     /// Stories, by their source and the time.
     Stories = 9,
@@ -73,8 +73,8 @@ impl Table {
         Table::ALL.into_iter().find(|table| *table as u8 == code)
     }
 
-    /// How its runs are laid out. URLs are tested in large batches and read one by one rarely; hosts and queues are
-    /// read a few at a time, so their blocks are small.
+    /// Layout of a table's runs. URLs are tested in large batches and rarely read one by one; hosts and queues are read
+    /// a few at a time, so their blocks are small.
     pub(super) fn options(self) -> Options {
         let shape = |group, suffix| Options::new(Shape { group, suffix });
         match self {
@@ -107,17 +107,17 @@ impl Table {
     }
 }
 
-/// The domain a key of any table begins with.
+/// The domain at the beginning of a key of any table.
 pub(super) fn domain_of(key: &[u8]) -> DomainKey {
     DomainKey(u64::from_be_bytes(key[..8].try_into().expect("every key begins with a domain")))
 }
 
-/// The host a key of most tables begins with.
+/// The host at the beginning of a key of most tables.
 pub(super) fn host_of(key: &[u8]) -> HostKey {
     HostKey::from_bytes(key[..HostKey::BYTES].try_into().expect("the key begins with a host"))
 }
 
-/// The URL a key of some tables is.
+/// The URL key of some tables.
 pub(super) fn url_of(key: &[u8]) -> UrlKey {
     UrlKey::from_bytes(key.try_into().expect("as wide as a URL's key"))
 }

@@ -1,4 +1,4 @@
-//! Tests of the state on disk: it answers as the one in memory does, whatever is flushed, merged, reopened, copied.
+//! The state on disk answers like the state in memory, through flushes, merges, reopening and snapshots.
 
 mod conformance;
 mod crash;
@@ -20,14 +20,14 @@ fn open(folder: &Path) -> DiskState {
     DiskState::open(Arc::new(RealDisk), folder, Merging::Inline, &Cache::new(1 << 20)).unwrap()
 }
 
-/// Everything a state holds, a line each.
+/// All items of a state, one per line.
 fn items(state: &mut impl State) -> Vec<String> {
     let mut items = Vec::new();
     state.walk(Prefixes::ALL, &mut |item| items.push(format!("{item:?}"))).unwrap();
     items
 }
 
-/// Holds two states to each other, and shows where they differ.
+/// Compares two states, and shows the differences.
 fn assert_same(a: &mut impl State, b: &mut impl State) {
     if a.hash(Prefixes::ALL).unwrap() != b.hash(Prefixes::ALL).unwrap() {
         let (a, b) = (items(a), items(b));
@@ -37,12 +37,12 @@ fn assert_same(a: &mut impl State, b: &mut impl State) {
     }
 }
 
-/// Holds two logs to each other, and shows the first group that differs.
+/// Compares two logs, and shows the first group that differs.
 fn assert_same_log(a: &[Vec<u8>], b: &[Vec<u8>]) {
     if a.last() != b.last() {
         let read = |log: &[Vec<u8>]| {
             let bytes = log.last().cloned().unwrap_or_default();
-            // The position before it does not matter for reading it.
+            // The previous position does not matter for reading.
             let sequence = log.len() as u64 - 1;
             let chain = log.len().checked_sub(2).map_or(0, |at| {
                 let before = &log[at];
@@ -114,7 +114,7 @@ fn a_state_goes_on_from_its_position_after_a_crash() {
     }
     let hash = crawl.state().hash(Prefixes::ALL).unwrap();
     let log = std::mem::take(&mut crawl.log);
-    // Nothing is written out on the way: this is what a kill leaves.
+    // Nothing is flushed on the way, as after a kill.
     drop(crawl);
     let mut again = open(folder.path());
     assert!(again.position().sequence > 0 && again.position().sequence < log.len() as u64);
@@ -167,7 +167,7 @@ fn a_split_loses_nothing() {
         half.walk(prefixes, &mut |_| here += 1).unwrap();
         assert!(here > 0);
         halves += here;
-        // What it shares with the whole is the same; the rest falls away when it is merged.
+        // The shared part equals the whole; a merge drops the rest.
         let mut whole = Vec::new();
         crawl.state().walk(prefixes, &mut |item| whole.push(format!("{item:?}"))).unwrap();
         let mut part = Vec::new();

@@ -5,17 +5,17 @@ use nephila_core::store::{Digest, head, redact};
 
 use super::Kind;
 
-/// Bytes of an HTTP head held; a longer one is a finding.
+/// Maximum bytes of an HTTP head; a longer head is a finding.
 const HEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes of a body held to see how it begins.
+/// Bytes kept from the start of a body.
 const START_BYTES: usize = 64;
 
-/// An HTTP message as it passes.
+/// An HTTP message being read.
 #[derive(Default)]
 pub(super) struct Http {
     head: Vec<u8>,
     head_done: bool,
-    /// Is there a blank line?
+    /// Whether the head ends with a blank line.
     has_end: bool,
     body_len: u64,
     start: Vec<u8>,
@@ -56,7 +56,7 @@ impl Http {
     }
 }
 
-/// An HTTP message that has passed.
+/// An HTTP message that was read.
 pub(super) struct View<'a> {
     pub(super) head: &'a [u8],
     has_end: bool,
@@ -66,7 +66,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The digest to compare with; `None` when the body has chunk framing, where nobody agrees what it is.
+    /// The digest to compare with; `None` for a body with chunk framing, where readers disagree about the digest.
     pub(super) fn payload_digest(&self) -> Option<Digest> {
         (!(self.claims_chunks() && self.has_chunks())).then_some(self.payload)
     }
@@ -98,7 +98,7 @@ impl View<'_> {
         }
     }
 
-    /// Status line and fields.
+    /// Checks status line and header fields.
     pub(super) fn check_head(&self, add: &mut dyn FnMut(Kind, String)) {
         let mut lines = self.head.split_inclusive(|byte| *byte == b'\n');
         let first = lines.next().unwrap_or_default();
@@ -130,15 +130,15 @@ impl View<'_> {
         head::field(self.head, "transfer-encoding").is_some()
     }
 
-    /// Does the body begin with the size of a chunk? A page that begins with a hexadecimal number on a line of its
-    /// own would as well; it is a finding either way.
+    /// Whether the body begins with the size of a chunk. A page that begins with a hexadecimal number on a line of its
+    /// own would as well; both are findings.
     fn has_chunks(&self) -> bool {
         let digits = self.start.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         matches!(digits, 1..=16) && matches!(self.start.get(digits), Some(b'\r' | b';' | b' '))
     }
 }
 
-/// `HTTP/1.1 200 OK`, the reason may be empty but not the blank before it (RFC 9112, 4). HTTP/1.0 is taken as well.
+/// `HTTP/1.1 200 OK`: the reason may be empty but not the blank before (RFC 9112, 4). HTTP/1.0 is accepted as well.
 fn is_status_line(line: &[u8]) -> bool {
     let Some(line) = line.strip_suffix(b"\r\n") else { return false };
     let rest = line.strip_prefix(b"HTTP/1.1 ").or_else(|| line.strip_prefix(b"HTTP/1.0 "));

@@ -1,4 +1,4 @@
-//! Compares indexes with what they should say.
+//! Compares indexes with the expected lines.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use nephila_core::store::cdxj::Line;
 use super::{Kind, Report};
 use crate::index::{self, Merged, read_line};
 
-/// The lines an index should have, as digests: a file may have a million of them.
+/// The expected lines of an index, as digests: a file may have a million lines.
 #[derive(Default)]
 pub(super) struct Wanted(HashMap<[u8; 16], u64>);
 
 impl Wanted {
-    /// Adds the line of the record at this place.
+    /// Adds the line of the record at this offset.
     pub(super) fn add(&mut self, line: &str, offset: u64) {
         self.0.insert(short(line), offset);
     }
@@ -26,7 +26,7 @@ fn short(line: &str) -> [u8; 16] {
     Digest::of(&[line.as_bytes()]).0[..16].try_into().expect("a digest has 20 bytes")
 }
 
-/// Compares the index beside a WARC file with the lines its records make. No index is no finding.
+/// Compares the index beside a WARC file with the lines of its records. A missing index is no finding.
 pub(super) fn check_beside(warc: &Path, mut wanted: Wanted, report: &mut Report) -> io::Result<()> {
     let name = warc.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = crate::archive::ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
@@ -52,13 +52,13 @@ pub(super) fn check_beside(warc: &Path, mut wanted: Wanted, report: &mut Report)
     Ok(())
 }
 
-/// Compares the merged index with those it was merged from.
+/// Compares the merged index with its source indexes.
 pub(super) fn check_merged(merged: &Path, folder: &Path, report: &mut Report) -> io::Result<()> {
     let mut sources: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>()?;
     sources.retain(|path| path.extension().is_some_and(|ending| ending == "cdxj"));
     if sources.len() > index::MERGE_FILES_MAX {
-        // More than may be open at once: the order alone is checked.
+        // Too many files to open at once: only the order is checked.
         let mut lines = Ordered::open(merged)?;
         while lines.next(report)?.is_some() {}
         return Ok(());

@@ -12,7 +12,7 @@ use super::{IDS_MAX, Kind, Report};
 use crate::warc::scan::capture;
 use crate::warc::{Header, Record, Visitor};
 
-/// Watches a record pass.
+/// Inspects a record while reading.
 #[derive(Default)]
 pub(super) struct Checker {
     block: Hasher,
@@ -48,7 +48,7 @@ const PROFILES_OLD: [&str; 2] = [
 ];
 
 impl Checker {
-    /// Reports what is wrong; returns what an index says about the record.
+    /// Reports the defects; returns the index data of the record.
     pub(super) fn finish(
         self,
         path: &Path,

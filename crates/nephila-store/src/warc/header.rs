@@ -22,10 +22,10 @@ impl Header {
         self.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The length of the block, if it is stated and a number.
+    /// The length of the block, if stated and a number.
     pub fn content_length(&self) -> Option<u64> {
         let value = self.get("Content-Length")?;
-        // `parse` takes a plus sign, the format does not.
+        // `parse` accepts a plus sign, the format does not.
         value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
     }
 
@@ -63,7 +63,7 @@ impl Header {
     }
 }
 
-/// Where a head ends, looking from `from` on (which may be a few bytes before what is new).
+/// Finds the end of a head, searching from `from` on (which may be a few bytes before the new bytes).
 pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'\n', &bytes[from..])
         .map(|at| from + at + 1)

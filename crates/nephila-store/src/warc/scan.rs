@@ -1,4 +1,4 @@
-//! Reads a whole file and says which of its records are whole: the base of recovery and of rebuilt indexes.
+//! Scans a whole file for whole records: the base of recovery and of rebuilt indexes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,33 +9,33 @@ use nephila_core::store::{Digest, cdxj, head};
 
 use super::{Error, Format, Header, Limits, Reader, Record, Visitor};
 
-/// Bytes searched for the next record after damage; more than one commit may have written.
+/// Maximum bytes searched for the next record after damage; more than one commit may have written.
 const SEARCH_BYTES_MAX: u64 = 128 * 1024 * 1024;
-/// Bytes of an HTTP head kept for the index.
+/// Maximum bytes of an HTTP head kept for the index.
 const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What a file holds.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub struct Scanned {
-    /// Its whole records, in order.
+    /// The whole records, in order.
     pub records: Vec<Whole>,
-    /// Its length.
+    /// Length of the file.
     pub file_len: u64,
-    /// How it is compressed, if it holds anything.
+    /// Compression of the file, unless empty.
     pub format: Option<Format>,
 }
 
-/// A whole record: readable to its end, alone in its member, and what its digest says.
+/// A whole record: readable to its end, alone in its member, and matching its digest.
 #[derive(Debug)]
 pub struct Whole {
-    /// Where it begins.
+    /// Offset of the record.
     pub offset: u64,
-    /// Bytes it takes.
+    /// Length of the record in bytes.
     pub length: u64,
-    /// Is it a warcinfo?
+    /// Whether the record is a warcinfo.
     pub is_warcinfo: bool,
-    /// For the index, if it belongs there.
+    /// Data for the index, if the record belongs there.
     pub capture: Option<cdxj::Capture>,
 }
 
@@ -45,7 +45,7 @@ impl Scanned {
         self.records.iter().map(|record| record.length).sum()
     }
 
-    /// Is there something else between them?
+    /// Whether other bytes lie between the records.
     pub fn has_gap(&self) -> bool {
         let mut at = 0;
         self.records.iter().any(|record| {
@@ -56,7 +56,7 @@ impl Scanned {
     }
 }
 
-/// Reads a file. Fails only if it cannot be read at all; damage is what it reports.
+/// Scans a file. Fails only if the file cannot be read at all; damage is part of the result.
 pub fn scan(path: &Path) -> io::Result<Scanned> {
     let mut file = File::open(path)?;
     let mut scanned = Scanned { records: Vec::new(), file_len: file.metadata()?.len(), format: None };
@@ -94,7 +94,7 @@ pub fn scan(path: &Path) -> io::Result<Scanned> {
     Ok(scanned)
 }
 
-/// Where the next record might begin.
+/// Finds the next possible begin of a record.
 pub(crate) fn find_next(
     file: &mut File,
     from: u64,
@@ -120,7 +120,7 @@ pub(crate) fn find_next(
         if let Some(found) = memchr::memmem::find(&window, magic) {
             return Ok(Some(at + found as u64));
         }
-        // What may be the beginning of it stays.
+        // A possible beginning at the end is kept.
         let done = window.len().saturating_sub(magic.len() - 1);
         window.drain(..done);
         at += done as u64;
@@ -174,7 +174,7 @@ impl View {
     }
 }
 
-/// What an index says about a record; `None` for those it leaves out.
+/// Index data of a record; `None` for records that an index leaves out.
 pub fn capture(header: &Header, http: &[u8]) -> Option<cdxj::Capture> {
     let content_type = header.get("Content-Type");
     let is_fields = content_type == Some("application/warc-fields");

@@ -1,4 +1,4 @@
-//! Exchanges for tests, and a reader of what became of them.
+//! Exchanges for tests, and a reader of the resulting records.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ pub fn redeem(dir: &Path, receipt: &Receipt) -> Vec<u8> {
     block
 }
 
-/// How often each URL is in the closed files of an archive as an answer; every record must be whole.
+/// Number of responses per URL in the closed files of an archive; every record must be whole.
 pub fn answers(dir: &Path) -> HashMap<String, u32> {
     let mut seen = HashMap::new();
     for entry in std::fs::read_dir(dir.join("archive")).unwrap() {

@@ -22,7 +22,7 @@ const fn coded(name: &'static str, coding: &'static str, make: fn(usize) -> Vec<
     Bomb { name, media: "text/html", coding, make }
 }
 
-/// A frame of zstd that says of itself that it is to be skipped (RFC 8878, 3.1.2).
+/// A skippable frame of zstd (RFC 8878, 3.1.2).
 fn skippable(bytes: usize) -> Vec<u8> {
     let mut frame = 0x184D_2A50u32.to_le_bytes().to_vec();
     frame.extend(u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes());

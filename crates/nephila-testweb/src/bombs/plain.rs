@@ -100,7 +100,7 @@ const fn plain(name: &'static str, media: &'static str, make: fn(usize) -> Vec<u
     Bomb { name, media, coding: "", make }
 }
 
-/// A text with its middle repeated until it has about this many bytes.
+/// A text whose middle is repeated up to about this many bytes.
 fn pump(start: &str, middle: &str, bytes: usize, end: &str) -> Vec<u8> {
     let times = (bytes.saturating_sub(start.len() + end.len()) / middle.len()).max(1);
     let mut out = Vec::with_capacity(bytes + middle.len() + start.len());

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use super::{Bomb, gzip};
 
-/// A request line and its fields together are no longer than this.
+/// Maximum size in bytes of a request line and its fields together.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-/// A connection that says nothing is closed after this.
+/// Idle timeout of a connection.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Links on a page.
 const LINKS: usize = 20;
 /// Pages that differ of one good host or one bad one.
 const PAGES: usize = 1_000_000;
 
-/// A host that serves until it is dropped.
+/// A host that serves until the value is dropped.
 #[derive(Debug)]
 pub struct Site {
     address: SocketAddrV4,
@@ -79,7 +79,7 @@ impl Site {
         self.address.port()
     }
 
-    /// Pages that it has given so far, robots.txt not among them.
+    /// Number of pages served so far, without robots.txt.
     pub fn pages(&self) -> u64 {
         self.state.pages.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::Relaxed);
-        // Wakes the listener, which then sees that it is over.
+        // Wakes the listener, which then sees the end.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -103,7 +103,7 @@ fn html(body: String) -> Answer {
     Answer { media: "text/html; charset=utf-8", coding: "gzip", body: gzip(body.as_bytes()) }
 }
 
-/// A page that leads to the pages after it.
+/// A page that links to the pages after this number.
 fn links(path: &str, number: usize) -> String {
     let links: String = (1..=LINKS)
         .map(|step| format!("<li><a href=\"{path}{}\">page</a>", (number * LINKS + step) % PAGES))

@@ -1,4 +1,4 @@
-//! Completeness: a crawl has asked for all of the ground truth, and for nothing else.
+//! Completeness: a crawl has requested all of the ground truth, and nothing else.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use crate::model::{Place, Truth, What, World};
 
 /// Compares a journal with the ground truth, both ways.
 ///
-/// A place counts as asked for when one answer was handed out whole. Places on tarpits may be asked for or not, and so
-/// may robots.txt, and feeds and sitemaps when the truth was told without them.
+/// A place counts as requested when one answer was handed out whole. Places on tarpits may be requested or not, and so
+/// may robots.txt, and feeds and sitemaps when the truth was computed without them.
 pub fn check_complete(world: &World, truth: &Truth, log: &Log) -> Report {
     let mut report = Report::new(log);
     let mut asked: HashSet<Place> = HashSet::new();
@@ -42,7 +42,7 @@ pub fn check_complete(world: &World, truth: &Truth, log: &Log) -> Report {
     report
 }
 
-/// Whether a place that is not expected may be asked for all the same.
+/// Whether a place that is not expected may be requested all the same.
 fn may_be_asked(truth: &Truth, place: Place) -> bool {
     if truth.reach(place) == Some(crate::model::Reach::Tarpit) {
         return true;
@@ -75,7 +75,7 @@ mod tests {
         Request { tls, ..sample(&host, &world.path(place), 1, 0, 1) }
     }
 
-    /// A journal of a perfect crawl, changed by `change`, and the faults found in it.
+    /// The faults found in the journal of a perfect crawl, changed by `change`.
     fn faults(change: impl FnOnce(&World, &Truth, &mut Vec<Request>)) -> Vec<Fault> {
         let world = world();
         let truth = world.truth(&TruthOptions::default());

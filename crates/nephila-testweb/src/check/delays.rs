@@ -1,8 +1,8 @@
-//! `Crawl-delay`, as a crawler had read it: between two requests to a host lies the rest that the robots.txt in force
-//! asks for, while the file may change over time.
+//! `Crawl-delay`, as read by a crawler: between two requests to a host lies the rest that the robots.txt in force asks
+//! for, while the file may change over time.
 //!
-//! In force for a rest is what had been answered when the request before it ended, so the answer that first asks for a
-//! delay is itself followed by it.
+//! In force for a rest is the robots.txt answered before the end of the preceding request, so the answer that first
+//! asks for a delay is itself followed by that delay.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::{Fault, Report, host_key};
 use crate::journal::{Log, Request};
 use crate::model::World;
 
-/// Judges by what robots.txt said when it was asked for.
+/// Judges by the content of robots.txt at the time of its request.
 pub struct CrawlDelays<'a> {
     /// How much too short a rest may be, for the jitter of this machine.
     pub tolerance: Duration,
     /// How much later than its client a server may notice that an answer was given up.
     pub closing_grace: Duration,
-    /// What the robots.txt of a request says; `None` for hosts not judged.
+    /// The rules in the robots.txt of a request; `None` for hosts not judged.
     pub rules_of: RulesOf<'a>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> CrawlDelays<'a> {
         CrawlDelays { tolerance: Duration::from_millis(2), closing_grace: Duration::ZERO, rules_of }
     }
 
-    /// Judges a journal. What was judged is how many rests a delay was in force for.
+    /// Judges a journal. The report counts the rests for which a delay was in force.
     pub fn check(&self, log: &Log) -> Report {
         let mut report = Report::new(log);
         let read = rules_read(log, &self.rules_of);

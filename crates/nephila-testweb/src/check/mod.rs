@@ -1,8 +1,8 @@
-//! Judges: what a crawler did, seen from the server's side alone.
+//! Judges: the behaviour of a crawler, seen from the server's side alone.
 //!
-//! Every judge reads a [`Log`] and returns a [`Report`]. None believes anything the crawler says about itself, and each
-//! is tested with journals that hold exactly one violation. What always holds: a journal with losses is never clean,
-//! and a report names at most [`VIOLATIONS_MAX`] violations while it counts all.
+//! Every judge reads a [`Log`] and returns a [`Report`]. None relies on a crawler's own claims, and each is tested with
+//! journals that hold exactly one violation. Invariants: a journal with losses is never clean, and a report names at
+//! most [`VIOLATIONS_MAX`] violations but counts all.
 
 mod complete;
 mod delays;
@@ -23,48 +23,48 @@ pub use robots::{Robots, RulesOf};
 
 use crate::journal::{Log, Request};
 
-/// Violations a report names.
+/// Maximum number of violations that a report names.
 pub const VIOLATIONS_MAX: usize = 100;
 
-/// What a judge found.
+/// The findings of a judge.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     /// The first violations, by time where they have one.
     pub violations: Vec<Violation>,
-    /// How many there are.
+    /// Number of violations.
     pub total: u64,
-    /// How many things were judged; a report about nothing proves nothing.
+    /// Number of judged events; a report about nothing proves nothing.
     pub judged: u64,
 }
 
-/// One thing that should not have happened.
+/// One violation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
-    /// When, in microseconds of the journal; 0 for what never happened.
+    /// When, in microseconds of the journal; 0 for something that never happened.
     pub at_us: u64,
-    /// The host, address or URL it is about.
+    /// The host, address or URL concerned.
     pub subject: String,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong.
+/// The kinds of faults.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The journal misses events, so it cannot show that a crawler was good.
+    /// The journal misses events, so politeness cannot be proved.
     Lost(u64),
-    /// A host was asked again too soon.
+    /// A host was requested again too soon (crawl delay).
     HostRest {
-        /// The rest it had, in microseconds.
+        /// The actual rest, in microseconds.
         had_us: u64,
-        /// The rest it should have had.
+        /// The required rest.
         needed_us: u64,
     },
-    /// An address was asked again too soon.
+    /// An address was requested again too soon.
     AddressRest {
-        /// The rest it had, in microseconds.
+        /// The actual rest, in microseconds.
         had_us: u64,
-        /// The rest it should have had.
+        /// The required rest.
         needed_us: u64,
     },
     /// A host had this many requests at once.
@@ -75,36 +75,36 @@ pub enum Fault {
     HostConnections(usize),
     /// An address had this many connections at once.
     AddressConnections(usize),
-    /// A page was asked for before robots.txt had been.
+    /// A page was requested before robots.txt.
     RobotsUnread,
-    /// A page was asked for by a robots.txt this old, in microseconds.
+    /// A page was requested by a robots.txt this old, in microseconds.
     RobotsStale(u64),
-    /// A page was asked for that robots.txt closes.
+    /// A page was requested that robots.txt closes.
     Disallowed,
-    /// The same thing was asked for this many times.
+    /// The same URL was requested this many times.
     Repeat(u32),
-    /// Something was never asked for.
+    /// A URL was never requested.
     Missing,
-    /// Something was asked for that no crawl hears of, or by the wrong scheme.
+    /// A URL was requested that no crawl discovers, or by the wrong scheme.
     Unexpected,
-    /// A host was asked before the time it had named in `Retry-After`.
+    /// A host was requested before the time named in its `Retry-After`.
     RetryAfter {
-        /// How long it was left alone, in microseconds.
+        /// The actual rest, in microseconds.
         had_us: u64,
-        /// How long it had asked for.
+        /// The requested rest.
         needed_us: u64,
     },
-    /// A host was asked again before the `Crawl-delay` it had been read to ask for.
+    /// A host was requested again before the end of the `Crawl-delay` in the robots.txt read before.
     CrawlDelay {
-        /// The rest it had, in microseconds.
+        /// The actual rest, in microseconds.
         had_us: u64,
-        /// The rest it should have had.
+        /// The required rest.
         needed_us: u64,
     },
 }
 
 impl Report {
-    /// A report that already knows whether the journal is whole.
+    /// A report that already says whether the journal is whole.
     fn new(log: &Log) -> Report {
         let mut report = Report::default();
         if log.lost > 0 {
@@ -137,7 +137,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The host of a request as politeness and robots.txt understand it: scheme and authority.
+/// The host of a request in the sense of politeness and robots.txt: scheme and authority.
 fn host_key(request: &Request) -> String {
     format!("{}://{}", if request.tls { "https" } else { "http" }, request.host)
 }

@@ -12,7 +12,7 @@ use super::{Fault, Report, host_key, is_robots};
 use crate::journal::{Log, Request};
 use crate::model::World;
 
-/// What is asked of a polite crawler.
+/// The requirements on a polite crawler.
 #[derive(Clone, Debug)]
 pub struct Politeness {
     /// Rest of a host (scheme and authority) between two requests. Judged where one request at once is allowed.
@@ -56,8 +56,8 @@ impl Default for Politeness {
 }
 
 impl Politeness {
-    /// Also asks for the `Crawl-delay` of every host in a journal, as its robots.txt gives it to this crawler at the
-    /// virtual time that is now.
+    /// Also requires the `Crawl-delay` of every host in a journal, as its robots.txt gives to this crawler at the
+    /// current virtual time.
     pub fn with_crawl_delays(mut self, world: &World, agent: &str, log: &Log) -> Politeness {
         let now = world.clock().now();
         for request in &log.requests {
@@ -104,7 +104,7 @@ impl Politeness {
         report
     }
 
-    /// Rests between requests that do not overlap; those that do are for `check_at_once` to name.
+    /// Checks rests between requests that do not overlap; `check_at_once` names the ones that do.
     fn check_rests(
         &self,
         report: &mut Report,
@@ -199,12 +199,12 @@ impl Politeness {
 }
 
 /// The moments at which one span more than `max` begins, with how many are open then. A span that begins as another
-/// ends does not meet it.
+/// ends does not overlap the other.
 fn crowds(spans: Vec<(u64, u64)>, max: usize) -> Vec<(u64, usize)> {
     let mut edges: Vec<(u64, bool)> = Vec::with_capacity(spans.len() * 2);
     for (start, end) in spans {
         edges.push((start, true));
-        // A span without length still meets those around it.
+        // A span without length still overlaps its neighbours.
         edges.push((end.max(start + 1), false));
     }
     edges.sort_unstable();

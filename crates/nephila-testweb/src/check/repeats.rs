@@ -1,4 +1,4 @@
-//! Repeats: nothing is asked for twice, unless it failed or its time has come again.
+//! Repeats: no URL is requested twice, unless the fetch failed or the time for a recrawl has come.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::{Fault, Report, is_robots, url};
 use crate::journal::Log;
 
-/// How often the same URL may be asked for.
+/// How often the same URL may be requested.
 #[derive(Clone, Debug)]
 pub struct Repeats {
-    /// After this long a URL may be asked for again; never when `None`.
+    /// After this long a URL may be requested again; never when `None`.
     pub interval: Option<Duration>,
-    /// How often a URL may be tried again after it answered 429 or 5xx, or the answer was cut off.
+    /// Maximum number of retries after an answer with 429 or 5xx, or an answer that was cut off.
     pub retries_max: u32,
-    /// Whether robots.txt counts; it has to be asked for again once a day.
+    /// Whether robots.txt counts; the file must be requested again once a day.
     pub counts_robots: bool,
 }
 
@@ -23,8 +23,8 @@ impl Default for Repeats {
     }
 }
 
-/// What is known about one URL: when it last began, how often it was asked for since that was right, and how often
-/// it failed in a row.
+/// The history of one URL: the start of the last allowed request, the number of requests since then, and the number of
+/// failures in a row.
 struct Seen {
     start_us: u64,
     times: u32,

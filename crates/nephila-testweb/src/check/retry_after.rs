@@ -1,7 +1,7 @@
 //! `Retry-After`: a host that said when to come back is left alone until then.
 //!
-//! Judged for 429 and 503 (RFC 9110, 10.2.3; RFC 6585, 4), for pages and robots.txt alike: who has no time has none for
-//! anything.
+//! Judged for 429 and 503 (RFC 9110, 10.2.3; RFC 6585, 4), for pages and robots.txt alike: a busy host is busy for
+//! everything.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,11 +23,11 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// Judges a journal. What was judged is how many answers asked for time.
+    /// Judges a journal. The report counts the answers that asked for time.
     pub fn check(&self, log: &Log) -> Report {
         let mut report = Report::new(log);
         let tolerance = self.tolerance.as_micros() as u64;
-        // Per host: when the answer ended, and how long it asked for.
+        // Per host: when the answer ended, and the requested time.
         let mut closed: HashMap<String, (u64, u64)> = HashMap::new();
         for request in &log.requests {
             let key = host_key(request);

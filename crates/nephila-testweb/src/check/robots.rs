@@ -1,9 +1,9 @@
-//! Robots: nobody asks for what the robots.txt in force closes.
+//! Robots: no crawler requests a path that the robots.txt in force closes.
 //!
-//! In force for a crawler is the last robots.txt the host gave it before the request began: what it was told, not
-//! what the file says by now. It must have asked at all, and not too long ago (RFC 9309, 2.4 says 24 hours). While the
-//! file cannot be had, the copy it got before stays in force (RFC 9309, 2.3.1.4); a redirect says nothing by itself,
-//! what it leads to does.
+//! In force for a crawler is the last robots.txt received from the host before the request began: the file as received,
+//! not its content by now. The crawler must have requested the file at all, and not too long ago (RFC 9309, 2.4 says 24
+//! hours). While the file cannot be had, the earlier copy stays in force (RFC 9309, 2.3.1.4); a redirect says nothing
+//! by itself, its target does.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::rules::Rules;
 /// The rules a robots.txt request was answered with; `None` for hosts that are not judged.
 pub type RulesOf<'a> = Box<dyn Fn(&Request) -> Option<Rules> + 'a>;
 
-/// Judges by what robots.txt said at the time it was asked for.
+/// Judges by the content of robots.txt at the time of its request.
 pub struct Robots<'a> {
     /// A robots.txt may be used this long, in real time of the journal.
     pub age_max: Duration,
-    /// What the robots.txt of a request allows, given the request it was answered to; `None` for hosts not judged.
+    /// The rules in the robots.txt of a request, given the request for the file; `None` for hosts not judged.
     pub rules_of: RulesOf<'a>,
 }
 
@@ -66,14 +66,14 @@ impl<'a> Robots<'a> {
     }
 }
 
-/// Per host, what its robots.txt said, by when the answers ended.
+/// Per host, the rules of its robots.txt, by the time at which the answers ended.
 pub(super) fn rules_read(log: &Log, rules_of: &RulesOf<'_>) -> HashMap<String, Vec<(u64, Rules)>> {
     let mut answers: Vec<&Request> =
         log.requests.iter().filter(|request| is_robots(request) && request.is_complete).collect();
     answers.sort_by_key(|request| request.end_us);
     let mut read: HashMap<String, Vec<(u64, Rules)>> = HashMap::new();
     for request in answers {
-        // What it leads to follows, or the old copy stays.
+        // The target follows, or the old copy stays.
         if (300..400).contains(&request.status) {
             continue;
         }
@@ -174,7 +174,7 @@ mod tests {
     fn what_the_crawler_was_told_last_is_in_force() {
         let told = |virtual_s, from| at(virtual_s, sample("a.test", "/robots.txt", 1, from, from + 10));
         let private = |from| at(99, sample("a.test", "/private/1", 1, from, from + 5));
-        // Told that all is open: the later change does not concern it until it asks again.
+        // The file received allows everything: the later change does not count until the next request for the file.
         assert_eq!(faults(vec![told(0, 0), private(20)]), []);
         assert_eq!(faults(vec![told(0, 0), private(20), told(10, 50), private(70)]), [Fault::Disallowed]);
     }

@@ -1,7 +1,7 @@
-//! What a case is, where it lives, and the list of all of them.
+//! The cases, their addresses, and the list of all of them.
 //!
 //! Address scheme: 127.80.0.1 is `good`; case number N of an area lives at 127.A.N.1 with A from [`AREAS`], and its
-//! label number k (from 0) at 127.A.N.(k+2). So an address names its case and label without a table. All of it lies
+//! label number k (from 0) at 127.A.N.(k+2). So an address names its case and label without a table. All addresses lie
 //! in 127.80.0.0/12, which a test may allow as a whole while 127.0.0.1 stays forbidden.
 
 use std::net::Ipv4Addr;
@@ -20,17 +20,17 @@ pub enum Scheme {
     Both,
 }
 
-/// One row of the catalogue that has a server. What the bare name does is what the row says; labels and paths are
-/// its variants.
+/// One row of the catalogue that has a server. The bare name behaves as the row says; labels and paths are its
+/// variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The id in lower case: `h1-12`.
     pub id: &'static str,
-    /// How it is reached.
+    /// The scheme of the case.
     pub scheme: Scheme,
-    /// Names in front of the case's own, each with an address of its own, and what happens there.
+    /// Names in front of the case's own, each with an address of its own, and their behaviour.
     pub labels: &'static [(&'static str, &'static str)],
-    /// Paths and what they serve. A label of a case is asked with the same paths.
+    /// Paths and their content. A label of a case serves the same paths.
     pub paths: &'static [(&'static str, &'static str)],
 }
 

@@ -73,7 +73,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// What a bomb becomes.
+/// Decoded size of a bomb in bytes.
 const BOMB_BYTES: u64 = 1 << 30;
 /// One piece of the gzip bomb becomes this much.
 const GZIP_PIECE: usize = 1 << 20;
@@ -109,7 +109,7 @@ pub(super) async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
         ("cmp-02", path) => {
             start(conn, "br").await?;
             if path == "/endless" {
-                // Pieces end inside a byte, so a run of eight, which ends on one, is what repeats.
+                // Pieces end inside a byte, so runs of eight, which end at a byte boundary, are repeated.
                 let mut bits = Bits::default();
                 bits.push(BROTLI_WINDOW.0, BROTLI_WINDOW.1);
                 // Four bits of header would shift every run; an empty metadata block realigns to a byte.
@@ -312,7 +312,7 @@ fn brotli_piece(bits: &mut Bits) {
 
 /// The command "insert 1, copy with code 23": 384 + 8 * insert code 1 + copy code 23 & 7 (RFC 7932, 5).
 const INSERT_1_COPY_LONGEST: u64 = 399;
-/// The shortest copy of code 23; 24 extra bits are added to it.
+/// The shortest copy of code 23; 24 extra bits are added.
 const COPY_LONGEST_BASE: u64 = 2118;
 
 /// An empty metadata block, after which the stream stands at the start of a byte.

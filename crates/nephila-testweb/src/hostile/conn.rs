@@ -1,6 +1,6 @@
 //! One connection of a hostile server: reading heads, writing slowly, ending rudely.
 //!
-//! Invariant: what is read is bounded by [`HEAD_BYTES_MAX`], what is written by `BODY_BYTES_MAX`.
+//! Invariant: bytes read are bounded by [`HEAD_BYTES_MAX`], bytes written by `BODY_BYTES_MAX`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,12 +37,12 @@ impl Stream for TlsStream<Box<dyn Stream>> {
     }
 }
 
-/// What happens to a connection after a response.
+/// The fate of a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The next request is read from it.
+    /// The connection stays open for the next request.
     Keep,
-    /// It is closed properly: FIN, and over TLS close_notify before it.
+    /// The connection is closed properly: FIN, and over TLS close_notify before.
     Close,
     /// The socket is closed without close_notify.
     Cut,
@@ -67,7 +67,7 @@ pub(super) struct Conn {
     pub(super) unread: Vec<u8>,
     /// The name the client asked for in its TLS hello.
     pub(super) server_name: Option<String>,
-    /// Counts the connection as open for as long as it lives.
+    /// Guard that counts the connection as open.
     pub(super) _open: Open,
 }
 
@@ -129,7 +129,7 @@ impl Conn {
         self.case.id
     }
 
-    /// Reads one request head and writes it into the journal; `None` when the client is done or sends too much.
+    /// Reads one request head and records the head in the journal; `None` when the client is done or sends too much.
     pub(super) async fn read_head(&mut self) -> io::Result<Option<Head>> {
         loop {
             if let Some(end) = head_end(&self.unread) {
@@ -196,7 +196,7 @@ impl Conn {
         tokio::time::sleep(self.shared.web_time(time)).await;
     }
 
-    /// Holds the connection without a word until the client leaves or its life is over; what comes is swallowed.
+    /// Holds the connection in silence until the client leaves or `LIFE_MAX` is over; received bytes are discarded.
     pub(super) async fn hold(&mut self) -> io::Result<()> {
         let mut swallowed = [0; 4096];
         while self.io.read(&mut swallowed).await? > 0 {}
@@ -225,7 +225,7 @@ impl Conn {
     }
 }
 
-/// Makes the socket answer with RST when it is dropped.
+/// Makes the socket answer with RST when dropped.
 pub(super) fn reset(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }

@@ -155,7 +155,7 @@ fn body(id: &str, path: &str) -> Option<(String, Vec<u8>)> {
             bytes.extend(&"€".as_bytes()[..length.saturating_sub(bytes.len()).min(2)]);
             html("utf-8", bytes)
         }
-        // A lone surrogate written as if it were UTF-8, and as a character reference.
+        // A lone surrogate encoded in the manner of UTF-8, and as a character reference.
         ("enc-10", "/surrogates") => html(
             "utf-8",
             b"<title>a\xed\xa0\x80b&#xD800;c</title><a href=\"/found/\xed\xb0\x80\">x</a>".to_vec(),
@@ -173,7 +173,7 @@ fn body(id: &str, path: &str) -> Option<(String, Vec<u8>)> {
 
 const MIXED: &str =
     "<html><head><title>Größe ✓</title></head><body><a href=\"/found/größe\">link</a></body></html>";
-/// In UTF-7 this is a script element; in every encoding a crawler knows it is text.
+/// In UTF-7 this is a script element; in every encoding a crawler knows this is text.
 const UTF7: &[u8] = b"<title>t</title>+ADw-script+AD4-alert(1)+ADw-/script+AD4-<a href=\"/found\">x</a>";
 
 fn russian(meta: &str) -> Vec<u8> {

@@ -76,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
 const FIRST: u8 = 29;
 const COOKIES: usize = 1_000;
 const COOKIE_BYTES: usize = 4 * 1024;
-/// Just below 256 KB in all, and each below what a client must take (RFC 6265, 6.1).
+/// Just below 256 KB in all, and each below the size that a client must accept (RFC 6265, 6.1).
 const COOKIES_FITTING: usize = 60;
 const COOKIE_BYTES_FITTING: usize = 4_000;
 const DENIED_BYTES: u64 = 100_000_000;
@@ -212,7 +212,7 @@ fn seconds_now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A date as HTTP writes it, from seconds since 1970.
+/// An HTTP date, from seconds since 1970.
 fn http_date(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -1,7 +1,7 @@
 //! H1-01 to H1-28: status lines, fields and framing that are wrong.
 //!
-//! Most answers are fixed bytes followed by a close; the few that are endless or depend on what came before stand
-//! in [`answer`]. Bodies say what they are, so that a page kept by mistake is found by its text.
+//! Most answers are fixed bytes followed by a close; the few that are endless or depend on earlier requests are in
+//! [`answer`]. Bodies name themselves, so that a page kept by mistake is found by its text.
 
 use std::io;
 use std::time::Duration;

@@ -50,7 +50,7 @@ enum Framing {
     None,
 }
 
-/// An answer before it is put on a wire.
+/// An answer before serialization.
 #[derive(Debug)]
 pub(super) struct Good {
     pub(super) status: u16,

@@ -1,8 +1,8 @@
 //! H2-01 to H2-14: frames that flood, lie or never come.
 //!
 //! Raw cases answer every request, `/robots.txt` included, with their misbehaviour and choose the variant by label:
-//! they do not decode header blocks. Cases that need the path, and everybody who is good over HTTP/2, are served by
-//! the `h2` crate. A client that offers only `http/1.1` gets good pages from all of them.
+//! they do not decode header blocks. Cases that need the path, and all good servers over HTTP/2, use the `h2` crate. A
+//! client that offers only `http/1.1` gets good pages from all of them.
 
 use std::io;
 use std::sync::Arc;
@@ -64,9 +64,9 @@ const STREAMS_MAX: u32 = 100;
 const RESETS_MAX: usize = 4096;
 const SLOW: Duration = Duration::from_millis(200);
 const FRAME_OVERSIZE: usize = 20_000;
-/// Size of the header of H2-03; with its name and overhead it just fits the dynamic table of 4,096 bytes.
+/// Size of the header of H2-03; with its name and overhead the header just fits the dynamic table of 4,096 bytes.
 const BOMB_VALUE: usize = 4_000;
-/// How often it is repeated, one byte each: 64 MB of headers in one frame.
+/// How often the header is repeated, one byte each: 64 MB of headers in one frame.
 const BOMB_REPEATS: usize = 16_000;
 
 /// Serves a connection on which HTTP/2 was agreed.
@@ -109,7 +109,7 @@ struct Asked {
     shared: Arc<Shared>,
 }
 
-/// Counts a stream as open for as long as it lives.
+/// Guard that counts a stream as open.
 struct OpenStream {
     shared: Arc<Shared>,
     id: &'static str,
@@ -262,8 +262,8 @@ async fn misbehave(conn: &mut Conn, stream: u32) -> io::Result<Next> {
             };
         }
         ("h2-05", "queue") => {
-            // A body of the wrong length makes the client reset the stream; every frame after it is one more error
-            // on a closed stream (RFC 9113, 5.1), and the resets they force are never read.
+            // A body of the wrong length makes the client reset the stream; every later frame is one more error on a
+            // closed stream (RFC 9113, 5.1), and the resets they force are never read.
             conn.send(malformed("short", stream)).await?;
             conn.repeat(&frame(DATA, 0, stream, b"x").repeat(64)).await?;
             return Ok(Next::Close);
@@ -328,7 +328,7 @@ fn malformed(label: &str, stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends one frame again and again, and swallows what the client says about it, until it leaves.
+/// Sends one frame again and again, and discards the client's frames, until the client leaves.
 async fn flood(conn: &mut Conn, one: &[u8]) -> io::Result<Next> {
     // A batch near a TLS record's size: one frame per record would measure our own overhead.
     let batch = one.repeat((16_384 / one.len()).max(1));

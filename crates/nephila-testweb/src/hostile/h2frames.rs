@@ -36,7 +36,7 @@ pub(super) const NEWEST: u8 = 0xbe;
 const FRAME_MAX: usize = 1 << 20;
 const PREFACE: usize = 24;
 
-/// A frame as it was read; the payload is thrown away unless it is a ping's.
+/// A frame that was read; the payload is discarded except for a ping.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,

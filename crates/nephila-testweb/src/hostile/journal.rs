@@ -1,6 +1,6 @@
-//! What was asked of the hostile web: requests and connections by case, and DNS queries.
+//! The journal of the hostile web: requests and connections by case, and DNS queries.
 //!
-//! Invariant: every list has a bound; the oldest go first, the counters go on counting.
+//! Invariant: every list has a bound; the oldest entries are evicted first, the counters go on counting.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,18 +14,18 @@ pub const SEEN_HEAD_BYTES_MAX: usize = 8 * 1024;
 /// DNS queries kept in all.
 pub const QUERIES_MAX: usize = 100_000;
 
-/// One request as a hostile server saw it.
+/// One request as seen by a hostile server.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Since the hostile web started.
     pub at: Duration,
-    /// Which connection of the case it came on, from 1.
+    /// Number of the connection of the case that carried the request, from 1.
     pub connection: u64,
-    /// Which request on that connection it was, from 1.
+    /// Number of the request on that connection, from 1.
     pub number: u64,
-    /// The address and port it was sent to.
+    /// The server's address and port.
     pub local: SocketAddr,
-    /// Whether it came over TLS.
+    /// Whether the request came over TLS.
     pub tls: bool,
     /// The method; `(h2)` where raw frames are not decoded.
     pub method: String,
@@ -44,7 +44,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// One DNS query as the name server saw it.
+/// One DNS query as seen by the name server.
 #[derive(Clone, Debug)]
 pub struct QuerySeen {
     /// Since the hostile web started.
@@ -53,7 +53,7 @@ pub struct QuerySeen {
     pub name: String,
     /// The record type asked for: 1 is A, 28 AAAA, 65 HTTPS.
     pub record_type: u16,
-    /// How it came in.
+    /// The transport of the query.
     pub transport: Transport,
     /// Whether the name server was up and read on.
     pub answered: bool,

@@ -1,7 +1,7 @@
 //! Listeners: one per address of a case, all plain ones on one port and all TLS ones on another.
 //!
-//! A port is found by binding `good` to a free one and then everybody else to the same; when somebody else holds it
-//! on one of our addresses, another is tried. Invariant: only loopback addresses are bound.
+//! A port is found by binding `good` to a free one and then all others to the same; when another process holds that
+//! port on one of our addresses, another port is tried. Invariant: only loopback addresses are bound.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,7 +22,7 @@ const BACKLOG: i32 = 1024;
 /// Connections used to fill a black hole's backlog; Linux lets one in at backlog 0.
 const FILLERS_MAX: usize = 4;
 const FILL_WAIT: Duration = Duration::from_millis(50);
-/// The receive buffer of the server that does not read (TCP-07); the kernel rounds it up to its least.
+/// The receive buffer of the server that does not read (TCP-07); the kernel rounds the size up to its minimum.
 const TINY_BUFFER: usize = 1;
 const ACCEPT_REST: Duration = Duration::from_millis(20);
 /// Where the name server lives.
@@ -30,7 +30,7 @@ const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 80, 0, 53);
 
 /// Cases that also listen on the second plain port.
 const ON_OTHER_PORT: &[&str] = &["red-05", "red-06"];
-/// Addresses where nobody listens: a connect is refused.
+/// Addresses without a listener: a connect is refused.
 const REFUSED: &[(&str, &str)] = &[("tcp-02", "refused"), ("dns-13", "dead")];
 /// Addresses where every SYN is dropped.
 const BLACK_HOLES: &[(&str, &str)] = &[("tcp-01", ""), ("dns-13", "blackhole")];
@@ -47,7 +47,7 @@ pub(super) struct Door {
     pub(super) tls: bool,
 }
 
-/// A listener whose backlog is full, and the connections that fill it.
+/// A listener whose backlog is full, and the connections that fill the backlog.
 #[derive(Debug)]
 pub(super) struct BlackHole {
     _listener: Socket,
@@ -65,7 +65,7 @@ pub(super) struct DnsSockets {
     pub(super) udp: UdpSocket,
     pub(super) tcp: TcpListener,
     pub(super) udp_only: UdpSocket,
-    /// Sends answers from a port nobody asked.
+    /// Sends answers from a port that no client asked.
     pub(super) stranger: UdpSocket,
 }
 
@@ -188,7 +188,7 @@ pub(super) async fn accept(listener: tokio::net::TcpListener, door: Door, shared
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
                     let life = tokio::time::timeout(LIFE_MAX, serve::connection(stream, door, shared.clone()));
-                    // A client that leaves in the middle is what half of the cases are about.
+                    // A client that leaves in the middle is the subject of half of the cases.
                     connections.spawn(async move { drop(life.await) });
                 }
                 // Out of descriptors: try again when some have been given back.

@@ -1,14 +1,14 @@
 //! The hostile web: every way a server or a name server can misbehave, each under its own name.
 //!
 //! A row of `catalogue/hostile-web.tsv` is a **case**. Case `TCP-05` answers as `tcp-05.hostile.test`; our own name
-//! server gives it a loopback address of its own (127.82.5.1), so what happens is decided by the address that was
-//! dialled, before a byte is read. A case with several variants offers them by path (`/negative`), or by a **label**
-//! in front of its name (`stall.tls-05.hostile.test`, with its own address) where the choice falls before a path is
-//! sent. [`CASES`] lists all of it.
+//! server gives each case a loopback address of its own (127.82.5.1), so the dialled address decides the behaviour,
+//! before a byte is read. A case with several variants offers them by path (`/negative`), or by a **label** in front of
+//! its name (`stall.tls-05.hostile.test`, with its own address) where the choice falls before a path is sent. [`CASES`]
+//! lists all cases.
 //!
-//! What always holds: everything listens on loopback only; all plain servers share one port and all TLS servers
-//! another; nothing endless outlives [`LIFE_MAX`], [`BODY_BYTES_MAX`] or the [`Hostile`] itself; every request and
-//! every DNS query is written down, within bounds, before it is answered.
+//! Invariants: everything listens on loopback only; all plain servers share one port and all TLS servers another;
+//! nothing endless outlives [`LIFE_MAX`], [`BODY_BYTES_MAX`] or the [`Hostile`] itself; every request and every DNS
+//! query is recorded, within bounds, before its answer.
 
 mod case;
 mod conn;
@@ -44,15 +44,15 @@ use self::journal::Journal;
 pub use self::journal::{QUERIES_MAX, QuerySeen, SEEN_HEAD_BYTES_MAX, SEEN_MAX, Seen, Transport};
 use crate::tls::Ca;
 
-/// A hostile connection ends itself after this long, whatever it was doing. Above every deadline a crawler has.
+/// Maximum lifetime of a hostile connection. Above every timeout of a crawler.
 pub const LIFE_MAX: Duration = Duration::from_secs(130);
 /// An endless body, head or stream of frames ends itself after this many bytes on the wire.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// The zone all cases live in.
 pub const ZONE: &str = "hostile.test";
-/// The zone of the wildcard trap (DNS-15): whatever is asked below it exists.
+/// The zone of the wildcard trap (DNS-15): every name below this zone exists.
 pub const TRAP_ZONE: &str = "trap.test";
-/// The case id of the tripwire on 127.0.0.1: whoever gets there went through an address filter.
+/// The case id of the tripwire on 127.0.0.1: a client that gets there passed an address filter.
 pub const INSIDE: &str = "inside";
 
 /// How fast the slow ones are.
@@ -62,7 +62,7 @@ pub struct Settings {
     pub web_time_scale: f64,
     /// Factor on every wait of the name server. 1 keeps the times of the catalogue.
     pub dns_time_scale: f64,
-    /// Who signs the certificates; a fresh authority unless set.
+    /// The authority that signs the certificates; a fresh one unless set.
     pub ca: Option<Ca>,
 }
 
@@ -72,7 +72,7 @@ impl Default for Settings {
     }
 }
 
-/// The running hostile web. Dropping it ends every server and every connection.
+/// The running hostile web. Dropping the value ends every server and every connection.
 #[derive(Debug)]
 pub struct Hostile {
     shared: Arc<Shared>,
@@ -81,7 +81,7 @@ pub struct Hostile {
     _black_holes: Vec<listen::BlackHole>,
 }
 
-/// What every server of the hostile web knows.
+/// State shared by every server of the hostile web.
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
@@ -193,8 +193,8 @@ impl Hostile {
         IpAddr::V4(case::address_of_host(id).unwrap_or_else(|| panic!("no case {id}")))
     }
 
-    /// What a client must trust, as PEM: the authority that signs all good certificates here, and the root of
-    /// TLS-15, under which nothing is good but for its constraints.
+    /// The certificates that a client must trust, as PEM: the authority that signs all good certificates here, and the
+    /// root of TLS-15, under which nothing is good but for its constraints.
     pub fn ca_pem(&self) -> String {
         self.shared.ca.pem() + &self.shared.tls.constraints_root().1
     }
@@ -239,7 +239,7 @@ impl Hostile {
         self.shared.journal.queries(name)
     }
 
-    /// Switches the name server off (it stays silent and closes TCP) and on again (`DNS-21`).
+    /// Switches the name server off (silent over UDP, closes TCP) and on again (`DNS-21`).
     pub fn set_dns_up(&self, up: bool) {
         self.shared.dns.set_up(up);
     }

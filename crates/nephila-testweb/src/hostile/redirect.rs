@@ -1,7 +1,7 @@
 //! RED-01 to RED-16: redirects that loop, leave, lie or carry secrets along.
 //!
-//! Every page a redirect leads to echoes the request head it got, and the journal keeps it, so that a test sees what
-//! was sent along.
+//! Every page a redirect leads to echoes its request head, and the journal keeps the head, so that a test sees the
+//! fields that were sent along.
 
 use std::io;
 
@@ -117,7 +117,7 @@ pub(super) const CASES: &[Case] = &[
 const LOCATION_BYTES: usize = 100 * 1024;
 /// The URLs of RED-11.
 const LOGINS: usize = 10_000;
-/// Hops of the endless chain before it gives up.
+/// Maximum number of hops of the endless chain.
 const HOPS_MAX: u64 = BODY_BYTES_MAX;
 
 pub(super) async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {

@@ -1,8 +1,8 @@
 //! From an accepted socket to the right misbehaviour.
 //!
-//! Order: what the address alone decides (resets, silence), then TLS, then one request after another, each handed
-//! to the file of its area. Unless a case says otherwise, `/robots.txt` allows everything, so that a crawler gets as
-//! far as the misbehaviour, and `/` links to every path of the case.
+//! Order: misbehaviour decided by the address alone (resets, silence), then TLS, then one request after another, each
+//! handed to the file of its area. Unless a case says otherwise, `/robots.txt` allows everything, so that a crawler
+//! gets as far as the misbehaviour, and `/` links to every path of the case.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) async fn connection(stream: TcpStream, door: Door, shared: Arc<Shared
     let wants_tls = door.tls != (door.case.id == "tls-14");
     if !wants_tls {
         if door.tls && conn.starts_with_tls().await? {
-            // What web servers say to a TLS hello on a port they take for plain.
+            // The usual answer of web servers to a TLS hello on a plain port.
             conn.send(conn::response("400 Bad Request", "Connection: close\r\n", "plain HTTP only")).await?;
             return conn.end(Next::Close).await;
         }
@@ -68,7 +68,7 @@ impl Conn {
     }
 }
 
-/// Answers requests until somebody has had enough.
+/// Answers requests until the client or the case ends the connection.
 async fn requests(mut conn: Conn) -> io::Result<()> {
     while let Some(head) = conn.read_head().await? {
         let next = answer(&mut conn, &head).await?;
@@ -86,7 +86,7 @@ async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
     let id = conn.id();
     let listed = |path: &str| conn.case.paths.iter().any(|(listed, _)| *listed == path);
     if head.path == "/robots.txt" && !OWN_ROBOTS.contains(&id) && !tcp::breaks_everything(id) {
-        // The good one says what its pages may be used for.
+        // The good one states the permitted uses of its pages.
         let words = if id == "good" { "Content-Signal: ai-train=no\n" } else { "" };
         conn.send(robots(words)).await?;
         return Ok(Next::Keep);

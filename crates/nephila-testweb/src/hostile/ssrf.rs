@@ -1,7 +1,7 @@
-//! SSR-01 to SSR-17: ways to lead a crawler to an address it must not dial.
+//! SSR-01 to SSR-17: ways to lead a crawler to a forbidden address.
 //!
 //! Names for forbidden addresses are made by the name server (`a-10-0-0-1.ssr-01.hostile.test`, see `dns`); the
-//! redirects and pages are here. What points to 127.0.0.1 uses our own port, where the tripwire listens: a test asks
+//! redirects and pages are here. Links to 127.0.0.1 use our own port, where the tripwire listens: a test asks
 //! `connections(INSIDE)`, which must be 0.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::io;
 use super::conn::{Conn, Head, Next, links, not_found, page, redirect, response};
 use super::{Case, host};
 
-/// Any label of the form `a-1-2-3-4` or `aaaa-fe80--1` is an address; those listed here have one each for a soak.
+/// Any label of the form `a-1-2-3-4` or `aaaa-fe80--1` is an address; the labels listed here have one each for a soak.
 pub(super) const CASES: &[Case] = &[
     Case::http("ssr-01", &[("/", "the name resolves to the address in its label")]),
     Case::http("ssr-02", &[("/", "the name resolves to the IPv6 address in its label")]),

@@ -14,7 +14,7 @@ use super::conn::{Conn, Head, Next, not_found, page, response};
 const DRIP: Duration = Duration::from_millis(500);
 /// How long TCP-09 keeps an idle connection.
 const IDLE: Duration = Duration::from_secs(5);
-/// What TCP-05 claims to send.
+/// The `Content-Length` of TCP-05.
 const DRIP_BODY: usize = 1_000_000;
 /// How much of a body is sent before the reset of TCP-02.
 const BYTES_BEFORE_RESET: usize = 10_000;
@@ -64,12 +64,12 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Whether even robots.txt meets the misbehaviour, because it comes before a path is known.
+/// Whether even robots.txt meets the misbehaviour, because the choice falls before a path is known.
 pub(super) fn breaks_everything(id: &str) -> bool {
     matches!(id, "tcp-03" | "tcp-07" | "tcp-10" | "tcp-11")
 }
 
-/// What is decided by the address alone. `None` when the connection has come to its end.
+/// Misbehaviour decided by the address alone. `None` when the connection has come to its end.
 pub(super) async fn before_first_byte(conn: Conn) -> io::Result<Option<Conn>> {
     match (conn.id(), conn.label) {
         ("tcp-02", "accept") => conn.end(Next::Reset).await.map(|()| None),
@@ -97,7 +97,7 @@ pub(super) async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
         ("tcp-02", "/body") => {
             conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n").await?;
             conn.send(vec![b'a'; BYTES_BEFORE_RESET]).await?;
-            // The bytes must arrive before the RST throws away what is still queued.
+            // The bytes must arrive before the RST discards the queued rest.
             conn.rest(Duration::from_millis(100)).await;
             Ok(Next::Reset)
         }

@@ -65,7 +65,7 @@ const MANY: usize = 200;
 const DRIP: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What is spoken after the handshake.
+/// The protocol after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
@@ -75,7 +75,7 @@ pub(super) enum Protocol {
 /// The settings of every TLS server.
 #[derive(Debug)]
 pub(super) struct Configs {
-    /// HTTP/2 and HTTP/1.1, a good certificate for whatever name is asked.
+    /// HTTP/2 and HTTP/1.1, a good certificate for any requested name.
     both: Arc<ServerConfig>,
     /// HTTP/1.1 only.
     http1: Arc<ServerConfig>,
@@ -136,7 +136,7 @@ impl Configs {
         })
     }
 
-    /// The root of TLS-15, which a client must trust to see that its constraints are what refuses.
+    /// The root of TLS-15. A client must trust this root so that only the constraints refuse the chain.
     pub(super) fn constraints_root(&self) -> &(CertificateDer<'static>, String) {
         &self.constraints_root
     }
@@ -151,7 +151,7 @@ impl Configs {
     }
 }
 
-/// Shakes hands as the case wants. `None` when the connection has come to its end.
+/// Performs the handshake of the case. `None` when the connection has come to its end.
 pub(super) async fn handshake(mut conn: Conn) -> io::Result<Option<(Conn, Protocol)>> {
     match (conn.id(), conn.label) {
         ("tls-04", label) => {
@@ -216,7 +216,7 @@ pub(super) async fn handshake(mut conn: Conn) -> io::Result<Option<(Conn, Protoc
     Ok(Some((conn, if http2 { Protocol::Http2 } else { Protocol::Http1 })))
 }
 
-/// Answers behind a handshake that worked.
+/// Answers after a handshake that worked.
 pub(super) async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
     match (conn.id(), head.path.as_str()) {
         ("tls-12", "/length") => {
@@ -286,7 +286,7 @@ fn exploding(names: &[String]) -> anyhow::Result<Issued> {
     Ok((chain, key_der(&leaf_key)))
 }
 
-/// A leaf of an authority whose name no client knows. A second `Ca` would not do: it has the name of the first.
+/// A leaf of an authority with a name that no client knows. A second `Ca` does not suffice: both have the same name.
 fn unknown(names: &[String]) -> anyhow::Result<Issued> {
     let issuer = CertifiedIssuer::self_signed(authority("somebody else's root"), KeyPair::generate()?)?;
     let leaf_key = KeyPair::generate()?;
@@ -305,7 +305,7 @@ fn tree(permitted: &[&str], excluded: &[&str]) -> NameConstraints {
     NameConstraints { permitted_subtrees: trees(permitted), excluded_subtrees: trees(excluded) }
 }
 
-/// A leaf under an intermediate that was not allowed to issue it.
+/// A leaf under an intermediate whose constraints forbid the leaf.
 fn constrained(
     root: &CertifiedIssuer<'static, KeyPair>,
     name: String,

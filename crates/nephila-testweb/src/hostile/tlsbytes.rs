@@ -25,7 +25,7 @@ const RECORD_MAX: usize = 16_384;
 /// The certificate of TLS-07.
 const BIG_CERTIFICATE: usize = 1024 * 1024;
 
-/// Reads the client's first record and forgets it.
+/// Reads and discards the client's first record.
 pub(super) async fn read_hello(conn: &mut Conn) -> io::Result<()> {
     let mut header = [0; 5];
     conn.io.read_exact(&mut header).await?;

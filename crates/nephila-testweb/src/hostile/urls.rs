@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
 pub(super) async fn answer(conn: &mut Conn, head: &Head) -> io::Result<Next> {
     let bytes = match (conn.id(), head.path.as_str()) {
         (id, "/links") => page(links(id, hrefs(id))),
-        // Whatever the server is asked literally is what the page says.
+        // The page echoes the requested path literally.
         ("url-18", path) => page(format!("<p>this is exactly {path}</p>")),
         ("url-10" | "url-11" | "url-12" | "url-15" | "url-16", path) => {
             page(format!("<p>asked for {path}</p>"))

@@ -1,8 +1,8 @@
-//! Chance without a generator: a number that depends on the seed, on what is asked and on whom it is asked about.
+//! Chance without a generator: a number that depends on the seed, on the decision and on its subject.
 //!
-//! What always holds: the same question has the same answer, in any order and on any thread.
+//! Invariant: the same question has the same answer, in any order and on any thread.
 
-/// What a draw decides. Two decisions about one page must not follow each other, so each has a tag of its own.
+/// The decision of a draw. Two decisions about one page must be independent, so each has a tag of its own.
 #[derive(Clone, Copy)]
 pub(crate) enum Tag {
     Fate = 1,

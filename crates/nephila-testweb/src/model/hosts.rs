@@ -1,7 +1,7 @@
 //! Hosts: names, sizes, addresses, and which of them are dead or tarpits.
 //!
-//! Host n is called `h<n>.d<n / hosts_per_domain>.test`. The number is also its rank: sizes fall with it by a power
-//! law. What always holds: host 0 is alive and open, so that a crawl has somewhere to begin.
+//! Host n is called `h<n>.d<n / hosts_per_domain>.test`. The number is also its rank: sizes fall with the rank by a
+//! power law. Invariant: host 0 is alive and open, so that a crawl has somewhere to begin.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::{World, push_number};
 /// Addresses with the same second number.
 const BLOCK: u32 = 250 * 250;
 
-/// A busy host is busy one time in so many.
+/// A busy host is busy in one of this number of periods.
 const BUSY_TURNS: u64 = 3;
 
 /// How many addresses 127.0.0.0/8 has from a second number on; the last block is left out.
@@ -20,16 +20,16 @@ pub(super) fn addresses_max(address_block: u8) -> u32 {
     BLOCK * (255 - u32::from(address_block)).max(1)
 }
 
-/// How a host is.
+/// The condition of a host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It answers.
+    /// The host answers.
     Alive,
     /// Its pages come a byte at a time and never end; its robots.txt is quick.
     Tarpit,
     /// Its name does not exist.
     Nameless,
-    /// Its name has an address where nobody listens.
+    /// Its name has an address without a listener.
     Refusing,
 }
 
@@ -72,7 +72,7 @@ impl World {
         out.push_str(".test");
     }
 
-    /// The host of an authority (`name` or `name:port`, in any case); `None` when it is not ours.
+    /// The host of an authority (`name` or `name:port`, in any case); `None` for an authority outside this web.
     pub fn host_of(&self, authority: &str) -> Option<u32> {
         let name = authority.split(':').next().unwrap_or_default();
         let name = name.strip_suffix('.').unwrap_or(name);
@@ -105,7 +105,7 @@ impl World {
         self.falls(Tag::Scheme, host, 0, self.settings.https_share)
     }
 
-    /// How a host is.
+    /// The condition of a host.
     pub fn fate(&self, host: u32) -> Fate {
         if host == 0 {
             return Fate::Alive;
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Whether a host has no time at a virtual time: it answers 429 to everything but robots.txt.
+    /// Whether a host is busy at a virtual time: the host answers 429 to everything but robots.txt.
     pub fn is_busy(&self, host: u32, now: u64) -> bool {
         if !self.falls(Tag::Busy, host, 0, self.settings.busy_share) {
             return false;
@@ -137,7 +137,7 @@ impl World {
         host != 0 && self.falls(Tag::Ipv6, host, 0, self.settings.ipv6_only_share)
     }
 
-    /// The IPv4 addresses of a host; none when it has no name.
+    /// The IPv4 addresses of a host; none if the host has no name.
     pub fn addresses(&self, host: u32) -> Vec<Ipv4Addr> {
         match self.fate(host) {
             Fate::Nameless => return Vec::new(),
@@ -154,7 +154,7 @@ impl World {
         (0..count.min(all)).map(|n| self.address(((first + n) % all) as u32)).collect()
     }
 
-    /// The IPv6 addresses of a host: ::1 for those that answer, when the settings ask for it.
+    /// The IPv6 addresses of a host: ::1 for hosts that answer, when the settings ask for IPv6.
     pub fn addresses_v6(&self, host: u32) -> Vec<Ipv6Addr> {
         let alive = matches!(self.fate(host), Fate::Alive | Fate::Tarpit);
         if alive && (self.settings.ipv6 || self.is_ipv6_only(host)) {
@@ -170,7 +170,7 @@ impl World {
         Ipv4Addr::new(127, second as u8, (n % BLOCK / 250) as u8, (n % 250 + 1) as u8)
     }
 
-    /// The address of refusing hosts, outside of those that are listened on.
+    /// The address of refusing hosts, on which this web does not listen.
     pub fn dead_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(127, self.settings.address_block, 255, 254)
     }

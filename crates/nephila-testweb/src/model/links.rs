@@ -4,12 +4,12 @@
 //! hosts form the same tree over the hosts. The other links are drawn: `links_inside` of all stay in the domain, most
 //! of these on the host itself, and large hosts and early pages are linked to more often than small and late ones.
 //!
-//! What always holds: links do not depend on virtual time, so ground truth about reachability stays true.
+//! Invariant: links do not depend on virtual time, so ground truth about reachability stays true.
 
 use super::draw::{Tag, below, unit};
 use super::{Place, What, World};
 
-/// Of the links that stay in the domain, those that stay on the host.
+/// Of the links that stay in the domain, the share that stays on the host.
 const SAME_HOST: f64 = 0.8;
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
         if drawn == 0 {
             return;
         }
-        // What the fixed links above already gave is taken off, so that the whole page has the share asked for.
+        // The share of the fixed links above is subtracted, so that the whole page has the requested share.
         let share = (self.settings.links_inside * f64::from(all) - f64::from(inside)) / f64::from(drawn);
         // One draw per page and a step per link: a full draw for each would be most of the cost of a page.
         let place_draw = self.draw(Tag::Link, host, page);
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// One of so many pages, early ones more often.
+/// One of `pages` pages, early ones more often.
 fn popular_page(pages: u64, x: u64) -> u64 {
     let u = unit(x);
     ((pages as f64 * u * u) as u64).min(pages - 1)

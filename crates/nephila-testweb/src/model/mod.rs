@@ -1,11 +1,11 @@
-//! The web as a function: from seed, URL and virtual time to what is there.
+//! The web as a function: from seed, URL and virtual time to content.
 //!
-//! A [`World`] knows its settings, two ports and a clock, and no page. A URL is read into a [`Place`] (a host and what
-//! lies there), and every question about a place is answered by drawing from the seed: how large its host is
-//! (`hosts`), what a page is (`pages`), where it links to (`links`), what robots.txt says (`robots`). Ground truth
-//! (`truth`) asks the same questions, so it cannot differ from what is served.
+//! A [`World`] knows its settings, two ports and a clock, and no page. A URL is parsed into a [`Place`] (a host and a
+//! resource there), and every question about a place is answered by drawing from the seed: the size of its host
+//! (`hosts`), the kind of a page (`pages`), its links (`links`), the rules of robots.txt (`robots`). Ground truth
+//! (`truth`) asks the same questions, so the truth cannot differ from the served content.
 //!
-//! What always holds: nothing is stored per page or per host, so a web of a billion pages costs what one of ten does.
+//! Invariant: nothing is stored per page or per host, so a web of a billion pages costs as much as one of ten.
 
 mod draw;
 mod hosts;
@@ -38,21 +38,21 @@ pub struct World {
     settings: Settings,
     http_port: u16,
     https_port: u16,
-    /// What the weights of all hosts sum to.
+    /// The sum of the weights of all hosts.
     weights: f64,
     clock: Clock,
 }
 
-/// Where something is: a host and what lies there.
+/// A location: a host and a resource there.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Place {
     /// Rank of the host, 0 for the largest.
     pub host: u32,
-    /// What lies there.
+    /// The resource.
     pub what: What,
 }
 
-/// What a path of a host stands for.
+/// The meaning of a path of a host.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum What {
     /// Page n: `/` for 0, otherwise `/p/n` or `/private/n`.
@@ -89,7 +89,7 @@ impl World {
         World { http_port, https_port, ..self }
     }
 
-    /// The same web, without ::1 where the machine does not have it.
+    /// The same web, without ::1 if the machine lacks IPv6.
     pub(crate) fn with_ipv6(mut self, ipv6: bool) -> World {
         self.settings.ipv6 &= ipv6;
         if !ipv6 {
@@ -98,7 +98,7 @@ impl World {
         self
     }
 
-    /// What was chosen.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -126,14 +126,14 @@ impl World {
         self.push_path(out, place);
     }
 
-    /// Appends scheme and authority of a host, as it is linked to.
+    /// Appends scheme and authority of a host, as in links.
     pub(crate) fn push_origin(&self, out: &mut String, host: u32) {
         let https = self.is_https(host);
         out.push_str(if https { "https://" } else { "http://" });
         self.push_authority(out, host, https);
     }
 
-    /// Appends `name:port`, without the port where it is the usual one.
+    /// Appends `name:port`, without the default port.
     pub(crate) fn push_authority(&self, out: &mut String, host: u32, https: bool) {
         self.push_name(out, host);
         let port = self.port(https);
@@ -173,9 +173,9 @@ impl World {
         }
     }
 
-    /// The place an authority and a path stand for, whatever the scheme; `None` where nothing lies.
+    /// The place that an authority and a path stand for, for any scheme; `None` if there is nothing.
     ///
-    /// A query does not change what lies there.
+    /// A query does not change the place.
     pub fn place(&self, authority: &str, path: &str) -> Option<Place> {
         let host = self.host_of(authority)?;
         Some(Place { host, what: self.what(host, path)? })
@@ -190,7 +190,7 @@ impl World {
         self.place(&rest[..at], path)
     }
 
-    /// What a path stands for on a host, at the virtual time that is now.
+    /// The meaning of a path on a host, at the current virtual time.
     pub(crate) fn what(&self, host: u32, path: &str) -> Option<What> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let what = match path {
@@ -237,7 +237,7 @@ impl World {
         })
     }
 
-    /// How long the answer for this place is held back.
+    /// The latency of the answer for this place.
     pub fn latency(&self, place: Place) -> std::time::Duration {
         let settings = &self.settings;
         if settings.latency.is_zero() {
@@ -273,7 +273,7 @@ impl What {
     }
 }
 
-/// A number as we write it: digits only, no leading zero. Anything else is another path.
+/// A number in canonical form: digits only, no leading zero. Anything else is another path.
 fn number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if plain { text.parse().ok() } else { None }

@@ -1,19 +1,19 @@
-//! Pages: what kind each is, how large, and how often it changes.
+//! Pages: the kind, size and change rate of each.
 //!
-//! What always holds: page 0 of every host (`/`) is an ordinary page; a redirect or a duplicate points at a page that
-//! comes earlier (a lower host, or a lower page of its own host), so chains end.
+//! Invariants: page 0 of every host (`/`) is an ordinary page; a redirect or a duplicate points at a page that comes
+//! earlier (a lower host, or a lower page of its own host), so chains end.
 
 use super::draw::{Tag, below, log_normal, unit};
 use super::{Place, What, World};
 
 /// No page is larger than this many times the mean.
 const PAGE_TIMES_MAX: f64 = 16.0;
-/// Statuses of pages that are errors, each as often as it stands here.
+/// Statuses of pages that are errors, each as often as listed here.
 const ERRORS: [u16; 8] = [404, 404, 404, 410, 403, 500, 500, 503];
 /// Statuses of pages that redirect.
 const REDIRECTS: [u16; 4] = [301, 302, 307, 308];
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PageKind {
     /// A page with text and links.
@@ -32,7 +32,7 @@ pub enum PageKind {
 }
 
 impl World {
-    /// What a page is.
+    /// The kind of a page.
     pub fn page_kind(&self, host: u32, page: u64) -> PageKind {
         if page == 0 {
             return PageKind::Normal;
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// A number for one version of one page: it says where in the block of text its text begins, and is its `ETag`.
+/// A number for one version of one page: the offset of its text in the text block, and its `ETag`.
 pub(crate) fn text_mark(world: &World, host: u32, page: u64, version: u64) -> u64 {
     world.draw(Tag::Text, host, page).wrapping_add(version.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

@@ -1,13 +1,13 @@
-//! robots.txt: which variant a host has and what it says at a virtual time.
+//! robots.txt: the variant of a host and its content at a virtual time.
 //!
-//! What always holds: host 0 allows everything, and [`World::robots_rules`] is what a crawler that follows
-//! RFC 9309 would make of [`World::robots_answer`].
+//! Invariants: host 0 allows everything, and [`World::robots_rules`] equals the rules that a crawler following RFC 9309
+//! derives from [`World::robots_answer`].
 
 use super::draw::{Tag, unit};
 use super::{Place, What, World};
 use crate::rules::Rules;
 
-/// What a host does with robots.txt.
+/// The variants of robots.txt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RobotsKind {
     /// Allows everything.
@@ -30,11 +30,11 @@ pub enum RobotsKind {
     Named,
     /// Uses `*` and `$`.
     Patterns,
-    /// Takes the other shapes in turn.
+    /// Takes the other variants in turn.
     Shifting,
 }
 
-/// The shapes a shifting robots.txt takes, one after the other.
+/// The variants that a shifting robots.txt takes, one after the other.
 const SHAPES: [RobotsKind; 6] = [
     RobotsKind::Private,
     RobotsKind::Broken,
@@ -44,7 +44,7 @@ const SHAPES: [RobotsKind; 6] = [
     RobotsKind::Closed,
 ];
 
-/// What `/robots.txt` answers.
+/// The answer to `/robots.txt`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RobotsAnswer {
     /// The status.
@@ -84,7 +84,7 @@ impl World {
         RobotsKind::Open
     }
 
-    /// Which variant a host has at a virtual time: never [`RobotsKind::Shifting`], but what it has shifted to.
+    /// The variant of a host at a virtual time: never [`RobotsKind::Shifting`], but the current variant.
     pub fn robots_shape(&self, host: u32, now: u64) -> RobotsKind {
         match self.robots_kind(host) {
             RobotsKind::Shifting => {
@@ -101,7 +101,7 @@ impl World {
         now.saturating_sub(self.settings.time_start) / self.settings.robots_period.as_secs().max(1)
     }
 
-    /// What `/robots.txt` of a host answers at a virtual time.
+    /// The answer of a host to `/robots.txt` at a virtual time.
     pub fn robots_answer(&self, host: u32, now: u64) -> RobotsAnswer {
         let error = |status| RobotsAnswer { status, body: String::new(), location: None };
         match self.robots_shape(host, now) {
@@ -121,7 +121,7 @@ impl World {
         if self.settings.robots_elsewhere { (host + 1) % self.settings.hosts } else { host }
     }
 
-    /// The text of the robots.txt of a host, wherever it lies; empty when it has none.
+    /// The text of the robots.txt of a host, at any path; empty if the host has none.
     pub fn robots_text(&self, host: u32, now: u64) -> String {
         let mut text = String::from("# robots.txt of a synthetic host\n");
         match self.robots_shape(host, now) {
@@ -161,7 +161,7 @@ impl World {
         text
     }
 
-    /// What a crawler with this product token may do on a host, by the robots.txt of a virtual time.
+    /// The rules for a crawler with this product token on a host, by the robots.txt of a virtual time.
     pub fn robots_rules(&self, host: u32, agent: &str, now: u64) -> Rules {
         match self.robots_shape(host, now) {
             RobotsKind::Missing => Rules::allow_all(),

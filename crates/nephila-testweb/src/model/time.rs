@@ -1,7 +1,7 @@
-//! Virtual time, and how the web writes it.
+//! Virtual time, and the formats of dates.
 //!
-//! Virtual time starts where the settings say, runs at the rate they say (0 by default, so that the same URL has the
-//! same bytes) and can be moved forward by hand. It never goes back.
+//! Virtual time starts at the time of the settings, runs at their rate (0 by default, so that the same URL has the same
+//! bytes) and can be advanced by hand. Virtual time never goes back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A moment as in `Last-Modified` (RFC 9110, 5.6.7); RSS reads it too.
+/// A moment as in `Last-Modified` (RFC 9110, 5.6.7); valid in RSS too.
 pub fn http_date(seconds: u64) -> String {
     let (year, month, day) = civil(seconds / 86_400);
     // 1970-01-01 was a Thursday.
@@ -75,7 +75,7 @@ pub fn iso_date(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Reads what [`http_date`] writes; other forms are not needed, as clients echo what they were given.
+/// Parses the output of [`http_date`]; other forms are not needed, as clients echo the received date.
 pub fn parse_http_date(text: &str) -> Option<u64> {
     let mut parts = text.split_once(", ")?.1.split([' ', ':']);
     let day: u64 = parts.next()?.parse().ok()?;

@@ -1,37 +1,37 @@
-//! Ground truth: what an honest and complete crawl from given seeds finds, and how each place it hears of ends.
+//! Ground truth: the places that an honest and complete crawl from given seeds finds, and how each place ends.
 //!
-//! The walk is the one a crawler makes: from the seeds along links, redirects and, when asked for, feeds and
-//! sitemaps; it does not look behind what is out of scope, closed by robots.txt, dead or a tarpit. It asks the model
-//! and not the server, so a crawl can be compared with it without being believed.
+//! The walk is the same as a crawler's: from the seeds along links, redirects and, on request, feeds and sitemaps;
+//! places that are out of scope, closed by robots.txt, dead or tarpits are not followed. The walk uses the model and
+//! not the server, so a crawl is compared with an independent result.
 //!
-//! What always holds: the walk ends after `places_max` places, and says so.
+//! Invariant: the walk ends after `places_max` places, and the result says so.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::{FEED_ITEMS, Fate, PageKind, Place, SITEMAP_URLS, What, World};
 use crate::rules::Rules;
 
-/// How a place ends that a crawl hears of.
+/// How a place that a crawl discovers ends.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reach {
-    /// It answers 200.
+    /// Answers 200.
     Page,
-    /// It redirects.
+    /// Redirects.
     Redirect,
-    /// It answers with this status.
+    /// Answers with this status.
     Error(u16),
-    /// It is out of scope: not to be asked for.
+    /// Out of scope: must not be requested.
     OutOfScope,
-    /// robots.txt closes it: not to be asked for.
+    /// Closed by robots.txt: must not be requested.
     Disallowed,
     /// Its host cannot be connected to.
     Dead,
-    /// Its host never ends an answer: it may be asked for, but nothing comes of it.
+    /// Its host never ends an answer: the place may be requested, but without a result.
     Tarpit,
 }
 
 impl Reach {
-    /// Whether a complete crawl has asked for such a place.
+    /// Whether a complete crawl has requested such a place.
     pub fn is_expected(self) -> bool {
         matches!(self, Reach::Page | Reach::Redirect | Reach::Error(_))
     }
@@ -40,11 +40,11 @@ impl Reach {
 /// From where, how far and by which rules the walk goes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TruthOptions {
-    /// Where it begins; the home pages of all hosts when empty.
+    /// Seeds of the walk; the home pages of all hosts when empty.
     pub seeds: Vec<Place>,
     /// The hosts in scope; all when `None`.
     pub scope: Option<Vec<u32>>,
-    /// Whether robots.txt is obeyed, in the version of the virtual time that is now.
+    /// Whether robots.txt is obeyed, in the version of the current virtual time.
     pub obeys_robots: bool,
     /// Whether sitemaps named in robots.txt are read.
     pub reads_sitemaps: bool,
@@ -67,18 +67,18 @@ impl Default for TruthOptions {
     }
 }
 
-/// Every place a crawl hears of.
+/// Every place that a crawl discovers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Truth {
     places: HashMap<Place, Reach>,
-    /// Whether the walk came to its end; otherwise `places_max` stopped it.
+    /// Whether the walk is complete; otherwise `places_max` stopped the walk.
     pub is_whole: bool,
-    /// What was asked.
+    /// The options of the walk.
     pub options: TruthOptions,
 }
 
 impl Truth {
-    /// How a place ends; `None` when a crawl never hears of it.
+    /// How a place ends; `None` for a place that a crawl never discovers.
     pub fn reach(&self, place: Place) -> Option<Reach> {
         self.places.get(&place).copied()
     }
@@ -88,12 +88,12 @@ impl Truth {
         self.places.iter().map(|(place, reach)| (*place, *reach))
     }
 
-    /// The places a complete crawl has asked for, in no particular order.
+    /// The places that a complete crawl has requested, in no particular order.
     pub fn expected(&self) -> impl Iterator<Item = Place> + '_ {
         self.iter().filter(|(_, reach)| reach.is_expected()).map(|(place, _)| place)
     }
 
-    /// How many places end how.
+    /// Number of places by end.
     pub fn counts(&self) -> BTreeMap<Reach, u64> {
         let mut counts = BTreeMap::new();
         for (_, reach) in self.iter() {
@@ -132,7 +132,7 @@ struct Walk<'a> {
     options: &'a TruthOptions,
     scope: Option<HashSet<u32>>,
     now: u64,
-    /// Per host seen, what its robots.txt allows.
+    /// The rules of robots.txt, per host seen.
     rules: HashMap<u32, Rules>,
     places: HashMap<Place, Reach>,
     queue: VecDeque<Place>,
@@ -140,7 +140,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Hears of a place: judges it once, and queues it if it has something to read.
+    /// Discovers a place: judges the place once, and queues pages and redirects.
     fn hear(&mut self, place: Place) {
         if self.places.contains_key(&place) {
             return;
@@ -191,7 +191,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A crawler that reads robots.txt finds sitemaps in it, where there is a file to read.
+    /// Discovers the sitemaps that a robots.txt names, if there is a file.
     fn hear_sitemaps(&mut self, host: u32) {
         let named = self.world.robots_text(host, self.now).contains("Sitemap:");
         if self.options.reads_sitemaps && named {
@@ -199,7 +199,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads what lies at a place and hears of all it names.
+    /// Reads a place and discovers all places that it names.
     fn read(&mut self, place: Place) {
         let Place { host, what } = place;
         match what {

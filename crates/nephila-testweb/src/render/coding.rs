@@ -1,7 +1,7 @@
 //! Content codings: which one a client gets, and its bytes.
 //!
-//! Speed matters more than size here: a test web must not be what is measured, so every coding runs at its quickest.
-//! Gzip, which every client takes, has a file of its own.
+//! Speed matters more than size here: a test web must not limit the measurement, so every coding runs at its quickest.
+//! Gzip, which every client accepts, has a file of its own.
 
 use std::cell::RefCell;
 use std::io::Write;

@@ -1,11 +1,12 @@
 //! Gzip at the price of the head: the text all pages share is deflated once, in segments.
 //!
-//! A deflate stream may be cut after a full flush: what follows refers to nothing before it. So every segment of the
-//! text block is deflated on its own when the web starts, and a page is its head deflated now, ready-made segments,
-//! and its end deflated now, with one checksum over all. It is one ordinary gzip member; no reader can tell.
+//! A deflate stream may be cut after a full flush: the bytes after the flush refer to nothing before. So every segment
+//! of the text block is deflated on its own when the web starts, and a page is its head deflated now, ready-made
+//! segments, and its end deflated now, with one checksum over all. The result is one ordinary gzip member; no reader
+//! can tell.
 //!
-//! What always holds: a piece of a body that is not a slice of the block, or does not begin at a segment, is deflated
-//! like anything else.
+//! Invariant: a piece of a body that is not a slice of the block, or does not begin at a segment, is deflated like
+//! anything else.
 
 use std::cell::RefCell;
 

@@ -1,10 +1,10 @@
 //! From places to bytes.
 //!
 //! A [`Renderer`] is made once per web and holds one block of text. A page is its own head (title and links) and a
-//! slice of that block, so a large page costs what a small one does: no text is made or copied per request. Robots.txt,
-//! feeds and sitemaps are small and written as they are asked for.
+//! slice of that block, so a large page costs as much as a small one: no text is made or copied per request.
+//! Robots.txt, feeds and sitemaps are small and written on request.
 //!
-//! What always holds: the same place at the same virtual time has the same bytes.
+//! Invariant: the same place at the same virtual time has the same bytes.
 
 mod coding;
 mod feed;
@@ -22,7 +22,7 @@ use crate::model::{PageKind, Place, What, World};
 use crate::settings::Encoding;
 use gzip::Packed;
 
-/// What a place answers, before conditions and content coding.
+/// The answer of a place, before conditions and content coding.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
@@ -35,7 +35,7 @@ pub struct Answer {
     pub location: Option<String>,
     /// Seconds for `Retry-After`.
     pub retry_after: Option<u32>,
-    /// A number that changes whenever the body does, for `ETag`, and when it last did, for `Last-Modified`.
+    /// A number that changes with the body, for `ETag`, and the time of the last change, for `Last-Modified`.
     pub version: Option<(u64, u64)>,
 }
 
@@ -99,7 +99,7 @@ impl Renderer {
         &self.world
     }
 
-    /// What a place answers at a virtual time.
+    /// The answer of a place at a virtual time.
     pub fn answer(&self, place: Place, now: u64) -> Answer {
         let Place { host, what } = place;
         match what {
@@ -109,7 +109,8 @@ impl Renderer {
                 PageKind::Duplicate(of) => self.answer(of, now),
                 PageKind::Redirect { status, to } => {
                     let mut location = String::new();
-                    // Half of the redirects on the own host are written without it, as many servers do.
+                    // Half of the redirects on the own host are written without a host (a relative `Location`), as many
+                    // servers do.
                     if to.host == host && page.is_multiple_of(2) {
                         self.world.push_path(&mut location, to);
                     } else {

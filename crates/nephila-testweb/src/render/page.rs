@@ -1,7 +1,7 @@
 //! Pages: a head with title and links, then text from the block all pages share.
 //!
-//! What always holds: a page has exactly the size the model drew for it, unless its head alone is larger; text is
-//! plain ASCII words, so that it can be cut anywhere.
+//! Invariants: a page has exactly the size that the model drew, unless its head alone is larger; text is plain ASCII
+//! words, so that the text can be cut anywhere.
 
 use bytes::Bytes;
 
@@ -9,9 +9,9 @@ use super::gzip::SEGMENT;
 use super::{Answer, HTML, Renderer};
 use crate::model::{Place, What, push_number};
 
-/// Length of the text block. Pages up to half of it have their text in one piece.
+/// Length of the text block. Pages up to half this length have their text in one piece.
 const TEXT_BYTES: usize = 512 * 1024;
-/// What ends a page.
+/// The end of a page.
 const TAIL: &str = "\n</div>\n</body>\n</html>\n";
 
 /// Words of the text; the first ones come most often, as in any language.
@@ -113,12 +113,12 @@ impl Renderer {
         Answer { version: Some((mark, world.news_time(host, item))), ..Answer::ok(HTML, body) }
     }
 
-    /// Head, text and tail, together as long as asked for.
+    /// Head, text and tail, together of the requested size.
     fn fill(&self, head: String, mark: u64, size: usize) -> Vec<Bytes> {
         let mut left = size.saturating_sub(head.len() + TAIL.len());
         let mut body = Vec::with_capacity(4);
         body.push(Bytes::from(head));
-        // At a segment, so that gzip finds it ready-made.
+        // At a segment, so that gzip has the bytes ready-made.
         let mut at = (mark >> 8) as usize % (TEXT_BYTES / 2 / SEGMENT) * SEGMENT;
         while left > 0 {
             let end = (at + left).min(TEXT_BYTES);

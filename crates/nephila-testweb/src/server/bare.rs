@@ -1,6 +1,6 @@
 //! The bare server: the least a hyper server can do, as a measure for the web.
 //!
-//! It answers every request with the same bytes, looks at nothing and notes nothing.
+//! Answers every request with the same bytes, parses nothing and records nothing.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-/// Listens on 127.0.0.1 and returns the port and the server, which runs as long as it is polled.
+/// Listens on 127.0.0.1 and returns the port and the server, which runs as long as the future is polled.
 pub fn serve_bare(port: u16, page_bytes: usize) -> anyhow::Result<(u16, impl Future<Output = ()>)> {
     let listener = super::listen::listen(IpAddr::V4(Ipv4Addr::LOCALHOST), port, false)?;
     let port = listener.local_addr()?.port();

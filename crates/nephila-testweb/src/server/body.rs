@@ -33,7 +33,7 @@ struct Tarpit {
     pace: Duration,
 }
 
-/// What will stand in the journal about a request.
+/// The journal record of a request.
 pub(super) struct Note {
     pub(super) request: Request,
     pub(super) open: Arc<Open>,

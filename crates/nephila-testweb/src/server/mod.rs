@@ -1,11 +1,11 @@
-//! The HTTP servers: listeners on every address of the web, connections, and what becomes of a request.
+//! The HTTP servers: listeners on every address of the web, connections, and the processing of a request.
 //!
 //! Up to [`LISTENERS_MAX`] addresses have a listener each. Above that, one listener takes connections to any address
 //! but only from the loopback device, so that a web may have tens of thousands of addresses with two sockets. A
-//! connection speaks HTTP/1.1, or HTTP/2 when TLS agreed on it or when it begins with the preface of HTTP/2.
+//! connection speaks HTTP/1.1, or HTTP/2 after TLS negotiation (ALPN) or after the preface of HTTP/2.
 //!
-//! What always holds: nothing here is reachable from outside this machine; a connection ends when the web is dropped;
-//! at most [`CONNECTIONS_MAX`] are open.
+//! Invariants: nothing here is reachable from outside this machine; a connection ends when the web is dropped; at most
+//! [`CONNECTIONS_MAX`] are open.
 
 mod bare;
 mod body;
@@ -46,7 +46,7 @@ const GREETING_MAX: Duration = Duration::from_secs(30);
 /// Rest after a failed accept, which means we are out of files.
 const ACCEPT_REST: Duration = Duration::from_millis(10);
 
-/// What all connections of one web share.
+/// State shared by all connections of one web.
 pub(crate) struct Shared {
     pub(crate) renderer: Renderer,
     pub(crate) journal: Journal,
@@ -89,7 +89,7 @@ pub(crate) async fn accept(listener: TcpListener, tls: bool, shared: Arc<Shared>
 /// Serves one connection to its end.
 async fn serve(stream: TcpStream, local: IpAddr, tls: bool, shared: Arc<Shared>) {
     let stream = Arc::new(stream);
-    // Declared after the socket, so dropped before it: the books are closed before the client sees the end.
+    // Declared after the socket, so dropped first: the journal has the end before the client sees the close.
     let (open, _ending) = Open::new(shared, &stream, local, tls);
     let wire = Wire(stream.clone());
     if tls {
@@ -98,7 +98,7 @@ async fn serve(stream: TcpStream, local: IpAddr, tls: bool, shared: Arc<Shared>)
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         speak(stream, http2, open).await;
     } else {
-        // The preface of HTTP/2 is a request nobody would send: `PRI * HTTP/2.0`.
+        // The preface of HTTP/2 is a request that no client would send: `PRI * HTTP/2.0`.
         let mut first = [0u8; 3];
         let Ok(Ok(len)) = tokio::time::timeout(GREETING_MAX, stream.peek(&mut first)).await else { return };
         let http2 = len == first.len() && &first == b"PRI";
@@ -106,7 +106,7 @@ async fn serve(stream: TcpStream, local: IpAddr, tls: bool, shared: Arc<Shared>)
     }
 }
 
-/// Speaks HTTP on a stream. Errors are the client's business: it left, or spoke nonsense.
+/// Speaks HTTP on a stream. Errors are ignored: the client left, or spoke nonsense.
 async fn speak(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, http2: bool, open: Arc<Open>) {
     let io = TokioIo::new(Parting::new(stream, open.clone()));
     let caller = Arc::new(Caller::new(open, http2));

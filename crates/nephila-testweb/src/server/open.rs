@@ -1,13 +1,13 @@
-//! Open connections: their bytes, when each of them ended, and who of one host's connections has left.
+//! Open connections: their bytes, the end of each, and a registry of the connections of each host.
 //!
-//! A server sees a client's close only when it looks, and on a busy machine it may look after it has read a request
-//! from the client's next connection. So it looks when it matters: before the first request that a connection sends
-//! to a host is noted, every other connection with that host is asked whether its client's side is shut, and the
-//! kernel knows. Likewise a connection that the server itself ends is over before the first sign of that end goes
-//! out, since a client that waits for it may come back at once.
+//! A server sees a client's close only when the server checks, and on a busy machine that may be after a request from
+//! the client's next connection. So the server checks when the order matters: before the first request of a connection
+//! to a host is recorded, the server asks the kernel for every other connection with that host whether the client's
+//! side is shut. Likewise a connection that the server itself ends is over before the first sign of that end goes out,
+//! since a client that waits for that sign may come back at once.
 //!
-//! What always holds: a connection is noted once; a client that closed, or saw us close, before it connected again is
-//! never found with two connections to a host; an answer that was handed out whole ends no earlier than it did.
+//! Invariants: a connection is recorded once; a client that closed, or saw us close, before its next connect is never
+//! found with two connections to a host; an answer that was handed out whole is never recorded as ended too early.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -26,21 +26,21 @@ use crate::journal::{Connection, Event};
 
 /// Shards of the registry, so that threads seldom meet.
 const SHARDS: usize = 16;
-/// What a connection that has not ended has for its end.
+/// The end time of a connection that has not ended.
 const NOT_YET: u64 = u64::MAX;
 
-/// A host as connections reach it: whether by TLS, and its authority.
+/// A host as connections reach the server: whether by TLS, and the authority.
 type Key = (bool, Arc<str>);
 
-/// Which connections have carried requests to which host.
+/// The connections that have carried requests, by host.
 #[derive(Default)]
 pub(crate) struct Registry {
     shards: [Mutex<HashMap<Key, Vec<Weak<Open>>>>; SHARDS],
 }
 
 impl Registry {
-    /// Enters a connection under a host it carries a request to, once the others there have been asked whether they
-    /// are still open.
+    /// Registers a connection under the host of its request, after a check whether the other connections there are
+    /// still open.
     fn enter(&self, open: &Arc<Open>, host: &Arc<str>) {
         let mut shard = self.shard(host).lock().expect("nobody panics while holding a shard");
         let others = shard.entry((open.tls, host.clone())).or_default();
@@ -70,7 +70,7 @@ impl Registry {
     }
 }
 
-/// A connection, as its requests and the registry see it. Noted in the journal when it ends.
+/// A connection, as its requests and the registry see it. Recorded in the journal at its end.
 pub(super) struct Open {
     pub(super) shared: Arc<Shared>,
     pub(super) id: u64,
@@ -85,7 +85,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// A connection that has just been accepted, and what ends it when dropped.
+    /// A connection that has just been accepted, and the guard that ends the connection when dropped.
     pub(super) fn new(
         shared: Arc<Shared>,
         stream: &Arc<TcpStream>,
@@ -110,7 +110,7 @@ impl Open {
         (open.clone(), Ending(open))
     }
 
-    /// A request to a host comes by this connection. Call it before the request's own time is taken.
+    /// A request to a host comes by this connection. Must be called before the request's start time is taken.
     pub(super) fn carries(self: &Arc<Open>, host: &Arc<str>) {
         let mut hosts = self.hosts.lock().expect("nobody panics while holding the hosts");
         if hosts.contains(host) {
@@ -121,12 +121,12 @@ impl Open {
         self.shared.left.enter(self, host);
     }
 
-    /// When an answer ended that was given up now: no later than its client was seen to have left.
+    /// When an answer that was given up now ended: no later than the moment at which the client was seen to have left.
     pub(super) fn given_up_us(&self) -> u64 {
         self.shared.journal.now_us().min(self.left_us.load(Ordering::Relaxed))
     }
 
-    /// Whether the client has shut its side, or the connection has gone altogether. What is seen is noted.
+    /// Whether the client has shut its side, or the connection is gone. The end is recorded.
     fn has_left(&self) -> bool {
         let Some(stream) = self.stream.upgrade() else { return true };
         let mut asked = [PollFd::new(&*stream, PollFlags::RDHUP)];
@@ -160,7 +160,7 @@ impl Open {
     }
 }
 
-/// Ends a connection in the books when it is dropped.
+/// Guard that records the end of a connection when dropped.
 pub(super) struct Ending(Arc<Open>);
 
 impl Drop for Ending {
@@ -171,7 +171,7 @@ impl Drop for Ending {
     }
 }
 
-/// The socket of a connection, shared with those who ask whether its client has left.
+/// The socket of a connection, shared with the checks whether its client has left.
 pub(super) struct Wire(pub(super) Arc<TcpStream>);
 
 impl AsyncRead for Wire {
@@ -233,7 +233,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// A stream whose connection is over in the books before its client can see that the server ends it.
+/// A stream whose connection is recorded as ended before its client can see that the server closes.
 pub(super) struct Parting<S> {
     stream: S,
     open: Arc<Open>,
@@ -312,7 +312,7 @@ mod tests {
         })
     }
 
-    /// A client, and its connection as the server has it. Nobody reads on the server's side.
+    /// A client, and its connection on the server's side. The server's side is not read.
     async fn connect(shared: &Arc<Shared>) -> (std::net::TcpStream, Arc<TcpStream>, Arc<Open>, Ending) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -338,7 +338,7 @@ mod tests {
 
         drop(client);
         let before = Instant::now();
-        // The kernel may take a moment to carry the close across; the server never reads it.
+        // The kernel may take a moment to carry the close across; the server never reads.
         while !ended(&shared).contains(&1) {
             assert!(before.elapsed() < ARRIVAL_MAX, "the close was not seen");
             let (_client, _stream, third, _ending) = connect(&shared).await;

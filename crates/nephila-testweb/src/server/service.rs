@@ -1,6 +1,6 @@
-//! From a request to an answer: find the place, render it, apply conditions and coding, note it.
+//! From a request to an answer: find the place, render the body, apply conditions and coding, record the request.
 //!
-//! What always holds: every request that was read is noted once, whatever its answer.
+//! Invariant: every request that was read is recorded once, with any answer.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::render::{Answer, choose};
 /// The status for a host that is not ours (RFC 9110, 15.5.20).
 const MISDIRECTED: u16 = 421;
 
-/// One client connection, as its requests see it.
+/// One client connection, as seen by its requests.
 pub(super) struct Caller {
     open: Arc<Open>,
     http2: bool,
@@ -138,7 +138,7 @@ impl Caller {
         response
     }
 
-    /// The note about a request as it begins.
+    /// The journal record of a request at its start.
     fn note(&self, request: &Request<Incoming>, now: u64) -> Option<Note> {
         let journal = &self.open.shared.journal;
         if !journal.is_on() {
@@ -180,7 +180,7 @@ impl Caller {
     }
 }
 
-/// The string of the last request if it is the same, otherwise a new one.
+/// The string of the last request if the text is the same, otherwise a new one.
 fn same(last: &mut Option<Arc<str>>, text: &str) -> Arc<str> {
     match last {
         Some(last) if **last == *text => last.clone(),

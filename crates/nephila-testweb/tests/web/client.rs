@@ -1,4 +1,4 @@
-//! A raw client. It knows a web only by its ports, its DNS server and its authority.
+//! A raw client. The client knows a web only by its ports, its DNS server and its authority.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// No test waits longer for one answer.
+/// Timeout of one answer.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Client {

@@ -1,4 +1,4 @@
-//! A tiny crawler against ground truth, and the judges on what it and its rude cousins did.
+//! A tiny crawler against ground truth, and the judges on this crawler and its rude cousins.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
@@ -25,7 +25,7 @@ fn small_and_mixed(seed: u64) -> Settings {
     }
 }
 
-/// Crawls all a web links to, one request at a time, and obeys robots.txt. It sees URLs and bytes only.
+/// Crawls all links of a web, one request at a time, and obeys robots.txt. The crawler sees URLs and bytes only.
 async fn crawl(client: &Client, seeds: Vec<String>) -> HashMap<String, u16> {
     let mut seen: HashSet<String> = seeds.iter().cloned().collect();
     let mut queue: VecDeque<String> = seeds.into();
@@ -44,7 +44,7 @@ async fn crawl(client: &Client, seeds: Vec<String>) -> HashMap<String, u16> {
             continue;
         }
         let Ok(answer) = client.get(&url).await else {
-            // It connects but does not end: give the host up, or a tarpit would cost the whole test.
+            // The host connects but does not end: give the host up, or a tarpit would cost the whole test.
             robots.insert(host, None);
             continue;
         };
@@ -70,7 +70,7 @@ async fn crawl(client: &Client, seeds: Vec<String>) -> HashMap<String, u16> {
     done
 }
 
-/// The rules of a host (`None` when it cannot be connected to) and the sitemaps it names.
+/// The rules of a host (`None` if the host cannot be connected to) and its sitemaps.
 async fn read_robots(client: &Client, base: &url::Url) -> (Option<Rules>, Vec<String>) {
     let mut url = base.join("/robots.txt").unwrap();
     for _ in 0..5 {
@@ -90,7 +90,7 @@ async fn read_robots(client: &Client, base: &url::Url) -> (Option<Rules>, Vec<St
     (Some(Rules::deny_all()), Vec::new())
 }
 
-/// Everything between `href="`, `<loc>` or `<link>` and what ends it.
+/// Everything between `href="`, `<loc>` or `<link>` and the closing delimiter.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (begin, end) in [("href=\"", '"'), ("<loc>", '<'), ("<link>", '<')] {

@@ -4,11 +4,11 @@
 mod client;
 /// The `testweb` command.
 mod command;
-/// A crawl by a tiny crawler against ground truth, and all judges on what it did and on what rude ones did.
+/// A crawl by a tiny crawler against ground truth, and all judges on this crawler and on rude ones.
 mod crawl;
 /// DNS over UDP and TCP.
 mod dns;
 /// Pages, codings, conditions, determinism, tarpits, dead hosts, many addresses.
 mod pages;
-/// When a connection ends in the journal, whoever ends it.
+/// When a connection ends in the journal, ended by either side.
 mod parting;

@@ -1,4 +1,4 @@
-//! What is served: the same bytes by every way, and the oddities that were asked for.
+//! The served content: the same bytes by every way, and the oddities of the settings.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

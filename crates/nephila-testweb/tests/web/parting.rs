@@ -1,5 +1,5 @@
-//! When a connection ends in the journal: a client that closes before it comes back is never blamed, whenever the
-//! server looks; one that keeps its first connection always is.
+//! When a connection ends in the journal: a client that closes before the next connect is never blamed, regardless of
+//! when the server checks; a client that keeps its first connection always is.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 
 /// Visits of one client; the server's order of events differs from visit to visit.
 const VISITS: usize = 60;
-/// No answer takes longer.
+/// Timeout of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 struct Site {
@@ -28,7 +28,7 @@ impl Site {
         Site { web, to, host }
     }
 
-    /// Connects and asks, without giving the server a turn when it shares our thread.
+    /// Connects and sends a request, without giving the server a turn when both share a thread.
     fn ask(&self, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.to).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n{more}\r\n", self.host).unwrap();
@@ -51,7 +51,7 @@ async fn first_bytes(stream: TcpStream) -> TcpStream {
     stream.into_std().unwrap()
 }
 
-// The server runs on the same thread, so it sees neither the close nor the next request before both have happened.
+// The server runs on the same thread, and sees neither the close nor the next request before both have happened.
 #[tokio::test]
 async fn a_client_that_closes_and_comes_back_at_once_has_one_connection() {
     let site = Site::start(Settings { pages: 1, page_bytes: 500, ..Settings::default() }).await;
@@ -84,7 +84,7 @@ async fn a_client_that_waits_for_the_servers_end_has_one_connection() {
         let mut before: Option<TcpStream> = None;
         for _ in 0..VISITS {
             let mut stream = site.ask("/", "Connection: close\r\n");
-            // The client's own side of the last one was open until now: only the server had ended it.
+            // The client's own side of the last connection was open until now: only the server had ended its side.
             drop(before.take());
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();

@@ -1,7 +1,7 @@
-//! What lies on the disk: the index of a crawl and the records it names, read by code of our own.
+//! The archive on disk: the index of a crawl and its records, read by code of our own.
 //!
 //! The reader here is small and trusts nothing: a record is cut out by its index line, unpacked, taken apart, and its
-//! payload is digested again. What always holds: it shares no code with the writer.
+//! payload is digested again. Invariant: the reader shares no code with the writer.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -51,9 +51,9 @@ pub struct Index {
 /// How often a page may be in the archive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Copies {
-    /// Once, and as often as it was tried where that failed.
+    /// Once, and once more for each failed try.
     Once,
-    /// At least once, and no more often than it was asked for.
+    /// At least once, and no more often than the number of requests.
     AsAsked,
 }
 
@@ -148,7 +148,7 @@ impl Index {
 }
 
 /// Judges the archive of a crawl that has ended: strictly by `nephila verify`, page by page against the truth, and a
-/// sample byte by byte against what the web serves. Returns how many records were read again.
+/// sample byte by byte against the content of the web. Returns the number of records that were read again.
 pub fn check(
     verdict: &mut Verdict,
     crawler: &Crawler,
@@ -229,7 +229,7 @@ pub fn check_all(
 pub fn remove_record(dir: &Path) -> anyhow::Result<()> {
     let index = Index::read(dir)?;
     let pages = index.by_url.values().flatten().filter(|capture| capture.url.contains("/p/"));
-    // Behind the last one nothing would move, and half of what is to be noticed would not be there.
+    // After the last record nothing would move, and half of the damage would be missing.
     let gone = pages.min_by_key(|capture| capture.offset.parse::<u64>().unwrap_or(u64::MAX));
     let gone = gone.context("the archive has a page")?;
     let path = index.folders[gone.folder].join(&gone.filename);

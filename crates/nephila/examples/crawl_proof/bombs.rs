@@ -1,8 +1,8 @@
 //! Bombs: answers that are small on the wire and were made to cost minutes.
 //!
-//! First each of them alone, at ten megabytes, on a host of its own: the crawl of it must end by itself within [`WALL_MAX`] and take
-//! no more than [`CPU_MAX`] of a processor, the start of the program included. Then four hosts that serve nothing else
-//! beside many good ones: in the same time the good ones must be asked for almost as many pages as without them.
+//! First each of them alone, at ten megabytes, on a host of its own: the crawl must end by itself within [`WALL_MAX`]
+//! and use no more CPU time than [`CPU_MAX`], the start of the program included. Then four hosts that serve nothing
+//! else beside many good ones: in the same time the good ones must serve almost as many pages as without them.
 //!
 //! No setting is changed but addresses and ports.
 
@@ -17,18 +17,18 @@ use nephila_testweb::bombs::{Bomb, Site};
 use crate::crawler::Place;
 use crate::judge::Verdict;
 
-/// What the crawl of one bomb may take of a processor.
+/// Maximum CPU time of the crawl of one bomb.
 const CPU_MAX: Duration = Duration::from_secs(5);
-/// What it may take of time: two seconds of decoding, three of reading and one beyond them are its deadlines. The rest is the
-/// start and the end of a program on a machine that does other things too.
+/// Maximum wall time: the deadlines are two seconds of decoding, three of reading and one beyond them. The rest is the
+/// start and the end of a program on a machine under other load.
 const WALL_MAX: Duration = Duration::from_secs(20);
 /// The share of their pages that bombs may cost the good hosts.
 const LOSS_MAX: f64 = 0.05;
-/// How often a running crawl is looked at.
+/// Interval between checks of a running crawl.
 const LOOK: Duration = Duration::from_millis(10);
 /// After its time limit a crawl gets this long to end.
 const END_MAX: Duration = Duration::from_secs(60);
-/// What the four bad hosts serve.
+/// The bombs of the four bad hosts.
 const WORST: [&str; 4] = [
     "zstd-skipped-in-brotli",
     "feed-link-ampersands",
@@ -36,27 +36,27 @@ const WORST: [&str; 4] = [
     "html-names-of-many-letters",
 ];
 
-/// How many.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only the bombs one by one, not what they cost others.
+    /// Only the bombs one by one, not their cost to others.
     #[arg(long)]
     short: bool,
-    /// Bytes of a bomb when it is undone.
+    /// Decoded size of a bomb in bytes.
     #[arg(long, default_value_t = 10_000_000)]
     bytes: usize,
     /// Only the bombs whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Good hosts beside the bad ones.
+    /// Number of good hosts beside the bad ones.
     #[arg(long, default_value_t = 200)]
     hosts: u8,
-    /// Seconds of each of the two crawls that are compared.
+    /// Duration of each of the two compared crawls, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let mut verdict = Verdict::default();
     let mut worst = (Duration::ZERO, "");
@@ -96,7 +96,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     verdict.end(&figures)
 }
 
-/// A crawl of one bomb: what it took of a processor, and of time.
+/// A crawl of one bomb: its CPU time and wall time.
 fn alone(place: &Place, bomb: Bomb, bytes: usize) -> anyhow::Result<(Duration, Duration)> {
     let site = Site::bad(Ipv4Addr::new(127, 90, 0, 1), bomb, bytes)?;
     let folder = place.folder("bomb")?;
@@ -108,7 +108,7 @@ fn alone(place: &Place, bomb: Bomb, bytes: usize) -> anyhow::Result<(Duration, D
     Ok((cpu, began.elapsed()))
 }
 
-/// A crawl of good hosts beside bad ones: the pages that the good ones gave, and the bad ones.
+/// A crawl of good hosts beside bad ones: the number of pages served by the good ones, and by the bad ones.
 fn beside(place: &Place, args: &Args, bad: &[Bomb], time: Duration) -> anyhow::Result<(u64, u64)> {
     let address = |group, host| Ipv4Addr::new(127, 90, group, host);
     let good: Vec<Site> =
@@ -143,7 +143,7 @@ fn crawl(place: &Place, folder: &Path, ports: &[u16]) -> Command {
     command
 }
 
-/// Waits for the end of a crawl and says what it took of a processor. One that does not end is killed.
+/// Waits for the end of a crawl and returns its CPU time. A crawl that does not end is killed.
 fn finish(mut child: Child, limit: Duration) -> anyhow::Result<Duration> {
     let (began, mut cpu) = (Instant::now(), Duration::ZERO);
     loop {
@@ -160,7 +160,8 @@ fn finish(mut child: Child, limit: Duration) -> anyhow::Result<Duration> {
     }
 }
 
-/// What the kernel says about a process: user and system time, in hundredths of a second (proc(5), fields 14 and 15).
+/// The CPU time of a process from the kernel: user and system time, in hundredths of a second (proc(5), fields 14 and
+/// 15).
 fn processor_time(id: u32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

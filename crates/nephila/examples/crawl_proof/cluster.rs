@@ -1,12 +1,12 @@
 //! A cluster: several nodes, each a process, on real NATS servers, while nodes, servers and the network between them fail.
 //!
-//! Faults come one after the other, some while the last is still being mended: a node is killed, frozen for longer than its
-//! lease, cut off from the servers, or loses what it knew of its partitions; a server is killed or frozen, or all of them at
-//! once. When all faults are over and nothing is asked for any more, the nodes are told to leave.
+//! Faults come one after the other, some during the recovery from the last: a node is killed, frozen for longer than
+//! its lease, cut off from the servers, or loses the states of its partitions; a server is killed or frozen, or all of
+//! them at once. When all faults are over and requests have stopped, the nodes are told to leave.
 //!
-//! What must hold is what holds for one node, counted at the server and in the archives of all nodes together: complete,
-//! polite to every host, obedient, every capture whole. A page may be asked for again only if a fault fell while its ticket
-//! could be open. Without faults every page is asked for once.
+//! The invariants are the same as for one node, counted at the server and in the archives of all nodes together:
+//! complete, polite to every host, obedient, every capture whole. A page may be requested again only if a fault fell
+//! while its ticket could be open. Without faults every page is requested once.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -38,68 +38,69 @@ use crate::site::{self, Site};
 
 /// A node that was killed comes back after this.
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// A node is cut off for so long: often longer than its lease.
+/// A node is cut off for this long: often longer than its lease.
 const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// A node is frozen for so long.
+/// A node is frozen for this long.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// The network between a node and the servers is slow by so much, each way.
+/// The network between a node and the servers is slow by this much, each way.
 const SLOW_BY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
-/// A server is away for so long.
+/// A server is away for this long.
 const SERVER_AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
-/// All servers are away for so long.
+/// All servers are away for this long.
 const ALL_AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 /// Between two faults.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(6));
 /// A page that was fetched is stored, its links are sent, and its outcome is committed within this time, if nothing fails.
 const GRACE: Duration = Duration::from_secs(8);
-/// Whoever cannot reach the servers keeps what it has fetched for this long at most before it gives its tickets up.
+/// A node that cannot reach the servers keeps fetched pages for at most this long, then gives its tickets up.
 const HELD: Duration = Duration::from_secs(30);
 /// The server notices within this time that the other end of a connection is gone.
 const CUT: Duration = Duration::from_millis(200);
-/// What was open when a node froze and is open so much later is the frozen one's: shorter than any lease.
+/// A request that was open when a node froze and is open this much later belongs to the frozen node: shorter than any
+/// lease.
 const LET_GO: Duration = Duration::from_secs(10);
-/// Times a page may fail and be tried again.
+/// Maximum number of retries of a page that failed.
 const RETRIES_MAX: u32 = 3;
 /// A node has this long to hand over and leave.
 const LEAVE_MAX: Duration = Duration::from_secs(90);
 /// A cluster has this long for its work.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// How often it is looked at what the nodes say.
+/// Interval between reads of the nodes' output.
 const WATCH: Duration = Duration::from_millis(100);
-/// What a node says that opens a partition from a snapshot.
+/// Output of a node that opens a partition from a snapshot.
 const RESTORED: &str = "begins with the snapshot of group";
-/// What a node says that stops by itself.
+/// Output of a node that stops by itself (fencing).
 const STOPS: [&str; 2] = ["everything stops", "beginning again"];
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 4)]
     nodes: usize,
-    /// NATS servers: 1 or 3.
+    /// Number of NATS servers: 1 or 3.
     #[arg(long, default_value_t = 3)]
     servers: usize,
-    /// Partitions of the cluster.
+    /// Number of partitions of the cluster.
     #[arg(long, default_value_t = 64)]
     partitions: u32,
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 500)]
     hosts: u32,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 200_000)]
     pages: u64,
-    /// How many faults; none shows that a cluster fetches every page once.
+    /// Number of faults; none shows that a cluster fetches every page once.
     #[arg(long, default_value_t = 300)]
     faults: usize,
-    /// Seed of the web and of the faults; what a fault meets still depends on the machine.
+    /// Seed of the web and of the faults; the effect of a fault still depends on the machine.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rest of a host, in milliseconds.
+    /// Rest of a host between two requests (crawl delay), in milliseconds.
     #[arg(long, default_value_t = 10)]
     host_delay_ms: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 45)]
     quiet: u64,
     /// With snapshots every few seconds into a folder that all nodes see, and archives sent there. The logs are then
@@ -111,7 +112,7 @@ pub struct Args {
 /// A fault, in time of the journal: from, to.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// What it was.
+    /// The kind of fault.
     pub kind: Kind,
     /// From when.
     pub from: u64,
@@ -150,7 +151,7 @@ struct Node {
     run: Option<Run>,
 }
 
-/// Reads what the nodes say, and notes when one of them has stopped by itself.
+/// Reads the output of the nodes, and records when one of them has stopped by itself.
 pub struct Watch {
     is_over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<Fault>>,
@@ -179,7 +180,7 @@ impl Watch {
         Watch { is_over, thread }
     }
 
-    /// Ends; what it saw.
+    /// Ends the watch; returns the faults seen.
     pub fn end(self) -> Vec<Fault> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -194,12 +195,12 @@ struct Cluster {
     faults: Vec<Fault>,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let folder = place.folder("cluster")?;
     let host = Duration::from_millis(args.host_delay_ms);
-    // What nodes owe an address that they share is the proof `slots`.
+    // The rate limit of a shared address is the subject of the proof `slots`.
     let rests = Rests { host, slot: Duration::ZERO };
     let site = Site::start(site::mixed(args.seed, args.hosts, args.pages)?, &folder)?;
     let wanted = site.most_domains(&folder)?;
@@ -249,7 +250,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     cluster.faults.extend(watch.end());
 
     let mut verdict = Verdict::default();
-    // Which of the two was looked at is said as it was: a shortened log cannot be folded from its beginning.
+    // The message names the check that was made: a shortened log cannot be folded from its beginning.
     let logs = if args.snapshots {
         let files = stored(&mut verdict, args.partitions, &objects, &dirs)?;
         let said: Vec<_> = cluster.nodes.iter().map(|node| node.crawler.said().to_owned()).collect();
@@ -305,7 +306,7 @@ pub fn create_job(crawler: &Crawler, seeds: &std::path::Path, scope: &str) -> an
 }
 
 impl Cluster {
-    /// Faults, one after the other.
+    /// Injects faults, one after the other.
     fn break_things(&mut self, args: &Args) -> anyhow::Result<()> {
         for number in 0..args.faults {
             self.pause(BETWEEN);
@@ -380,7 +381,7 @@ impl Cluster {
         self.nodes[node].run.as_ref().context("it runs")
     }
 
-    /// Waits until nothing is asked for any more; says how long there was something.
+    /// Waits until requests have stopped; returns how long there were any.
     fn until_quiet(&mut self, quiet: Duration) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let (mut requests, mut since) = (self.journal.requests(), Instant::now());
@@ -399,7 +400,7 @@ impl Cluster {
         Ok(began.elapsed().saturating_sub(quiet))
     }
 
-    /// Every node hands over and leaves, the last one to nobody.
+    /// Every node hands over and leaves, the last one without a successor.
     fn leave(&mut self) -> anyhow::Result<()> {
         for node in &mut self.nodes {
             let run = node.run.take().context("it runs")?;
@@ -410,8 +411,8 @@ impl Cluster {
     }
 }
 
-/// Folds the log of every partition from its beginning, and compares with what its last owner has on its disk. Says how many
-/// groups there were.
+/// Folds the log of every partition from its beginning, and compares with the state on the last owner's disk. Returns
+/// the number of groups.
 pub fn replay(
     verdict: &mut Verdict,
     nats: &Nats,
@@ -458,7 +459,7 @@ pub fn replay(
     Ok(groups)
 }
 
-/// Every partition has two snapshots and no more, and every closed file of an archive is stored as it is.
+/// Every partition has two snapshots and no more, and every closed file of an archive is stored unchanged.
 pub fn stored(
     verdict: &mut Verdict,
     partitions: u32,
@@ -471,7 +472,7 @@ pub fn stored(
         let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
         let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
         let manifests = names.iter().filter(|name| name.to_string_lossy().ends_with(".json")).count();
-        // One more if its maker was killed before it could remove what is old.
+        // One more if its maker was killed before the removal of the old one.
         verdict.expect((1..=3).contains(&manifests), || {
             format!("partition {partition} has {manifests} snapshots")
         });
@@ -493,7 +494,7 @@ pub fn stored(
     Ok(files)
 }
 
-/// What a node knew of its partitions is gone; what it has fetched is not.
+/// Removes a node's states of its partitions; its archive stays.
 pub fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(dir.join("state"))? {
         let entry = entry?;
@@ -504,8 +505,8 @@ pub fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Polite to every host; addresses are another matter. A node that is frozen cannot close the connections it keeps, while
-/// its hosts are asked by another: one more, idle or with the request that was open, is no fault of anybody then.
+/// Checks politeness to every host; addresses are another matter. A node that is frozen cannot close its connections,
+/// while its hosts are requested by another: one more connection, idle or with the open request, is then no fault.
 pub fn polite(
     verdict: &mut Verdict,
     world: &nephila_testweb::model::World,
@@ -524,8 +525,8 @@ pub fn polite(
     judge::obedient(verdict, world, log);
 }
 
-/// The same as if whoever was frozen had let go of what was open then. A request that others had open for as long is cut
-/// as well, which only a slow server brings about.
+/// The log as if the frozen nodes had dropped their open requests at once. A request that another node had open for as
+/// long is cut as well, which only a slow server brings about.
 fn let_go(log: &Log, faults: &[Fault]) -> Log {
     let mut log = log.clone();
     let frozen = || faults.iter().filter(|fault| fault.kind == Kind::NodeFrozen);
@@ -540,7 +541,7 @@ fn let_go(log: &Log, faults: &[Fault]) -> Log {
     log
 }
 
-/// Whoever was asked for twice had failed, or a fault fell while its ticket could be open.
+/// Checks that every page requested twice had failed, or that a fault fell while its ticket could be open.
 pub fn repeats(verdict: &mut Verdict, log: &Log, faults: &[Fault]) -> usize {
     let mut by_url: HashMap<(bool, &str, &str), Vec<&Request>> = HashMap::new();
     for request in log.requests.iter().filter(|request| !request.path.starts_with("/robots")) {
@@ -552,8 +553,8 @@ pub fn repeats(verdict: &mut Verdict, log: &Log, faults: &[Fault]) -> usize {
         let mut failures = 0;
         for pair in requests.windows(2) {
             let (before, again) = (pair[0], pair[1]);
-            // A fault that fell between the two, and not long after the first was over. Who is frozen or cut off may
-            // come to itself, or give up, some time after the fault is over.
+            // A fault that fell between the two, and not long after the first was over. A node that is frozen or cut
+            // off may recover, or give up, some time after the fault is over.
             let hit = |fault: &&Fault| {
                 let quick = matches!(fault.kind, Kind::NodeKilled | Kind::NodeWiped);
                 let grace = us(if quick { GRACE } else { HELD });

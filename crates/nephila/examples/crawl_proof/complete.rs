@@ -1,7 +1,8 @@
 //! Complete: every reachable, allowed, wanted page exactly once, nothing else, and a reason for each of the others.
 //!
-//! The crawl wants all domains but one in twelve (`--scope domain`) and begins at one host of each. It reads sitemaps and
-//! feeds, as the ground truth does. Duplicates are one page in twelve, far from what closes a shape of URLs as a trap.
+//! The crawl wants all domains but one in twelve (`--scope domain`) and begins at one host of each. Like the ground
+//! truth, the crawl reads sitemaps and feeds. Duplicates are one page in twelve, far below the share at which a shape
+//! of URLs is closed as a trap.
 
 use std::time::Duration;
 
@@ -13,37 +14,37 @@ use crate::judge::{self, Verdict};
 use crate::reasons;
 use crate::site::{self, Site};
 
-/// Tries of a page that fails: the first and `retry.retries_max` more, and those after a rest of its whole host.
+/// Tries of a page that fails: the first and `retry.retries_max` more, and the tries after a rest of its whole host.
 const RETRIES_MAX: u32 = 3;
 /// A page takes this long at most, all of them one after the other: far more than any crawl needs.
 const PAGE_MAX: Duration = Duration::from_millis(20);
-/// Whatever the size, this long may be waited.
+/// Minimum timeout for a crawl of any size.
 const LIMIT_MIN: Duration = Duration::from_secs(300);
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 300)]
     hosts: u32,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 200_000)]
     pages: u64,
     /// Where the search for a seed of the web begins.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rest of a host, in milliseconds; an address rests half as long.
+    /// Rest of a host between two requests (crawl delay), in milliseconds; an address rests half as long.
     #[arg(long, default_value_t = 10)]
     host_delay_ms: u64,
-    /// Places of each kind that are asked about; 0 asks about none.
+    /// Number of places of each kind to explain; 0 for none.
     #[arg(long, default_value_t = 500)]
     reasons: usize,
-    /// Records read again.
+    /// Number of records read again.
     #[arg(long, default_value_t = 1_000)]
     records: usize,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let folder = place.folder("complete")?;
     let host = Duration::from_millis(args.host_delay_ms);

@@ -1,9 +1,9 @@
 //! When a job is complete: many jobs on one cluster, while nodes and servers fail, each of other hosts.
 //!
-//! Whoever says that a job is complete is judged by the web alone: everything that the ground truth wants of its hosts was
-//! answered by then, nothing of them is asked for afterwards, and it was said soon after the last answer. How soon is the
-//! plain time from the end of that answer to the moment at which `nephila job wait` has ended; nothing is taken off for
-//! faults. Those of jobs that no fault can have held up are told apart from the others.
+//! The completion of a job is judged by the web alone: everything that the ground truth wants of its hosts was answered
+//! by then, nothing of them is requested afterwards, and the completion came soon after the last answer. The delay is
+//! the plain time from the end of that answer to the moment at which `nephila job wait` has ended; nothing is taken off
+//! for faults. Delays of jobs that no fault can have held up are reported apart from the others.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,36 +25,36 @@ use crate::site::Site;
 
 /// Completion is said within this time after the last answer.
 const LATE_MAX: Duration = Duration::from_secs(30);
-/// The pause between two faults is the one that is asked for, and up to half of it more.
+/// The pause between two faults is the one requested, and up to half of that more.
 const MORE_PART: u32 = 2;
-/// The latest that are told one by one.
+/// Number of the latest jobs that are printed one by one.
 const TOLD: usize = 3;
-/// A node or a server is away for so long.
+/// A node or a server is away for this long.
 const AWAY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(6));
-/// A node is frozen for so long: now and then longer than its lease.
+/// A node is frozen for this long: now and then longer than its lease.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
 /// A job is complete within this time.
 const JOB_MAX: &str = "600s";
-/// Nothing may be asked for so long after the last of them.
+/// No request may come this long after the last job.
 const QUIET: Duration = Duration::from_secs(15);
-/// Hosts of a job.
+/// Number of hosts of a job.
 const HOSTS: (u64, u64) = (2, 6);
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Jobs.
+    /// Number of jobs.
     #[arg(long, default_value_t = 50)]
     crawls: usize,
-    /// Jobs at the same time.
+    /// Number of jobs at the same time.
     #[arg(long, default_value_t = 3)]
     at_once: usize,
-    /// Pages of a host.
+    /// Number of pages of a host.
     #[arg(long, default_value_t = 40)]
     host_pages: u64,
     /// No faults.
@@ -63,7 +63,7 @@ pub struct Args {
     /// The pause between two faults, in seconds: one and a half times that at most.
     #[arg(long, default_value_t = 20)]
     between: u64,
-    /// Lateness beyond the goal is told and is no failure: for a machine that does something else beside.
+    /// Lateness beyond the goal is reported and is no failure: for a machine under other load.
     #[arg(long)]
     report_only: bool,
 }
@@ -76,24 +76,24 @@ struct Fault {
     to: u64,
 }
 
-/// How late a job was said to be complete.
+/// How late the completion of a job was reported.
 #[derive(Debug)]
 struct Late {
-    /// Its first host, which it is named after.
+    /// Its first host, which names the job.
     job: u32,
-    /// From the last answer to the word.
+    /// From the last answer to the report.
     seconds: f64,
-    /// Faults that may have held it up, with the seconds from the last answer to their beginning and end.
+    /// Faults that may have held the job up, with the seconds from the last answer to their beginning and end.
     held_up_by: Vec<String>,
 }
 
-/// A job that was said to be complete.
+/// A job that was reported complete.
 struct Said {
     hosts: Vec<u32>,
     at: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut random = Random(args.size.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -203,7 +203,7 @@ fn seeds(folder: &Path, name: &str, world: &World, hosts: &[u32]) -> anyhow::Res
     Ok(path)
 }
 
-/// Runs a job over these hosts until it is said to be complete.
+/// Runs a job over these hosts until the job is reported complete.
 fn one(
     asks: &Crawler,
     world: &World,
@@ -224,7 +224,7 @@ fn one(
         let at = journal.now_us();
         match status.code() {
             Some(0) => return Ok(Said { hosts: hosts.to_vec(), at }),
-            // Not now: the servers are away, or it takes longer. Whoever waits asks again.
+            // Not now: the servers are away, or the job takes longer. Wait and ask again.
             Some(1 | 8) => std::thread::sleep(Duration::from_millis(500)),
             _ => anyhow::bail!("nephila job wait {name}: {status}: {words}"),
         }
@@ -267,7 +267,8 @@ fn fault(
     Ok(Fault { kind, from, to: herd.journal.now_us() })
 }
 
-/// Was everything answered when it was said, and does nothing come afterwards? How late it was said, and how many pages.
+/// Checks that everything was answered before the report, and that nothing comes afterwards. Returns how late the
+/// report was, and the number of pages.
 fn judge(
     verdict: &mut Verdict,
     world: &World,

@@ -1,6 +1,6 @@
 //! The crawler as a child process: its command line, its life, its end.
 //!
-//! What always holds: no child outlives the [`Run`] that stands for it; every wait has an end.
+//! Invariants: no child outlives its [`Run`]; every wait has a timeout.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use nephila::exit::Exit;
 
 use crate::site::Site;
 
-/// How often a waiting parent looks whether the crawl has ended.
+/// Polling interval of a waiting parent.
 const LOOK: Duration = Duration::from_millis(10);
-/// Bytes of what a failed crawl said that are shown.
+/// Maximum length of the output shown of a failed crawl, in bytes.
 const SAID_BYTES_MAX: usize = 2_000;
 
-/// Which program, and where its crawls go.
+/// The program, and the folder of its crawls.
 pub struct Place {
     /// The crawler.
     pub program: PathBuf,
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new folder for one crawl and what belongs to it; what was there is removed.
+    /// A new folder for one crawl; earlier contents are removed.
     pub fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         let folder = self.base.join(name);
         if folder.exists() {
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// The rests that are set, and judged.
+/// The rests (crawl delays) that are set, and judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Rests {
     /// Of a host between two requests.
@@ -47,7 +47,7 @@ pub struct Rests {
     pub slot: Duration,
 }
 
-/// One crawl: the command that begins it is the command that goes on with it.
+/// One crawl: the same command begins and continues the crawl.
 #[derive(Clone, Debug)]
 pub struct Crawler {
     program: PathBuf,
@@ -117,7 +117,7 @@ impl Crawler {
             "retry.host_rest_max=300ms".into(),
             "retry.pause=1s".into(),
             "crawl.retry_wait_max=8s".into(),
-            // Nobody waits for what never comes; what comes is there much sooner.
+            // No run waits long for names or hosts that never come; the others come much sooner.
             "crawl.wait_max=20s".into(),
             "crawl.disk_free_min=0".into(),
             // Budgets are another proof's matter.
@@ -140,7 +140,7 @@ impl Crawler {
         node
     }
 
-    /// A command that speaks to the same servers; what it says goes into a file of this folder.
+    /// A command for the same servers; its output goes into a file of this folder.
     pub fn command_of(&self, folder: &Path, args: &[String]) -> Crawler {
         let mut command = self.clone();
         command.said = folder.join("commands.txt");
@@ -148,7 +148,7 @@ impl Crawler {
         command
     }
 
-    /// A crawl of the same folder that follows the feeds of its list until it is asked to end.
+    /// A crawl of the same folder that follows the feeds of its list until stopped.
     pub fn follower(&self) -> Crawler {
         let mut follower = self.clone();
         let dir = self.dir.display().to_string();
@@ -158,7 +158,7 @@ impl Crawler {
         follower
     }
 
-    /// The flags that set something.
+    /// The flags of all settings.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
         let pairs = self.args.windows(2).filter(|pair| pair[0] == "--set");
         pairs.flat_map(|pair| pair.iter().cloned())
@@ -169,7 +169,7 @@ impl Crawler {
         self.args.extend(["--set".into(), set.into()]);
     }
 
-    /// One setting less: an older program may not know it.
+    /// Removes a setting that an older program may not know.
     pub fn unset(&mut self, name: &str) {
         let is_it = |arg: &String| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
         while let Some(at) = self.args.iter().position(is_it) {
@@ -177,7 +177,7 @@ impl Crawler {
         }
     }
 
-    /// It ends by a limit, which is a good end then.
+    /// Sets a limit, whose exit code then counts as success.
     pub fn set_limit(&mut self, flag: &str, value: &str, end: Exit) {
         self.args.extend([flag.into(), value.into()]);
         self.ends_with = end as u8;
@@ -188,7 +188,7 @@ impl Crawler {
         self.env.push((name.into(), value.into()));
     }
 
-    /// Another program goes on with it.
+    /// Another program continues the crawl.
     pub fn set_program(&mut self, program: &Path) {
         self.program = program.to_owned();
     }
@@ -200,7 +200,7 @@ impl Crawler {
         self.dir = dir;
     }
 
-    /// What it says goes here.
+    /// The file of the output.
     pub fn said(&self) -> &Path {
         &self.said
     }
@@ -210,7 +210,7 @@ impl Crawler {
         &self.dir
     }
 
-    /// Starts it, or goes on with it.
+    /// Starts or continues the crawl.
     pub fn start(&self) -> anyhow::Result<Run> {
         let said = File::options().create(true).append(true).open(&self.said)?;
         let child = self
@@ -225,18 +225,18 @@ impl Crawler {
         Ok(Run { child, began: Instant::now(), peak_kb: 0, said, ends_with: self.ends_with })
     }
 
-    /// Runs it to its end, which must be a good one.
+    /// Runs the crawl to its end, which must be a success.
     pub fn finish(&self, limit: Duration) -> anyhow::Result<Ended> {
         self.start()?.finish(limit)
     }
 
-    /// The answer to a question about the crawl, and how it ended.
+    /// The answer to a question about the crawl, and its exit status.
     pub fn ask(&self, args: &[&str]) -> anyhow::Result<(ExitStatus, String)> {
         let output = self.command().args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// The same, with what it says besides.
+    /// The same, with standard error.
     pub fn ask_all(&self, args: &[&str]) -> anyhow::Result<(ExitStatus, String)> {
         let output = self.command().args(args).stdin(Stdio::null()).output()?;
         let said = [output.stdout, output.stderr].concat();
@@ -274,7 +274,7 @@ impl Run {
         self.child.id()
     }
 
-    /// Waits until a moment; says whether it has ended by itself before.
+    /// Waits until a moment; returns whether the crawl has ended by itself before.
     pub fn wait_until(&mut self, moment: Instant) -> anyhow::Result<bool> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -299,12 +299,12 @@ impl Run {
         Ok(Ended { took: self.began.elapsed(), peak_kb: self.peak_kb })
     }
 
-    /// Asks it to end.
+    /// Asks the crawl to end.
     pub fn ask_to_end(&self) -> anyhow::Result<()> {
         self.signal(rustix::process::Signal::TERM)
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     pub fn signal(&self, signal: rustix::process::Signal) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         Ok(rustix::process::kill_process(pid.context("a process id")?, signal)?)
@@ -337,7 +337,7 @@ impl Run {
         Ok(())
     }
 
-    /// The peak is asked for while it runs: nobody knows it afterwards.
+    /// Reads the peak memory while the process runs: afterwards the figure is gone.
     fn look(&mut self) {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Elastic: one crawl while nodes join and leave, all hand-overs graceful.
 //!
-//! After each step the cluster settles, and is then watched for a while. What must hold: every page once, as without any
-//! change; no partition that has work stands still for long while it is handed over; the busiest node does not do much more
-//! than the mean; and little more moves than has to.
+//! After each step the cluster settles, and is then watched for a while. Invariants: every page once, as without any
+//! change; no partition that has work stands still for long during a hand-over; the busiest node does not do much more
+//! than the mean; and few partitions move beyond the necessary.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ const STILL_MAX: Duration = Duration::from_secs(10);
 const BUSIEST_MAX: f64 = 1.25;
 /// Moves against the least that are needed.
 const MOVES_MAX: f64 = 1.5;
-/// Fewer requests than these in a phase say nothing about who is busy.
+/// Minimum number of requests in a phase for a verdict on the busiest node.
 const REQUESTS_MIN: usize = 200;
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -34,31 +34,31 @@ pub struct Args {
     /// Numbers of nodes, one after the other.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 3])]
     steps: Vec<usize>,
-    /// How long each number of nodes is watched once it has settled, in seconds.
+    /// How long each number of nodes is watched after settling, in seconds.
     #[arg(long, default_value_t = 60)]
     phase: u64,
     /// Pages of the web; the crawl has to last longer than the steps.
     #[arg(long, default_value_t = 60_000)]
     pages: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 30)]
     quiet: u64,
-    /// Times and shares beyond the goal are told and are no failure: for a machine that does something else beside.
+    /// Times and shares beyond the goal are reported and are no failure: for a machine under other load.
     #[arg(long)]
     report_only: bool,
 }
 
-/// A number of nodes: when it was asked for, when it had settled, when it was over.
+/// A number of nodes: when requested, when settled, when over.
 struct Phase {
     nodes: usize,
     asked_us: u64,
     settled_us: u64,
     over_us: u64,
-    /// The least that had to move.
+    /// The minimum number of partitions that had to move.
     least: usize,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = &args.size;
@@ -67,7 +67,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let site = Site::start(size.even_web(args.pages), &folder)?;
     let wanted = site.all_homes(&folder)?;
     let mut herd = Herd::found(size, place, &folder, &site, &wanted.seeds, "any")?;
-    // A machine that is held up may make a node stop by itself: that is a fault then, and excuses what a fault does.
+    // A machine that is held up may make a node stop by itself: that is a fault then, with the excuses of a fault.
     let nodes_max = args.steps.iter().copied().max().unwrap_or(0);
     let watch = Watch::start((0..nodes_max).map(|number| herd.said(number)).collect(), herd.journal.clone());
     let mut phases = Vec::new();
@@ -122,7 +122,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// Makes it so many nodes, lets it settle, and watches.
+/// Brings the cluster to this number of nodes, lets the cluster settle, and watches.
 fn step(herd: &mut Herd, nodes: usize, partitions: u32, watched: Duration) -> anyhow::Result<Phase> {
     let (before, asked_us) = (herd.running(), herd.journal.now_us());
     let least = if nodes >= before {
@@ -169,8 +169,8 @@ fn busiest(changes: &[Change], starts: &BTreeMap<u32, Vec<u64>>, phase: &Phase) 
     (all >= REQUESTS_MIN).then(|| most as f64 * phase.nodes as f64 / all as f64)
 }
 
-/// The longest time without a request around the moment when a partition was given up, of those that were at work before
-/// and after; and how many there were.
+/// The longest time without a request around the moment when a partition was given up, of partitions that were at work
+/// before and after; and their number.
 fn longest_still(changes: &[Change], starts: &BTreeMap<u32, Vec<u64>>) -> (f64, usize) {
     let (mut longest, mut count) = (0.0_f64, 0);
     for change in changes.iter().filter(|change| change.record.state == OwnerState::Released) {

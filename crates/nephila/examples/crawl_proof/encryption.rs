@@ -1,10 +1,10 @@
-//! What encryption costs: the same web crawled by three nodes on three servers, without TLS and with TLS everywhere (to and
-//! between the NATS servers, with keys and permissions, and to and between the nodes), in turn, several times.
+//! The cost of encryption: the same web crawled by three nodes on three servers, without TLS and with TLS everywhere
+//! (to and between the NATS servers, with keys and permissions, and to and between the nodes), in turn, several times.
 //!
 //! A node is asked for the numbers of all of them twice a second, so that nodes speak to each other as well.
 //!
-//! What always holds: both kinds of runs ask for the same pages, each once, and differ in nothing but keys and TLS; what is
-//! judged is the median over pairs of runs next to each other, since a machine is not equally fast all day.
+//! Invariants: both kinds of runs request the same pages, each once, and differ in nothing but keys and TLS; the
+//! verdict is the median over pairs of runs next to each other, since a machine is not equally fast all day.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,19 +21,19 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// The authority and the server's name on this machine.
 const HOST: &str = "127.0.0.1";
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pairs of runs.
     #[arg(long, default_value_t = 5)]
     pairs: usize,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 20_000)]
     pages: u64,
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 300)]
     hosts: u32,
-    /// Links of a page.
+    /// Number of links of a page.
     #[arg(long, default_value_t = 50)]
     links: u32,
     /// Size of a page in the mean, in bytes.
@@ -44,7 +44,7 @@ pub struct Args {
     ratio_max: f64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = tax::Args::of(args.pages, args.hosts, args.links, args.page_bytes);
@@ -101,7 +101,7 @@ fn median(values: &mut [f64]) -> f64 {
     if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
 }
 
-/// How nodes, servers and whoever asks them speak to each other.
+/// How nodes, servers and clients speak to each other.
 pub struct Wires {
     keys: PathBuf,
     encrypted: bool,
@@ -139,7 +139,7 @@ impl Wires {
         Ok(Options { extra: format!("{accounts}\n{tls}"), routes_extra: tls, ..options })
     }
 
-    /// Of a node, or of whoever makes the job.
+    /// Configures a node, or the command that makes the job.
     pub fn set(&self, crawler: &mut Crawler, node: Option<&str>) {
         let mut sets = vec![
             "api.listen=127.0.0.1:0".to_owned(),
@@ -158,7 +158,7 @@ impl Wires {
         sets.iter().for_each(|set| crawler.set(set));
     }
 
-    /// Asks a node for the numbers of all until it is over.
+    /// Asks a node for the numbers of all until [`Wires::end`].
     pub fn ask(&self, node: &Crawler) -> anyhow::Result<()> {
         let url = url_of(node.said())?;
         ensure!(url.starts_with("https://") == self.encrypted, "{url}");
@@ -176,13 +176,13 @@ impl Wires {
         Ok(())
     }
 
-    /// Nobody is asked any more.
+    /// Ends the questions.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Where a node says that it answers.
+/// The address that a node prints.
 fn url_of(said: &Path) -> anyhow::Result<String> {
     let said = std::fs::read_to_string(said)?;
     let url =

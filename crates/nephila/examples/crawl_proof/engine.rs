@@ -1,8 +1,7 @@
 //! The engine away: all NATS servers are killed in the middle of a crawl and come back after a while.
 //!
-//! What must hold: nothing is asked for any more once the leases may have run out; memory stays where it was; whoever asks
-//! the cluster how it is is told soon that its servers do not answer; and when they are back everything goes on by itself,
-//! with nothing lost.
+//! Invariants: no request is sent once the leases may have expired; memory stays bounded; a status request is answered
+//! soon, saying that the servers do not answer; and when they are back everything goes on by itself, with nothing lost.
 
 use std::time::{Duration, Instant};
 
@@ -17,35 +16,35 @@ use crate::site::Site;
 /// Memory while the servers are away, against that before: this many times, and this much more.
 const GROWTH_MAX: u64 = 2;
 const GROWTH_KB: u64 = 128 * 1024;
-/// Whoever asks has an answer within this time.
+/// Timeout of a status request.
 const STATUS_MAX: Duration = Duration::from_secs(20);
-/// It goes on within this time after the servers are back.
+/// Maximum time from the servers' return to the next request.
 const BACK_MAX: Duration = Duration::from_secs(120);
-/// A server reads a request within this time after it was sent, on a machine that does much else.
+/// Maximum delay until a server reads a request, on a machine under load.
 const LATE: Duration = Duration::from_secs(1);
-/// How often memory is looked at.
+/// Interval between readings of memory.
 pub const LOOK: Duration = Duration::from_millis(500);
 
-/// How large, and how long.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
     /// How long the servers are away.
     #[arg(long, default_value_t = 180)]
     seconds: u64,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 10_000)]
     pages: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 30)]
     quiet: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = &args.size;
@@ -111,14 +110,14 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// Memory stays where it was, in kB, while `who` away.
+/// Checks that memory stays bounded, in kB, while `who` away.
 pub fn expect_bounded(verdict: &mut Verdict, who: &str, before: u64, away: u64) {
     verdict.expect(away <= before * GROWTH_MAX + GROWTH_KB, || {
         format!("{away} kB while {who} away, {before} kB before")
     });
 }
 
-/// What somebody is told who asks now, and after how long. It must be soon, and no good news.
+/// The answer to a status request now, and its delay. The answer must come soon, and be no good news.
 fn status(herd: &Herd, verdict: &mut Verdict) -> anyhow::Result<(Duration, String)> {
     let began = Instant::now();
     let (status, said) = herd.status()?;
@@ -130,7 +129,7 @@ fn status(herd: &Herd, verdict: &mut Verdict) -> anyhow::Result<(Duration, Strin
     Ok((took, said))
 }
 
-/// Waits until something is asked for after a moment; says how long after.
+/// Waits until a request comes after a moment; returns how long after.
 fn until_asked(herd: &mut Herd, since: u64) -> anyhow::Result<Duration> {
     let end = Instant::now() + BACK_MAX;
     loop {

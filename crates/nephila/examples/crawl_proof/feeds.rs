@@ -5,8 +5,8 @@
 //! more where its ticket was open at a kill. Polls are judged by the seed's rule, written here once more: five minutes
 //! after a poll that showed something new, twice as long after each that did not.
 //!
-//! What always holds: when a poll showed something new is worked out from the web's own time; where that is in doubt (a
-//! kill, a story that appeared in this very moment) the poll is not judged.
+//! Invariant: the moment at which a poll showed something new is computed from the web's own time; in doubt (a kill, a
+//! story that appeared in this very moment) the poll is not judged.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,14 +30,13 @@ const LONGEST: Duration = Duration::from_secs(20 * 60);
 const SHORTEST: Duration = Duration::from_secs(5 * 60);
 /// Mean time between two stories of a feed.
 const STORY_EVERY: Duration = Duration::from_secs(20 * 60);
-/// What is still to be found when time stands still is found within this.
+/// Maximum time to find the remaining stories after time stands still.
 const SETTLE: Duration = Duration::from_secs(600);
-/// How often it is looked whether all is found.
+/// Interval between checks whether all stories are found.
 const LOOK: Duration = Duration::from_millis(500);
-/// After its last byte a page is stored, read and reported. A kill up to this long after that may cost it another
-/// request.
+/// After its last byte a page is stored, read and reported. A kill up to this long after that may cost another request.
 const GRACE: Duration = Duration::from_secs(5);
-/// The server reads a request within this time after it was sent.
+/// Maximum delay until the server reads a request.
 const LATE: Duration = Duration::from_millis(100);
 /// A poll of a machine with nothing else to do comes within this time; later ones are counted.
 const PUNCTUAL: Duration = Duration::from_secs(3);
@@ -69,7 +68,7 @@ pub struct Args {
 /// One kill, in time of the journal: just before and just after.
 type Kill = (u64, u64);
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ensure!(args.rate > 0 && args.feeds > 0, "time must run, and there must be feeds");
     let began = Instant::now();
@@ -170,7 +169,7 @@ fn publish(args: &Args, site: &Site, crawler: &Crawler) -> anyhow::Result<Vec<Ki
     Ok(kills)
 }
 
-/// Waits until every feed has told all its stories and every page of one was asked for.
+/// Waits until every feed has reported all its stories and every page of a story was requested.
 fn settle(
     site: &Site,
     crawler: &Crawler,
@@ -196,7 +195,7 @@ fn settle(
             asked.sort_unstable();
             asked.dedup();
             if asked.len() as u64 >= wanted {
-                // What was asked for last is reported by then.
+                // The last requests are reported by then.
                 std::thread::sleep(GRACE / 2);
                 return Ok(true);
             }
@@ -228,7 +227,7 @@ struct Stories {
     delay_median: u64,
 }
 
-/// Every story is counted once by its feed, its page is in the archive, and was asked for again only for a kill.
+/// Every story is counted once by its feed, its page is in the archive, and was requested again only for a kill.
 fn stories(
     verdict: &mut Verdict,
     world: &World,
@@ -284,7 +283,7 @@ fn stories(
     figures
 }
 
-/// Was a page asked for again because its ticket was open at a kill?
+/// Whether a page was requested again because its ticket was open at a kill.
 fn is_for_a_kill(before: &Request, again: &Request, kills: &[Kill]) -> bool {
     let (grace, late) = (GRACE.as_micros() as u64, LATE.as_micros() as u64);
     kills.iter().any(|(from, to)| {
@@ -319,7 +318,7 @@ fn polls(verdict: &mut Verdict, world: &World, log: &Log, kills: &[Kill], rate: 
         let requests = by_host.remove(authority).unwrap_or_default();
         figures.all += requests.len();
         figures.not_modified += requests.iter().filter(|request| request.status == 304).count();
-        // The wait after the last poll, if it is certain.
+        // The wait after the last poll, if known for certain.
         let mut wait: Option<Duration> = None;
         let mut shown = 0;
         let mut before: Option<&Request> = None;

@@ -1,7 +1,7 @@
-//! A cluster as the proofs of its promises need it: nodes, servers, a web, and an eye on who owns what.
+//! A cluster for the proofs of its promises: nodes, servers, a web, and an observer of partition owners.
 //!
-//! What always holds: who owns a partition is read from the owner records on the servers, as every node reads them; when
-//! something was asked for is what the web saw. Every wait has an end.
+//! Invariants: the owner of a partition is read from the owner records on the servers, as every node reads them; the
+//! time of a request is the one that the web saw. Every wait has a timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,9 +31,9 @@ use crate::site::{self, Site};
 
 /// Streams of every cluster here.
 pub const STREAMS: u32 = 4;
-/// How often the owners are looked at.
+/// Interval between reads of the owners.
 const LOOK: Duration = Duration::from_millis(250);
-/// Nothing has changed hands for this long: it has settled.
+/// The cluster has settled when no partition has changed hands for this long.
 const SETTLED: Duration = Duration::from_secs(4);
 /// A cluster settles within this time.
 const SETTLE_MAX: Duration = Duration::from_secs(180);
@@ -44,33 +44,33 @@ const RECORDS: usize = 200;
 /// A crawl ends within this time.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Size {
-    /// NATS servers: 1 or 3.
+    /// Number of NATS servers: 1 or 3.
     #[arg(long, default_value_t = 3)]
     pub servers: usize,
-    /// Partitions of the cluster.
+    /// Number of partitions of the cluster.
     #[arg(long, default_value_t = 32)]
     pub partitions: u32,
     /// Hosts of the web, each a domain of its own.
     #[arg(long, default_value_t = 96)]
     pub hosts: u32,
-    /// Rest of a host, in milliseconds.
+    /// Rest of a host between two requests (crawl delay), in milliseconds.
     #[arg(long, default_value_t = 500)]
     pub host_delay_ms: u64,
     /// Time to live of a lease, in seconds.
     #[arg(long, default_value_t = 15)]
     pub lease: u64,
-    /// Seed of the web and of what is left to chance.
+    /// Seed of the web and of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl Size {
-    /// The rests that are set, and judged.
+    /// The rests (crawl delays) that are set, and judged.
     pub fn rests(&self) -> Rests {
-        // What nodes owe an address that they share is the proof `slots`.
+        // The rate limit of a shared address is the subject of the proof `slots`.
         Rests { host: Duration::from_millis(self.host_delay_ms), slot: Duration::ZERO }
     }
 
@@ -79,7 +79,7 @@ impl Size {
         Duration::from_secs(self.lease)
     }
 
-    /// A web of hosts that are equally large, with errors, redirects and duplicates, and nobody who makes us wait.
+    /// A web of hosts that are equally large, with errors, redirects and duplicates, and without delays.
     pub fn even_web(&self, pages: u64) -> Settings {
         Settings {
             seed: self.seed,
@@ -94,18 +94,18 @@ impl Size {
     }
 }
 
-/// A node: how it is started, and its process if it runs.
+/// A node: its command, and its process if running.
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// How it is started.
+    /// The command of the node.
     pub crawler: Crawler,
     /// Its process.
     pub run: Option<Run>,
 }
 
 impl Node {
-    /// Its name as the cluster knows it.
+    /// Its name in the cluster.
     pub fn id(&self) -> NodeId {
         NodeId::of(&self.name)
     }
@@ -115,20 +115,20 @@ impl Node {
         self.run.take().context("it runs")?.kill()
     }
 
-    /// Starts it, or starts it again.
+    /// Starts or restarts the node.
     pub fn start(&mut self) -> anyhow::Result<()> {
         self.run = Some(self.crawler.start()?);
         Ok(())
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub fn said(&self) -> String {
         std::fs::read(self.crawler.said())
             .map(|said| String::from_utf8_lossy(&said).into_owned())
             .unwrap_or_default()
     }
 
-    /// Its memory in kB, if it runs.
+    /// Its memory in kB, if running.
     pub fn resident_kb(&self) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.run.as_ref()?.id())).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -136,21 +136,21 @@ impl Node {
     }
 }
 
-/// A partition's owner record as it was first seen.
+/// A partition's owner record when first seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// When, in time of the web's journal.
     pub at_us: u64,
     /// Which partition.
     pub partition: u32,
-    /// What it says.
+    /// The record.
     pub record: OwnerRecord,
 }
 
-/// Who owns what at this moment, among those whose lease lives.
+/// The owner of each partition at this moment, among nodes with a live lease.
 pub type Owners = BTreeMap<u32, NodeId>;
 
-/// Reads the owner records again and again and keeps what changed.
+/// Reads the owner records again and again and keeps the changes.
 struct Eye {
     seen: Arc<Mutex<(Vec<Change>, Owners)>>,
     is_over: Arc<AtomicBool>,
@@ -193,7 +193,7 @@ impl Drop for Eye {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
+            // The thread returns nothing.
             _ = thread.join();
         }
     }
@@ -213,7 +213,7 @@ async fn read(leases: &dyn Leases) -> Option<(Records, BTreeSet<u64>)> {
     Some((records, live.collect()))
 }
 
-/// What came of judging a crawl.
+/// The results of judging a crawl.
 pub struct Judged {
     /// Places as the truth says.
     pub places: u64,
@@ -231,7 +231,7 @@ pub struct Herd {
     pub nats: Nats,
     /// Its nodes, running or not.
     pub nodes: Vec<Node>,
-    /// What the web sees.
+    /// The requests that the web sees.
     pub journal: Journal,
     /// Asks the cluster, as a person would.
     pub asks: Crawler,
@@ -275,7 +275,7 @@ impl Herd {
         ] {
             asks.set(&set);
         }
-        // A crawl's own end; an older program may not know it.
+        // A setting for the end of a crawl; an older program may not know the setting.
         asks.unset("crawl.wait_max");
         crate::cluster::create_job(&asks, seeds, scope)?;
         let settings = jetstream::Settings {
@@ -298,7 +298,7 @@ impl Herd {
         Ok(Herd { nats, nodes, journal, asks, folder, size, by_host, secret, eye, runtime, engine })
     }
 
-    /// Starts so many more nodes.
+    /// Starts this number of additional nodes.
     pub fn join(&mut self, count: usize) -> anyhow::Result<()> {
         for _ in 0..count {
             match self.nodes.iter_mut().find(|node| node.run.is_none()) {
@@ -314,12 +314,12 @@ impl Herd {
         Ok(())
     }
 
-    /// Where the node of this number says what it says.
+    /// The file of the output of the node with this number.
     pub fn said(&self, number: usize) -> PathBuf {
         self.folder.join(format!("node-{number}.txt"))
     }
 
-    /// The last so many nodes hand over and leave, all at once.
+    /// The last `count` nodes hand over and leave, all at once.
     pub fn leave(&mut self, count: usize) -> anyhow::Result<()> {
         let running = self.nodes.iter_mut().rev().filter(|node| node.run.is_some()).take(count);
         let leaving: Vec<Run> = running.filter_map(|node| node.run.take()).collect();
@@ -342,7 +342,7 @@ impl Herd {
         self.nodes.iter().filter_map(|node| node.resident_kb()).max().unwrap_or(0)
     }
 
-    /// What somebody is told who asks how the cluster is.
+    /// The answer to a status request to the cluster.
     pub fn status(&self) -> anyhow::Result<(ExitStatus, String)> {
         let mut args: Vec<String> = ["cluster", "status"].map(str::to_owned).into();
         args.extend(self.asks.settings());
@@ -350,7 +350,7 @@ impl Herd {
         self.asks.ask_all(&args)
     }
 
-    /// Judges what the web saw and what the archives of all nodes hold.
+    /// Judges the requests that the web saw and the archives of all nodes.
     pub fn judge(
         &self,
         verdict: &mut Verdict,
@@ -368,12 +368,12 @@ impl Herd {
         Ok(Judged { places, repeats, captures, read })
     }
 
-    /// Who owns what, as it was seen last.
+    /// The owner of each partition, as seen last.
     pub fn owners(&self) -> Owners {
         self.eye.seen.lock().expect("nobody panics holding it").1.clone()
     }
 
-    /// What has changed hands so far.
+    /// The changes of ownership so far.
     pub fn changes(&self) -> Vec<Change> {
         self.eye.seen.lock().expect("nobody panics holding it").0.clone()
     }
@@ -432,7 +432,7 @@ impl Herd {
         Ok(())
     }
 
-    /// Waits until the web was asked so often.
+    /// Waits until the web has received this number of requests.
     pub fn until_requests(&mut self, count: usize) -> anyhow::Result<()> {
         let end = Instant::now() + SETTLE_MAX;
         while self.journal.requests() < count {
@@ -443,7 +443,7 @@ impl Herd {
         Ok(())
     }
 
-    /// Waits until nothing is asked for any more.
+    /// Waits until requests have stopped.
     pub fn until_quiet(&mut self, quiet: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         let (mut requests, mut since) = (self.journal.requests(), Instant::now());

@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 8;
 /// A busy server may be this late to see that a connection was closed which lay idle, or whose answer was given up.
 const CLOSING_GRACE: Duration = Duration::from_millis(200);
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 pub struct Verdict {
     faults: Vec<String>,
@@ -27,14 +27,14 @@ impl Verdict {
         Verdict { is_quiet: true, ..Verdict::default() }
     }
 
-    /// Something holds, or it is said what does not.
+    /// Reports a fault unless `holds`.
     pub fn expect(&mut self, holds: bool, says: impl FnOnce() -> String) {
         if !holds {
             self.fault(says());
         }
     }
 
-    /// Something does not hold.
+    /// Reports a fault.
     pub fn fault(&mut self, says: String) {
         if !self.is_quiet {
             eprintln!("FAILED: {says}");
@@ -55,7 +55,7 @@ impl Verdict {
         report.judged
     }
 
-    /// How many things do not hold.
+    /// The number of faults.
     pub fn faults(&self) -> usize {
         self.faults.len()
     }
@@ -79,21 +79,21 @@ pub fn politeness(rests: Rests) -> Politeness {
         address_requests_max: 1,
         host_connections_max: 1,
         address_connections_max: usize::MAX,
-        // The server notes an end before it hands out the last byte and a start after it has read the head, so no
-        // rest looks shorter than it was; but the frontier counts whole milliseconds.
+        // The server records an end before the last byte is handed out and a start after the head is read, so no rest
+        // looks shorter than in reality; but the frontier counts whole milliseconds.
         tolerance: Duration::from_millis(1),
         closing_grace: CLOSING_GRACE,
         ..Politeness::default()
     }
 }
 
-/// What every crawl must be: polite, and obedient.
+/// The requirements on every crawl: polite, and obedient.
 pub fn polite(verdict: &mut Verdict, world: &World, log: &Log, rests: Rests) {
     verdict.report("politeness", &politeness(rests).check(log));
     obedient(verdict, world, log);
 }
 
-/// No request that the robots.txt in force forbids, none sooner than it asks for, none but GET.
+/// No request that the robots.txt in force forbids, none sooner than its crawl delay, none but GET.
 pub fn obedient(verdict: &mut Verdict, world: &World, log: &Log) {
     let agent = world.settings().agent.as_str();
     verdict.report("robots.txt", &check::Robots::of_world(world, agent).check(log));

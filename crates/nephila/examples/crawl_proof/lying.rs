@@ -1,10 +1,10 @@
-//! NATS lying: servers lose what they had acknowledged. Each case is a cluster of its own.
+//! NATS lying: servers lose acknowledged messages. Each case is a cluster of its own.
 //!
-//! A message is removed from the middle of a log; a stream is made anew, and empty; one of three replicas is rolled back to
-//! an earlier copy of its files. What must hold: within a minute a node says so, and then either nothing is missing in the
-//! end or the partition stays closed until a person has looked; or it does no harm, which is to say that the crawl is
-//! complete all the same, with no page fetched again for no other reason. What only the next owner notices is too late,
-//! and to say so and go on without what is missing is worse.
+//! A message is removed from the middle of a log; a stream is made anew, and empty; one of three replicas is rolled
+//! back to an earlier copy of its files. Required: within a minute a node reports the loss, and then either nothing is
+//! missing in the end or the partition stays closed until a person has looked; or the loss does no harm: the crawl is
+//! complete all the same, with no page fetched again for no other reason. A loss that only the next owner notices is
+//! noticed too late, and a report followed by going on without the missing messages is worse.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,75 +22,75 @@ use crate::site::Site;
 
 /// A lie is noticed within this time.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
-/// One that the next owner has to notice, within this time and the lease.
+/// Maximum time until the next owner notices, beyond the lease.
 const NEXT_OWNER_MAX: Duration = Duration::from_secs(45);
-/// How often it is looked at what the nodes say.
+/// Interval between reads of the nodes' output.
 const LOOK: Duration = Duration::from_millis(500);
-/// What a node says that has noticed.
+/// Output of a node that has noticed.
 const NOTICES: [&str; 4] = ["does not fit the log", "lost messages", "was rolled back", "groups are gone"];
-/// What a node says of a partition that stays closed, and how often at least.
+/// Output of a node about a partition that stays closed, and the maximum time between two of them.
 const CLOSED: &str = "cannot be opened";
 const CLOSED_AGAIN: Duration = Duration::from_secs(45);
 /// Messages that a log has before one of them is removed.
 const MESSAGES_MIN: usize = 5;
 /// A log has that many within this time.
 const MESSAGES_WAIT: Duration = Duration::from_secs(60);
-/// A replica is so much older when it comes back.
+/// Age of the copy to which a replica is rolled back.
 const OLDER: Duration = Duration::from_secs(8);
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 2)]
     nodes: usize,
-    /// How many cases, each kind in turn.
+    /// Number of cases, each kind in turn.
     #[arg(long, default_value_t = 20)]
     cases: usize,
     /// Only this kind.
     #[arg(long, value_enum)]
     only: Option<Lie>,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 3_000)]
     pages: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 30)]
     quiet: u64,
 }
 
-/// What is lost.
+/// The kind of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Lie {
     /// A message from the middle of a log.
     Hole,
     /// A whole stream.
     Anew,
-    /// What one of three servers had lately.
+    /// The latest writes of one of three servers.
     RolledBack,
 }
 
 const LIES: [Lie; 3] = [Lie::Hole, Lie::Anew, Lie::RolledBack];
 
-/// What came of it.
+/// The end of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    /// A node said so in time, and nothing is missing in the end.
+    /// A node reported the loss in time, and nothing is missing in the end.
     Healed,
-    /// A node said so in time, and what cannot be trusted stays closed until a person has looked.
+    /// A node reported the loss in time, and the damaged partition stays closed until a person has looked.
     Stopped,
-    /// Nobody said anything, and nothing is missing.
+    /// No report, and nothing is missing.
     Harmless,
     /// Only the next owner noticed.
     Late,
-    /// A node said so, and then it went on without what is missing.
+    /// A node reported the loss, and then the cluster went on without the missing messages.
     Forgotten,
-    /// Nobody said anything, and something is missing.
+    /// No report, and something is missing.
     Unnoticed,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let (mut verdict, mut ends) = (Verdict::default(), BTreeMap::<(Lie, End), usize>::new());
@@ -152,7 +152,7 @@ fn one(args: &Args, place: &Place, lie: Lie, seed: u64) -> anyhow::Result<(End, 
     let mut noticed = until_noticed(&herd, NOTICED_MAX);
     let in_time = noticed.is_some();
     if let (None, Some(partition)) = (noticed, partition) {
-        // Whoever owns it knows more than the log. It is killed, and what it knew is gone: the next one needs the log.
+        // The owner knows more than the log. The owner is killed and its state removed: the next one needs the log.
         let owner = herd.owners().get(&partition).copied().context("it has an owner")?;
         let node = herd.nodes.iter().position(|node| node.id() == owner).context("it is one of ours")?;
         let from = herd.journal.now_us();
@@ -185,7 +185,7 @@ fn one(args: &Args, place: &Place, lie: Lie, seed: u64) -> anyhow::Result<(End, 
     Ok((end, noticed.unwrap_or(began.elapsed())))
 }
 
-/// Does a partition stay closed, with somebody saying so again and again?
+/// Whether a partition stays closed, with repeated reports.
 fn has_stopped(herd: &Herd) -> bool {
     let said = || -> usize { herd.nodes.iter().map(|node| node.said().matches(CLOSED).count()).sum() };
     let (before, began) = (said(), Instant::now());
@@ -198,7 +198,7 @@ fn has_stopped(herd: &Herd) -> bool {
     false
 }
 
-/// Waits until a node says that it has noticed; says after how long.
+/// Waits until a node reports the loss; returns the time.
 fn until_noticed(herd: &Herd, limit: Duration) -> Option<Duration> {
     let began = Instant::now();
     while began.elapsed() < limit {
@@ -210,7 +210,7 @@ fn until_noticed(herd: &Herd, limit: Duration) -> Option<Duration> {
     None
 }
 
-/// Speaks to the servers as somebody who can do everything.
+/// Connects to the servers with full permissions.
 fn by_hand<T>(
     herd: &Herd,
     work: impl AsyncFnOnce(jetstream::Context) -> anyhow::Result<T>,
@@ -222,7 +222,7 @@ fn by_hand<T>(
     })
 }
 
-/// Removes a message from the middle of a log. Says of which partition.
+/// Removes a message from the middle of a log. Returns the partition.
 fn dig(herd: &Herd, random: &mut Random) -> anyhow::Result<u32> {
     let end = Instant::now() + MESSAGES_WAIT;
     let owned: Vec<u32> = herd.owners().into_keys().collect();
@@ -252,7 +252,7 @@ fn dig(herd: &Herd, random: &mut Random) -> anyhow::Result<u32> {
     }
 }
 
-/// Removes a stream and makes it again as it was, without its messages.
+/// Removes a stream and recreates the same stream, without its messages.
 fn make_anew(herd: &Herd, stream: u32) -> anyhow::Result<()> {
     by_hand(herd, async |context| {
         let name = format!("NEPH_nephila_{stream}");
@@ -263,7 +263,7 @@ fn make_anew(herd: &Herd, stream: u32) -> anyhow::Result<()> {
     })
 }
 
-/// One server goes back to what it had a while ago; the other two go on meanwhile.
+/// Rolls one server back to an earlier copy of its files; the other two go on meanwhile.
 fn roll_back(herd: &mut Herd, server: usize, folder: &Path) -> anyhow::Result<()> {
     let (store, copy) = (herd.nats.store(server), folder.join("older"));
     herd.nats.kill(server)?;

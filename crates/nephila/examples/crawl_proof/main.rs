@@ -1,34 +1,34 @@
-//! Proves what `nephila crawl` promises: complete, polite, and alive after everything that can happen to it.
+//! Proves the promises of `nephila crawl`: complete, polite, and alive after every fault.
 //!
 //!     crawl_proof --nephila PROGRAM complete [--hosts N] [--pages N]     all that is to be fetched, once, and nothing else
 //!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
-//!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again, and others beside it
-//!     crawl_proof --nephila PROGRAM feeds    [--feeds N] [--kills N]     stories of many feeds, found once though it is killed
+//!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again; other crawlers too
+//!     crawl_proof --nephila PROGRAM feeds    [--feeds N] [--kills N]     stories of many feeds, found once despite kills
 //!     crawl_proof --nephila PROGRAM cluster  [--nodes N] [--faults N]    many nodes on NATS, killed, frozen, cut off
 //!     crawl_proof --nephila PROGRAM takeover [--kills N] [--known N]     how long a killed node's partitions stand still
-//!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave while it crawls
+//!     crawl_proof --nephila PROGRAM elastic  [--steps N,N]               nodes join and leave during a crawl
 //!     crawl_proof --nephila PROGRAM slots    [--nodes N] [--faults N]    one address, several nodes: one at a time
-//!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     who is stopped is asked no more
-//!     crawl_proof --nephila PROGRAM completion [--crawls N]              jobs say when nothing of them is left
+//!     crawl_proof --nephila PROGRAM stops    [--nodes N] [--stops N]     stopped hosts are not requested
+//!     crawl_proof --nephila PROGRAM completion [--crawls N]              jobs report when nothing is left
 //!     crawl_proof --nephila PROGRAM versions --old PROGRAM [--faults N]  nodes of an older program, upgraded one by one
 //!     crawl_proof --nephila PROGRAM seeds    [--seeds N] [--closed SHARE] a scoped job with a million seeds
 //!     crawl_proof --nephila PROGRAM engine   [--seconds N]               all NATS servers away for a while
-//!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose what they acknowledged
-//!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   what a cluster costs beside a crawl
-//!     crawl_proof --nephila PROGRAM encryption [--pairs N] [--pages N]   what TLS everywhere costs
+//!     crawl_proof --nephila PROGRAM lying    [--cases N]                 NATS servers that lose acknowledged messages
+//!     crawl_proof --nephila PROGRAM tax      [--nodes N,N] [--pages N]   cost of a cluster beside a crawl
+//!     crawl_proof --nephila PROGRAM encryption [--pairs N] [--pages N]   cost of TLS everywhere
 //!     crawl_proof --nephila PROGRAM outage   [--only disk|names|clock]   no room, no names, a clock that jumps
-//!     crawl_proof --nephila PROGRAM shipped  [--short] [--planted]       one site and all that can happen to it, at our settings
+//!     crawl_proof --nephila PROGRAM shipped  [--short] [--planted]       every situation of one site, at our settings
 //!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
 //!     crawl_proof --nephila PROGRAM bombs    [--short] [--only NAME]     answers made to cost minutes end in seconds
 //!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
-//!     crawl_proof --nephila PROGRAM planted                              the judges notice what they must
+//!     crawl_proof --nephila PROGRAM planted                              the judges notice planted faults
 //!
-//! The test web runs here, on threads of its own; the crawler is the real program, a child process. What always holds:
-//! nothing that the crawler says about itself is believed. It is judged by what the server saw and by what lies on the
-//! disk. Each proof ends with one line of figures, and with an error when something does not hold. `cargo xtask crawl`
-//! builds both as released and runs it.
+//! The test web runs here, on threads of its own; the crawler is the real program, a child process. Invariant: no claim
+//! of the crawler about itself is believed. The verdict comes from the requests that the server saw and from the files
+//! on disk. Each proof ends with one line of figures, and with an error when something does not hold.
+//! `cargo xtask crawl` builds both with the release profile and runs the proofs.
 
-// A program has no outside: `pub` in its modules means what `pub(crate)` does.
+// A program has no outside: `pub` in its modules means the same as `pub(crate)`.
 #![allow(unreachable_pub)]
 
 mod archive;
@@ -77,7 +77,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Files this process may have open: a web of many hosts has a connection for each.
 const FILES_MAX: u64 = 65_536;
 
-/// Flags.
+/// Command line arguments.
 #[derive(Parser)]
 struct Args {
     /// The crawler.
@@ -94,9 +94,9 @@ struct Args {
 enum Proof {
     /// Every reachable, allowed, wanted page once, nothing else, and a reason for each of the others.
     Complete(complete::Args),
-    /// Many hosts that share addresses, whose robots.txt changes and fails, and who now and then have no time.
+    /// Many hosts that share addresses, whose robots.txt changes and fails, and that are busy now and then.
     Polite(polite::Args),
-    /// Killed at random moments, the same command again, until it is done.
+    /// Killed at random moments, the same command again, until the crawl is done.
     Plug(plug::Args),
     /// Many feeds that bring stories all the time, and a crawl that is killed meanwhile: every story once.
     Feeds(feeds::Args),
@@ -106,7 +106,8 @@ enum Proof {
     Takeover(takeover::Args),
     /// Nodes join and leave during one crawl: nothing doubled, nothing held up, nothing moved without need.
     Elastic(elastic::Args),
-    /// Many hosts on few addresses, asked by several nodes: each address is asked by one of them at a time, and rests.
+    /// Many hosts on few addresses, requested by several nodes: each address is requested by one of them at a time, and
+    /// rests.
     Slots(slots::Args),
     /// Hosts, domains and addresses are stopped while several nodes crawl: obeyed at once, and after all began again.
     Stops(stops::Args),
@@ -114,19 +115,20 @@ enum Proof {
     Completion(completion::Args),
     /// A cluster of an older program is upgraded node by node under faults: nothing is lost, no node ends by itself.
     Versions(versions::Args),
-    /// A scoped job with very many seeds, and more while it runs: each is fetched or explained, and nothing else is asked for.
+    /// A scoped job with very many seeds, and more while the job runs: each is fetched or explained, and nothing else
+    /// is requested.
     Seeds(seeds::Args),
     /// All NATS servers are away for a while.
     Engine(engine::Args),
     /// The object store is away for a while.
     Objects(objects::Args),
-    /// NATS servers lose what they had acknowledged.
+    /// NATS servers lose acknowledged messages.
     Lying(lying::Args),
     /// The same work by a crawl and by clusters of several sizes: CPU, bytes and messages per page.
     Tax(tax::Args),
     /// The same work by three nodes without TLS and with TLS everywhere: CPU per page.
     Encryption(encryption::Args),
-    /// A full disk, a resolver that is gone, a clock that jumps: it goes on by itself.
+    /// A full disk, a resolver that is gone, a clock that jumps: the crawl goes on by itself.
     Outage(outage::Args),
     /// At the settings we ship, every situation of a table ends with the right pages, exit code and closing words.
     Shipped(shipped::Args),
@@ -134,9 +136,9 @@ enum Proof {
     Soak(soak::Args),
     /// Answers that were made to cost minutes: each ends soon, and together they cost the good hosts almost nothing.
     Bombs(bombs::Args),
-    /// What a crawl takes that knows ten thousand URLs, and one that knows a million.
+    /// Memory of a crawl that knows ten thousand URLs, and of one that knows a million.
     Memory(memory::Args),
-    /// Breaks what is judged, and expects the judges to notice.
+    /// Breaks the rules on purpose, and expects the judges to notice.
     Planted,
 }
 

@@ -1,12 +1,12 @@
 //! Memory against known URLs: the same number of pages fetched, once with ten thousand URLs known, once with a million.
 //!
-//! The web has no end, and every page has as many links as make the frontier know so many URLs when the pages are
-//! fetched: all but those pages wait in queues. Pages are equally large whatever they name. The same over few hosts, whose
-//! queues are long, and over many. What must hold: the peak of memory at the most URLs is at most [`GROWTH`] times the one
-//! at the fewest, and [`ALLOWANCE_KB`].
+//! The web has no end, and the number of links of a page is chosen so that the frontier knows the requested number of
+//! URLs when the pages are fetched: all other URLs wait in queues. Pages are equally large for any number of links. The
+//! same over few hosts, whose queues are long, and over many. Required: the peak of memory at the most URLs is at most
+//! [`GROWTH`] times the one at the fewest, and [`ALLOWANCE_KB`].
 //!
-//! With `--minutes`, crawls at full speed for so long: the web has as many pages as are to be known, every page names
-//! [`LINKS`] others, so they are known soon, and memory must stay within its budget ([`budget_kb`]) to the end.
+//! With `--minutes`, crawls run at full speed for this long: the web has as many pages as are to be known, every page
+//! names [`LINKS`] others, so they are known soon, and memory must stay within its budget ([`budget_kb`]) to the end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,12 +22,12 @@ use crate::watch::{Said, Watch};
 
 /// The peak at the most URLs against the peak at the fewest.
 const GROWTH: f64 = 1.5;
-/// What fills up within the first million URLs and then stays as it is, in kB: the URLs seen lately, and the part of the
-/// state that is not written out yet.
+/// Caches that fill up within the first million URLs and then keep their size, in kB: the URLs seen lately, and the
+/// part of the state that is not flushed yet.
 const ALLOWANCE_KB: u64 = 48 * 1024;
 /// Bytes of every page.
 const PAGE_BYTES: u32 = 40_000;
-/// Pages of the web: so many that two links seldom lead to the same one.
+/// Number of pages of the web: large enough that two links seldom lead to the same page.
 const PAGES_MAX: u64 = 4_000_000_000;
 /// Hosts on one address.
 const HOSTS_PER_ADDRESS: u32 = 5;
@@ -35,31 +35,33 @@ const HOSTS_PER_ADDRESS: u32 = 5;
 const SEEDS_MAX: u32 = 500;
 /// One crawl ends within this time.
 const LIMIT: Duration = Duration::from_secs(1_800);
-/// How often its numbers are asked for: a short crawl ends within a second, and what came after the last look is not counted.
+/// Interval between reads of the crawl's numbers: a short crawl ends within a second, and anything after the last read
+/// is not counted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The frontier knows at least this share of what was meant.
+/// Minimum share of the requested URLs that the frontier knows.
 const KNOWN_SHARE_MIN: f64 = 0.8;
 
 /// Memory of a crawl at full speed with up to a million URLs known, in kB...
 const BUDGET_KB: u64 = 512 * 1024;
-/// ...and so many bytes for each URL more: bits in the filters, and its share of the index of a run.
+/// ...and this many bytes for each additional URL: bits in the filters, and its share of the index of a run.
 const BUDGET_URL_BYTES: u64 = 14;
 const BUDGET_URLS: u64 = 1_000_000;
 /// Links of a page of a crawl that runs by time.
 const LINKS: u32 = 40;
-/// Pages of the web for each second of such a crawl, so that it does not end before: more than two cores fetch and serve.
+/// Pages of the web for each second of such a crawl, so that the crawl does not run out of pages: more than two cores
+/// fetch and serve.
 const PAGES_A_SECOND: f64 = 2_000.0;
 /// Samples of such a crawl.
 const SAMPLES: u32 = 1_000;
-/// One line about it so often.
+/// Interval between progress lines.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// What a crawl may take with so many URLs known.
+/// Memory budget of a crawl that knows this many URLs.
 fn budget_kb(known: u64) -> u64 {
     BUDGET_KB + known.saturating_sub(BUDGET_URLS) * BUDGET_URL_BYTES / 1024
 }
 
-/// How many.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// URLs known in each crawl.
@@ -83,7 +85,7 @@ struct Row {
     took: Duration,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ensure!(!args.known.is_empty() && args.pages > 0, "nothing to measure");
     if let Some(minutes) = args.minutes {
@@ -217,7 +219,7 @@ fn site(folder: &Path, hosts: u32, pages: u64, links: u32) -> anyhow::Result<Sit
     Site::start(settings, folder)
 }
 
-/// Nobody rests: the settings for a machine's own web, but for the memory, which is as shipped.
+/// No rests: the settings for a machine's own web, but for the memory, which is as shipped.
 fn crawler(place: &Place, folder: &Path, site: &Site, hosts: u32) -> anyhow::Result<Crawler> {
     let seeds = folder.join("seeds.txt");
     let homes: Vec<String> = site.homes().take(hosts.min(SEEDS_MAX) as usize).collect();

@@ -1,7 +1,7 @@
 //! The object store away: in the middle of a crawl nothing can be written there or read from there, for a while.
 //!
-//! What must hold: the crawl goes on, since its log and its disks are enough; memory stays where it was; `cluster status`
-//! says what is wrong while it is, and stops saying it afterwards; and in the end everything is stored, with nothing lost.
+//! Invariants: the crawl goes on, since its log and its disks are enough; memory stays bounded; `cluster status`
+//! reports the fault during the outage, and not afterwards; and in the end everything is stored, with nothing lost.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +16,28 @@ use crate::site::Site;
 
 /// The alarm is there, or gone again, within this time.
 const ALARM_MAX: Duration = Duration::from_secs(120);
-/// What the alarm says.
+/// The text of the alarm.
 const ALARM: &str = "could not be stored";
 /// A crawl lasts this much longer than the outage, in seconds.
 const LONGER: u64 = 30;
 
-/// How large, and how long.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 2)]
     nodes: usize,
     /// How long the object store is away.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 30)]
     quiet: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = &args.size;
@@ -62,7 +62,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     }
     let mut verdict = Verdict::default();
 
-    // A file where the folder was: whoever runs this, nothing can be written under it.
+    // A file in the place of the folder: no user, not even root, can write below.
     std::fs::rename(&objects, &away)?;
     std::fs::write(&objects, b"")?;
     let (gone, before, memory_before) = (Instant::now(), herd.journal.requests(), herd.memory());
@@ -102,7 +102,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// Waits until somebody who asks is told, or is not told any more; says how long that took.
+/// Waits until a status request shows the alarm, or no longer shows the alarm; returns how long that took.
 fn until_alarm(herd: &mut Herd, is_told: bool) -> anyhow::Result<Duration> {
     let began = Instant::now();
     loop {

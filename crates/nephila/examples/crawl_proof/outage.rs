@@ -1,7 +1,7 @@
-//! What happens around a crawl: the disk is full and has room again, the resolver is gone and comes back, the clock is
-//! set forward and back by an hour. It goes on by itself and ends complete and polite.
+//! Outages around a crawl: the disk is full and has room again, the resolver is gone and comes back, the clock is set
+//! forward and back by an hour. The crawl goes on by itself and ends complete and polite.
 //!
-//! What always holds: what is mounted here is unmounted here; what cannot be tried on this machine is said.
+//! Invariants: every mount made here is unmounted here; a case that this machine cannot run is named.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::site::{self, Site, Wanted};
 
 /// Size of the disk that is filled.
 const DISK_BYTES: u64 = 192 << 20;
-/// What is written at once to fill it.
+/// Size of one write while the disk is filled, in bytes.
 const BLOCK: usize = 64 * 1024;
 /// The clock jumps by this much.
 const JUMP: Duration = Duration::from_secs(3_600);
@@ -34,10 +34,10 @@ const FAKETIME: [&str; 3] = [
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/faketime/libfaketimeMT.so.1",
 ];
-/// The rests that are set and judged.
+/// The rests (crawl delays) that are set and judged.
 const RESTS: Rests = Rests { host: Duration::from_millis(10), slot: Duration::from_millis(5) };
 
-/// What and how long.
+/// Cases and durations.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this one.
@@ -49,10 +49,10 @@ pub struct Args {
     /// How long the resolver is gone, in seconds.
     #[arg(long, default_value_t = 60)]
     silent_seconds: u64,
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 40)]
     hosts: u32,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 6_000)]
     pages: u64,
     /// Seed of the web.
@@ -71,7 +71,7 @@ enum Only {
     Clock,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut verdict = Verdict::default();
@@ -113,7 +113,7 @@ impl Scene {
         Ok(Scene { folder, site, wanted, crawler })
     }
 
-    /// Lets it run undisturbed first.
+    /// Lets the crawl run undisturbed first.
     fn begin(&self) -> anyhow::Result<Run> {
         let mut run = self.crawler.start()?;
         ensure!(!run.wait_until(Instant::now() + BEFORE)?, "the crawl was over before anything happened");
@@ -195,12 +195,12 @@ fn clock(mut scene: Scene, verdict: &mut Verdict) -> anyhow::Result<Option<Strin
     Ok(Some(format!("clock set forward and back by an hour, {pages} places complete")))
 }
 
-/// Where that library is. None if it is not installed.
+/// The path of that library. None if the library is not installed.
 pub fn faketime() -> Option<&'static str> {
     FAKETIME.into_iter().find(|path| Path::new(path).is_file())
 }
 
-/// The time of day as the crawler sees it. Its clock for rests is left alone.
+/// The wall clock of the crawler. Its monotonic clock, used for rests, is left alone.
 pub struct Clock {
     library: &'static str,
     file: PathBuf,
@@ -215,7 +215,7 @@ impl Clock {
         Ok(Some(clock))
     }
 
-    /// This crawler goes by it.
+    /// Makes this crawler use the clock.
     pub fn attach(&self, crawler: &mut Crawler) {
         crawler.env("LD_PRELOAD", self.library);
         crawler.env("FAKETIME_TIMESTAMP_FILE", &self.file.display().to_string());
@@ -230,7 +230,7 @@ impl Clock {
         self.set(&format!("+{}", by.as_secs()))
     }
 
-    /// This far behind it.
+    /// This far behind the real time.
     pub fn back(&self, by: Duration) -> anyhow::Result<()> {
         self.set(&format!("-{}", by.as_secs()))
     }

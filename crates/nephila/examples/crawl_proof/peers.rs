@@ -1,8 +1,8 @@
-//! Others beside us: one kill in the middle of a site of 3,000 pages, the same command again, and a count at the server of
-//! what was never fetched and what was fetched again.
+//! Other crawlers beside ours: one kill in the middle of a site of 3,000 pages, the same command again, and a count at
+//! the server of pages never fetched and pages fetched again.
 //!
-//! Names are not resolved by them: the web itself stands as their proxy, since it understands requests that name a whole
-//! URL. Each gets the flags by which it goes on after an interruption.
+//! They do not resolve names: the web itself stands as their proxy, since the web understands requests that name a
+//! whole URL. Each gets its own flags for going on after an interruption.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,22 +19,22 @@ use crate::site::Site;
 
 /// Pages of the site.
 const PAGES: u64 = 3_000;
-/// The kill comes when so many requests have been seen.
+/// The kill comes after this number of requests.
 const KILL_AT: usize = 1_500;
-/// Nobody may take longer than this for a run.
+/// Timeout of a run.
 const LIMIT: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(20);
 /// The spider for Scrapy.
 const SPIDER: &str = include_str!("spider.py");
 
-/// What one of them did.
+/// The counts of one tool.
 #[derive(Debug)]
 struct Counts {
     never: usize,
     again: usize,
 }
 
-/// Runs all of them that are here.
+/// Runs all installed tools.
 pub fn run(place: &Place, python: Option<&Path>, verdict: &mut Verdict) -> anyhow::Result<()> {
     for name in ["nephila", "scrapy", "wget2", "httrack"] {
         let folder = place.folder(&format!("peer-{name}"))?;
@@ -120,7 +120,7 @@ fn command(name: &str, program: &str, folder: &Path, site: &Site) -> anyhow::Res
             command.args(["-s", &format!("JOBDIR={into}"), "-s", "LOG_LEVEL=ERROR"]);
         }
         "wget2" => {
-            // What is on the disk is not asked for again, and its links are followed.
+            // Pages on the disk are not requested again, and their links are followed.
             command.args([
                 "--recursive",
                 "--level=inf",
@@ -132,7 +132,7 @@ fn command(name: &str, program: &str, folder: &Path, site: &Site) -> anyhow::Res
             ]);
         }
         _ => {
-            // As fast as it can; it finds what it had and asks no questions.
+            // At full speed; httrack finds its earlier state and asks no questions.
             let fast = ["-c20", "-%c0", "-%!", "-A0", "-r9999", "-q"];
             command.args([home.as_str(), "-O", &into, "-P", &proxy]).args(fast);
         }

@@ -1,4 +1,4 @@
-//! Judges that cannot fail prove nothing: each is shown what it must notice.
+//! Judges that cannot fail prove nothing: each judge is shown a violation that must be noticed.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::watch::{Sample, Tolerance, Watch};
 
 /// Each crawl has this long.
 const LIMIT: Duration = Duration::from_secs(300);
-/// What is judged where nothing is set.
+/// The rests to judge by where none are set.
 const WANTED: Rests = Rests { host: Duration::from_millis(20), slot: Duration::from_millis(5) };
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(place: &Place) -> anyhow::Result<()> {
     let mut missed = Verdict::default();
     let mut caught = 0;

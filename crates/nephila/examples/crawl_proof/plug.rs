@@ -1,8 +1,8 @@
-//! Pull the plug: the crawl is killed at random moments, one in five while it still mends what the last kill left, and
-//! the same command goes on, until it is done. When a crawl is done before all kills are, another one begins.
+//! Pull the plug: the crawl is killed at random moments, one in five during the recovery from the last kill, and the
+//! same command goes on, until the crawl is done. When a crawl is done before all kills are, another one begins.
 //!
-//! What must hold is what holds without kills, counted over all runs: complete, polite, obedient, every capture whole.
-//! One thing may differ: a page whose ticket was open at a kill may be asked for once more.
+//! The invariants are the same as without kills, counted over all runs: complete, polite, obedient, every capture
+//! whole. One difference is allowed: a page whose ticket was open at a kill may be requested once more.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,32 +17,33 @@ use crate::site::{self, Site};
 
 /// A run that is killed late lives this long.
 const LIFE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// A run that is killed early lives at most this long: it is still opening what it finds.
+/// A run that is killed early lives at most this long: the recovery is still going on.
 const EARLY_MAX: Duration = Duration::from_millis(300);
-/// One kill in so many is early.
+/// One kill in this number is early.
 const EARLY_EVERY: u64 = 5;
-/// After its last byte a page is stored, read and reported. A kill up to this long after that may cost it another
-/// request. Long, since a disk that others use may take its time; the longest that was seen is printed.
+/// After its last byte a page is stored, read and reported. A kill up to this long after that may cost another request.
+/// Long, since a shared disk may be slow; the longest delay seen is printed.
 const GRACE: Duration = Duration::from_secs(5);
 /// The server notices within this time that the other end of a connection is gone.
 const CUT: Duration = Duration::from_millis(50);
-/// The server reads a request within this time after it was sent.
+/// Maximum delay until the server reads a request.
 const LATE: Duration = Duration::from_millis(100);
 /// Fetches at the same time.
 const CONCURRENCY: usize = 64;
 /// Tickets open at once: fetching, and fetched and not yet durable (`STORING_MIN` of the crawl).
 const OPEN_MAX: usize = CONCURRENCY + 256;
-/// After so many lives in a row without a page the crawl only waits for its back-offs: no more kills are wasted on it.
+/// After this number of lives in a row without a page the crawl only waits for its backoffs: no more kills are wasted
+/// then.
 const IDLE_LIVES_MAX: u32 = 5;
 /// The last run of a crawl has this long.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Times a page may fail and be tried again, kills aside.
+/// Maximum number of retries of a page that failed, kills aside.
 const RETRIES_MAX: u32 = 3;
 
-/// How often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many times the crawl is killed.
+    /// Number of times the crawl is killed.
     #[arg(long, default_value_t = 300)]
     kills: usize,
     /// Seed of the random moments and of the webs; the moment of a kill still depends on the machine.
@@ -54,10 +55,10 @@ pub struct Args {
     /// Pages of each web.
     #[arg(long, default_value_t = 12_000)]
     pages: u64,
-    /// Rest of a host, in milliseconds; an address rests half as long.
+    /// Rest of a host between two requests (crawl delay), in milliseconds; an address rests half as long.
     #[arg(long, default_value_t = 10)]
     host_delay_ms: u64,
-    /// Also kill Scrapy, wget2 and httrack once, and say what they lose and fetch again.
+    /// Also kill Scrapy, wget2 and httrack once, and report the pages they lose and fetch again.
     #[arg(long)]
     peers: bool,
     /// With --peers: the Python of an environment that has Scrapy.
@@ -84,7 +85,7 @@ struct Figures {
     lag_max_us: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut random = Random(args.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -166,7 +167,8 @@ fn one_crawl(
     Ok(())
 }
 
-/// Whoever was asked for twice had failed, or was open at a kill; and no kill costs more than was open.
+/// Checks that every page requested twice had failed, or was open at a kill; and that no kill costs more than the open
+/// tickets.
 fn repeats(verdict: &mut Verdict, log: &Log, kills: &[Kill], total: &mut Figures) {
     let mut by_url: HashMap<(bool, &str, &str), Vec<&Request>> = HashMap::new();
     for request in log.requests.iter().filter(|request| !request.path.starts_with("/robots")) {
@@ -180,8 +182,8 @@ fn repeats(verdict: &mut Verdict, log: &Log, kills: &[Kill], total: &mut Figures
         for pair in requests.windows(2) {
             let (before, again) = (pair[0], pair[1]);
             let failed = before.status == 429 || before.status >= 500 || !before.is_complete;
-            // The first kill after it began ended the process that had asked: only that one can have cost it.
-            // A busy server may read what was sent before it a little after it.
+            // The first kill after the start of the request ended the process: only that kill can have cost the repeat.
+            // A busy server may read a request sent before the kill a little after the kill.
             let late = LATE.as_micros() as u64;
             let between = |late: u64| {
                 let first = kills.iter().position(|(_, to)| before.start_us <= *to + late);
@@ -189,8 +191,8 @@ fn repeats(verdict: &mut Verdict, log: &Log, kills: &[Kill], total: &mut Figures
             };
             let first = between(0).or_else(|| between(late));
             let kill_within = |grace: u64| first.filter(|kill| kills[*kill].0 <= before.end_us + grace);
-            // What failed by itself is tried again, kill or not, unless a kill cut it off; but one that fell before
-            // its failure was written down takes nothing from the tries it has.
+            // A page that failed by itself is retried, kill or not, unless a kill cut the request off; but a kill
+            // before the failure was recorded takes nothing from the page's retries.
             let cut = kill_within(CUT.as_micros() as u64);
             if cut.is_none() && failed && failures < RETRIES_MAX {
                 failures += 1;

@@ -18,27 +18,27 @@ use crate::site::Site;
 
 /// The crawl must end within this time.
 const LIMIT: Duration = Duration::from_secs(3_600);
-/// The clock of the crawler is set forward this far, again and again: what a robots.txt is good for has passed then.
+/// The clock of the crawler is set forward this far, again and again: more than the lifetime of a robots.txt.
 const JUMP: Duration = Duration::from_secs(11 * 60);
 /// How often.
 const JUMP_EVERY: Duration = Duration::from_secs(3);
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 10_000)]
     hosts: u32,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 60_000)]
     pages: u64,
     /// Seed of the web.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rest of a host, in milliseconds; an address rests half as long.
+    /// Rest of a host between two requests (crawl delay), in milliseconds; an address rests half as long.
     #[arg(long, default_value_t = 40)]
     host_delay_ms: u64,
-    /// How often the clock of the crawler is set forward.
+    /// Number of times the clock of the crawler is set forward.
     #[arg(long, default_value_t = 30)]
     jumps: u32,
     /// `Retry-After`, in seconds.
@@ -46,7 +46,7 @@ pub struct Args {
     retry_after: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let folder = place.folder("polite")?;
     let host = Duration::from_millis(args.host_delay_ms);
@@ -54,7 +54,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let site = Site::start(web(args), &folder)?;
     let wanted = site.all_homes(&folder)?;
     let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "any", rests);
-    // What is busy is tried until it is not.
+    // Busy hosts are retried until they answer.
     crawler.set("retry.retries_max=20");
     crawler.set("retry.back_off_factor=10");
     let clock = Clock::new(&folder)?;
@@ -114,7 +114,7 @@ fn web(args: &Args) -> Settings {
         seed: args.seed,
         hosts: args.hosts,
         pages: args.pages,
-        // So many addresses leave three hosts in ten with company.
+        // This number of addresses leaves three hosts in ten on a shared one.
         addresses: args.hosts * 14 / 5,
         page_bytes: 4_000,
         // Few large hosts: the crawl should be wide, not long. But some live long enough to see their rules change.

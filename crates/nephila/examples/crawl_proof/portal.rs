@@ -17,18 +17,18 @@ use tokio::time::timeout;
 pub const NAME: &str = "portal.soak.test";
 /// Its address: neither the good web's nor the hostile one's.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 78, 0, 1);
-/// The `Crawl-delay` it asks for.
+/// The `Crawl-delay` of its robots.txt.
 pub const DELAY: Duration = Duration::from_secs(1);
-/// Connections at once.
+/// Maximum number of connections at once.
 const CONNECTIONS_MAX: usize = 64;
 /// A connection ends after this time.
 const CONNECTION_FOR: Duration = Duration::from_secs(60);
-/// Bytes of a request's head.
+/// Maximum size of a request's head in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Pages whose time is kept.
 const PAGES_MAX: usize = 1_000_000;
 
-/// The running site; it ends with the runtime.
+/// The running site, which ends with the runtime.
 pub struct Portal {
     port: u16,
     inner: Arc<Inner>,
@@ -63,7 +63,7 @@ impl Portal {
         format!("http://{NAME}:{}/0", self.port)
     }
 
-    /// When its pages were asked for.
+    /// When its pages were requested.
     pub fn asked(&self) -> Vec<Instant> {
         self.inner.asked.lock().expect("nobody panics while holding it").clone()
     }

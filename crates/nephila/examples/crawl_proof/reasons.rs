@@ -1,4 +1,4 @@
-//! Every place that was heard of and not fetched has a reason, and the crawler can say it.
+//! Checks that every place that was discovered and not fetched has a reason, and that the crawler can name the reason.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const AT_ONCE: usize = 100;
 const SHOWN_MAX: usize = 5;
 
 /// Asks about a sample of each kind of place that is no page: `nephila explain` must know every one of them, and must
-/// not take it for fetched. Returns how many it was asked about, by kind and by answer.
+/// not call any of them fetched. Returns the number of questions, by kind and by answer.
 pub fn check(
     verdict: &mut Verdict,
     crawler: &Crawler,
@@ -38,7 +38,7 @@ pub fn check(
         for some in urls.chunks(AT_ONCE) {
             let mut args = vec!["explain", "--json", "-o", &dir];
             args.extend(some.iter().map(String::as_str));
-            // Exit code 1 says that some of them are not fetched, which is what they are here for.
+            // Exit code 1 says that some of them are not fetched, as intended here.
             let (_, said) = crawler.ask(&args)?;
             let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
             verdict.expect(lines.len() == some.len(), || {
@@ -78,7 +78,7 @@ fn fits(kind: &str, summary: &str) -> bool {
     match (kind, summary) {
         (_, "unknown") => false,
         ("out-of-scope", summary) => summary == "out-of-scope",
-        // Closed by robots.txt, or a robots.txt that cannot be had: then it waits for one.
+        // Closed by robots.txt, or a robots.txt that cannot be had: the place waits for one.
         ("disallowed", summary) => summary != "fetched",
         _ => true,
     }

@@ -1,7 +1,7 @@
 //! One resolver for two webs: names of the good web are asked of its name server, all others of the hostile one's.
 //!
-//! Questions and answers pass as they are, byte for byte, so that what a hostile name server says reaches the crawler.
-//! What always holds: at most [`OPEN_MAX`] questions are on their way, each for [`OPEN_FOR`] at most.
+//! Questions and answers pass unchanged, byte for byte, so that the answers of a hostile name server reach the crawler.
+//! Invariant: at most [`OPEN_MAX`] questions are open, each for [`OPEN_FOR`] at most.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Questions on their way at once; more are dropped, as a busy resolver does.
+/// Maximum number of open questions; more are dropped, as by a busy resolver.
 const OPEN_MAX: usize = 4_096;
 /// Answers are passed on for this long. Longer than the crawler waits for one.
 const OPEN_FOR: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ struct Relay {
     room: Arc<Semaphore>,
 }
 
-/// Begins to answer on a free port of 127.0.0.1, UDP and TCP; the address. It ends with the runtime.
+/// Begins to answer on a free port of 127.0.0.1, UDP and TCP, and returns the address. The relay ends with the runtime.
 pub async fn start(world: Arc<World>, good: SocketAddr, hostile: SocketAddr) -> anyhow::Result<SocketAddr> {
     let mut tries = 0;
     let (udp, tcp) = loop {
@@ -63,7 +63,7 @@ async fn datagrams(socket: Arc<UdpSocket>, relay: Arc<Relay>) {
         let (server, is_good) = relay.server(&question);
         let socket = socket.clone();
         tokio::spawn(async move {
-            // What gets lost is asked for again.
+            // The client repeats a lost question.
             _ = timeout(OPEN_FOR, pass(&socket, from, server, is_good, &question)).await;
             drop(place);
         });
@@ -118,7 +118,7 @@ async fn pass_stream(stream: &mut TcpStream, relay: &Relay) -> std::io::Result<(
 }
 
 impl Relay {
-    /// Who knows the name of a question, and whether that is the good one.
+    /// The server for the name of a question, and whether that is the good one.
     fn server(&self, question: &[u8]) -> (SocketAddr, bool) {
         let is_good = name(question).is_some_and(|name| self.world.host_of(&name).is_some());
         (if is_good { self.good } else { self.hostile }, is_good)

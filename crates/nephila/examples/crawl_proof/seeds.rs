@@ -1,10 +1,10 @@
-//! A scoped job with very many seeds on several nodes: how long it takes to begin it, what that costs in memory, and what
-//! becomes of each seed.
+//! A scoped job with very many seeds on several nodes: how long the start takes, its cost in memory, and the fate of
+//! each seed.
 //!
-//! Every page of most hosts is a seed; pages link to everywhere. Some hosts are closed by their robots.txt, some have no seed.
-//! One of the latter gets seeds while the job runs. The job is judged by the web alone: every seed of an open host was
-//! answered, no page of a closed host was asked for, and nobody was asked at all who has no seed. What is not fetched is
-//! asked about: the cluster says why.
+//! Every page of most hosts is a seed; pages link to everywhere. Some hosts are closed by their robots.txt, some have
+//! no seed. One of the latter gets seeds while the job runs. The job is judged by the web alone: every seed of an open
+//! host was answered, no page of a closed host was requested, and no host without a seed was requested at all. For
+//! seeds that were not fetched the cluster must give the reason.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,50 +22,50 @@ use crate::judge::Verdict;
 use crate::plug::Random;
 use crate::site::{self, Site};
 
-/// One host in so many has no seed.
+/// One host in this number has no seed.
 const OUTSIDE_EVERY: u32 = 10;
-/// The memory of nodes is looked at this often.
+/// Interval between reads of the nodes' memory.
 const LOOK: Duration = Duration::from_millis(200);
-/// Nothing may be asked for so long after the job is complete.
+/// No request may come this long after the job is complete.
 const QUIET: Duration = Duration::from_secs(5);
-/// Seeds that were not fetched and are asked about.
+/// Number of seeds that were not fetched and are to be explained.
 const EXPLAINED: u64 = 50;
 /// A partition that moves is at its new node within this time.
 const MOVES_MAX: Duration = Duration::from_secs(30);
-/// Whoever says to ask again is asked this often.
+/// Interval between repeated questions after an answer of "not now".
 const AGAIN: Duration = Duration::from_secs(1);
-/// The commands that begin a job and add to it end within this time.
+/// Timeout of the commands that begin a job and add to a job.
 const COMMAND_MAX: Duration = Duration::from_secs(1_800);
 /// A job is complete within this time.
 const JOB_MAX: Duration = Duration::from_secs(6 * 3_600);
 /// Findings of one kind that are shown.
 const SHOWN_MAX: usize = 8;
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1_000_000)]
     seeds: u64,
-    /// Seeds of a host.
+    /// Number of seeds of a host.
     #[arg(long, default_value_t = 50)]
     host_seeds: u64,
     /// Share of hosts whose robots.txt closes everything.
     #[arg(long, default_value_t = 0.5)]
     closed: f64,
-    /// The command that begins the job is killed after so many milliseconds, and said again. 0: it is not.
+    /// Kill the command that begins the job after this number of milliseconds, and repeat the command. 0: no kill.
     #[arg(long, default_value_t = 0)]
     cut_ms: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
-    // Hosts with seeds, those without, and one for the job that a cluster is founded with.
+    // Hosts with seeds, hosts without, and one for the job that a cluster is founded with.
     let seeded = u32::try_from(args.seeds.div_ceil(args.host_seeds))?;
     let size = Size { hosts: seeded + seeded / (OUTSIDE_EVERY - 1) + 2, ..args.size.clone() };
     let folder = place.folder("seeds")?;
@@ -73,7 +73,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let world = site.web().world().clone();
     let founding = seeds_of(&folder, "first", &world, [size.hosts - 1].into_iter(), 1)?;
     let mut herd = Herd::found(&size, place, &folder, &site, &founding, "host")?;
-    // Names and connections of a busy machine are late, and whoever cannot be asked is waited for: a quarter of an hour.
+    // Names and connections of a busy machine are late, and an unreachable host costs a wait: a quarter of an hour.
     for set in ["dns_timeout=5s", "dns_total_timeout=15s", "connect_timeout=10s", "head_timeout=20s"] {
         herd.asks.set(&format!("spider.{set}"));
     }
@@ -101,7 +101,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
         args.seeds
     );
 
-    // While it runs, a host that many pages link to gets seeds.
+    // During the job, a host that many pages link to gets seeds.
     let late = OUTSIDE_EVERY - 1;
     let more = seeds_of(&folder, "more", &world, [late].into_iter(), args.host_seeds)?;
     let add = ["add", "many", "--seed", "-i", &more.display().to_string()].map(str::to_owned);
@@ -172,7 +172,7 @@ fn seeds_of(
     Ok(path)
 }
 
-/// Begins the job, and is killed before it has come far: what is missing is said.
+/// Begins the job, and kills the command early: the message must name the missing seeds.
 fn cut_short(asks: &Crawler, folder: &Path, create: &[String], after: Duration) -> anyhow::Result<()> {
     let mut run = asks.command_of(folder, create).start()?;
     if run.wait_until(Instant::now() + after)? {
@@ -183,7 +183,7 @@ fn cut_short(asks: &Crawler, folder: &Path, create: &[String], after: Duration) 
     let args: Vec<String> =
         ["job", "show", "many"].map(str::to_owned).into_iter().chain(asks.settings()).collect();
     let (status, said) = asks.ask_all(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
-    // It may not have come as far as the job.
+    // The command may have been killed before the job was made.
     ensure!(!status.success() || said.contains("was cut short"), "{said}");
     eprintln!(
         "seeds: cut short after {after:?}: {}",
@@ -203,7 +203,7 @@ fn watched(herd: &mut Herd, peak_kb: &mut u64, mut run: Run, limit: Duration) ->
     run.finish(limit)
 }
 
-/// Asks why some seeds were not fetched. How many.
+/// Asks why some seeds were not fetched. Returns their number.
 fn explain(
     verdict: &mut Verdict,
     herd: &Herd,
@@ -235,7 +235,7 @@ fn explain(
     Ok(asked)
 }
 
-/// What each node says of a URL.
+/// The answers of the nodes about a URL.
 fn said_of(herd: &Herd, url: &str) -> anyhow::Result<Vec<String>> {
     let dirs = herd.dirs();
     let said = dirs.iter().map(|dir| {
@@ -250,7 +250,8 @@ fn is_explained(said: &str) -> bool {
     said["summary"] == "robots" && said["depth"] == 0
 }
 
-/// Was every seed answered that may be fetched, and nothing else asked for? How many were, and how many may not be.
+/// Checks that every seed that may be fetched was answered, and that nothing else was requested. Returns the numbers of
+/// both.
 fn judge(
     verdict: &mut Verdict,
     world: &World,

@@ -1,7 +1,7 @@
-//! The webs that are crawled, and what is known about them beforehand.
+//! The webs that are crawled, and their ground truth.
 //!
-//! What always holds: a web lives until its [`Site`] is dropped or stopped; what is wanted of it is told to the crawler
-//! by its seeds and to the ground truth by the same hosts.
+//! Invariants: a web lives until its [`Site`] is dropped or stopped; the same hosts define the crawler's seeds and the
+//! ground truth.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 /// Events the journal may hold.
 const JOURNAL_MAX: usize = 8_000_000;
-/// One domain in so many is out of scope.
+/// One domain in this number is out of scope.
 const OUTSIDE_EVERY: u32 = 12;
 /// Seeds tried until one has its slow and dead hosts among the small ones.
 const SEEDS_TRIED_MAX: u64 = 100_000;
@@ -30,11 +30,11 @@ pub struct Site {
     ca: PathBuf,
 }
 
-/// What the crawl is asked to do, and what must come of it.
+/// The task of the crawl, and the expected result.
 pub struct Wanted {
     /// One URL per line.
     pub seeds: PathBuf,
-    /// What a complete crawl finds.
+    /// The ground truth of a complete crawl.
     pub truth: Truth,
 }
 
@@ -104,7 +104,7 @@ impl Site {
         Ok(Wanted { seeds: path, truth })
     }
 
-    /// Stops the web; what it saw.
+    /// Stops the web and returns its journal.
     pub fn stop(self) -> Log {
         self.runtime.block_on(self.web.stop())
     }
@@ -128,10 +128,10 @@ pub fn mixed(seed: u64, hosts: u32, pages: u64) -> anyhow::Result<Settings> {
     Ok(Settings { seed, ..settings })
 }
 
-/// Some of everything, of a size that is still to be said.
+/// Some of everything, without a size yet.
 pub fn with_everything() -> Settings {
     Settings {
-        // Half of the mean of the real web: what is proven does not depend on it, the time it takes does.
+        // Half of the mean of the real web: the proof does not depend on the size, the time does.
         page_bytes: 8_000,
         private_share: 0.06,
         duplicate_share: 0.08,
@@ -145,7 +145,7 @@ pub fn with_everything() -> Settings {
         feed_share: 0.3,
         robots: RobotsShares::mixed(),
         crawl_delay: Duration::from_millis(40),
-        // No named time: a second is the shortest there is, and one page in three hundred would cost it.
+        // No `Retry-After`: a second is the shortest time there is, and one page in three hundred would cost a second.
         retry_after: Duration::ZERO,
         encodings: vec![Encoding::Gzip],
         journal_max: JOURNAL_MAX,

@@ -1,9 +1,9 @@
 //! Slots: many hosts on few addresses, crawled by several nodes, while nodes are killed and frozen and hosts move from one
 //! address to another.
 //!
-//! What must hold, as the server saw it: no address and no host has two requests at once, none is asked again before its rest
-//! is over, whoever asks. While nothing fails, the addresses are used for nearly as much as their rest allows, and a turn
-//! that goes round costs few messages.
+//! Invariants, as the server saw them: no address and no host has two requests at once, none is requested again before
+//! its rest is over, by any node. While nothing fails, the addresses are used nearly as much as their rest allows, and
+//! a turn that goes round costs few messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,55 +23,55 @@ use crate::site::Site;
 
 /// A node that was killed comes back after this.
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// A node is frozen for so long: now and then longer than its lease.
+/// A node is frozen for this long: now and then longer than its lease.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
 /// Between two faults.
 const BETWEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// Of what the rests allow, so much is used while nothing fails.
+/// Minimum use of an address while nothing fails, as a share of the rate that the rests allow.
 const USED_MIN: f64 = 0.9;
 /// An address with fewer requests in the phase had nothing to do.
 const REQUESTS_MIN: usize = 3;
-/// What a node says of its turns.
+/// Output of a node about its turns.
 const TURNS: &str = "turns: ";
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 4)]
     nodes: usize,
-    /// Addresses that the hosts share.
+    /// Number of addresses that the hosts share.
     #[arg(long, default_value_t = 200)]
     addresses: u32,
     /// Rest of an address, in milliseconds.
     #[arg(long, default_value_t = 1_000)]
     slot_delay_ms: u64,
-    /// Pages of the web; the crawl has to last longer than everything else here.
+    /// Number of pages of the web; the crawl has to last longer than everything else here.
     #[arg(long, default_value_t = 200_000)]
     pages: u64,
     /// How long the cluster is watched while nothing fails, in seconds.
     #[arg(long, default_value_t = 60)]
     phase: u64,
-    /// Nodes that are killed or frozen, one after the other.
+    /// Number of nodes that are killed or frozen, one after the other.
     #[arg(long, default_value_t = 60)]
     faults: usize,
     /// Hosts move to another address this often, in seconds; 0 for never.
     #[arg(long, default_value_t = 20)]
     moves: u64,
-    /// Share of hosts that have only ::1, one address more that all nodes share, where this machine has it.
+    /// Share of hosts that have only ::1, one address more that all nodes share, if this machine has ::1.
     #[arg(long, default_value_t = 0.005)]
     ipv6_share: f64,
-    /// Clusters that break their word, each in a way of its own: the judge of all other runs has to notice.
+    /// Clusters that break the rate limit, each in a way of its own: the judge of all other runs has to notice.
     #[arg(long)]
     planted: bool,
-    /// A smaller share than the goal is told and is no failure: for a machine that does something else beside.
+    /// A smaller share than the goal is reported and is no failure: for a machine under other load.
     #[arg(long)]
     report_only: bool,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     if args.planted {
         return planted(args, place);
@@ -97,7 +97,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     herd.expect_alive()?;
     let (killed, frozen) = break_things(args, &mut herd)?;
     let ended_us = herd.journal.now_us();
-    // Whoever was started a moment ago does not hear yet that it is to leave.
+    // A node that was started a moment ago cannot receive the request to leave yet.
     herd.settle()?;
     let running = herd.running();
     herd.leave(running)?;
@@ -106,7 +106,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let mut verdict = Verdict::default();
     let rests = rests(args);
     let politeness = Politeness {
-        // A node that is frozen cannot close the connections it keeps.
+        // A node that is frozen cannot close its connections.
         host_connections_max: if frozen > 0 { 2 } else { 1 },
         ..judge::politeness(rests)
     };
@@ -151,8 +151,8 @@ fn keep_to_addresses(herd: &mut Herd, delay_ms: u64) {
     herd.asks.set(&format!("frontier.slot_delay={delay_ms}ms"));
 }
 
-/// Three ways to break the promise, each for as long as a phase. None of them is in the product: nodes are set up so that
-/// together they do what a crawler with that fault would do.
+/// Three ways to break the promise, each for as long as a phase. None of them is in the product: nodes are configured
+/// so that together they behave like a crawler with that fault.
 fn planted(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut verdict = Verdict::default();
@@ -169,7 +169,7 @@ fn planted(args: &Args, place: &Place) -> anyhow::Result<()> {
         let mut herds = vec![found("one")?];
         match fault {
             "limits of each node instead of all" => {
-                // Each node is a cluster of its own and knows of nobody else.
+                // Each node is a cluster of its own without any knowledge of the other.
                 herds.push(found("two")?);
                 for herd in &mut herds {
                     keep_to_addresses(herd, args.slot_delay_ms);
@@ -214,7 +214,7 @@ fn web(args: &Args) -> Settings {
     }
 }
 
-/// Kills and freezes nodes. Gives how many of each.
+/// Kills and freezes nodes. Returns the number of each.
 fn break_things(args: &Args, herd: &mut Herd) -> anyhow::Result<(usize, usize)> {
     let mut random = Random(args.size.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (mut killed, mut frozen) = (0, 0);
@@ -244,7 +244,7 @@ fn break_things(args: &Args, herd: &mut Herd) -> anyhow::Result<(usize, usize)> 
     Ok((killed, frozen))
 }
 
-/// What the nodes have said of their turns, all together.
+/// The figures about turns in the output of all nodes together.
 struct Said {
     turns: u64,
     packets: u64,
@@ -267,8 +267,8 @@ impl Said {
     }
 }
 
-/// Of the time from one moment to another, the share in which each address was asked or rested; only those that had
-/// something to do.
+/// Of the time from one moment to another, the share in which each address was busy or rested; only addresses with
+/// enough requests.
 fn used(log: &Log, rest: Duration, from_us: u64, to_us: u64) -> Vec<f64> {
     let mut by_address: BTreeMap<IpAddr, (u64, usize)> = BTreeMap::new();
     for request in log.requests.iter().filter(|request| (from_us..to_us).contains(&request.start_us)) {
@@ -280,7 +280,7 @@ fn used(log: &Log, rest: Duration, from_us: u64, to_us: u64) -> Vec<f64> {
     busy.map(|(used, _)| *used as f64 / (to_us - from_us) as f64).collect()
 }
 
-/// Hosts that were asked at more than one address.
+/// The number of hosts that were requested at more than one address.
 fn moved(log: &Log) -> usize {
     let mut addresses: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
     for request in &log.requests {

@@ -2,9 +2,9 @@
 //!
 //! The good web has some of everything and more pages than can be fetched in the time. The hostile web is the whole
 //! catalogue, named in rounds by a portal without end, so that tarpits, bombs, endless bodies, dead names and traps are
-//! met until the last minute. One resolver knows both. What must hold: nothing grows after the first third, pages come
-//! in every tenth of the time from both webs, the crawl ends by its time limit and in no other way, its archive is whole,
-//! nobody was asked too soon, and nobody got inside.
+//! met until the last minute. One resolver knows both. Invariants: nothing grows after the first third, pages come in
+//! every tenth of the time from both webs, the crawl ends by its time limit and in no other way, its archive is whole,
+//! no host was requested too soon, and no request reached an inside address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -38,22 +38,24 @@ const ROUND_MAX: Duration = Duration::from_secs(150);
 /// Samples in all, and how far they lie apart at most.
 const SAMPLES: u32 = 100;
 const SAMPLE_EVERY_MAX: Duration = Duration::from_secs(5);
-/// One line about it so often.
+/// Interval between progress lines.
 const SAID_EVERY: Duration = Duration::from_secs(60);
-/// After its limit a crawl finishes what is open, merges its index and writes its report.
+/// Time after the limit for a crawl to finish open fetches, merge its index and write its report.
 const ENDING_MAX: Duration = Duration::from_secs(300);
-/// What must be seen at the server in each of so many parts of the time.
+/// Number of parts of the time; pages must be seen at the server in each part.
 const PARTS: usize = 10;
-/// A request that the crawler gave up may be noted by a busy server after the next one was.
+/// Maximum share of requests to the hostile web that look too early: a busy server may record a request that the
+/// crawler gave up after the next one.
 const HOSTILE_SHARE_MAX: f64 = 0.001;
 
-/// A request may be noted so much later than it came, on a machine at full load; the next one then looks too early.
+/// Maximum delay of a request's record after its arrival, on a machine at full load; the next request then looks too
+/// early.
 const NOTED_LATE: Duration = Duration::from_millis(50);
 
-/// Memory may grow by this share and by so many kB...
+/// Memory may grow by this share and by this number of kB...
 const MEMORY: Tolerance = Tolerance { share: 0.10, more: 30.0 * 1024.0 };
-/// ...and, while it runs shorter than this, by what fills up within minutes: blocks of runs (64 MB), URLs seen lately, and
-/// what the partitions have not written out yet.
+/// ...and, in a run shorter than this, by caches that fill up within minutes: blocks of runs (64 MB), URLs seen lately,
+/// and data that the partitions have not flushed yet.
 const WARM_AFTER: Duration = Duration::from_secs(1_200);
 const WARMING_KB: f64 = 200.0 * 1024.0;
 /// Every known URL has its bits in the filters and its share of the block index of a run; a run that is being merged is
@@ -65,10 +67,10 @@ const THREADS: Tolerance = Tolerance { share: 0.10, more: 16.0 };
 const TASKS: Tolerance = Tolerance { share: 0.20, more: 512.0 };
 /// Fetches at once and pages between fetch and report.
 const TICKETS: Tolerance = Tolerance { share: 0.20, more: 512.0 };
-/// A queue that is full now and then is as it should be; its size is its limit.
+/// A queue that is full now and then is normal; its capacity is its limit.
 const OFFERS: Tolerance = Tolerance { share: 0.0, more: 65_536.0 };
 
-/// How long.
+/// Duration and sizes of the soak.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long the crawl runs, in minutes.
@@ -80,18 +82,18 @@ pub struct Args {
     /// Where the search for a seed of the web begins.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rest of a host, in milliseconds; an address rests half as long.
+    /// Rest of a host between two requests (crawl delay), in milliseconds; an address rests half as long.
     #[arg(long, default_value_t = 20)]
     host_delay_ms: u64,
-    /// Where the samples are written, a line each.
+    /// File for the samples, a line each.
     #[arg(long)]
     samples: Option<PathBuf>,
-    /// Where connections of one host that overlapped are written, a line each: when, how long, idle for how long before.
+    /// File for overlapping connections of one host, a line each: when, how long, idle for how long before.
     #[arg(long)]
     overlaps: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ensure!(args.minutes > 0.0 && args.minutes < 100_000.0, "{} minutes", args.minutes);
     let time = Duration::from_secs_f64(args.minutes * 60.0);
@@ -143,8 +145,8 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// A web with some of everything that nobody comes to the end of. Hosts are more alike in size than usual, so that all of
-/// them have pages left to the end, tarpits too.
+/// A web with some of everything and more pages than a crawl can fetch. Hosts are more alike in size than usual, so
+/// that all of them have pages left to the end, tarpits too.
 fn good(args: &Args, time: Duration) -> Settings {
     let pages = (time.as_secs() + 60) * PAGES_A_SECOND;
     Settings {
@@ -158,13 +160,13 @@ fn good(args: &Args, time: Duration) -> Settings {
     }
 }
 
-/// Looks at the crawl until it ends.
+/// Samples the crawl until its end.
 fn watched(crawl: &mut Run, watch: &mut Watch, time: Duration) -> anyhow::Result<()> {
     let every = (time / SAMPLES).min(SAMPLE_EVERY_MAX);
     let (began, mut said) = (Instant::now(), Instant::now());
     while !crawl.wait_until(Instant::now() + every)? {
         ensure!(began.elapsed() < time + ENDING_MAX, "the crawl does not end at its time limit");
-        // What is finished after the limit is no part of the soak.
+        // Work after the limit is no part of the soak.
         if began.elapsed() >= time {
             continue;
         }
@@ -190,7 +192,7 @@ fn watched(crawl: &mut Run, watch: &mut Watch, time: Duration) -> anyhow::Result
     Ok(())
 }
 
-/// Judges what must not grow; the figures.
+/// Judges the figures that must not grow; returns them.
 fn flat(verdict: &mut Verdict, watch: &Watch, time: Duration) -> String {
     let known = |sample: &Sample| sample.said.map(|said| said.known() as f64);
     let more = watch.peaks(known).map_or(0.0, |(middle, last)| (last - middle).max(0.0));
@@ -224,8 +226,9 @@ fn flat(verdict: &mut Verdict, watch: &Watch, time: Duration) -> String {
     figures.join(", ")
 }
 
-/// Connections of one host that overlap at the server: how long the older one still stood after the newer one had come,
-/// and how long before that its last answer was over. Both in microseconds; negative where it still answered.
+/// Connections of one host that overlap at the server: how long the older one stayed open after the first request of
+/// the newer one, and how long before that its last answer was over. Both in microseconds; negative if the older one
+/// was still answering.
 fn overlaps(log: &Log) -> Vec<(u64, u64, i64, String)> {
     let ends: HashMap<u64, (u64, u64)> = log
         .connections
@@ -276,7 +279,7 @@ fn everywhere(verdict: &mut Verdict, name: &str, parts: [u64; PARTS]) {
     });
 }
 
-/// The hostile web, the portal to it, and the resolver of everything.
+/// The hostile web, its portal, and the resolver for everything.
 struct Rough {
     hostile: Hostile,
     portal: Portal,
@@ -301,7 +304,7 @@ impl Rough {
         let began = Instant::now();
         let ca = folder.join("all-ca.pem");
         std::fs::write(&ca, hostile.ca_pem()).with_context(|| ca.display().to_string())?;
-        // What cannot be parsed never reaches a frontier. What has a query already is new only once.
+        // URLs that cannot be parsed never reach a frontier. A URL that has a query already is new only once.
         let urls: Vec<String> = hostile
             .all_urls()
             .into_iter()
@@ -323,7 +326,7 @@ impl Rough {
         Ok(path)
     }
 
-    /// This crawler meets all of it.
+    /// Connects this crawler to all of them.
     fn attach(&self, site: &Site, crawler: &mut Crawler) {
         let (good, bad) = (site.web(), &self.hostile);
         let ports = [
@@ -345,7 +348,7 @@ impl Rough {
         }
     }
 
-    /// Judges what the hostile web and the portal saw; the figures.
+    /// Judges the requests that the hostile web and the portal saw; returns the figures.
     fn judge(&self, verdict: &mut Verdict, rests: Rests, began: Instant, time: Duration) -> String {
         let inside = self.hostile.connections(INSIDE);
         verdict.expect(inside == 0, || format!("{inside} connections to where nobody may go"));

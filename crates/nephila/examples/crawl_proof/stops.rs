@@ -1,7 +1,7 @@
-//! Stops: hosts, domains and addresses that somebody stops, one after the other, while several nodes crawl.
+//! Stops: an operator stops hosts, domains and addresses, one after the other, while several nodes crawl.
 //!
-//! What must hold, as the server saw it: ten seconds after a stop was said nobody is asked that it means, whoever was told
-//! of it; and none of them after all nodes were killed and have begun again.
+//! Invariants, as the server saw them: ten seconds after a stop no host that the stop covers is requested, regardless
+//! of the node that received the command; and none of them after all nodes were killed and have begun again.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -17,25 +17,25 @@ use crate::site::Site;
 
 /// Every node obeys a stop after this time.
 const OBEYED: Duration = Duration::from_secs(10);
-/// Of the stops, every so many-th is an address and every so many-th a domain; the others are hosts.
+/// Of the stops, one in this number is an address and one in the next number a domain; the others are hosts.
 const ADDRESS_EVERY: u32 = 10;
 const DOMAIN_EVERY: u32 = 3;
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 4)]
     nodes: usize,
-    /// Stops; the web has twice as many hosts.
+    /// Number of stops; the web has twice as many hosts.
     #[arg(long, default_value_t = 100)]
     stops: u32,
     /// Between two of them, in milliseconds.
     #[arg(long, default_value_t = 300)]
     between_ms: u64,
-    /// Pages of the web; the crawl has to last longer than everything else here.
+    /// Number of pages of the web; the crawl has to last longer than everything else here.
     #[arg(long, default_value_t = 100_000)]
     pages: u64,
     /// How long the nodes are watched after they have begun again, in seconds.
@@ -43,7 +43,7 @@ pub struct Args {
     after: u64,
 }
 
-/// A stop, and when it was said.
+/// A stop, and the time of the command.
 struct Stop {
     target: Target,
     at_us: u64,
@@ -63,7 +63,7 @@ impl Stop {
         }
     }
 
-    /// How long after it the last of a log's requests began that it means; those from `until_us` on are not looked at.
+    /// Time from the stop to the start of the last covered request in the log; requests from `until_us` on are ignored.
     fn obeyed_after(&self, log: &Log, until_us: u64) -> Duration {
         let meant = log.requests.iter().filter(|request| request.start_us < until_us && self.means(request));
         let last = meant.map(|request| request.start_us).max().unwrap_or(0);
@@ -71,7 +71,7 @@ impl Stop {
     }
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = Size { hosts: args.stops * 2, ..args.size.clone() };

@@ -1,8 +1,9 @@
 //! Take-over: a node is killed, and each of its partitions must be worked on by another soon after its lease is gone.
 //!
-//! Each partition knows many URLs before the first kill, put into its inbox as the other partitions would put them. What is
-//! measured is the time from `kill -9` to the first request at the web for a host of each partition of the killed node,
-//! and of that the time until somebody had claimed it. Then the node comes back, takes its share, and the next is killed.
+//! Each partition knows many URLs before the first kill, put into its inbox as from other partitions. The measured time
+//! is the time from `kill -9` to the first request at the web for a host of each partition of the killed node, and the
+//! part of that until another node had claimed the partition. Then the node comes back, takes its share, and the next
+//! is killed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,13 +25,13 @@ use crate::judge::Verdict;
 use crate::plug::Random;
 use crate::site::Site;
 
-/// Pages of the web: any number is one.
+/// Number of pages of the web: large enough that any number is a page.
 const PAGES: u64 = 4_000_000_000;
 /// URLs in one message.
 const URLS_IN_MESSAGE: usize = 500;
 /// A server may see the last requests of a killed node this late.
 const LATE: Duration = Duration::from_secs(2);
-/// Every partition is taken over within this time, whatever the goal.
+/// Timeout of every take-over, regardless of the goal.
 const TAKEN_MAX: Duration = Duration::from_secs(120);
 /// All URLs are known within this time.
 const KNOWN_MAX: Duration = Duration::from_secs(1_800);
@@ -38,36 +39,36 @@ const KNOWN_MAX: Duration = Duration::from_secs(1_800);
 const MAX_BEYOND: Duration = Duration::from_secs(10);
 /// This much more than the lease is the goal for the median.
 const MEDIAN_BEYOND: Duration = Duration::from_secs(2);
-/// How often it is looked whether all are at work again.
+/// Interval between checks whether all partitions are at work again.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often, and how large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     size: Size,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// How many times a node is killed.
+    /// Number of times a node is killed.
     #[arg(long, default_value_t = 50)]
     kills: usize,
-    /// URLs that each partition knows beforehand.
+    /// Number of URLs that each partition knows beforehand.
     #[arg(long, default_value_t = 2_000)]
     known: u64,
-    /// Times above the goal are told and are no failure: for a machine that does something else beside.
+    /// Times above the goal are reported and are no failure: for a machine under other load.
     #[arg(long)]
     report_only: bool,
 }
 
-/// A kill: when, and which partitions it orphaned.
+/// A kill: its time, and the orphaned partitions.
 struct Kill {
     at_us: u64,
     node: NodeId,
     partitions: BTreeSet<u32>,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = &args.size;
@@ -153,7 +154,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// Puts URLs into the inboxes, as other partitions do with what they find. Says how many.
+/// Puts URLs into the inboxes, as other partitions do with their discoveries. Returns their number.
 fn put_in(herd: &Herd, site: &Site, known: u64) -> anyhow::Result<u64> {
     let job = JobId(1);
     let priority = Job::new(job, "proof").priority;
@@ -192,7 +193,7 @@ fn put_in(herd: &Herd, site: &Site, known: u64) -> anyhow::Result<u64> {
     Ok(sent)
 }
 
-/// Waits until the nodes say that they know so many URLs, less those that were asked for.
+/// Waits until the nodes say that they know `known` URLs, less the URLs that were requested.
 fn until_known(herd: &mut Herd, known: u64) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
@@ -206,14 +207,14 @@ fn until_known(herd: &mut Herd, known: u64) -> anyhow::Result<()> {
     }
 }
 
-/// What a node said last about its queues.
+/// The last figure of a node's output about its queues.
 fn queued(said: &str) -> Option<u64> {
     let line = said.lines().rev().find(|line| line.contains(" URLs queued"))?;
     let (before, _) = line.split_once(" URLs queued")?;
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// Waits until every partition of a kill was asked for.
+/// Waits until every partition of a kill was requested.
 fn until_taken(herd: &mut Herd, site: &Site, kill: &Kill) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {

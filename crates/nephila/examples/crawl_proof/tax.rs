@@ -1,10 +1,11 @@
-//! What a cluster costs: the same web crawled by `nephila crawl` and by clusters of several sizes, at full speed, and what
-//! each used for a page: CPU of the nodes and of the NATS servers apart, bytes and messages in logs and inboxes.
+//! The cost of a cluster: the same web crawled by `nephila crawl` and by clusters of several sizes, at full speed, and
+//! the resources of each per page: CPU of the nodes and of the NATS servers apart, bytes and messages in logs and
+//! inboxes.
 //!
-//! A crawl ends by itself; a cluster does not. What its processes use is counted from when they are up and idle to the
-//! moment when the last page has been asked for and what follows from it is written.
+//! A crawl ends by itself; a cluster does not. Its usage is counted from the moment when its processes are up and idle
+//! to the moment when the last page has been requested and all its results are written.
 //!
-//! What always holds: every run asks for the same pages, each once, or the figures are refused.
+//! Invariant: every run requests the same pages, each once, or the figures are refused.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,40 +19,40 @@ use crate::crawler::{Crawler, Place, Rests, Run};
 use crate::encryption::Wires;
 use crate::site::Site;
 
-/// How often processes and servers are looked at.
+/// Interval between readings of processes and servers.
 const LOOK: Duration = Duration::from_millis(100);
-/// Nothing was asked for this long: the last page has been asked for.
+/// Time without a request after which the last page has been requested.
 const QUIET: Duration = Duration::from_secs(6);
-/// What follows from the last page is written within this time: it counts.
+/// Time after the last page in which its results are written: this time counts.
 const AFTER: Duration = Duration::from_secs(3);
 /// Nodes have divided the partitions among them and rest.
 const SETTLED: Duration = Duration::from_secs(2);
 /// A node has this long to come, and to leave.
 const NODE_MAX: Duration = Duration::from_secs(90);
-/// One run may take this long.
+/// Timeout of one run.
 const LIMIT: Duration = Duration::from_secs(1_800);
 /// Linux counts CPU in hundredths of a second towards programs.
 const SECONDS_PER_TICK: f64 = 0.01;
 
-/// How large.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Sizes of the clusters, in turn.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     nodes: Vec<usize>,
-    /// NATS servers: 1 or 3.
+    /// Number of NATS servers: 1 or 3.
     #[arg(long, default_value_t = 1)]
     servers: usize,
     /// Partitions of each cluster, and of the crawl.
     #[arg(long, default_value_t = 16)]
     partitions: u32,
-    /// Pages of the web.
+    /// Number of pages of the web.
     #[arg(long, default_value_t = 100_000)]
     pages: u64,
-    /// Hosts of the web.
+    /// Number of hosts of the web.
     #[arg(long, default_value_t = 500)]
     hosts: u32,
-    /// Links of a page.
+    /// Number of links of a page.
     #[arg(long, default_value_t = 105)]
     links: u32,
     /// Size of a page in the mean, in bytes.
@@ -63,7 +64,7 @@ pub struct Args {
     /// Each page of a larger cluster may cost this many times that of the smallest.
     #[arg(long, default_value_t = 1.15)]
     growth_max: f64,
-    /// Say the figures, and do not judge them.
+    /// Print the figures without a verdict.
     #[arg(long)]
     report_only: bool,
     /// One more setting of the crawler, for all runs.
@@ -75,7 +76,7 @@ pub struct Args {
 pub const ENCRYPTION_NODES: usize = 3;
 
 impl Args {
-    /// For runs that are judged by others.
+    /// Arguments for the runs of other proofs.
     pub fn of(pages: u64, hosts: u32, links: u32, page_bytes: u32) -> Args {
         let (nodes, set) = (vec![ENCRYPTION_NODES], Vec::new());
         let (servers, partitions, report_only) = (ENCRYPTION_NODES, 12, true);
@@ -96,14 +97,14 @@ impl Args {
     }
 }
 
-/// What one run used.
+/// The resources of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub took: Duration,
     /// Seconds of CPU.
     pub nodes: f64,
     pub servers: f64,
-    /// What came into logs and inboxes.
+    /// The messages that arrived in logs and inboxes.
     stored: Stored,
 }
 
@@ -113,7 +114,7 @@ struct Stored {
     bytes: u64,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut rows = vec![("crawl".to_owned(), crawl(args, place)?)];
@@ -178,7 +179,7 @@ fn site(args: &Args, folder: &std::path::Path) -> anyhow::Result<Site> {
     Site::start(settings, folder)
 }
 
-/// Nobody rests, and nothing is given up early: what is measured is our own cost.
+/// No rests, and nothing is given up early: only our own cost is measured.
 fn set_up(crawler: &mut Crawler, args: &Args) {
     for set in [
         "frontier.host_connections=4",
@@ -218,7 +219,7 @@ fn crawl(args: &Args, place: &Place) -> anyhow::Result<Used> {
     Ok(Used { took, nodes: cpu, ..Used::default() })
 }
 
-/// A crawl by so many nodes, who speak to each other and to the servers over these wires, or as they do by themselves.
+/// A crawl by this number of nodes, connected to each other and to the servers by these wires, or by default.
 pub fn cluster(args: &Args, place: &Place, nodes: usize, wires: Option<&Wires>) -> anyhow::Result<Used> {
     let folder = place.folder(&format!("tax-{nodes}"))?;
     let site = site(args, &folder)?;
@@ -262,8 +263,8 @@ pub fn cluster(args: &Args, place: &Place, nodes: usize, wires: Option<&Wires>) 
     })
 }
 
-/// What nodes use that have divided the partitions, from a job's beginning to its end. They leave after it; `end` is called
-/// before that.
+/// The resources of nodes that have divided the partitions, from a job's beginning to its end. The nodes leave
+/// afterwards; `end` is called before that.
 fn measure(
     args: &Args,
     site: Site,
@@ -326,13 +327,13 @@ fn until_shared(nodes: &[Crawler], partitions: u32) -> anyhow::Result<()> {
     }
 }
 
-/// How many partitions a node said last that it has.
+/// The number of partitions of a node, from the end of its output.
 fn last_held(said: &str) -> u32 {
     let held = |line: &str| line.split_once(" partitions, ")?.0.rsplit(' ').next()?.parse().ok();
     said.lines().rev().find_map(held).unwrap_or(0)
 }
 
-/// Every page of the web was asked for once.
+/// Checks that every page of the web was requested once.
 fn once_each(site: Site, who: &str) -> anyhow::Result<()> {
     let urls = site.web().urls().count();
     let log = site.stop();
@@ -354,7 +355,7 @@ fn cpu_of(id: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) as f64 * SECONDS_PER_TICK)
 }
 
-/// What came into the streams of the servers, also what was removed since.
+/// The messages that arrived in the streams of the servers, also messages that were removed since.
 #[derive(Default)]
 struct Streams(BTreeMap<String, Came>);
 
@@ -384,7 +385,7 @@ impl Streams {
         }
     }
 
-    /// Into logs and inboxes: their streams are numbered, the others have names.
+    /// Arrivals in logs and inboxes: their streams are numbered, the others have names.
     fn came(&self) -> Stored {
         let is_numbered = |name: &str| name.rsplit('_').next().is_some_and(|end| end.parse::<u32>().is_ok());
         let of = self.0.iter().filter(|(name, _)| is_numbered(name));

@@ -1,14 +1,14 @@
 //! Versions: a cluster of an older program is upgraded node by node to this one, while nodes and servers fail.
 //!
 //! Everything begins with the older program: the cluster, the job, all nodes. Then faults come one after the other, and
-//! between them one node after the other gets the new program: every second one is drained before, as an operator would do
-//! it, and the others are killed. The job has a field that the older program does not know from the beginning, at the place
-//! where it does not mind; and, once nobody runs the older one any more, fields at every level. Beside it a crawl on one
-//! machine is begun by the older program, killed, and finished by the new one.
+//! between them one node after the other gets the new program: every second one is drained before, as an operator would
+//! do, and the others are killed. From the beginning the job has a field that the older program does not know, at the
+//! place where the older program ignores unknown fields; and, once no node runs the older program, fields at every
+//! level. Beside the cluster a crawl on one machine is begun by the older program, killed, and finished by the new one.
 //!
-//! What must hold, by what the web saw: everything that the truth wants, nothing twice without a fault, nobody treated
-//! rudely; no node ends by itself; every state that the older program left on a disk opens, and is what its log says up to
-//! there; the fields are there in the end.
+//! Invariants, by the requests that the web saw: everything that the truth wants, nothing twice without a fault, no
+//! host treated rudely; no node ends by itself; every state that the older program left on a disk opens, and equals the
+//! fold of its log up to there; the fields are there in the end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,12 @@ use crate::site::{self, Site};
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(6));
 /// A node that was killed comes back after this.
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// A node is frozen for so long: now and then longer than its lease.
+/// A node is frozen for this long: now and then longer than its lease.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(20));
-/// A server is away for so long.
+/// A server is away for this long.
 const SERVER_AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
-/// Of ten faults so many are killed nodes, frozen nodes, and killed leaders of a stream; the rest are all servers at once.
+/// Shares out of ten faults: killed nodes, frozen nodes, and killed leaders of a stream; the rest are all servers at
+/// once.
 const SHARES: [(u64, Kind); 4] =
     [(4, Kind::NodeKilled), (7, Kind::NodeFrozen), (9, Kind::LeaderKilled), (10, Kind::ServersKilled)];
 /// A node that is drained has left within this time.
@@ -56,13 +57,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const JOB: &str = "job.1";
 /// A field that no program knows.
 const FIELD: &str = "made_for_the_proof";
-/// A setting that came after the older program; no node needs it.
+/// A setting that came after the older program; no node needs the setting.
 const NEWER_SETTING: (&str, &str) = ("crawl.wait_max", "crawl.wait_max=20s");
-/// The crawl on one machine: hosts, pages, rest of a host, and the time it may take.
+/// The crawl on one machine: hosts, pages, rest of a host, and its timeout.
 const ALONE: (u32, u64, Duration) = (24, 1_500, Duration::from_millis(40));
 const ALONE_MAX: Duration = Duration::from_secs(600);
 
-/// How large, and how often.
+/// Sizes of the proof.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -70,27 +71,27 @@ pub struct Args {
     /// The older program.
     #[arg(long)]
     old: PathBuf,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 4)]
     nodes: usize,
-    /// How many faults.
+    /// Number of faults.
     #[arg(long, default_value_t = 40)]
     faults: usize,
     /// Pages of the web; the crawl has to last longer than the faults.
     #[arg(long, default_value_t = 80_000)]
     pages: u64,
-    /// How long nothing may be asked for until the crawl counts as done, in seconds.
+    /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 45)]
     quiet: u64,
 }
 
-/// A state that the older program left on a disk: whose, of which partition, and where its copy is.
+/// A state that the older program left on a disk: the node, the partition, and the path of its copy.
 struct Left {
     partition: u32,
     tables: PathBuf,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
     let size = &args.size;
@@ -284,7 +285,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the cluster until it answers: a server may have died just now.
+/// Asks the cluster until an answer comes: a server may have died just now.
 fn ask(asks: &Crawler, args: &[&str]) -> anyhow::Result<()> {
     let end = Instant::now() + ASK_MAX;
     let words: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).chain(asks.settings()).collect();
@@ -331,8 +332,8 @@ fn change(herd: &Herd, change: impl Fn(&mut Value)) -> anyhow::Result<()> {
     }
 }
 
-/// Nobody runs the older program any more: fields at every level, and a change of the job. Says whether the first field
-/// was gone by then, which is what the older program does when it writes the record.
+/// Once no node runs the older program: adds fields at every level, and changes the job. Returns whether the first
+/// field was gone by then, since the older program drops the field when writing the record.
 fn fields(herd: &Herd, verdict: &mut Verdict) -> anyhow::Result<bool> {
     let lost = record(herd)?.1.get(FIELD).is_none();
     change(herd, |record| {
@@ -357,8 +358,8 @@ fn expect_fields(herd: &Herd, verdict: &mut Verdict) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens each state that the older program left, and folds its log up to there: both must be the same. Says how many there
-/// were, and how many groups of the logs are of which version.
+/// Opens each state that the older program left, and folds its log up to there: both must be the same. Returns their
+/// number, and the number of groups of the logs by version.
 fn compare(verdict: &mut Verdict, herd: &Herd, left: &[Left]) -> anyhow::Result<(usize, BTreeMap<u8, u64>)> {
     let (runtime, engine) = herd.engine();
     let cache = Cache::new(1 << 20);

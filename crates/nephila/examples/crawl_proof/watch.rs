@@ -1,8 +1,8 @@
-//! What a running crawl takes: memory, files and threads as the system says, tasks and queues as its control socket says.
+//! Resources of a running crawl: memory, files and threads from the system, tasks and queues from its control socket.
 //!
-//! [`Watch`] takes samples while a crawl runs; [`Watch::grows`] judges whether something grew. The first third of the time
-//! is warming up: caches fill, the state reaches its size. Of the rest, the highest of the last third may lie above the
-//! highest of the middle third by a tolerance and no more; unless it was as high before, since a machine that others use
+//! [`Watch`] takes samples while a crawl runs; [`Watch::grows`] judges whether something grew. The first third of the
+//! time is warming up: caches fill, the state reaches its size. Of the rest, the peak of the last third may lie above
+//! the peak of the middle third by a tolerance and no more; unless the peak was as high before, since a shared machine
 //! may be slow in the middle, and a slow crawl takes less.
 
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use crate::crawler::Run;
 
-/// The crawl answers within this time, or a sample goes without its numbers.
+/// Timeout of the crawl's answer; without an answer a sample lacks its numbers.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Samples that are kept.
+/// Maximum number of samples that are kept.
 const SAMPLES_MAX: usize = 1_000_000;
 
 /// One look.
@@ -30,20 +30,20 @@ pub struct Sample {
     pub files: u64,
     /// Threads.
     pub threads: u64,
-    /// What the crawl says; nothing where it did not answer in time.
+    /// The crawl's own figures; nothing if no answer came in time.
     pub said: Option<Said>,
 }
 
-/// What a crawl says about itself.
+/// A crawl's figures about itself.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Said {
     /// Outcomes taken in.
     pub ended: u64,
     /// Tickets open.
     pub tickets_open: u64,
-    /// Hosts at hand.
+    /// Hosts loaded in memory (the workbench).
     pub hosts_active: u64,
-    /// Offers that wait to be looked at.
+    /// Offers that wait for sifting.
     pub offers_waiting: u64,
     /// URLs in queues.
     pub urls_waiting: u64,
@@ -58,7 +58,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// URLs that the frontier knows, roughly: those that ended and those that wait.
+    /// URLs that the frontier knows, roughly: URLs that ended and URLs that wait.
     pub fn known(&self) -> u64 {
         self.ended + self.urls_waiting + self.urls_later + self.urls_parked
     }
@@ -67,9 +67,9 @@ impl Said {
 /// How much more something may be in the last third than in the middle one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// As a share of what it was.
+    /// As a share of the earlier value.
     pub share: f64,
-    /// And so much in any case.
+    /// And this much in any case.
     pub more: f64,
 }
 

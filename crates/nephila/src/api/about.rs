@@ -4,7 +4,7 @@ use nephila_core::store::cdxj;
 use nephila_store::captures::Capture;
 use serde::Serialize;
 
-/// A capture, without its body.
+/// A capture without its body.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     #[serde(flatten)]
@@ -32,7 +32,7 @@ impl<'a> About<'a> {
     }
 }
 
-/// A line of the index as CDX servers give it in JSON.
+/// A line of the index as CDX servers print one in JSON.
 #[derive(Serialize)]
 pub(crate) struct Listed<'a> {
     urlkey: &'a str,

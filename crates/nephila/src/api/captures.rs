@@ -1,6 +1,6 @@
-//! `GET pages`: what an archive has of a URL, as whoever asks wants it.
+//! `GET pages`: the capture of a URL from an archive, in the requested representation (content negotiation by `as=`).
 //!
-//! What always holds: bytes of strangers are never given as something that a browser would run.
+//! Invariant: bytes of third parties are never sent with a content type that a browser would execute.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::http::{Answer, Asked, ok, problem, reply, retry_after};
 use super::views::NodeState;
 use super::{Explained, Questions, Summary};
 
-/// A capture is given up to this many bytes of its body.
+/// Maximum size in bytes of a capture's body, or of its record, in an answer.
 const BODY_BYTES_MAX: u64 = 64 << 20;
-/// Pages read from the archive at once.
+/// Maximum number of concurrent reads from the archive.
 const READS_MAX: usize = 4;
-/// When to ask again for a URL of which nobody knows when its turn comes, in seconds.
+/// `Retry-After` in seconds for a URL whose next fetch time is unknown.
 const SOME_TIME: u64 = 3_600;
-/// Who finds a node or the servers away asks again after so many seconds.
+/// `Retry-After` in seconds while a node or the servers are unreachable.
 pub(crate) const AWAY_RETRY: u64 = 5;
 
-/// An answer given instead of what was asked for: it says what is wrong.
+/// An error answer, sent instead of the requested one.
 type Instead = Box<Answer>;
 
-/// What is wanted of a capture.
+/// The requested representation of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Head and body, as a server would send them.
@@ -38,9 +38,9 @@ pub(crate) enum Part {
     Body,
     /// The WARC record.
     Record,
-    /// About it, as JSON.
+    /// Metadata of the capture, as JSON.
     Json,
-    /// Whether there is one, for another node.
+    /// Only whether a capture exists, for another node.
     Found,
 }
 
@@ -58,23 +58,23 @@ impl Part {
     }
 }
 
-/// What a node has of a URL.
+/// The best capture that a node has of a URL.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
     pub(crate) url: String,
-    /// Fourteen digits.
+    /// Capture time in up to fourteen digits (`YYYYMMDDhhmmss`).
     pub(crate) timestamp: String,
 }
 
 impl Found {
-    /// How good it is: the very URL first, then the nearest to a time, or the newest. Less is better.
+    /// Sort key for the best match, lower is better: the exact URL first, then the nearest to a time, or the newest.
     pub(crate) fn rank(&self, url: &str, at: Option<&str>) -> (bool, u64) {
         let time = seconds(&self.timestamp);
         (self.url != url, at.map_or(u64::MAX - time, |at| seconds(at).abs_diff(time)))
     }
 }
 
-/// What is wanted.
+/// A parsed request for a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) url: String,
@@ -83,7 +83,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What a request asks for: the URL as it was written, as it is understood, and what is wanted of it.
+    /// Parses a request: the URL as written, the URL in canonical form, and the request itself.
     pub(crate) fn of(asked: &Asked) -> Result<(String, CrawlUrl, Wanted), Instead> {
         let wrong = |title, detail: String| problem(StatusCode::BAD_REQUEST, title, detail);
         let text =
@@ -107,27 +107,27 @@ impl Wanted {
 #[derive(Debug)]
 pub(crate) struct Archive {
     dir: PathBuf,
-    /// Whose it is.
+    /// Name of the folder or node that owns the archive, for messages.
     name: String,
-    /// Where files are that it does not have any more.
+    /// Storage for files that the folder no longer has.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     reads: Semaphore,
 }
 
 impl Archive {
-    /// That of this folder.
+    /// Opens the archive of this folder.
     pub(crate) fn new(dir: &Path, name: &str) -> Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
         Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX) }
     }
 
-    /// Files that the folder does not have are read from there.
+    /// Sets the storage from which files are read that the folder does not have.
     pub(crate) fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Archive {
         self.elsewhere = elsewhere;
         self
     }
 
-    /// What the archive has of it.
+    /// Finds the best capture for a request.
     pub(crate) async fn found(&self, wanted: &Wanted) -> Result<Option<Found>, Instead> {
         let wanted = wanted.clone();
         self.read(move |captures| {
@@ -137,7 +137,7 @@ impl Archive {
         .await
     }
 
-    /// The same, as it was asked for.
+    /// Reads the best capture in the requested representation.
     pub(crate) async fn given(&self, wanted: &Wanted) -> Result<Option<Answer>, Instead> {
         let (wanted, name) = (wanted.clone(), self.name.clone());
         self.read(move |captures| {
@@ -181,7 +181,7 @@ impl Archive {
                 ("nephila-archive", Some(name)),
             ];
             for (name, value) in said {
-                // What is no text for a field is left out.
+                // A value that is not valid in a header field is left out.
                 if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
                     fields.insert(HeaderName::from_static(name), value);
                 }
@@ -191,7 +191,7 @@ impl Archive {
         .await
     }
 
-    /// Reads from the archive, some at once.
+    /// Runs a read from the archive on a blocking thread; at most [`READS_MAX`] reads run concurrently.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
@@ -208,7 +208,7 @@ impl Archive {
 }
 
 impl Questions {
-    /// `GET pages`: from the archive of the folder.
+    /// `GET pages`: answers from the archive of the folder.
     pub(super) async fn pages(&self, asked: &Asked) -> Result<Answer, Instead> {
         let (text, _, wanted) = Wanted::of(asked)?;
         let archive = self.archive.as_ref();
@@ -222,7 +222,7 @@ impl Questions {
         Err(missing(&self.explain(&text).await.map_err(held_up)?, &[]).into())
     }
 
-    /// Is anything left to do?
+    /// Whether anything is left to crawl, as a state of a node.
     pub(super) async fn state(&self) -> anyhow::Result<NodeState> {
         let stats = self.stats().await?;
         let left = stats.urls_waiting + stats.urls_later + stats.offers_waiting as u64;
@@ -230,7 +230,7 @@ impl Questions {
     }
 }
 
-/// What is said of a URL without capture.
+/// The answer for a URL without a capture.
 pub(crate) fn missing(explained: &Explained, silent: &[String]) -> Answer {
     let because = format!("{}: {}", explained.summary.name(), explained.because);
     let later = |seconds: u64, title: &str, detail: String| {
@@ -252,7 +252,7 @@ pub(crate) fn missing(explained: &Explained, silent: &[String]) -> Answer {
     }
 }
 
-/// Seconds from up to fourteen digits.
+/// Unix time in seconds of a timestamp with up to fourteen digits.
 pub(crate) fn seconds(digits: &str) -> u64 {
     let filled = format!("{digits}{}", "00000101000000".get(digits.len()..).unwrap_or_default());
     let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", filled).ok();
@@ -260,7 +260,7 @@ pub(crate) fn seconds(digits: &str) -> u64 {
     time.and_then(|time| u64::try_from(time.timestamp().as_second()).ok()).unwrap_or(0)
 }
 
-/// As much of a record as is given.
+/// A buffer for a record that fails when the record exceeds [`BODY_BYTES_MAX`].
 struct Capped(Vec<u8>);
 
 impl std::io::Write for Capped {

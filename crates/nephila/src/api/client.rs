@@ -1,7 +1,7 @@
-//! Asks a node over HTTP: what nodes do among themselves, and commands with `--node`.
+//! HTTP client for nodes: used among nodes and by commands with `--node`.
 //!
-//! What always holds: an answer is bounded in size and time, and so is the way to it; nothing is asked twice; where TLS is
-//! wanted nothing is said before the other end has proved its name.
+//! Invariants: an answer is bounded in size and time, and so is the connection setup; no request is retried; with TLS,
+//! nothing is sent before the server has proved its name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,48 +20,48 @@ use super::http::seconds;
 use super::proof::{self, Nonce};
 use super::tls::{Among, HTTPS, Proved, Trust};
 
-/// A connection is made within this time.
+/// Timeout of the TCP connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Hands are shaken within this time.
+/// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The port of a node that is named without one.
+/// Default port of a node.
 const PORT: u16 = 6374;
 
-/// A node that can be asked.
+/// A node that requests are sent to.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// `HOST:PORT`.
     address: String,
     token: Option<Arc<str>>,
-    /// Which node it must be; none if a person named the address.
+    /// Expected name of the node; none if a person gave the address.
     node: Option<String>,
-    /// What it must prove before anything is said to it; none without TLS.
+    /// Trust and server name for TLS, verified before anything is sent; none without TLS.
     proved: Option<Proved>,
 }
 
-/// A question.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: String,
-    /// Further fields.
+    /// Further header fields.
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) body: Bytes,
-    /// An answer has at most so many bytes.
+    /// Maximum size of the answer in bytes.
     pub(crate) bytes_max: usize,
-    /// It comes within this time.
+    /// Timeout for the whole answer.
     pub(crate) timeout: Duration,
 }
 
 impl Question {
-    /// Asks for this.
+    /// A GET request.
     pub(crate) fn get(target: impl Into<String>, bytes_max: usize, timeout: Duration) -> Question {
         let (fields, body) = (Vec::new(), Bytes::new());
         Question { method: Method::GET, target: target.into(), fields, body, bytes_max, timeout }
     }
 
-    /// Says this.
+    /// Sets the method, the content type and the body.
     pub(crate) fn saying(
         mut self,
         method: Method,
@@ -73,7 +73,7 @@ impl Question {
         self.with("content-type", content_type)
     }
 
-    /// With one more field.
+    /// Adds a header field.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Question {
         self.fields.push((name, value.into()));
         self
@@ -89,17 +89,17 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A field of its head, if it is text.
+    /// A header field of the answer, if its value is text.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Its body, read as JSON.
+    /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.body)
     }
 
-    /// What a problem says: its title and its detail.
+    /// Title and detail of an RFC 9457 problem.
     pub(crate) fn problem(&self) -> (String, String) {
         let problem: serde_json::Value = self.json().unwrap_or_default();
         let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
@@ -107,30 +107,30 @@ impl Reply {
     }
 }
 
-/// Why there is no answer.
+/// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// Nobody is there.
+    /// No connection could be made, or the TLS handshake failed.
     #[error("{address} cannot be reached: {why}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Somebody is there, and does not answer as we do.
+    /// The connection was made, and no valid answer came.
     #[error("{address} does not answer: {why}")]
     Silent {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl Peer {
-    /// The node of this name, where its lease says. Leases may be forged: the token is not sent there, both sides prove that
-    /// they know it, and over TLS it proves its name before that.
+    /// A node of the cluster, at the address in the node's lease. Leases may be forged. So the token is not sent: both
+    /// sides prove that they know the token, and with TLS the node first proves its name.
     pub(crate) fn node(
         name: &str,
         address: &str,
@@ -141,8 +141,8 @@ impl Peer {
         Ok(Peer { address: address.to_owned(), token, node: Some(name.to_owned()), proved })
     }
 
-    /// The node that a person names: `https://HOST:PORT`, `http://HOST:PORT`, `HOST:PORT` or `HOST`. Whoever says whose
-    /// certificates to believe wants TLS.
+    /// A node as a person names one: `https://HOST:PORT`, `http://HOST:PORT`, `HOST:PORT` or `HOST`. Given trust
+    /// implies TLS.
     pub(crate) fn named(url: &str, token: Option<Arc<str>>, trust: Option<&Trust>) -> Result<Peer, String> {
         let rest = url.trim();
         let (rest, is_tls) = match (rest.strip_prefix(HTTPS), rest.strip_prefix("http://")) {
@@ -174,12 +174,12 @@ impl Peer {
         Ok(Peer { address, token, node: None, proved })
     }
 
-    /// Where it is.
+    /// The address, `HOST:PORT`.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Asks it.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn ask(&self, question: Question) -> Result<Reply, NoAnswer> {
         let address = self.address.clone();
         let connect = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&*self.address)).await;
@@ -248,7 +248,7 @@ impl Peer {
             let body = Limited::new(body, question.bytes_max).collect().await.map_err(|e| e.to_string())?;
             let reply = Reply { status: head.status, headers: head.headers, body: body.to_bytes() };
             match (&self.token, &self.node) {
-                // Whoever refuses us says nothing that is believed.
+                // A refusal needs no proof, because its content is not used.
                 (Some(token), Some(node))
                     if reply.status != StatusCode::UNAUTHORIZED
                         && !proof::check_answer(token, &nonce, reply.status, &reply.headers, &reply.body) =>
@@ -262,11 +262,11 @@ impl Peer {
             }
         };
         tokio::pin!(connection, exchange);
-        // The connection is driven by whoever waits for its answer, and ends with it.
+        // The connection is polled by the task that waits for the answer, and ends with the answer.
         tokio::select! {
             reply = &mut exchange => reply,
             ended = &mut connection => match ended {
-                // Everything has come; what is left is to take it.
+                // The connection has ended with everything received.
                 Ok(()) => exchange.await,
                 Err(error) => Err(error.to_string()),
             },

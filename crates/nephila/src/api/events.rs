@@ -1,7 +1,7 @@
 //! `GET /api/v1/events` of a crawl: a page of events, read from the journals like any other reader would.
 //!
-//! What always holds: the worker is not asked; a page is bounded in size and time; journals are read on threads that may
-//! wait, never on one that fetches, and whoever reads has a place until it has ended, also if nobody waits for it any more.
+//! Invariants: the worker is not involved; a page is bounded in size and time; journals are read on blocking threads,
+//! never on a thread that fetches; a read holds its permit until the read has ended, even if the client has gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use crate::events::local::Local;
 use crate::events::{From, LOOK, Page, Shelf, WAIT_MAX, Wanted};
 use crate::folder::Folder;
 
-/// Whoever asks for events at once; others are told to come back, so that there are connections for other questions.
+/// Maximum number of concurrent requests for events. Further requests get 503 with `Retry-After`, so that connections
+/// remain for other requests.
 const FOLLOWERS_MAX: usize = 8;
 
-/// Those who follow.
+/// Clients that follow the events, and their cached readers.
 #[derive(Debug)]
 pub(super) struct Followers {
     folder: Option<Folder>,
@@ -31,7 +32,7 @@ impl Followers {
     }
 }
 
-/// How long a page without events is waited for.
+/// How long a request waits for the first event of an empty page.
 pub(crate) fn wait_of(asked: &Asked) -> anyhow::Result<Duration> {
     match asked.parameter("wait") {
         None => Ok(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! Why a URL is where it is: every gate is run again, in order, and the frontier says the rest.
+//! Explains the state of a URL: evaluates every gate again, in order, and adds the state in the frontier.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::reach::Reach;
 use crate::settings::Settings;
 use crate::worker::{Handle, Taken};
 
-/// Everything needed to answer.
+/// Everything needed to answer requests about a crawl.
 #[derive(Debug)]
 pub struct Questions {
     pub(super) handle: Handle,
@@ -35,42 +35,42 @@ pub struct Questions {
     pub(super) clock: Clock,
     pub(super) scopes: Scopes,
     pub(super) followers: Followers,
-    /// Who fetches, if somebody does.
+    /// The spider, if this process fetches.
     spider: Option<Spider>,
-    /// The archive of its folder; that of a node answers by itself.
+    /// The archive of the folder; none in a cluster, where the node answers from its own archive.
     pub(super) archive: Option<Archive>,
 }
 
-/// Where a URL stands, in one word.
+/// State of a URL, in one word.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Summary {
-    /// It was fetched.
+    /// The URL was fetched.
     Fetched,
-    /// It leads to another URL.
+    /// The URL redirects to another URL.
     Redirected,
-    /// It is being fetched.
+    /// A fetch of the URL is running.
     Fetching,
-    /// It waits for its turn.
+    /// The URL waits in a queue.
     Queued,
-    /// It waits for its domain's budget.
+    /// The URL waits for the budget of its domain.
     Parked,
-    /// It was asked for, and that did not end well.
+    /// The last fetch failed.
     Failed,
-    /// robots.txt forbids it.
+    /// robots.txt forbids the URL.
     Robots,
-    /// The job does not want it.
+    /// The URL is outside the scope of the job.
     OutOfScope,
-    /// It looks like one of endlessly many.
+    /// The URL matches a trap rule: one of endlessly many similar URLs.
     Trap,
-    /// Nobody found it yet.
+    /// The URL was never discovered.
     Unknown,
-    /// It is no URL that can be fetched.
+    /// The text is not a URL that can be fetched.
     BadUrl,
 }
 
 impl Summary {
-    /// In words.
+    /// The name used in JSON and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Summary::Fetched => "fetched",
@@ -87,98 +87,98 @@ impl Summary {
         }
     }
 
-    /// Was it fetched, or will it be?
+    /// Whether the URL was fetched or will be fetched.
     pub const fn is_yes(self) -> bool {
         matches!(self, Summary::Fetched | Summary::Redirected | Summary::Fetching | Summary::Queued)
     }
 }
 
-/// Everything there is to say about a URL.
+/// Everything known about a URL.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// As it was asked for.
+    /// The URL as requested.
     pub url: String,
-    /// In one word.
+    /// The state in one word.
     pub summary: Summary,
-    /// In a sentence.
+    /// The reason in one sentence.
     pub because: String,
-    /// What the page is known by.
+    /// Canonical form of the URL, under which the page is deduplicated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canonical: Option<String>,
-    /// Does the job want it?
+    /// Verdict of the job's scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ScopeView>,
-    /// The rule by which it is a trap.
+    /// The trap rule that matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trap: Option<String>,
-    /// What the frontier says.
+    /// State in the frontier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<String>,
-    /// What its host waits for.
+    /// Reasons that hold back the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
-    /// Its host's robots.txt.
+    /// robots.txt of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub robots: Option<RobotsView>,
-    /// When it was first heard of.
+    /// Time of the first discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// Links from a seed.
+    /// Number of links from a seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u8>,
-    /// The page that named it first, if that is known.
+    /// The page with the first discovered link to this URL, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
-    /// The hops from a seed to it, in the letters of Heritrix: L link, E embedded, R redirect, M sitemap.
+    /// The hops from a seed to the URL, in the letters of Heritrix: L link, E embedded, R redirect, M sitemap.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hops: String,
-    /// How often it was tried again.
+    /// Number of retries.
     #[serde(default)]
     pub retries: u8,
-    /// Its last fetch.
+    /// The last fetch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastView>,
-    /// When it is asked for next, if that is known.
+    /// Time of the next fetch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// In how many seconds it should have been fetched, as far as rests go.
+    /// Expected seconds until the fetch, computed from crawl delays alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_s: Option<u64>,
-    /// Its host.
+    /// The host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostView>,
-    /// What a stream of visited URLs said of it.
+    /// Record from a stream of visited URLs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamView>,
 }
 
-/// What a stream of visited URLs said of a URL.
+/// Record of a URL from a stream of visited URLs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StreamView {
-    /// The page id of its last line that has one.
+    /// Page id of the last line that has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub page_id: String,
-    /// Its last update tag.
+    /// The last update tag.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// The time of its last line.
+    /// Time of the last line.
     pub last: String,
-    /// The time of the line that was last sent on.
+    /// Time of the last line that was sent on.
     pub sent: String,
-    /// Hits that wait for the next time.
+    /// Hits that are not yet sent on.
     pub hits_waiting: u64,
 }
 
-/// What the scope says.
+/// Verdict of the scope.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct ScopeView {
-    /// Is it wanted?
+    /// Whether the URL is in scope.
     pub wanted: bool,
     /// The rule that decided.
     pub rule: String,
-    /// Where the rule comes from.
+    /// Origin of the rule.
     pub origin: String,
-    /// Whose rule.
+    /// The job of the rule.
     pub job: String,
 }
 
@@ -188,27 +188,27 @@ impl ScopeView {
     }
 }
 
-/// A host's robots.txt.
+/// robots.txt of a host.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct RobotsView {
-    /// What it comes down to.
+    /// The resulting policy.
     pub policy: String,
-    /// The line that forbids the URL, and its number.
+    /// Number and text of the line that forbids the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<(usize, String)>,
-    /// Why it could not be read the last time, if it could not.
+    /// Reason why the last fetch of robots.txt failed, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
-    /// Since when it cannot be read.
+    /// Time since which robots.txt cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread_since: Option<String>,
-    /// When it was asked for.
+    /// Time of the fetch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<String>,
-    /// When it is asked for again.
+    /// Time of the next fetch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// The rest it asks for.
+    /// The crawl delay that robots.txt asks for.
     #[serde(default)]
     pub crawl_delay_ms: u32,
 }
@@ -216,51 +216,51 @@ pub struct RobotsView {
 /// The last fetch of a URL.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct LastView {
-    /// When it ended.
+    /// When the fetch ended.
     pub at: String,
-    /// How.
+    /// The outcome.
     pub outcome: String,
-    /// What that means.
+    /// Meaning of the outcome, in words.
     pub meaning: String,
-    /// The status.
+    /// The HTTP status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// What is known of a host.
+/// State of a host.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct HostView {
     /// Scheme, name and port.
     pub origin: String,
-    /// URLs that wait.
+    /// Number of URLs in the queue.
     pub waiting: u64,
-    /// URLs beyond the domain's budget.
+    /// Number of URLs beyond the domain's budget.
     pub parked: u64,
-    /// URLs planned for a time of their own.
+    /// Number of URLs scheduled for a fixed time.
     pub later: u64,
-    /// Fetches that ended.
+    /// Number of fetches that ended.
     pub ended: u64,
-    /// Failures in a row on the host's account.
+    /// Number of consecutive failures caused by the host.
     pub failures: u8,
-    /// No fetch before.
+    /// No fetch before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_until: Option<String>,
-    /// The rest an operator set.
+    /// Crawl delay set by an operator.
     #[serde(default)]
     pub delay_ms: u32,
-    /// Why an operator stopped it.
+    /// Reason why an operator stopped the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stopped: String,
-    /// When it was first heard of.
+    /// Time of the first discovery.
     pub found: String,
-    /// Its robots.txt.
+    /// robots.txt of the host.
     pub robots: RobotsView,
-    /// What holds it back right now.
+    /// Reasons that hold back the host now.
     #[serde(default)]
     pub held_by: Vec<String>,
 }
 
-/// The numbers of a running crawl.
+/// Counters and gauges of a running crawl.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StatsView {
     /// URLs offered.
@@ -269,40 +269,40 @@ pub struct StatsView {
     pub tickets: u64,
     /// Tickets for robots.txt.
     pub robots: u64,
-    /// Outcomes taken in.
+    /// Outcomes processed.
     pub ended: u64,
-    /// URLs turned away before a fetch.
+    /// URLs rejected before a fetch.
     pub turned_away: u64,
-    /// Tickets that nobody reported.
+    /// Tickets without an outcome before their deadline.
     pub expired: u64,
-    /// Tickets open now.
+    /// Open tickets.
     pub tickets_open: usize,
-    /// Hosts at hand.
+    /// Hosts on the workbench.
     pub hosts_active: usize,
-    /// Offers that wait.
+    /// Queued offers.
     pub offers_waiting: usize,
     /// URLs in queues.
     #[serde(default)]
     pub urls_waiting: u64,
-    /// URLs planned for a time of their own.
+    /// URLs scheduled for a fixed time.
     #[serde(default)]
     pub urls_later: u64,
     /// URLs that are parked.
     #[serde(default)]
     pub urls_parked: u64,
-    /// Tasks of the process that are alive.
+    /// Live tasks of the process.
     #[serde(default)]
     pub tasks: usize,
-    /// Bytes of the journals.
+    /// Size of the journals in bytes.
     pub journal_bytes: u64,
-    /// Commits so far.
+    /// Number of commits.
     pub commits: u64,
-    /// The longest of them, in milliseconds.
+    /// Duration of the longest commit in milliseconds.
     pub commit_ms_max: u64,
 }
 
 impl Questions {
-    /// About the crawl in this folder, whose worker this is.
+    /// For the crawl in this folder and the handle of its worker.
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
         let followers = Followers::of(Some(folder.clone()));
         let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -311,13 +311,13 @@ impl Questions {
         Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None, archive }
     }
 
-    /// With the spider that fetches for it, which has to know what is opened.
+    /// Sets the spider of the crawl, which must know the addresses opened by added URLs.
     pub(crate) fn with_spider(mut self, spider: Spider) -> Questions {
         self.spider = Some(spider);
         self
     }
 
-    /// About what a node owns, whose worker this is and which crawls for these jobs.
+    /// For the partitions that a node owns: the handle of its worker and the jobs of the cluster.
     pub(crate) fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
         let followers = Followers::of(None);
         let scopes = Scopes::Jobs(jobs);
@@ -378,14 +378,14 @@ impl Questions {
         if matches!(explained.summary, Summary::Queued | Summary::Fetching | Summary::Parked) {
             match judged.state {
                 State::Running => explained.expected_s = self.expected(&explanation, now),
-                // What is being fetched is finished.
+                // A running fetch is finished.
                 state => explained.held_by.push(format!("its job is {}", state.name())),
             }
         }
         Ok(explained)
     }
 
-    /// Adds URLs to the folder's job, one per line. Returns when they are durable.
+    /// Adds URLs to the folder's job, one per line. Returns when the URLs are durable.
     pub(crate) async fn add(&self, lines: &str) -> anyhow::Result<Added> {
         let job = self.scopes.in_force()?;
         let reach = self.reach()?;
@@ -395,7 +395,7 @@ impl Questions {
             match AddLine::read(line) {
                 None => {}
                 Some(Err(why)) => added.refuse(line, why),
-                // A folder has one job, whatever it is called.
+                // A folder has one job, under any name.
                 Some(Ok(said)) => {
                     let judged = said.judged(&job, false, &self.settings.trap, now);
                     match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {
@@ -410,7 +410,8 @@ impl Questions {
         Ok(added)
     }
 
-    /// Which addresses may be named here: what was typed since is open, also to who fetches.
+    /// The address rules for added URLs. Addresses that people typed in the meantime are permitted, for the spider as
+    /// well.
     fn reach(&self) -> anyhow::Result<Reach> {
         let doors = self.scopes.doors()?;
         if let Some(spider) = &self.spider {
@@ -419,7 +420,7 @@ impl Questions {
         Ok(Reach::with_doors(&self.settings.spider, doors))
     }
 
-    /// Gives parts of a stream, numbered from this on, to the folder's job. Returns when all of them are durable.
+    /// Adds parts of a stream, numbered from `first`, to the folder's job. Returns when all parts are durable.
     pub(crate) async fn stream(
         &self,
         batch: Option<&str>,
@@ -433,7 +434,7 @@ impl Questions {
         Ok(all)
     }
 
-    /// The same, without waiting until they are durable.
+    /// Like [`Questions::stream`], without waiting for durability.
     pub(crate) async fn begin_stream(
         &self,
         batch: Option<&str>,
@@ -453,7 +454,7 @@ impl Questions {
         Ok((all, taken))
     }
 
-    /// What is known of the host of a URL.
+    /// State of the host of a URL.
     pub async fn host(&self, text: &str) -> anyhow::Result<Option<HostView>> {
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
         let url = CrawlUrl::parse(&with_scheme).with_context(|| format!("{text:?}"))?;
@@ -464,7 +465,7 @@ impl Questions {
         Ok(explanation.host.as_ref().map(|host| host_view(host, &held)))
     }
 
-    /// Seconds until a URL should have been fetched, as far as rests go.
+    /// Expected seconds until the fetch of a URL, computed from crawl delays alone.
     fn expected(&self, explanation: &Explanation, now: Timestamp) -> Option<u64> {
         if let Standing::Planned(due) = explanation.standing {
             return Some(due.0.saturating_sub(now.0).div_ceil(1_000));
@@ -481,7 +482,7 @@ impl Questions {
         Some(wait.saturating_add(rest).div_ceil(1_000))
     }
 
-    /// The numbers of the worker.
+    /// Counters and gauges of the worker.
     pub async fn stats(&self) -> anyhow::Result<StatsView> {
         let stats = self.handle.stats().await?;
         Ok(StatsView {
@@ -506,7 +507,7 @@ impl Questions {
 }
 
 impl Explained {
-    /// What is no URL is of nobody's partition: every node can say so.
+    /// The explanation of a text that is not a URL. Such a text belongs to no partition: every node can answer.
     pub(crate) fn bad(text: &str, error: String) -> Explained {
         Explained {
             url: text.to_owned(),
@@ -531,7 +532,7 @@ impl Explained {
         }
     }
 
-    /// Comes to the one word and its reason.
+    /// Derives the summary and the reason.
     fn conclude(&mut self, explanation: &Explanation) {
         let forbidden = explanation.held_by.iter().find(|hold| matches!(hold, Hold::Robots { .. }));
         let waits = |explained: &mut Explained, summary| {

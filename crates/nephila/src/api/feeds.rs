@@ -1,4 +1,4 @@
-//! What is said about feeds: each with its health, its rhythm and its last polls.
+//! JSON views of feeds: each with its health, its schedule and its last polls.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use serde::{Deserialize, Serialize};
 
 use super::Questions;
 
-/// Feeds listed in one answer; with more it is cut, and says so.
+/// Maximum number of feeds in one answer; a longer list is cut and marked as cut.
 pub(crate) const FEEDS_MAX: usize = 100_000;
-/// Feeds that the worker is asked for at once.
+/// Page size for requests to the worker.
 const FEEDS_AT_ONCE: usize = 500;
 
-/// The health of a feed that was never asked.
+/// Health of a feed that was never polled.
 const NEW: &str = "new";
-/// How a feed may be, the ill ones last.
+/// All values of health, the unhealthy ones last.
 pub const HEALTHS: [&str; 10] =
     ["fine", "learning", "new", "page", "quiet", "failing", "not-a-feed", "broken", "moved", "gone"];
-/// From this one on they are ill.
+/// Index of the first unhealthy value.
 const ILL_FROM: usize = 4;
 
-/// Is a feed with this health ill?
+/// Whether a feed with this health is unhealthy.
 pub fn is_ill(health: &str) -> bool {
     HEALTHS[ILL_FROM..].contains(&health)
 }
 
-/// Many feeds.
+/// A list of feeds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct FeedsSaid {
     /// The feeds.
     pub feeds: Vec<FeedSaid>,
-    /// There are more.
+    /// Whether the list was cut.
     #[serde(default)]
     pub cut: bool,
 }
@@ -44,50 +44,50 @@ pub struct FeedsSaid {
 /// A feed.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct FeedSaid {
-    /// Its URL.
+    /// URL of the feed.
     pub url: String,
-    /// Its title.
+    /// Title of the feed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// The source it is of: its name, or the domain.
+    /// Source of the feed: its name, or the domain.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// One of [`HEALTHS`].
     pub health: String,
-    /// What is wrong with it, in a few words, if something is.
+    /// Short description of the fault, or empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wrong: String,
-    /// New stories, ever.
+    /// Total number of new stories.
     pub stories: u64,
     /// The usual seconds between two stories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual_gap_s: Option<u64>,
-    /// For so many seconds there was no new story when it was last asked.
+    /// Seconds without a new story at the last poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<u64>,
-    /// When it is asked again.
+    /// Time of the next poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Why then.
+    /// Reason for that time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Its last polls, the latest last; a list of feeds has one each.
+    /// The last polls, the latest last; a list of feeds has one poll each.
     pub polls: Vec<PollSaid>,
 }
 
-/// A poll.
+/// One poll of a feed.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct PollSaid {
-    /// When.
+    /// Time of the poll.
     pub at: String,
-    /// The status, if there was one.
+    /// HTTP status, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What it found.
+    /// Result of the poll.
     pub found: String,
-    /// Entries of the feed.
+    /// Number of entries in the feed.
     pub entries: u32,
-    /// New stories among them.
+    /// Number of new stories among the entries.
     pub new: u32,
 }
 
@@ -137,7 +137,7 @@ impl FeedSaid {
 }
 
 impl Questions {
-    /// The feeds that are followed.
+    /// All followed feeds.
     pub async fn feeds(&self) -> anyhow::Result<FeedsSaid> {
         let (mut said, mut from) = (FeedsSaid::default(), None);
         let mut listed = Listed::of(self.scopes.feeds()?);
@@ -167,7 +167,7 @@ impl Questions {
         Ok(said)
     }
 
-    /// One of them, with its last polls; none if it was never asked.
+    /// One feed with its last polls; none if the feed was never polled.
     pub async fn feed(&self, text: &str) -> anyhow::Result<Option<FeedSaid>> {
         let url = CrawlUrl::parse(text)?;
         let key = self.handle.key(&url);
@@ -179,7 +179,7 @@ impl Questions {
     }
 }
 
-/// What the list of a folder says of feeds; nothing in a cluster.
+/// The feeds in the list of a folder; empty in a cluster.
 struct Listed {
     feeds: BTreeMap<String, (Outline, bool)>,
 }
@@ -214,7 +214,7 @@ impl Listed {
     }
 }
 
-/// The key behind another.
+/// The next key in sort order.
 fn after(key: UrlKey) -> Option<UrlKey> {
     match key.path.checked_add(1) {
         Some(path) => Some(UrlKey { path, ..key }),

@@ -1,6 +1,6 @@
-//! A stream that is only looked at: what would be sent on, and what not, and why (`nephila add --reflog --dry-run`).
+//! Dry run of a stream: the URLs that would be sent on, the others, and the reasons (`nephila add --reflog --dry-run`).
 //!
-//! What always holds: nothing is taken in, and nothing is remembered.
+//! Invariant: a dry run changes no state.
 
 use nephila_core::frontier::trap;
 use nephila_core::reflog::Record;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::Questions;
 use crate::crawl::stream::{Judge, StreamSaid};
 
-/// What a text would come to.
+/// Result of a dry run.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct ForeseenSaid {
     pub(crate) said: StreamSaid,
     pub(crate) urls: Vec<NamedSaid>,
-    /// URLs that are kept out, and by what.
+    /// Rejected URLs, each with the rule that rejects the URL.
     pub(crate) kept_out: Vec<(String, String)>,
 }
 
-/// A URL of a stream, beside what is remembered of it.
+/// A URL of a stream, with its stored record.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct NamedSaid {
     pub(crate) url: String,
@@ -29,9 +29,9 @@ pub(crate) struct NamedSaid {
     pub(crate) hits: u64,
     pub(crate) tag: String,
     pub(crate) page: String,
-    /// The batch that it would come in: number, time, time of the one before. None if that was taken in before.
+    /// The batch of the line: number, time, time of the previous batch. None if this batch was already processed.
     pub(crate) batch: Option<(u64, u64, u64)>,
-    /// What is remembered, as it is stored.
+    /// The stored record, encoded.
     pub(crate) before: Option<Vec<u8>>,
 }
 
@@ -50,7 +50,7 @@ impl NamedSaid {
 }
 
 impl Questions {
-    /// Looks at parts of a stream, numbered from this on.
+    /// Dry run of parts of a stream, numbered from `first`.
     pub(crate) async fn foresee(
         &self,
         batch: Option<&str>,

@@ -1,10 +1,10 @@
-//! HTTP/1.1 as all our sockets speak it: connections, heads, bodies and times are bounded, problems are RFC 9457.
+//! HTTP/1.1 server for all sockets: connections, heads, bodies and times are bounded, problems follow RFC 9457.
 //!
-//! A listener ([`Accept`]) and whoever answers ([`Answers`]) are brought together by [`serve`]; a [`Guard`] looks at the
-//! head of each request before its body is read.
+//! [`serve`] connects a listener ([`Accept`]) with a request handler ([`Answers`]). A [`Guard`] checks the head of each
+//! request before the body is read (authentication and authorization).
 //!
-//! What always holds: a request that the guard refuses costs no more than its head; no answer is waited for longer than
-//! its connection may last; clients that are idle or slow keep nobody out (`room`).
+//! Invariants: a request that the guard refuses costs no more than its head; no answer takes longer than the connection
+//! timeout; idle or slow clients block no others (`room`).
 
 use std::convert::Infallible;
 use std::io;
@@ -26,35 +26,35 @@ use tokio_rustls::TlsAcceptor;
 use super::proof::{self, Nonce, Once};
 use super::room::{Place, Room};
 
-/// Whoever speaks TLS has shaken hands within this time.
+/// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A request's head has this long to come.
+/// Timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// A request's body has this long to come.
+/// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection ends after this time.
+/// Maximum duration of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// A request's head has at most so many bytes; a URL has at most half of them, escaped three times as many.
+/// Maximum size of a request's head in bytes. A URL has at most 8 KiB, and three times as much percent-encoded.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// A request's body has at most so many bytes. Who has more says it in several requests.
+/// Maximum size of a request's body in bytes. A client with more data sends several requests.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// A listener that fails (too many files open) is tried again after this time.
+/// Pause before a failed `accept` (too many open files) is retried.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a node lives and is ready is no secret: probes have no token.
+/// Liveness and readiness probes, which need no token.
 const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
-/// A request that another node has forwarded says so in this field: `owner` or `archive`.
+/// Header field of a request that another node has forwarded: `owner` or `archive`.
 pub(crate) const FORWARDED: &str = "nephila-forwarded";
 
-/// What is answered.
+/// An HTTP answer.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// A request whose body has come.
+/// A request with its complete body.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
-    /// Path and query, as they came.
+    /// Path and query, as received.
     pub(crate) target: String,
     pub(crate) path: String,
     query: String,
@@ -63,30 +63,30 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The value of a parameter of the query. A plus sign is a plus sign: URLs have them.
+    /// The value of a query parameter. A plus sign stays a plus sign: URLs contain plus signs.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         let mut pairs = self.query.split('&');
         let value = pairs.find_map(|pair| pair.split_once('=').filter(|(n, _)| *n == name))?.1;
         Some(unescaped(value))
     }
 
-    /// A field of its head, if it is text.
+    /// A header field, if its value is text.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Whoever answers requests.
+/// A handler of requests.
 pub(crate) trait Answers: Send + Sync + 'static {
-    /// Answers one.
+    /// Answers one request.
     fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
 }
 
-/// Where connections come from.
+/// A listener.
 pub(crate) trait Accept: Send {
-    /// What they are.
+    /// The type of a connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// The next one.
+    /// Accepts the next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
@@ -106,34 +106,35 @@ impl Accept for TcpListener {
     }
 }
 
-/// Who may ask.
+/// Access control: which clients may send requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Guard {
-    /// Whoever can open the socket: the folder's owner.
+    /// Every client that can open the socket: the folder's owner.
     Owner,
-    /// Whoever is on this machine, but no page in a browser there.
+    /// Every client on this machine, except pages in a browser.
     Local,
-    /// Whoever has a token, each for what it is for.
+    /// Clients with a token; the token determines the permissions.
     Token {
-        /// Whoever says it may do everything, but is no node.
+        /// Token with full permissions for clients other than nodes.
         token: Arc<str>,
-        /// What nodes prove to know, who then only ask. It is never said.
+        /// Shared secret of the nodes, for read requests only. A node proves knowledge of the secret and never sends
+        /// the secret.
         nodes: Arc<str>,
-        /// A token that only asks, if there is one.
+        /// Token for read requests only, if configured.
         reads: Option<Arc<str>>,
         /// The name of this node.
         node: Arc<str>,
-        /// What nodes asked of late.
+        /// Recent nonces of nodes, to reject replays.
         once: Arc<Once>,
     },
 }
 
-/// Who asks, as far as its answer has to know.
+/// The authenticated client, as far as the answer depends on the client.
 #[derive(Debug, PartialEq, Eq)]
 enum Asker {
-    /// Somebody who may.
+    /// A client with permission.
     Any,
-    /// Another node, to whom the answer is proved.
+    /// Another node; the answer carries a proof over this nonce.
     Node(Nonce),
 }
 
@@ -162,7 +163,7 @@ impl Guard {
         self.refuses(head.uri.path(), &head.headers).map_or(Ok(Asker::Any), |refused| Err(Box::new(refused)))
     }
 
-    /// Adds to an answer what its asker has to see.
+    /// Adds the proof to an answer for a node.
     async fn prove(&self, asker: &Asker, answer: Answer) -> Answer {
         let (Guard::Token { nodes, .. }, Asker::Node(nonce)) = (self, asker) else { return answer };
         let (mut head, body) = answer.into_parts();
@@ -177,8 +178,8 @@ impl Guard {
         match self {
             Guard::Owner => None,
             Guard::Token { .. } if PROBES.contains(&path) => None,
-            // A page of a stranger can make a browser ask us. It says so in `Origin` or `Sec-Fetch-Site`, or believes that
-            // we are its own server, under a name that we do not have.
+            // A page of another site can make a browser send requests to us. The browser says so in `Origin` or
+            // `Sec-Fetch-Site`, or (DNS rebinding) sends a `Host` name that we do not have.
             Guard::Local => {
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let is_strange =
@@ -203,19 +204,20 @@ impl Guard {
     }
 }
 
-/// Does a request carry this token?
+/// Whether a request carries this bearer token.
 fn is_bearer(headers: &HeaderMap, token: &str) -> bool {
     let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
     is_same(given.strip_prefix(b"Bearer ").unwrap_or_default(), token.as_bytes())
 }
 
-/// Does a browser say that a page of another site asks? Typed addresses and our own pages are `none` and `same-origin`.
+/// Whether the browser reports a request from a page of another site. For typed addresses and our own pages the field
+/// is `none` or `same-origin`.
 fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     site.is_some_and(|site| site != b"none" && site != b"same-origin")
 }
 
-/// Is a `Host` field an address, or this machine?
+/// Whether a `Host` field is an IP address or `localhost`.
 fn is_literal(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -224,7 +226,7 @@ fn is_literal(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in constant time, so that the duration does not tell how much of the token was right.
 fn is_same(given: &[u8], token: &[u8]) -> bool {
     let mut other = given.len() ^ token.len();
     for (number, byte) in token.iter().enumerate() {
@@ -233,8 +235,8 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
     other == 0
 }
 
-/// Answers until it is dropped, over TLS or plainly, so many connections at once. More wait while all of them are being
-/// answered.
+/// Serves until dropped, with or without TLS, at most `connections_max` connections at the same time. Further
+/// connections wait while all others are being answered.
 pub(crate) async fn serve<A: Answers>(
     listener: impl Accept,
     answers: Arc<A>,
@@ -252,11 +254,11 @@ pub(crate) async fn serve<A: Answers>(
         let place = room.enter().await;
         while connections.try_join_next().is_some() {}
         let (number, answers, guard, tls) = (place.number(), answers.clone(), guard.clone(), tls.clone());
-        // They end with this task: a set that is dropped ends what is in it.
+        // The connections end with this task: dropping the set aborts its tasks.
         let task = connections.spawn(async move {
             let answering = async {
                 let Some(tls) = tls else { return connection(stream, answers, guard, place).await };
-                // Whoever does not shake hands is a stranger, whose place the next one takes.
+                // A client without a completed handshake is unauthenticated, and can be evicted.
                 if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
                     connection(stream, answers, guard, place).await;
                 }
@@ -280,7 +282,7 @@ async fn connection<A: Answers>(
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
-    // Whoever goes away in the middle does not want an answer.
+    // An error means that the client has gone.
     _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -298,7 +300,7 @@ where
         if !PROBES.contains(&head.uri.path()) {
             place.waits();
         }
-        // What nodes forward has a room of its own, which is theirs alone.
+        // Forwarded requests have reserved capacity, which only nodes may use.
         if asker == Asker::Any {
             head.headers.remove(FORWARDED);
         }
@@ -328,12 +330,12 @@ where
     answer
 }
 
-/// The time of day, in seconds.
+/// Unix time in seconds.
 pub(super) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// What went wrong, as RFC 9457 has it.
+/// An RFC 9457 problem.
 #[derive(Serialize)]
 struct Problem<'a> {
     title: &'a str,
@@ -341,19 +343,19 @@ struct Problem<'a> {
     detail: String,
 }
 
-/// What went wrong, and what to do about it.
+/// An error answer: title, and detail with advice.
 pub(crate) fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> Answer {
     let body = json(&Problem { title, status: status.as_u16(), detail: detail.into() });
     reply(status, "application/problem+json", body)
 }
 
-/// The same answer, which says when to ask again.
+/// Adds `Retry-After` to an answer.
 pub(crate) fn retry_after(mut answer: Answer, seconds: u64) -> Answer {
     answer.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
     answer
 }
 
-/// An answer that is JSON.
+/// A JSON answer.
 pub(crate) fn ok(value: &impl Serialize) -> Answer {
     reply(StatusCode::OK, "application/json", json(value))
 }
@@ -363,7 +365,7 @@ pub(crate) fn reply(status: StatusCode, content_type: &'static str, body: impl I
     *response.status_mut() = status;
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // What holds words of strangers is never taken for something else.
+    // Text of third parties is never interpreted as another type.
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -372,12 +374,12 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("strings and numbers can be written")
 }
 
-/// Text as it stood before it became a part of a URL.
+/// Percent-decodes a text.
 pub(crate) fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&nephila_core::url::percent_decode(text.as_bytes())).into_owned()
 }
 
-/// Text as the value of a parameter.
+/// Percent-encodes a text as the value of a parameter.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

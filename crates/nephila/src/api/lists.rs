@@ -1,7 +1,7 @@
-//! Lists of a crawl, page by page: its downloads by state and type, and its stories by source.
+//! Lists of a crawl with cursors: downloads by state and type, stories by source.
 //!
-//! What always holds: a page has at most [`PAGE_MAX`] rows, and says with which cursor to go on; whoever gives back a cursor
-//! gets what comes behind it.
+//! Invariants: a page has at most [`PAGE_MAX`] rows, and the cursor of the next page; a request with a cursor returns
+//! the rows behind the cursor.
 
 use nephila_core::feed::source::SourceKey;
 use nephila_core::frontier::downloads::{Cursor, Download, DownloadState, DownloadType, Wanted};
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Questions;
 
-/// Rows of one page.
+/// Maximum number of rows in a page.
 pub(crate) const PAGE_MAX: usize = 1_000;
-/// Pages of the frontier that are looked at for one page here, if they have nothing that is wanted.
+/// Maximum number of frontier pages scanned for one page of matching rows.
 const LOOKS_MAX: usize = 50;
 
 /// A page of a list.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct ListSaid<T> {
-    /// The rows; there may be none though there are more.
+    /// The rows; possibly empty although more pages follow.
     pub rows: Vec<T>,
-    /// Where to go on; none if this was the last page.
+    /// Cursor of the next page; none after the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -29,29 +29,29 @@ pub struct ListSaid<T> {
 /// A download.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct DownloadSaid {
-    /// Its URL.
+    /// URL of the download.
     pub url: String,
     /// `pending`, `fetching`, `success` or `error`.
     pub state: String,
     /// `content`, `feed` or `sitemap`.
     #[serde(rename = "type")]
     pub of: String,
-    /// Links from a seed.
+    /// Number of links from a seed.
     pub depth: u8,
-    /// How often it was tried again since the last success.
+    /// Number of retries since the last success.
     pub retries: u8,
-    /// When it was first heard of.
+    /// Time of the first discovery.
     pub found: String,
-    /// How the last request ended, or why there was none.
+    /// Outcome of the last request, or the reason why no request was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// The last status.
+    /// The last HTTP status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// When that was.
+    /// Time of the last request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// When it is asked for again.
+    /// Time of the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -59,19 +59,19 @@ pub struct DownloadSaid {
 /// A story.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StorySaid {
-    /// Its source: a name, or a domain.
+    /// Source of the story: a name, or a domain.
     pub source: String,
-    /// When it was found.
+    /// Time of the discovery.
     pub found: String,
-    /// Its page.
+    /// URL of the story.
     pub url: String,
-    /// Its title.
+    /// Title of the story.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// When it was published, by its own word.
+    /// Publication time, as the story states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<String>,
-    /// The feed that showed it first.
+    /// The first feed with this story.
     pub feed: String,
 }
 
@@ -127,7 +127,7 @@ impl Questions {
         Ok(ListSaid { rows: Vec::new(), next: Some(from.text()) })
     }
 
-    /// Stories, of all sources or of one, those of a source together and the oldest first, from a cursor on.
+    /// Stories of all sources or of one, grouped by source, the oldest first, from a cursor on.
     pub async fn stories(
         &self,
         source: Option<&str>,
@@ -137,7 +137,7 @@ impl Questions {
         let max = max.clamp(1, PAGE_MAX);
         let wanted: Option<Vec<SourceKey>> = source.map(|name| {
             let secret = self.handle.secret();
-            // A name that somebody gave, or a domain.
+            // A given name, or a domain.
             let mut keys =
                 vec![SourceKey::of_name(name, secret), SourceKey::of_domain(DomainKey::of(name, secret))];
             keys.sort_unstable();
@@ -180,7 +180,7 @@ impl Questions {
                 });
             }
             if let Some(passed) = passed {
-                // What comes behind the source that was read is of another: on to the next that is wanted.
+                // The following stories belong to another source: continue with the next wanted source.
                 let next = wanted.iter().flatten().find(|key| **key > passed);
                 let Some(next) = next else { return Ok(said) };
                 from = first(*next);
@@ -199,7 +199,7 @@ fn unknown(what: &str, text: &str) -> anyhow::Error {
     anyhow::anyhow!("there is no such {what}: {}", nephila_core::text::shown(text))
 }
 
-/// The key behind another.
+/// The next key in sort order.
 fn after(key: UrlKey) -> Option<UrlKey> {
     match key.path.checked_add(1) {
         Some(path) => Some(UrlKey { path, ..key }),

@@ -1,7 +1,7 @@
-//! `GET /metrics`: the numbers of a process, in the text format that Prometheus reads.
+//! `GET /metrics`: metrics of a process in the Prometheus text format.
 //!
-//! What always holds: a family stands once, with what it means and its kind; labels are of closed sets, never a host or a
-//! URL; counters begin at zero with the process and only grow.
+//! Invariants: each family appears once, with help text and type; labels are from closed sets, never a host or a URL;
+//! counters start at zero with the process and only grow.
 
 use std::fmt::Write as _;
 
@@ -10,31 +10,31 @@ use http::StatusCode;
 use super::StatsView;
 use super::http::{Answer, reply};
 
-/// What Prometheus is told that it is given.
+/// Content type of the Prometheus text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics of one name.
+/// A metric family: all samples of one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
-    /// By the value of a label, if it has one.
+    /// Name of the label, or empty.
     label: &'static str,
     samples: Vec<(&'static str, u64)>,
 }
 
-/// A number that goes up and down.
+/// A gauge: a value that goes up and down.
 pub(crate) fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
     Family { name, kind: "gauge", help, label: "", samples: vec![("", value)] }
 }
 
-/// A number that only grows.
+/// A counter: a value that only grows.
 fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
     Family { kind: "counter", ..gauge(name, help, value) }
 }
 
-/// What the frontier of a process has to say.
+/// The metric families of the frontier.
 fn families(stats: &StatsView) -> Vec<Family> {
     let urls =
         vec![("queued", stats.urls_waiting), ("later", stats.urls_later), ("parked", stats.urls_parked)];
@@ -69,7 +69,7 @@ fn families(stats: &StatsView) -> Vec<Family> {
     ]
 }
 
-/// The answer. `mode` is `single` or `cluster`; without numbers of a frontier there is none right now.
+/// The answer. `mode` is `single` or `cluster`; without `stats` the process runs no frontier at present.
 pub(crate) fn answer(mode: &str, stats: Option<&StatsView>, more: Vec<Family>) -> Answer {
     reply(StatusCode::OK, CONTENT_TYPE, text(mode, stats, more))
 }

@@ -1,12 +1,12 @@
-//! How nodes prove themselves to each other without telling their secret.
+//! Mutual authentication of nodes by MAC, without sending the shared secret.
 //!
-//! Where another node answers stands in its lease, and a lease may be forged. So a node never sends the token of nodes
-//! there: it proves that it knows it. A request carries a MAC over what is asked, of whom, when, and a number used once; the answer
-//! carries one over that number and everything that is answered. Whoever does not know the token learns nothing from the
-//! first and cannot make the second.
+//! The address of another node comes from the node's lease, and a lease may be forged. So a node never sends the shared
+//! token there, but proves that it knows the token. A request carries a MAC over the target, the addressed node, the
+//! time and a nonce; the answer carries a MAC over the nonce and the complete answer. A server without the token learns
+//! nothing from the first MAC and cannot make the second.
 //!
-//! What always holds: the token is in no message; an answer that is believed comes from somebody who knows the token, and
-//! is the answer to this request; a request counts once, at its own node, within two minutes, and only asks.
+//! Invariants: the token is in no message; an accepted answer comes from a holder of the token and answers this
+//! request; a request is accepted once (no replay), by the addressed node, within two minutes, and only with GET.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
@@ -15,46 +15,47 @@ use aws_lc_rs::{digest, hmac};
 use data_encoding::BASE64URL_NOPAD;
 use http::{HeaderMap, Method, StatusCode};
 
-/// How the credentials of a node begin.
+/// Authentication scheme of nodes in `Authorization`.
 const SCHEME: &str = "Nephila-Node";
-/// An answer's MAC stands in this field.
+/// Header field with the MAC of an answer.
 pub(crate) const PROOF: &str = "nephila-proof";
-/// Clocks of nodes may differ by so many seconds.
+/// Maximum clock skew between nodes in seconds.
 const CLOCKS_MAX: u64 = 120;
-/// Requests that are remembered, so that none counts twice. When there are more within their time, the next are refused.
+/// Maximum number of remembered nonces for replay protection. When all are in use within their time, further requests
+/// are refused.
 const REMEMBERED_MAX: usize = 1 << 17;
-/// Fields that are made by the connection, after an answer was proved.
+/// Header fields that the connection adds after the MAC was computed.
 const NOT_COVERED: [&str; 5] = ["connection", "transfer-encoding", "content-length", "date", PROOF];
 
-/// A number that is used once.
+/// A random number that is used once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce(String);
 
 impl Nonce {
-    /// Another one each time.
+    /// Generates a new nonce.
     pub(crate) fn new() -> Nonce {
         Nonce(uuid::Uuid::new_v4().simple().to_string())
     }
 }
 
-/// The requests that were made of late.
+/// Replay protection: the nonces of recent requests.
 #[derive(Debug, Default)]
 pub(crate) struct Once(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
     nonces: HashSet<u128>,
-    /// When each came.
+    /// The nonces with their arrival times, in order.
     order: VecDeque<(u64, u128)>,
 }
 
 impl Once {
-    /// Is this the first time that this number is used? It is asked of requests alone that were proved.
+    /// Whether this nonce is used for the first time. To be called only for requests with a valid MAC.
     pub(crate) fn is_first(&self, nonce: &Nonce, now: u64) -> bool {
         let Ok(number) = u128::from_str_radix(&nonce.0, 16) else { return false };
         let mut guard = self.0.lock().expect("nobody panics holding it");
         let Remembered { nonces, order } = &mut *guard;
-        // What is older is refused by its time; it may have come early by as much as late.
+        // An older request is refused by its time. A request may be early or late by the clock skew.
         while let Some((_, old)) = order.pop_front_if(|(at, _)| at.saturating_add(2 * CLOCKS_MAX) < now) {
             nonces.remove(&old);
         }
@@ -66,13 +67,13 @@ impl Once {
     }
 }
 
-/// The credentials of one request to this node, at this time in seconds.
+/// The credentials for one request to this node at this time in seconds.
 pub(crate) fn of_request(token: &str, node: &str, target: &str, at: u64, nonce: &Nonce) -> String {
     let mac = BASE64URL_NOPAD.encode(hmac::sign(&key(token), &asked(node, target, at, nonce)).as_ref());
     format!("{SCHEME} {at} {} {mac}", nonce.0)
 }
 
-/// Was this asked by somebody who knows the token, of this node, and of late? Then the answer is to prove this number.
+/// Verifies the credentials of a request: MAC, node, method and clock skew. The answer must prove the returned nonce.
 pub(crate) fn check_request(
     token: &str,
     node: &str,
@@ -105,7 +106,7 @@ pub(crate) fn of_answer(
     BASE64URL_NOPAD.encode(hmac::sign(&key(token), &answered(nonce, status, fields, body)).as_ref())
 }
 
-/// Is this the answer of somebody who knows the token, to that request?
+/// Whether this answer belongs to the request with this nonce and comes from a holder of the token.
 pub(crate) fn check_answer(
     token: &str,
     nonce: &Nonce,

@@ -1,9 +1,10 @@
-//! Room for connections. When it is full, whoever keeps a place without asking for anything makes room for the next.
+//! Connection slots of a server, with eviction of idle connections.
 //!
-//! A connection waits, for its client to ask or to take an answer, or it is being answered. Of those who wait, strangers go
-//! first, then those who were let in before; in each group whoever has waited longest.
+//! A connection either waits, for a request or for the client to read an answer, or is being answered. When all slots
+//! are in use, a waiting connection is evicted: unauthenticated ones first, then authenticated ones; within each group
+//! the one that has waited longest.
 //!
-//! What always holds: there are never more connections than places; one that is being answered is never ended for another.
+//! Invariants: there are never more connections than slots; a connection that is being answered is never evicted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// What a connection does.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Does {
-    /// It waits, and was never let in.
+    /// Waits, and never sent an authenticated request.
     Strange,
-    /// It waits, and was let in before.
+    /// Waits, after an authenticated request.
     Known,
-    /// It is being answered.
+    /// A request is being answered.
     Answered,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 struct Inner {
     places: HashMap<u64, Taken>,
-    /// Counts everything that happens: what is smaller was earlier.
+    /// Event counter: a smaller number is an earlier event.
     count: u64,
 }
 
@@ -44,7 +45,7 @@ struct Taken {
     task: Option<AbortHandle>,
 }
 
-/// A place, until it is dropped.
+/// A slot, released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     room: Arc<Room>,
@@ -60,10 +61,10 @@ impl Room {
         self.inner.lock().expect("nobody panics holding it")
     }
 
-    /// A place for one more. While everybody is being answered, the next one waits.
+    /// Acquires a slot. Waits while all connections are being answered.
     pub(super) async fn enter(self: &Arc<Self>) -> Place {
         loop {
-            // One who leaves between the look and the wait is not missed: the notice is kept.
+            // A release between the check and the wait is not missed: the permit of the notification is kept.
             if let Some(place) = self.try_enter() {
                 return place;
             }
@@ -88,7 +89,7 @@ impl Room {
         Some(Place { room: self.clone(), number })
     }
 
-    /// This task is ended when its place is needed.
+    /// Sets the task that is aborted when the slot is needed.
     pub(super) fn task(&self, number: u64, task: AbortHandle) {
         if let Some(taken) = self.inner().places.get_mut(&number) {
             taken.task = Some(task);
@@ -101,12 +102,12 @@ impl Place {
         self.number
     }
 
-    /// It was let in, and waits.
+    /// The connection is authenticated, and waits.
     pub(super) fn waits(&self) {
         self.set(Does::Known);
     }
 
-    /// It is being answered.
+    /// A request is being answered.
     pub(super) fn is_answered(&self) {
         self.set(Does::Answered);
     }
@@ -119,7 +120,7 @@ impl Place {
             (taken.does, taken.since) = (does, since);
         }
         drop(inner);
-        // Whoever waits for a place may have this one now.
+        // A waiting caller may evict this connection now.
         if does != Does::Answered {
             self.room.left.notify_one();
         }
@@ -162,7 +163,7 @@ mod tests {
         fourth.waits();
         let sixth = enter().unwrap();
         assert_eq!(numbers(&room), [first.number, fifth.number, sixth.number]);
-        // Who was ended and goes takes nobody else's place along.
+        // Dropping an evicted place releases no other place.
         drop((second, third, fourth));
         assert_eq!(numbers(&room), [first.number, fifth.number, sixth.number]);
         drop(sixth);

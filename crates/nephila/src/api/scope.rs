@@ -1,6 +1,6 @@
-//! Whether a URL is wanted, and by which rule: by the plan of a folder, or by the jobs that a node crawls for.
+//! Scope decisions: whether a URL is in scope and by which rule, for the plan of a folder or the jobs of a node.
 //!
-//! What always holds: it is judged by the rules that fetching goes by, as they are at that moment.
+//! Invariant: a decision uses the same rules as fetching, in their current version.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +17,10 @@ use super::explain::ScopeView;
 use crate::crawl::jobs::{InForce, Jobs};
 use crate::folder::Folder;
 
-/// Where scopes come from.
+/// Source of the scopes.
 #[derive(Debug)]
 pub(super) enum Scopes {
-    /// The one job of a folder, as it was last read.
+    /// The one job of a folder, cached with the modification time of the plan.
     Plan(Folder, Mutex<Option<(SystemTime, Arc<Scope>)>>),
     /// The jobs of a cluster.
     Jobs(Arc<Jobs>),
@@ -35,14 +35,14 @@ pub(super) struct Scope {
     seeds: HashSet<String>,
 }
 
-/// What was decided about a URL.
+/// Decision about a URL.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    /// By whom, and how. None if there is no job.
+    /// The verdict and the job. None if there is no job.
     pub(super) view: Option<ScopeView>,
-    /// Whether that job runs.
+    /// State of that job.
     pub(super) state: State,
-    /// Is it kept out by an `exclude`? That counts also for what is queued.
+    /// Whether an `exclude` rejects the URL. An `exclude` applies to queued URLs too.
     pub(super) is_excluded: bool,
 }
 
@@ -52,14 +52,14 @@ impl Scopes {
         Scopes::Plan(folder, Mutex::new(None))
     }
 
-    /// The folder's job, as it is now.
+    /// The current job of the folder.
     pub(super) fn in_force(&self) -> anyhow::Result<InForce> {
         let Scopes::Plan(folder, _) = self else { anyhow::bail!("there are several jobs: name one") };
         let plan = folder.plan()?.context("there is no job yet")?;
         InForce::new(&plan.job, &plan.moved)
     }
 
-    /// The feeds that a folder lists, also those that are not followed any more.
+    /// The feeds in the list of a folder, including removed ones.
     pub(super) fn feeds(&self) -> anyhow::Result<Vec<Outline>> {
         match self {
             Scopes::Plan(folder, _) => folder.listed_feeds(),
@@ -67,7 +67,7 @@ impl Scopes {
         }
     }
 
-    /// What people typed for a folder.
+    /// Private addresses that people permitted for a folder by typing them.
     pub(super) fn doors(&self) -> anyhow::Result<Doors> {
         match self {
             Scopes::Plan(folder, _) => folder.doors(),
@@ -75,7 +75,7 @@ impl Scopes {
         }
     }
 
-    /// Is a URL wanted, of which this is remembered?
+    /// Decides whether a URL with this stored record is in scope.
     pub(super) fn judge(&self, url: &CrawlUrl, record: Option<&UrlRecord>) -> anyhow::Result<Judged> {
         let link = match record {
             Some(record) => Found::link(record.depth, record.hops.out().saturating_sub(1)),
@@ -89,7 +89,7 @@ impl Scopes {
                 Ok(Judged::of(&scope.rules, &scope.job, &verdict, State::Running))
             }
             Scopes::Jobs(jobs) => {
-                // Whoever offered it from outside meant it.
+                // A URL at depth 0 was offered from outside, as a seed.
                 let found = if record.is_some_and(|record| record.depth == 0) { Found::seed() } else { link };
                 let judge = |job: &InForce| {
                     let verdict = job.rules.verdict(url, found);
@@ -98,7 +98,7 @@ impl Scopes {
                 if let Some(job) = record.and_then(|record| jobs.get(record.job)) {
                     return Ok(judge(&job));
                 }
-                // Nobody has offered it: would somebody want it?
+                // The URL was never offered: look for a job that would want the URL.
                 let mut all: Vec<Judged> = jobs.all().iter().map(|job| judge(job)).collect();
                 let is_wanted = |judged: &Judged| judged.view.as_ref().is_some_and(|view| view.wanted);
                 all.sort_by_key(|judged| (!is_wanted(judged), judged.state));
@@ -120,7 +120,7 @@ impl Judged {
     }
 }
 
-/// The scope of the plan, read again when the plan has changed: a seed that moved widens it.
+/// The scope of the plan, cached until the plan changes: a seed that moved widens the scope.
 fn scope_of(folder: &Folder, known: &Mutex<Option<(SystemTime, Arc<Scope>)>>) -> anyhow::Result<Arc<Scope>> {
     let changed = folder.plan_changed()?;
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A worker over an empty folder is asked, over its socket and directly.
+//! Sends requests to a worker over an empty folder, over the socket and directly.
 
 use nephila_core::job::{Job, JobId};
 use nephila_core::url::CrawlUrl;

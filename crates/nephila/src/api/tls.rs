@@ -1,11 +1,11 @@
-//! TLS of the API: between commands and nodes, and among nodes.
+//! TLS of the API, between commands and nodes and among nodes.
 //!
-//! The certificate of a node proves its name, `NODE.CLUSTER.nephila`, which no name server knows. Nodes find each other's
-//! addresses in leases, and ask for that name to be proved whatever the address is. People name an address, and ask for it to
-//! be proved; so the certificate has both.
+//! The certificate of a node proves its name, `NODE.CLUSTER.nephila`, which is not in DNS. Nodes find each other's
+//! addresses in leases, and verify that name regardless of the address. A person names an address, and the client
+//! verifies this address; so the certificate has both names.
 //!
-//! What always holds: TLS 1.3 and one provider of cryptography; a node that answers over TLS asks over nothing else; a key
-//! that others than its owner can read is not used.
+//! Invariants: TLS 1.3 and one cryptography provider; a node that serves TLS connects to other nodes only with TLS; a
+//! key file that other users can read is rejected.
 
 use std::fmt;
 use std::io::Read;
@@ -24,14 +24,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// How the address of a node begins that answers over TLS.
+/// Prefix of the address of a node that serves TLS.
 pub(crate) const HTTPS: &str = "https://";
-/// What is spoken inside.
+/// The application protocol (ALPN).
 const ALPN: &[u8] = b"http/1.1";
-/// A file with certificates or a key has at most so many bytes.
+/// Maximum size in bytes of a file with certificates or a key.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Whose certificates are believed.
+/// Trusted root certificates.
 #[derive(Clone)]
 pub(crate) struct Trust {
     connector: TlsConnector,
@@ -39,7 +39,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Those that are signed by one of a file.
+    /// Trusts the root certificates in a file.
     pub(crate) fn in_file(path: &Path) -> anyhow::Result<Trust> {
         let what = || format!("the certificates in {}", path.display());
         let mut roots = RootCertStore::empty();
@@ -49,7 +49,7 @@ impl Trust {
         Trust::of(roots).with_context(what)
     }
 
-    /// Those that browsers believe.
+    /// Trusts the public root certificates of browsers.
     pub(crate) fn public() -> Trust {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         Trust::of(roots).expect("there are some")
@@ -67,7 +67,7 @@ impl Trust {
         Ok(Trust { connector: TlsConnector::from(Arc::new(config)), verifier })
     }
 
-    /// Shakes hands with somebody who must prove this name.
+    /// TLS handshake with a server that must prove this name.
     pub(crate) async fn connect(
         &self,
         name: ServerName<'static>,
@@ -76,7 +76,7 @@ impl Trust {
         self.connector.connect(name, stream).await
     }
 
-    /// Would we believe these certificates of somebody with this name?
+    /// Verifies a certificate chain for this name.
     fn check(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> Result<(), rustls::Error> {
         let (own, others) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
         self.verifier.verify_server_cert(own, others, name, &[], UnixTime::now()).map(|_| ())
@@ -89,7 +89,7 @@ impl fmt::Debug for Trust {
     }
 }
 
-/// What the certificate of a node proves.
+/// Server name in the certificate of a node.
 pub(crate) fn name_of(node: &str, cluster: &str) -> Result<ServerName<'static>, String> {
     let name = format!("{node}.{cluster}.nephila");
     match ServerName::try_from(name.clone()) {
@@ -98,21 +98,21 @@ pub(crate) fn name_of(node: &str, cluster: &str) -> Result<ServerName<'static>, 
     }
 }
 
-/// How the nodes of a cluster speak to each other.
+/// TLS configuration for connections among nodes of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Among {
     pub(crate) cluster: String,
-    /// Whose certificates are believed; nobody's without.
+    /// Trusted root certificates; none without TLS.
     pub(crate) trust: Option<Trust>,
-    /// We answer over TLS ourselves, so we ask over nothing else.
+    /// Whether this node serves TLS, and so refuses connections without TLS.
     pub(crate) always: bool,
 }
 
-/// Who must be at the other end, and who says so.
+/// Trust, and the name that the server must prove.
 pub(crate) type Proved = (Trust, ServerName<'static>);
 
 impl Among {
-    /// How a node with this address in its lease is reached: `HOST:PORT`, and whether over TLS.
+    /// How to reach a node with this address in its lease: `HOST:PORT`, and trust and name for TLS.
     pub(crate) fn way<'a>(&self, node: &str, address: &'a str) -> Result<(&'a str, Option<Proved>), String> {
         match (address.strip_prefix(HTTPS), &self.trust) {
             (Some(rest), Some(trust)) => Ok((rest, Some((trust.clone(), name_of(node, &self.cluster)?)))),
@@ -127,8 +127,8 @@ impl Among {
     }
 }
 
-/// Answers over TLS with the certificate and the key of these files. With a name and whom the others believe, they must
-/// believe that it is ours.
+/// TLS server configuration from a certificate file and a key file. With `as_whom`, the certificate must be valid for
+/// this node's name under the trust of the other nodes.
 pub(crate) fn acceptor(
     certificate: &Path,
     key: &Path,

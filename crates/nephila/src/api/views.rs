@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 /// Refused URLs that are named in an answer; the others are counted.
 const REFUSALS_MAX: usize = 100;
 
-/// What a node does.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum NodeState {
-    /// It has not said so.
+    /// Not reported yet.
     #[default]
     Unknown,
-    /// Something is left of a job.
+    /// URLs of a job are left.
     Crawling,
-    /// Nothing is left: it waits for work, and answers.
+    /// No URLs are left: the node waits for work, and answers requests.
     Ready,
 }
 
@@ -28,18 +28,19 @@ impl NodeState {
     }
 }
 
-/// What became of URLs that were added.
+/// Result of adding URLs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Added {
-    /// These stand in the inboxes of their partitions. Those that were known before are not fetched again for that.
+    /// Number of URLs stored in the inboxes of their partitions. Known URLs among them are not fetched again for that
+    /// reason.
     pub(crate) taken: u64,
     pub(crate) refused: u64,
-    /// The first of those that were refused.
+    /// The first refused URLs.
     #[serde(default)]
     pub(crate) refusals: Vec<Refused>,
 }
 
-/// A URL that was refused.
+/// A refused URL.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Refused {
     pub(crate) url: String,
@@ -47,7 +48,7 @@ pub(crate) struct Refused {
 }
 
 impl Added {
-    /// One more that is not taken.
+    /// Adds a refused URL.
     pub(crate) fn refuse(&mut self, url: &str, why: impl Into<String>) {
         self.refused += 1;
         if self.refusals.len() < REFUSALS_MAX {
@@ -55,7 +56,7 @@ impl Added {
         }
     }
 
-    /// Both together.
+    /// Adds another result.
     pub(crate) fn plus(&mut self, other: Added) {
         self.taken += other.taken;
         self.refused += other.refused;

@@ -1,6 +1,6 @@
-//! `nephila add -o DIR`: URLs into a crawl's folder, whether it runs or not.
+//! `nephila add -o DIR`: adds URLs to a crawl's folder, whether the crawl runs or not.
 //!
-//! What always holds: what was said to be taken is durable.
+//! Invariant: every URL reported as taken is durable.
 
 use super::socket::Source;
 use crate::api::views::Added;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
     let source = Source::open(folder.clone(), &args.remote)?;
     let mut added = Added::default();
-    // Whoever types a URL means its address; what lists name is judged by the settings. Lines of JSON are lists.
+    // Typing a URL permits its address; URLs in lists are judged by the settings. Lines of JSON are lists.
     folder.open_doors(&typed(&args.urls))?;
     let mut pieces = inputs::read(args);
     while let Some(piece) = pieces.blocking_recv() {

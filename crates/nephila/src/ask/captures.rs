@@ -1,4 +1,4 @@
-//! `nephila read` and `nephila cdx`: what was fetched from a URL.
+//! `nephila read` and `nephila cdx`: the captures of a URL.
 
 use std::io::Write;
 
@@ -18,11 +18,11 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::node::remote::{Remote, refused};
 
-/// A stored body is read up to this many bytes; `--warc` prints longer ones too.
+/// Maximum size in bytes of a stored body; `--warc` prints longer ones too.
 const BODY_BYTES_MAX: u64 = 1 << 30;
-/// A body is decoded up to this many bytes.
+/// Maximum size in bytes of a decoded body.
 const DECODED_BYTES_MAX: u64 = 1 << 30;
-/// Text of a page.
+/// Maximum size in bytes of the text of a page.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `nephila read`.
@@ -57,7 +57,7 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
     } else if args.raw {
         put(&mut out, &capture.body)?;
     } else if args.text {
-        // What was taken for the text when it was fetched stands beside the record that has the body.
+        // The text extracted at the time of the fetch is stored beside the record with the body.
         let kept = captures.beside(capture.origin.as_ref().unwrap_or(&line), "conversion")?;
         let text = match kept {
             Some(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -74,7 +74,7 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The same, from wherever in a cluster it lies.
+/// `nephila read --node`: reads the capture through a node, from any node of the cluster.
 fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
     let at = args.at.as_deref().map(time::digits).transpose()?;
     let part = match (args.warc, args.place.json, args.headers, args.raw) {
@@ -171,12 +171,12 @@ fn open(place: &Where) -> anyhow::Result<Captures> {
     Ok(Captures::new(folder.dir()))
 }
 
-/// As it was requested, if it can be; a URL without scheme is found by its key.
+/// The URL in canonical form, if valid; a URL without scheme is looked up by its key.
 fn canonical(url: &str) -> String {
     CrawlUrl::parse(url).map_or_else(|_| url.to_owned(), |url| url.as_str().to_owned())
 }
 
-/// The two wildcards of CDX servers.
+/// Parses the two wildcards of CDX servers.
 fn wildcard(url: &str) -> (String, Option<Match>) {
     let plain = url.strip_prefix("http://").or(url.strip_prefix("https://")).unwrap_or(url);
     if let Some(name) = plain.strip_prefix("*.") {
@@ -210,7 +210,7 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     })
 }
 
-/// Bytes for whoever wants them; on a terminal they are shown.
+/// Writes bytes unchanged; on a terminal, writes safe text.
 fn put(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
     if on_terminal() { show(out, bytes) } else { Ok(out.write_all(bytes)?) }
 }

@@ -1,6 +1,6 @@
-//! `nephila doctor`: is this machine, and this folder, fit for a crawl? Each line says what to do.
+//! `nephila doctor`: checks whether this machine and this folder are fit for a crawl. Each line contains advice.
 //!
-//! What always holds: one small file is written and removed; nothing of the crawl is touched; every check is bounded.
+//! Invariants: one small file is written and removed; the crawl's data is not touched; every check is bounded.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,28 +21,28 @@ use crate::exit::Exit;
 use crate::folder::{Folder, disk_free};
 use crate::settings::{Settings, StateKind};
 
-/// Syncs that are timed.
+/// Number of timed syncs.
 const SYNCS: usize = 10;
-/// A slower sync holds a crawl up.
+/// A sync slower than this slows a crawl down.
 const SYNC_SLOW: Duration = Duration::from_millis(50);
-/// A name that everybody's resolver knows.
+/// A name that every resolver knows.
 const KNOWN_NAME: &str = "example.com";
-/// The resolver has this long.
+/// Timeout of the resolver.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The servers of a cluster have this long.
+/// Timeout for the servers of a cluster.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(20);
-/// File handles that a crawl needs beside one for each fetch.
+/// File descriptors that a crawl needs in addition to one for each fetch.
 const HANDLES_SPARE: u64 = 512;
-/// This program was not written before this moment, so it is not earlier now: 2026-01-01.
+/// Earliest plausible time, 2026-01-01: this program was not written before.
 const CLOCK_MIN_MS: u64 = 1_767_225_600_000;
-/// Nor is it later: 2100-01-01.
+/// Latest plausible time, 2100-01-01.
 const CLOCK_MAX_MS: u64 = 4_102_444_800_000;
-/// Files left open that are counted.
+/// Maximum number of files counted.
 const FILES_MAX: usize = 1_000_000;
-/// Lines of the log that are read.
+/// Maximum number of log lines read.
 const LOG_LINES_MAX: usize = 1_000_000;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum State {
@@ -112,7 +112,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// The servers of a cluster, if the settings name some.
+/// Checks the servers of a cluster, if configured.
 fn cluster(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
     use nephila_log::jetstream::{Engine, Level};
     if settings.cluster.servers.is_empty() {
@@ -161,7 +161,7 @@ fn contact(checks: &mut Checks, settings: &Settings) {
     }
 }
 
-/// The folder, or the nearest one above it that is there.
+/// The folder, or its nearest existing ancestor.
 fn nearest(dir: &Path) -> PathBuf {
     let mut at = if dir.is_absolute() { dir.to_owned() } else { Path::new(".").join(dir) };
     while !at.is_dir() && at.pop() {}
@@ -207,7 +207,7 @@ fn ms(took: Duration) -> String {
     format!("{:.2} ms", took.as_secs_f64() * 1_000.0)
 }
 
-/// How long a small write takes to be durable: the middle of a few.
+/// Duration until a small write is durable: the median of a few.
 fn sync_time(dir: &Path) -> io::Result<Duration> {
     let path = dir.join(format!(".nephila-doctor-{}", std::process::id()));
     let measure = || {
@@ -295,7 +295,7 @@ fn names(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
                 format!("{KNOWN_NAME} has {} addresses, asked for {}", addresses.len(), ms(began.elapsed()));
             checks.add("names", State::Ok, text);
         }
-        // Somebody answered, and that is what was asked: a closed network has names of its own.
+        // The name servers answered, which is enough: a closed network may have only its own names.
         Ok((Err(outcome @ (Outcome::DnsNxdomain | Outcome::DnsNodata)), _)) => {
             checks.add("names", State::Ok, format!("the name servers answer ({KNOWN_NAME}: {outcome})"));
         }
@@ -362,7 +362,8 @@ fn state(checks: &mut Checks, folder: &Folder) {
     log_end(checks, folder, held);
 }
 
-/// What is gone or damaged, by the list of the folder. The bytes of old archive files are left to `nephila verify`.
+/// Checks for missing or damaged files by the inventory of the folder. The bytes of old archive files are left to
+/// `nephila verify`.
 fn damage(checks: &mut Checks, folder: &Folder, held: bool) {
     use nephila_store::archive::damage::{LOOK_BYTES_MAX, look};
     let before = checks.0.len();
@@ -407,7 +408,7 @@ fn damage(checks: &mut Checks, folder: &Folder, held: bool) {
     }
 }
 
-/// Files that a crawl left open are mended by the next one.
+/// Reports archive files that a crawl left open; the next crawl repairs them.
 fn open_files(checks: &mut Checks, folder: &Folder, held: bool) {
     let Ok(entries) = fs::read_dir(folder.archive()) else { return };
     let is_open = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(roll::OPEN);
@@ -425,7 +426,7 @@ fn open_files(checks: &mut Checks, folder: &Folder, held: bool) {
     }
 }
 
-/// A torn last line of the log is ended by the next crawl.
+/// Reports a torn last line of the log; the next crawl terminates that line.
 fn log_end(checks: &mut Checks, folder: &Folder, held: bool) {
     let last = crate::log::files(&folder.logs()).ok().and_then(|mut files| files.pop());
     let Some(last) = last.filter(|_| !held) else { return };
@@ -458,7 +459,7 @@ fn log_end(checks: &mut Checks, folder: &Folder, held: bool) {
     }
 }
 
-/// How many of the first lines of the log cannot be read.
+/// Number of unreadable lines among the first lines of the log.
 fn lines_skipped(folder: &Folder) -> io::Result<u64> {
     let mut lines = crate::log::Lines::of(&folder.logs())?;
     for line in lines.by_ref().take(LOG_LINES_MAX) {

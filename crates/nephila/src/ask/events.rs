@@ -1,9 +1,10 @@
-//! `nephila log --events`: everything that happens, from any point on, as lines of JSON.
+//! `nephila log --events`: all events from any position on, as lines of JSON.
 //!
-//! A crawl's events are read from its folder, whether or not it runs; those of a cluster are asked of a node.
+//! Events of a crawl are read from its folder, whether or not the crawl runs; events of a cluster are requested from a
+//! node.
 //!
-//! What always holds: a line of kind `position` comes when everything before it was written out; whoever goes on from there
-//! misses nothing.
+//! Invariant: a line of kind `position` comes after everything before that position was written; a reader that
+//! continues from there misses nothing.
 
 use std::io::Write;
 
@@ -19,7 +20,7 @@ use crate::events::{From, LOOK, Position, Wanted};
 use crate::exit::Exit;
 use crate::folder::Folder;
 
-/// Does somebody ask for events?
+/// Whether the arguments ask for events instead of the outcome log.
 pub(super) fn are_wanted(args: &LogArgs) -> bool {
     args.events || args.stories || args.from.is_some() || !args.kind.is_empty() || args.remote.node.is_some()
 }
@@ -57,7 +58,7 @@ pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints one page after the other that somebody gives.
+/// Prints page after page, as returned by `ask`.
 fn pages(
     follow: bool,
     mut from: String,
@@ -81,16 +82,16 @@ fn pages(
     }
 }
 
-/// Is there still somebody at the other end of standard output? Whoever has nothing to write would not notice.
+/// Whether standard output still has a reader. A process that writes nothing would not notice a closed pipe.
 fn is_read() -> bool {
     let stdout = std::io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // What cannot be asked is taken for well: a write will tell.
+    // If poll fails, assume a reader: the next write will tell.
     rustix::event::poll(&mut polled, Some(&at_once)).is_err() || !polled[0].revents().contains(PollFlags::ERR)
 }
 
-/// As it is; where somebody looks, so that it cannot mislead a terminal.
+/// Prints lines unchanged; on a terminal, re-encodes them so that they cannot mislead the terminal.
 fn print(out: &mut dyn Write, lines: &[u8]) -> anyhow::Result<()> {
     if !on_terminal() {
         out.write_all(lines)?;

@@ -1,4 +1,4 @@
-//! `nephila explain` and `nephila host show`: one word, one reason, then everything that is known.
+//! `nephila explain` and `nephila host show`: one word, one reason, then all details.
 
 use std::io::{self, Write};
 
@@ -13,17 +13,17 @@ use crate::cli::ask::{ExplainArgs, HostShowArgs};
 use crate::exit::Exit;
 use crate::folder::Folder;
 
-/// Captures of one URL that are counted.
+/// Maximum number of captures counted for one URL.
 const CAPTURES_MAX: usize = 10_000;
 
-/// What the archive has of a URL.
+/// Captures of a URL in the archive.
 #[derive(Debug, Default, Serialize)]
 struct Kept {
     responses: u64,
     revisits: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     latest: Option<String>,
-    /// Captures that an index names and whose archive file is gone or too short.
+    /// Captures in an index whose archive file is missing or too short.
     #[serde(skip_serializing_if = "is_zero")]
     gone: u64,
 }
@@ -32,7 +32,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut exit = Exit::Done;
     for (number, url) in args.urls.iter().enumerate() {
         let explained = source.explain(url)?;
-        // What a cluster has lies in the archives of its nodes.
+        // The captures of a cluster are in the archives of its nodes.
         let kept = match &source {
             Source::Node(..) => None,
             _ => Some(kept(&captures, &explained)?),
@@ -74,7 +74,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// What was never asked for is in no archive, and the archive need not be looked at.
+/// Counts the captures of a URL. A URL that was never requested has none, and the archive is not searched.
 fn kept(captures: &Captures, explained: &Explained) -> anyhow::Result<Kept> {
     let mut kept = Kept::default();
     let (Some(_), Some(url)) = (&explained.last, &explained.canonical) else { return Ok(kept) };
@@ -203,7 +203,7 @@ fn print(out: &mut dyn Write, explained: &Explained, kept: Option<&Kept>) -> io:
     Ok(())
 }
 
-/// Why a robots.txt could not be read, and since when.
+/// Prints why and since when a robots.txt cannot be read.
 fn print_unread(out: &mut dyn Write, robots: &RobotsView) -> io::Result<()> {
     if let Some(since) = &robots.unread_since {
         let why = robots.unread.as_deref().unwrap_or("no answer");

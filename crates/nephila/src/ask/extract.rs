@@ -1,8 +1,8 @@
-//! `nephila extract`: the stored pages, read again by the reader of today.
+//! `nephila extract`: parses the stored pages again with the current parser.
 //!
-//! Of every page and style sheet in the archive the text and what it names are found anew, and written as records that
-//! refer to the capture, unless the archive knows them already: a second run writes nothing. Nothing is fetched, and
-//! nothing that is stored changes.
+//! For every page and style sheet in the archive, text and links are extracted again, and written as records that refer
+//! to the capture, unless the archive already has them: the command is idempotent. Nothing is fetched, and no stored
+//! record changes.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -26,11 +26,11 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::human::count;
 
-/// A page is read this long; what was found by then counts.
+/// Time limit for parsing one page; a partial result counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often it says how far it is.
+/// Interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(2);
-/// The lines of a metadata record that are found by reading the page.
+/// Names of the metadata lines that come from parsing the page.
 const NAMES: &[&str] = &["title", "published", "author", "language", "outlink", "outlinksOmitted"];
 
 /// Runs the command.
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What was found in a page.
+/// Result of parsing a page.
 struct Found {
     text: String,
     /// Lines of the metadata record.
@@ -114,7 +114,7 @@ impl Found {
         self.lines.iter().map(|line| format!("{line}\r\n")).collect()
     }
 
-    /// Does a metadata record say all this already?
+    /// Whether a metadata record already has the same lines.
     fn is_in(&self, block: &[u8]) -> bool {
         let block = String::from_utf8_lossy(block);
         let of_reading = |line: &&str| line.split_once(": ").is_some_and(|(name, _)| NAMES.contains(&name));
@@ -157,7 +157,7 @@ fn of_capture(
     Some(Found { text: article.text, lines })
 }
 
-/// A line as it is written: nothing in it can end it.
+/// Formats a metadata line; control characters in the value are replaced, so that a value cannot end the line.
 fn note(name: &str, value: &str) -> String {
     let value = redact::without_userinfo(value.as_bytes());
     let clean: String =

@@ -1,9 +1,9 @@
-//! `nephila feed`: which feeds are followed, and how they are.
+//! `nephila feed`: the followed feeds and their health.
 //!
-//! The feeds of a folder stand in `feeds.opml`, which a crawl that runs there looks at again when it has changed. In a
-//! cluster they are URLs of a job that are read as feeds.
+//! The feeds of a folder are listed in `feeds.opml`, which a running crawl reads again after a change. In a cluster,
+//! feeds are URLs of a job that are parsed as feeds.
 //!
-//! What always holds: a file that cannot be read changes nothing; text of strangers is made safe before it is printed.
+//! Invariants: a file that cannot be read changes nothing; text of third parties is sanitized before printing.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -23,9 +23,9 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::reach::Reach;
 
-/// Feeds said to a node at once.
+/// Maximum number of feeds in one request to a node.
 const SAID_AT_ONCE: usize = 5_000;
-/// The longest list that is read.
+/// Maximum size in bytes of an OPML file.
 const OPML_BYTES_MAX: u64 = 512 << 20;
 
 /// Runs the command.
@@ -57,7 +57,7 @@ pub(super) fn run(command: FeedCommand) -> anyhow::Result<Exit> {
     }
 }
 
-/// The name of a source as it was said.
+/// The normalized name of a source.
 fn named(text: Option<&str>) -> anyhow::Result<Option<String>> {
     let Some(text) = text else { return Ok(None) };
     let name = source::name(text);
@@ -101,7 +101,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow::Error::new(Exit::Input).context(format!("{}: {error}", path.display()))
 }
 
-/// Follows feeds. `wrong` is how many could not be read; those that a person typed may be private.
+/// Adds feeds. `wrong` is the number of unreadable ones; feeds in `typed` may have private addresses.
 fn add(
     place: &FeedPlaceArgs,
     mut outlines: Vec<Outline>,
@@ -271,7 +271,7 @@ fn line(out: &mut dyn Write, feed: &FeedSaid) -> std::io::Result<()> {
     )
 }
 
-/// Seconds for people, in the two largest units.
+/// Formats seconds in the two largest units.
 pub(super) fn span(seconds: Option<u64>) -> String {
     let Some(seconds) = seconds else { return "-".to_owned() };
     let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();

@@ -1,6 +1,6 @@
-//! `nephila feed check`: one request to a feed, and what it comes to.
+//! `nephila feed check`: one request to a feed, and the analysis of the answer.
 //!
-//! What always holds: nothing is added and nothing is written; text of strangers is made safe before it is printed.
+//! Invariants: nothing is added and nothing is written; text of third parties is sanitized before printing.
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,24 +25,24 @@ use crate::crawl::typed::with_scheme;
 use crate::exit::Exit;
 use crate::fetch::{Hop, once};
 
-/// The feed is read this long; what was found by then counts.
+/// Time limit for parsing the feed; a partial result counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
-/// Feeds of a page that are named.
+/// Maximum number of listed feeds of a page.
 const FEEDS_OF_PAGE_MAX: usize = 8;
 
-/// The flags of one fetch, with the usual values.
+/// The flags of `nephila fetch`, with default values.
 #[derive(Parser)]
 struct Usual {
     #[command(flatten)]
     fetch: FetchArgs,
 }
 
-/// What is said of a feed.
+/// Analysis of a feed.
 #[derive(Debug, Default, Serialize)]
 struct Said {
-    /// Where it is.
+    /// URL of the feed.
     url: String,
-    /// It can be followed.
+    /// Whether the feed can be followed.
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
@@ -52,22 +52,22 @@ struct Said {
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
     entries: usize,
-    /// Entries that would be stories if it were added now.
+    /// Number of entries that would become stories if the feed were added now.
     stories: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     newest: Option<String>,
-    /// After so many seconds it would be asked again.
+    /// Seconds until the next poll.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_s: Option<u64>,
-    /// What else there is to say of it.
+    /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     wrong: String,
-    /// Where it has moved to for good.
+    /// Target of a permanent redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_to: Option<String>,
-    /// Feeds that a page names.
+    /// Feeds that a page links to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     feeds: Vec<String>,
 }
@@ -139,7 +139,7 @@ fn said(text: &str, hops: &[Hop], settings: &nephila_core::feed::Settings) -> Sa
     said
 }
 
-/// What a feed has, and when it would be asked again.
+/// Describes a feed: its entries, and the time of the next poll.
 fn describe(said: &mut Said, feed: &Feed, settings: &nephila_core::feed::Settings) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));

@@ -1,6 +1,6 @@
-//! `nephila list`: downloads and stories of a crawl, as rows, page by page.
+//! `nephila list`: downloads and stories of a crawl as rows, page by page.
 //!
-//! What always holds: one page is in memory at a time; a list that ends early says with which cursor to go on.
+//! Invariants: one page is in memory at a time; a list that ends early prints the cursor to continue with.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `nephila log`: the outcome log, filtered, followed, and in the form that scripts for Heritrix read.
+//! `nephila log`: the outcome log, filtered, followed, and in the format that scripts for Heritrix read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,10 +15,10 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::log::{Line, Lines, Purpose, files};
 
-/// How often a followed log is looked at.
+/// Polling interval of a followed log.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Which lines are wanted.
+/// Filter for lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     host: Option<String>,
@@ -28,17 +28,17 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Lines of this host, as a person writes it.
+    /// Lines of this host, as a person writes a host.
     pub(super) fn of_host(host: Option<&str>) -> Filter {
         Filter { host: host.map(|host| host.trim_end_matches('/').to_ascii_lowercase()), ..Filter::default() }
     }
 
-    /// Lines that began between these times.
+    /// Lines of requests that began between these times.
     pub(super) fn between(self, from: Option<Timestamp>, to: Option<Timestamp>) -> Filter {
         Filter { from, to, ..self }
     }
 
-    /// Is it wanted?
+    /// Whether the line matches.
     pub(super) fn takes(&self, line: &Line) -> bool {
         self.from.is_none_or(|from| line.began() >= from)
             && self.to.is_none_or(|to| line.began() <= to)
@@ -47,7 +47,7 @@ impl Filter {
     }
 }
 
-/// Is this what a person means by `host`: the whole origin, its authority, or its name?
+/// Whether `host` names this origin: by the whole origin, its authority, or its host name.
 fn is_host(origin: &str, host: &str) -> bool {
     let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
     if origin == host || authority == host {
@@ -147,7 +147,7 @@ fn crawl_log(line: &Line) -> String {
             text.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect();
         if clean.is_empty() { "-".into() } else { shown(&clean).to_string() }
     };
-    // How it was reached, a letter per step: links, or the robots.txt that a host must have.
+    // The path to the URL, a letter per hop: links, or `P` for a prerequisite robots.txt.
     let path = match line.purpose {
         Purpose::Robots => "P".to_owned(),
         Purpose::Page | Purpose::Head => "L".repeat(usize::from(line.depth)),
@@ -187,7 +187,7 @@ fn crawl_log(line: &Line) -> String {
     )
 }
 
-/// The status, or the negative number that Heritrix has for what has none.
+/// The HTTP status, or Heritrix' negative code for an outcome without one.
 fn code(line: &Line) -> i32 {
     if let Some(status) = line.status {
         return i32::from(status);
@@ -205,12 +205,12 @@ fn code(line: &Line) -> i32 {
         name if name.ends_with("-timeout") || name == "cut-time" => -4,
         "reset" | "cut-disconnect" | "tls-closed" | "h2-reset" | "h2-goaway" => -3,
         name if name.starts_with("connect-") || name.starts_with("tls-") || name == "proxy-failed" => -2,
-        // What came was no HTTP, or we ourselves ran short.
+        // The answer was not HTTP, or our own resources ran short.
         _ => -5,
     }
 }
 
-/// Reads a log that is being written, file after file. A line counts when it has its end.
+/// Reads a growing log, file after file. A line counts once it ends with a newline.
 struct Follow {
     folder: PathBuf,
     open: Option<(PathBuf, BufReader<File>)>,
@@ -243,7 +243,7 @@ impl Follow {
             let Some(next) = files(&self.folder)?.into_iter().find(|file| *file > path) else {
                 return Ok(None);
             };
-            // The next file was begun after the last line of this one; what came meanwhile is read first.
+            // The next file was started after the last line of this one; lines written in the meantime are read first.
             let (_, open) = self.open.as_mut().expect("it is open");
             if open.read_until(b'\n', &mut self.buffer)? == 0 {
                 self.buffer.clear();

@@ -1,8 +1,8 @@
-//! The text of a page without its markup: simple, in one pass, whatever the markup is.
+//! Extracts the text of a page from its markup: simple, in one pass, for any markup.
 //!
-//! What always holds: the result is never longer than the page, and the work is proportional to it.
+//! Invariants: the result is never longer than the page, and the running time is linear.
 
-/// Elements whose content is no text of the page.
+/// Elements whose content is not text of the page.
 const HIDDEN: [&str; 7] = ["script", "style", "template", "noscript", "iframe", "svg", "head"];
 /// Elements that begin a new line.
 const BLOCKS: [&str; 37] = [
@@ -44,14 +44,14 @@ const BLOCKS: [&str; 37] = [
     "ul",
     "title",
 ];
-/// The longest reference to a character that is looked at: `&CounterClockwiseContourIntegral;` is not among ours.
+/// Maximum length of a character reference: `&CounterClockwiseContourIntegral;` is not supported.
 const REFERENCE_BYTES_MAX: usize = 10;
 
 /// The text of a page. The title comes first.
 pub(super) fn text(page: &str) -> String {
     let mut out = Lines::default();
     let mut rest = page;
-    // The element whose content is left out, and whether a title in it is kept.
+    // The element whose content is left out, and whether a title inside is kept.
     let mut hidden: Option<&'static str> = None;
     let mut in_title = false;
     while let Some(at) = rest.find('<') {
@@ -96,7 +96,7 @@ pub(super) fn text(page: &str) -> String {
     out.finish()
 }
 
-/// What follows the end tag of an element that has no markup inside.
+/// The text behind the end tag of a raw text element.
 fn after_end<'a>(text: &'a str, name: &str) -> &'a str {
     let mut from = 0;
     while let Some(at) = text[from..].find("</") {
@@ -120,7 +120,7 @@ struct Tag<'a> {
 }
 
 impl Tag<'_> {
-    /// Reads a tag or a comment at the start of the text. None if it is text.
+    /// Parses a tag or a comment at the start of the text. None for plain text.
     fn parse(text: &str) -> Option<Tag<'_>> {
         if let Some(comment) = text.strip_prefix("<!--") {
             let length = comment.find("-->").map_or(text.len(), |end| 4 + end + 3);
@@ -160,7 +160,7 @@ impl Tag<'_> {
     }
 }
 
-/// Text in lines, without the white space of the source.
+/// Text in lines, with collapsed white space.
 #[derive(Default)]
 struct Lines {
     text: String,
@@ -201,7 +201,7 @@ impl Lines {
     }
 }
 
-/// The character that a reference at the start of the text stands for, and its length.
+/// The character of a reference at the start of the text, and the length of the reference.
 fn reference(text: &str) -> Option<(char, usize)> {
     let end = text.bytes().take(REFERENCE_BYTES_MAX + 1).position(|byte| byte == b';')?;
     let name = text.get(1..end)?;

@@ -1,9 +1,9 @@
-//! Questions about a crawl: what it fetched, what it did, how politely, and why a URL is where it is.
+//! Queries about a crawl: its captures, its log, its politeness, and the state of a URL.
 //!
-//! Each command has a module. They read the folder's files, which they share with a crawl that may be running there, and
-//! change nothing. Exit codes are those of grep.
+//! Each command has a module. The commands read the folder's files, which they share with a running crawl; only `add`,
+//! `extract`, `feed` and `reflog` change anything. Exit codes are those of grep.
 //!
-//! What always holds: text of strangers reaches a terminal only through [`nephila_core::text::shown`].
+//! Invariant: text of third parties reaches a terminal only through [`nephila_core::text::shown`].
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -53,7 +53,7 @@ pub(crate) fn reflog(args: &crate::cli::cluster::AddArgs) -> anyhow::Result<Exit
     ended(reflog::run(args))
 }
 
-/// Runs a question. Whatever goes wrong is trouble: exit code 2.
+/// Runs a query. An error without its own exit code gives exit code 2.
 pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
     let answered = match ask {
         Ask::Read(args) => captures::read(&args),
@@ -83,7 +83,7 @@ pub(crate) fn run(ask: Ask) -> anyhow::Result<Exit> {
 
 fn ended(answered: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     match answered {
-        // Whoever reads us has enough, as `head` does.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Done),
         Err(error) if error.downcast_ref::<Exit>().is_some() => Err(error),
         Err(error) => Err(crate::settings::usage(error)),
@@ -96,7 +96,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
 }
 
-/// The settings with which the folder was last crawled, or the defaults.
+/// The settings of the folder's last crawl, or the defaults.
 fn settings_of(folder: &Folder) -> anyhow::Result<Settings> {
     let path = folder.settings();
     match std::fs::read_to_string(&path) {
@@ -106,12 +106,12 @@ fn settings_of(folder: &Folder) -> anyhow::Result<Settings> {
     }
 }
 
-/// Standard output, in large pieces.
+/// Buffered standard output.
 fn out() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(64 * 1024, io::stdout().lock())
 }
 
-/// Does somebody look at standard output?
+/// Whether standard output is a terminal.
 fn on_terminal() -> bool {
     io::stdout().is_terminal()
 }

@@ -1,7 +1,7 @@
-//! `nephila add --reflog`: a stream of visited URLs into a crawl's folder, or to a node of a cluster.
+//! `nephila add --reflog`: sends a stream of visited URLs to a crawl's folder, or to a node of a cluster.
 //!
-//! What always holds: a file is cut into parts by its own lines, so that whoever gives the same file again gives the same
-//! parts, which count once; what was read is durable when it is said.
+//! Invariants: a file is cut into parts at fixed lines, so that the same file always gives the same parts, which are
+//! deduplicated; all reported lines are durable.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -21,13 +21,13 @@ use crate::exit::Exit;
 use crate::folder::Folder;
 use crate::human::count;
 
-/// Read at once.
+/// Size of a read in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A read of fewer bytes has found a pipe that was not full.
+/// A read of fewer bytes indicates a pipe that was not full.
 const SHORT_BYTES: usize = 64 * 1024;
 
-/// URLs of a dry run that are remembered, so that what a later line says of them is judged as it would be.
+/// Maximum number of URLs remembered in a dry run, so that later lines for the same URLs are decided as in a real run.
 const DRY_URLS_MAX: usize = 1_000_000;
 
 /// Runs the command.
@@ -44,7 +44,7 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
             false => Box::new(std::fs::File::open(path).map_err(|error| unreadable(path, &error))?),
         };
         let (mut held, mut cut, mut is_end) = (Vec::new(), 0, false);
-        // Those that are cut off and not given yet, and the number of the first of them.
+        // The number of the first part not yet sent, and the number of parts cut off since.
         let (mut first, mut parts) = (0, 0);
         while !is_end {
             let from = held.len();
@@ -58,7 +58,7 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
                     break;
                 }
             }
-            // A short read: whoever writes is slower than we are, and what is there need not wait.
+            // A short read: the writer is slower than this reader, so send the available parts now.
             if cut > 0 && (cut >= STREAM_BYTES || got < SHORT_BYTES) {
                 let rest = held.split_off(cut);
                 let text = std::mem::replace(&mut held, rest);
@@ -71,7 +71,7 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
                     None => all.plus(source.stream(&args.job, args.batch.as_deref(), first, text)?),
                 }
                 (first, parts, cut) = (first + parts, 0, 0);
-                // There may be more than one piece of it.
+                // More than one piece may be left.
                 is_end &= held.is_empty();
             }
         }
@@ -103,23 +103,23 @@ pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A run that takes nothing in. What an earlier part would leave behind is remembered here for the later ones.
+/// State of a dry run, which changes nothing in the crawl: the records that earlier parts would leave for later ones.
 #[derive(Default)]
 struct DryRun {
     sent: u64,
     kept: u64,
     records: HashMap<String, Record>,
-    /// How many parts would have come before, for the numbers of batches.
+    /// Number of earlier parts in this run, for the numbering of batches.
     parts: u64,
     is_full: bool,
 }
 
-/// A line of a dry run: the seed's `filtered_log`, and what is not in it.
+/// A line of a dry run: the fields of the seed's `filtered_log`, and more.
 #[derive(Serialize)]
 struct DryLine<'a> {
     url: &'a str,
     send: bool,
-    /// Why it would be sent, or why not.
+    /// Reason for the decision.
     why: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
@@ -163,12 +163,12 @@ impl DryRun {
         Ok(())
     }
 
-    /// The owner's decision, taken here: with hits, those that waited included.
+    /// Makes the decision of the partition's owner here. Returns the hits including waiting ones.
     fn decide(&mut self, named: &NamedSaid) -> anyhow::Result<(bool, &'static str, u64)> {
         let Some((number, at, previous)) = named.batch else {
             return Ok((false, "batch-taken-before", named.hits));
         };
-        // The parts of this run that came before it have a number each, at the same moment.
+        // Earlier parts of this run have a batch number each, at the same time.
         let previous = if self.parts > 0 { at } else { previous };
         let batch = Batch { number: number + self.parts, at: Timestamp(at), previous: Timestamp(previous) };
         let before = match self.records.get(&named.url) {

@@ -1,7 +1,7 @@
-//! `nephila report` and `nephila stats`: what a crawl did, counted from its log in one pass.
+//! `nephila report` and `nephila stats`: aggregates of a crawl's log, computed in one pass.
 //!
-//! What always holds: memory is bounded. At most [`KEYS_MAX`] hosts, types, pages or bodies are told apart; what comes
-//! after them is counted together, and the report says so.
+//! Invariant: memory is bounded. At most [`KEYS_MAX`] hosts, types, pages or bodies are distinguished; further ones are
+//! counted together, and the report says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -26,13 +26,13 @@ use crate::log::{Line, Lines, Purpose};
 use crate::node::views::NodeSaid;
 use crate::table::{Column, Table};
 
-/// Hosts, types, pages or bodies that a report tells apart.
+/// Maximum number of distinct hosts, types, pages or bodies in a report.
 const KEYS_MAX: usize = 1_000_000;
-/// URLs that the report on duplicates tells apart.
+/// Maximum number of distinct URLs in the report on duplicates.
 const URLS_MAX: usize = 8_000_000;
-/// Pages with a broken link that are named.
+/// Maximum number of listed pages with a broken link.
 const PAGES_NAMED_MAX: usize = 20;
-/// Examples that stand in a row.
+/// Maximum number of examples in a row.
 const EXAMPLES_MAX: usize = 3;
 
 /// `nephila report`.
@@ -117,7 +117,7 @@ pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The numbers of every node, and of all of them.
+/// Statistics of every node, and their sums.
 fn stats_of_cluster(nodes: &[NodeSaid], json: bool) -> anyhow::Result<Exit> {
     let mut out = out();
     let known: Vec<&StatsView> = nodes.iter().filter_map(|said| said.stats.as_ref()).collect();
@@ -174,20 +174,20 @@ struct Report {
     format: TableFormat,
     limit: usize,
     out: Box<dyn Write>,
-    /// Where pages say what they name.
+    /// The captures whose metadata lists outlinks.
     captures: Option<Captures>,
-    /// Lines for whose key there was no room.
+    /// Lines whose key exceeded the bound.
     beyond: u64,
     skipped: u64,
 }
 
-/// A page whose last word was not good.
+/// A page whose last request failed.
 struct Bad {
     status: Option<u16>,
     outcome: String,
     class: String,
     at: u64,
-    /// Pages that name it.
+    /// Pages that link to this page.
     on: BTreeSet<String>,
 }
 
@@ -325,7 +325,7 @@ impl Report {
         Ok(Exit::Done)
     }
 
-    /// Pages whose last word was not good.
+    /// Lists pages whose last request failed.
     fn links(&mut self, broken: bool) -> anyhow::Result<Exit> {
         let mut pages: BTreeMap<String, Bad> = BTreeMap::new();
         self.each(|line| {
@@ -460,7 +460,7 @@ impl Report {
     }
 }
 
-/// Adds the pages that name a bad one, by the outlinks in their metadata records.
+/// Adds the pages that link to a failed page, by the outlinks in their metadata records.
 fn name_pages(captures: &Captures, pages: &mut BTreeMap<String, Bad>) -> anyhow::Result<()> {
     if pages.is_empty() {
         return Ok(());
@@ -479,8 +479,8 @@ fn name_pages(captures: &Captures, pages: &mut BTreeMap<String, Bad>) -> anyhow:
     Ok(())
 }
 
-/// Would a visitor who follows the link find nothing? What we did not ask for, or could not ask for through our own
-/// fault, is not broken; neither is what is kept from us alone.
+/// Whether a visitor who follows the link would find nothing. URLs that we did not request, or could not request for
+/// reasons of our own, are not broken; neither are URLs refused to us alone.
 fn is_broken(line: &Line) -> bool {
     let Some(outcome) = Outcome::by_name(&line.outcome) else { return line.class == "gone" };
     match outcome {

@@ -1,11 +1,11 @@
-//! Reports over a small log in which everything happens once.
+//! Reports over a small log with every case once.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::log::{Links, Stored};
 
-/// What was printed.
+/// The captured output.
 #[derive(Clone, Default)]
 struct Printed(Arc<Mutex<Vec<u8>>>);
 

@@ -1,7 +1,8 @@
-//! Asks the process that crawls in a folder, or, if none does, opens the folder and answers itself.
+//! Client for a folder: sends requests to the crawling process, or, if none runs, opens the folder and answers in this
+//! process.
 //!
-//! What always holds: an answer of the socket is bounded in size and time; while this process answers itself it holds
-//! the folder's lock, and takes no action of the frontier. A folder that cannot be written is only asked, in a copy.
+//! Invariants: an answer from the socket is bounded in size and time; while this process answers, it holds the folder's
+//! lock and takes no action of the frontier. A folder that is not writable is only queried, in a copy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,23 +29,24 @@ use crate::settings::StateKind;
 use crate::wire;
 use crate::worker::{Running, Taken};
 
-/// A question is answered within this time.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// An answer has at most so many bytes.
+/// Maximum size of an answer in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// So much of a stream is given at once, and a part more: a request's body has at most 4 MiB, a part at most 1.
+/// Size in bytes of one request for a stream, plus at most one part: a request's body has at most 4 MiB, a part at most
+/// 1 MiB.
 pub(super) const STREAM_BYTES: usize = 3 << 20;
-/// Parts of a stream that wait to be durable while this process reads the next.
+/// Maximum number of parts of a stream that are not yet durable while this process reads on.
 const PENDING_MAX: usize = 64;
 
-/// Who answers.
+/// The process that answers.
 pub(super) enum Source {
-    /// The process that crawls.
+    /// The crawling process of this folder.
     Crawl(Folder),
     /// A node of a cluster.
     Node(tokio::runtime::Runtime, Remote),
-    /// This one.
+    /// This process.
     Here(Box<Here>),
 }
 
@@ -55,17 +57,17 @@ pub(super) struct Here {
     /// Parts of a stream that may not be durable yet.
     pending: RefCell<VecDeque<Taken>>,
     _lock: Lock,
-    /// What was copied because the folder cannot be written. Dropped last.
+    /// The temporary copy of a folder that is not writable. Dropped last.
     _copy: Option<TempDir>,
 }
 
 impl Source {
-    /// Finds out who answers: the node that was named, or whoever answers about a folder.
+    /// Selects the named node, or the process that answers for a folder.
     pub(super) fn open(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
         Source::find(folder, remote, false)
     }
 
-    /// The same for who changes nothing: the folder may be one that cannot be written.
+    /// The same for a command that changes nothing: the folder may be read-only.
     pub(super) fn to_read(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
         Source::find(folder, remote, true)
     }
@@ -109,7 +111,7 @@ impl Source {
             );
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Nobody takes actions, so none are decided.
+        // No receiver takes actions, so the worker decides none.
         let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings, false)?;
         drop(actions);
         let questions = Questions::new(handle, folder, settings);
@@ -122,7 +124,7 @@ impl Source {
         })))
     }
 
-    /// Is it a process that crawls?
+    /// Whether another, running process answers.
     pub(super) fn is_running(&self) -> bool {
         !matches!(self, Source::Here(_))
     }
@@ -145,7 +147,7 @@ impl Source {
         }
     }
 
-    /// One of them.
+    /// One feed.
     pub(super) fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", api::escaped(url))),
@@ -189,7 +191,7 @@ impl Source {
         }
     }
 
-    /// Adds lines of URLs to a job. Returns when they are durable.
+    /// Adds URLs to a job, one per line. Returns when the URLs are durable.
     pub(super) fn add(&self, job: &str, lines: &str) -> anyhow::Result<Added> {
         match self {
             Source::Crawl(folder) => ask(folder, "POST /api/v1/urls", lines.as_bytes()),
@@ -198,7 +200,7 @@ impl Source {
         }
     }
 
-    /// Gives parts of a stream, numbered from this on, to a job. They are durable when [`Source::settled`] says so.
+    /// Adds parts of a stream, numbered from `first`, to a job. All parts are durable when [`Source::settled`] returns.
     pub(super) fn stream(
         &self,
         job: &str,
@@ -227,7 +229,7 @@ impl Source {
         }
     }
 
-    /// Looks at parts of a stream, numbered from this on, and gives them to nobody.
+    /// Dry run of parts of a stream, numbered from `first`.
     pub(super) fn foresee(
         &self,
         batch: Option<&str>,
@@ -244,7 +246,7 @@ impl Source {
         }
     }
 
-    /// Returns when everything that was given is durable.
+    /// Returns when everything added is durable.
     pub(super) fn settled(&self) -> anyhow::Result<()> {
         let Source::Here(here) = self else { return Ok(()) };
         here.runtime.block_on(async {
@@ -255,7 +257,7 @@ impl Source {
         })
     }
 
-    /// What is known of a host.
+    /// State of a host.
     pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", api::escaped(url))),
@@ -265,13 +267,13 @@ impl Source {
     }
 }
 
-/// What is asked for, as it stands behind a path.
+/// The query string of a request.
 fn parameters(named: &[(&str, Option<&str>)], max: usize) -> String {
     let said = named.iter().filter_map(|(name, value)| Some(format!("&{name}={}", api::escaped((*value)?))));
     format!("?max={max}{}", said.collect::<String>())
 }
 
-/// The numbers of the process that crawls; none if none does.
+/// Counters of the crawling process; none if none runs.
 pub(super) fn running_stats(folder: &Folder) -> anyhow::Result<Option<StatsView>> {
     match connect(folder) {
         Ok(_) => get(folder, "/api/v1/stats").map(Some),
@@ -296,7 +298,7 @@ fn ask<T: DeserializeOwned>(folder: &Folder, line: &str, body: &[u8]) -> anyhow:
         .context("the process that crawls is of another version: use its own program")
 }
 
-/// What the process that works in a folder answers.
+/// Sends a request to the process of a folder and returns the body of the answer.
 pub(super) fn ask_bytes(folder: &Folder, line: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut stream = connect(folder).context("asking the process that crawls")?;
     let length = body.len();

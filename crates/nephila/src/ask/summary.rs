@@ -1,4 +1,4 @@
-//! The whole log in numbers, in one pass and bounded memory.
+//! Totals of the whole log, computed in one pass and bounded memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -14,25 +14,25 @@ use super::log::Filter;
 use super::time;
 use crate::log::{Counted, Lines, Purpose};
 
-/// Hosts that are told apart.
+/// Maximum number of distinct hosts.
 const HOSTS_MAX: usize = 1_000_000;
-/// Outcomes and classes are few, unless a log is not ours.
+/// Maximum number of distinct outcomes and classes; our own logs have few.
 const NAMES_MAX: usize = 10_000;
 
-/// The whole log in numbers.
+/// Totals of a log.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) requests: u64,
-    /// Pages that were fetched: documents that people read.
+    /// Fetched pages: documents for people.
     pub(super) pages: u64,
     /// Sitemaps and feeds.
     pub(super) lists: u64,
-    /// Images, styles, scripts and whatever else was fetched.
+    /// Images, styles, scripts and everything else fetched.
     pub(super) files: u64,
     /// Bodies cut at a size limit.
     pub(super) cut: u64,
     pub(super) robots: u64,
-    /// URLs that were turned away before anything was sent.
+    /// URLs rejected before anything was sent.
     pub(super) turned_away: u64,
     pub(super) hosts: u64,
     pub(super) addresses: u64,
@@ -49,7 +49,7 @@ pub(super) struct Summary {
     pub(super) classes: BTreeMap<String, u64>,
     pub(super) outcomes: BTreeMap<String, u64>,
     pub(super) skipped: u64,
-    /// Hosts were more than could be told apart.
+    /// Whether there were more hosts than the bound.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) hosts_cut: bool,
 }
@@ -169,7 +169,7 @@ impl Summary {
     }
 }
 
-/// What there is beside pages, if there is any.
+/// A further count for a line of the output, empty for zero.
 fn also(count: u64, what: &str) -> String {
     if count > 0 { format!(", {count} {what}") } else { String::new() }
 }

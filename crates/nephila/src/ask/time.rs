@@ -1,10 +1,10 @@
-//! Times as people write them.
+//! Parsing and formatting of times for people.
 
 use std::time::Duration;
 
 use nephila_core::time::Timestamp;
 
-/// Fourteen digits, or the first few of them: `2026-11-12` and `20261112` are the same.
+/// Fourteen digits or a prefix: `2026-11-12` and `20261112` are equal.
 pub(super) fn digits(text: &str) -> anyhow::Result<String> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let plain = text.chars().all(|c| c.is_ascii_digit() || "-:. TZ".contains(c));
@@ -16,7 +16,7 @@ pub(super) fn digits(text: &str) -> anyhow::Result<String> {
     Ok(digits)
 }
 
-/// The beginning of what `text` names: a time, or so long before `now` (`1h`, `2d`).
+/// The start of the period that `text` names: a time, or a duration before `now` (`1h`, `2d`).
 pub(super) fn since(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(Timestamp(now.0.saturating_sub(millis(ago))));
@@ -24,7 +24,7 @@ pub(super) fn since(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     moment(&digits(text)?, "00000101000000")
 }
 
-/// The end of what `text` names.
+/// The end of the period that `text` names.
 pub(super) fn until(text: &str) -> anyhow::Result<Timestamp> {
     let digits = digits(text)?;
     let end = moment(&digits, "99991231235959")?;
@@ -52,12 +52,12 @@ fn moment(digits: &str, rest: &str) -> anyhow::Result<Timestamp> {
     Ok(Timestamp(u64::try_from(ms).unwrap_or(0)))
 }
 
-/// Milliseconds, as a number.
+/// Milliseconds as an integer.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A number of milliseconds, for people: `0.31 s`, `4 min 10 s`, `2 h 3 min`.
+/// Formats milliseconds for people: `310 ms`, `4 min 10 s`, `2 h 3 min`.
 pub(super) fn span(ms: u64) -> String {
     let secs = ms / 1_000;
     match secs {
@@ -69,7 +69,7 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
-/// A number of bytes, for people.
+/// Formats a number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes as f64;

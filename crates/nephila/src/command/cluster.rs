@@ -1,7 +1,7 @@
-//! What a person says to a cluster: jobs, URLs, status, drain. It is said to a node (`--node`), or to the servers as a node
-//! does, and then needs none.
+//! Commands for a cluster: jobs, URLs, status, drain. A command speaks to a node (`--node`), or directly to the servers
+//! as a node does, and then needs no node.
 //!
-//! What always holds: both ways do the same, by the same code; text of strangers is made safe before it is printed.
+//! Invariants: both ways have the same effect, by the same code; text of third parties is sanitized before printing.
 
 mod map;
 mod pins;
@@ -36,10 +36,10 @@ use crate::settings::{Settings, usage};
 
 pub(crate) use sites::{host_set, stop};
 
-/// Whoever asks how a cluster is has an answer after this time: servers that are away are the answer.
+/// Timeout of `cluster status`: unreachable servers are an answer too.
 const STATUS_MAX: Duration = Duration::from_secs(10);
 
-/// A command has a connection to the servers by then: longer than they need to elect a leader.
+/// Timeout for the connection to the servers: longer than the election of a leader.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
 /// Runs `nephila job`.
@@ -114,7 +114,7 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// What became of URLs that were added.
+/// Prints the result of adding URLs.
 pub(crate) fn say_added(added: &Added, json: bool) -> anyhow::Result<Exit> {
     if json {
         say(&serde_json::to_string(added)?);
@@ -131,13 +131,13 @@ pub(crate) fn say_added(added: &Added, json: bool) -> anyhow::Result<Exit> {
     Ok(if added.refused == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// Who is spoken to.
+/// The peer of a command: the servers, or a node.
 enum Who {
     Servers(Box<(Cluster, Settings)>),
     Node(Remote),
 }
 
-/// Finds out who is spoken to, and does something.
+/// Connects to the peer and runs `work`.
 fn with(
     common: &Common,
     remote: &RemoteArgs,
@@ -146,7 +146,7 @@ fn with(
     within(Duration::MAX, false, common, remote, work)
 }
 
-/// The same where a cluster has to be there: those who only look, and those who change what it has. None is made.
+/// Like [`with`], for a cluster that must exist: for commands that read or change one. Creates none.
 fn with_existing(
     common: &Common,
     remote: &RemoteArgs,
@@ -155,7 +155,7 @@ fn with_existing(
     within(Duration::MAX, true, common, remote, work)
 }
 
-/// The same, with so much patience.
+/// Like [`with`], with a timeout.
 fn within(
     patience: Duration,
     looks: bool,
@@ -194,7 +194,7 @@ fn within(
 }
 
 impl Who {
-    /// Heals a partition by accepting what is lost.
+    /// Heals a partition by accepting the loss of data.
     async fn accept_loss(&self, partition: u32) -> anyhow::Result<Exit> {
         let Who::Servers(to) = self else { anyhow::bail!("this is said to the servers") };
         accept_loss(&to.0, partition).await
@@ -475,7 +475,7 @@ async fn accept_loss(cluster: &Cluster, partition: u32) -> anyhow::Result<Exit> 
 }
 
 fn say(line: &str) {
-    // Nobody may be listening.
+    // Standard output may be closed.
     _ = writeln!(std::io::stdout(), "{line}");
 }
 

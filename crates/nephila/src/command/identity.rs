@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::identity::{self, read};
 use crate::settings::usage;
 
-/// Keys in one directory.
+/// Maximum number of keys in one directory.
 const KEYS_MAX: usize = 16;
 
 /// `nephila identity`.

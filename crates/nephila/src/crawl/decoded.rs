@@ -3,10 +3,10 @@
 use nephila_core::spider::coding::{Codings, TooMany};
 use nephila_spider::decode;
 
-/// Codings on top of each other that are undone.
+/// Maximum number of nested content codings.
 const CODINGS_MAX: usize = 8;
 
-/// The body without its content codings, up to so many bytes.
+/// Decodes the content codings of a body, up to `bytes_max` bytes.
 pub(crate) fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Vec<u8>, decode::Note)> {
     let fields: Vec<String> = head_fields(http, "content-encoding");
     let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
@@ -19,7 +19,7 @@ pub(crate) fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Res
     Ok((body, decoded.note))
 }
 
-/// The values of all fields of this name.
+/// The values of all header fields with this name.
 pub(crate) fn head_fields(http: &[u8], wanted: &str) -> Vec<String> {
     let field = |line: &[u8]| {
         let at = line.iter().position(|byte| *byte == b':')?;

@@ -1,11 +1,12 @@
 //! Events of a crawl on one machine, read from the journals of its partitions.
 //!
-//! A reader follows every partition and makes the events of each group that it finds. Partitions are independent of each
-//! other, so a position names a group of each: `PARTITION.GROUP.MARK`, with commas between them. The mark tells whether the
-//! log there is still the one that was read.
+//! A reader follows every partition and derives events from each new group. Partitions are independent of each other,
+//! so a position names a group of each: `PARTITION.GROUP.MARK`, separated by commas. The mark tells whether the log is
+//! still the one that was read.
 //!
-//! What always holds: nothing is written; the events of a group come together and in order; the position of a page is
-//! behind everything in it and nothing else; a page that read anything new has another position than the one before.
+//! Invariants: nothing is written; the events of a group come together and in order; the position of a page is behind
+//! everything in the page and nothing else; a page for which anything new was read has another position than the page
+//! before.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use super::{From, PAGE_BYTES, Page, READ_BYTES_MAX, READ_TIME_MAX, Wanted};
 use crate::folder::Folder;
 use crate::settings::usage;
 
-/// The groups that were read last, and their marks, by partition.
+/// The last group read and its mark, by partition.
 type Places = BTreeMap<u32, (u64, u32)>;
 
 /// See the module.
@@ -29,7 +30,7 @@ pub(crate) struct Local {
     from: From,
     parts: Vec<Part>,
     places: Places,
-    /// Whose turn it is.
+    /// Index of the partition to read next (round-robin).
     turn: usize,
 }
 
@@ -38,12 +39,12 @@ struct Part {
     number: u32,
     log: PathBuf,
     follow: Follow,
-    /// This group was read before, with this mark if it is known.
+    /// This group was read before, with this mark if known.
     known: Option<(u64, Option<u32>)>,
 }
 
 impl Local {
-    /// Reads from there on.
+    /// Opens a reader at this position.
     pub(crate) fn open(folder: &Folder, from: From) -> anyhow::Result<Local> {
         let places = match &from {
             From::Position(text) => parse(text)?,
@@ -55,7 +56,7 @@ impl Local {
         Ok(local)
     }
 
-    /// The partitions, once there are any. Their number does not change then.
+    /// Finds the partitions, once they exist. Their number does not change then.
     fn find_parts(&mut self) -> anyhow::Result<()> {
         let state = self.folder.state();
         let entries = match std::fs::read_dir(&state) {
@@ -84,12 +85,12 @@ impl Local {
         Ok(())
     }
 
-    /// The next events, as far as there are any.
+    /// Reads the next page of events, possibly empty.
     pub(crate) fn read(&mut self, wanted: &Wanted) -> anyhow::Result<Page> {
         self.read_up_to(wanted, READ_BYTES_MAX)
     }
 
-    /// The same, from about so many bytes of groups.
+    /// Like [`Local::read`], reading about `bytes_max` bytes of groups.
     fn read_up_to(&mut self, wanted: &Wanted, bytes_max: usize) -> anyhow::Result<Page> {
         // They are made one after the other when a crawl begins.
         self.find_parts()?;
@@ -102,7 +103,7 @@ impl Local {
                 read += bytes;
                 let is_enough =
                     page.lines.len() >= PAGE_BYTES || read >= bytes_max || began.elapsed() >= READ_TIME_MAX;
-                // Only with a new group the position is another one, and whoever asks goes on.
+                // Only a new group changes the position, so that the client makes progress.
                 if bytes > 0 && is_enough {
                     break 'parts;
                 }
@@ -115,8 +116,8 @@ impl Local {
 }
 
 impl Part {
-    /// Puts the next group's events on the page; none if there is none. Says how many bytes the group had, 0 if it was no
-    /// new one.
+    /// Appends the next group's events to the page. Returns the size of the group in bytes, 0 for a group read before,
+    /// and none without a next group.
     fn next(
         &mut self,
         wanted: &Wanted,
@@ -133,7 +134,7 @@ impl Part {
         match self.follow.step_on().with_context(what)? {
             Step::Nothing => {
                 let Some((group, _)) = self.known else { return Ok(None) };
-                // It was read before, so it should be there.
+                // The group was read before, so the log should still have the group.
                 if Follow::last(&self.log).with_context(what)?.unwrap_or(0) >= group {
                     return Ok(None);
                 }
@@ -168,7 +169,8 @@ impl Part {
         Ok(Some(new_bytes))
     }
 
-    /// Another log lies here than the one that was read up to this group, and nothing of it was ever read.
+    /// Restarts at the first group, with a gap event: the log is another one than the log that was read up to this
+    /// group.
     fn begin_again(&mut self, group: u64, places: &mut Places) -> Event {
         self.follow = Follow::new(&self.log, 1);
         self.known = None;
@@ -349,7 +351,7 @@ mod tests {
         let jobs = Wanted::parse(["job"]).unwrap();
         let (mut position, mut pages) = ("beginning".to_owned(), 0);
         loop {
-            // Whoever asks over HTTP may find another reader each time.
+            // Over HTTP, each request may get another reader.
             let mut local = Local::open(&crawl.folder, From::parse(&position)).unwrap();
             let page = local.read_up_to(&jobs, 1).unwrap();
             assert!(page.lines.is_empty());

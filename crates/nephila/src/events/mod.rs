@@ -1,15 +1,15 @@
-//! Events for programs of others: what happened, from any point on, at least once, each with an id.
+//! Events for external programs: readable from any position, delivered at least once, each with an id.
 //!
-//! On one machine events are read from the partitions' journals ([`local`]), by whoever wants them and in a process of
-//! their own: a crawl neither knows nor waits. In a cluster each partition's owner puts them into a stream of the NATS
-//! servers (`node::events`), where any client reads them; [`stream`] reads it for our own commands and the API.
+//! On one machine, events are read from the partitions' journals ([`local`]), by each consumer in its own process: a
+//! crawl neither knows nor waits. In a cluster each partition's owner publishes events to a stream of the NATS servers
+//! (`node::events`), readable by any client; [`stream`] reads that stream for our own commands and the API.
 //!
-//! Both give **pages** of lines: events as JSON, and behind them a line that says where to go on,
-//! `{"kind":"position","position":"…"}`. `docs/events.md` says what stands in them.
+//! Both return **pages** of lines: events as JSON, and a last line with the position of the next page,
+//! `{"kind":"position","position":"…"}`. `docs/events.md` describes the fields.
 //!
-//! What always holds: whoever goes on from a position sees everything behind it, or an event of kind `gap` that says what
-//! is gone; a page is bounded in size, in time and in what is read for it, and where it ended so far is said, also if
-//! nothing in it was wanted; nobody who crawls waits for anybody who reads.
+//! Invariants: a consumer that continues from a position gets everything behind the position, or an event of kind `gap`
+//! that names the missing part; a page is bounded in size, in time and in bytes read, and has a position even if no
+//! event matched; no crawling process waits for a reader.
 
 pub(crate) mod local;
 mod shelf;
@@ -25,31 +25,31 @@ use crate::settings::usage;
 
 pub(crate) use shelf::Shelf;
 
-/// A page has about so many bytes; the events of one group more are its end.
+/// Approximate size of a page in bytes; the group that exceeds this size is the last one.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
-/// A page ends when so many bytes of events or of groups were read for it, wanted or not.
+/// Maximum number of bytes of events or groups read for a page, matching or not.
 pub(crate) const READ_BYTES_MAX: usize = 32 << 20;
-/// And when it was read for this long.
+/// Maximum time of reading for a page.
 pub(crate) const READ_TIME_MAX: Duration = Duration::from_secs(3);
-/// A page that has nothing is waited for at most this long.
+/// Maximum waiting time for the first event of a page.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked meanwhile.
+/// Polling interval while waiting.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Where to begin.
+/// Start position of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum From {
-    /// With the first event that is kept.
+    /// The first event that is kept.
     #[default]
     Beginning,
-    /// With what happens from now on.
+    /// The current end: only future events.
     End,
-    /// Behind a position that was given before.
+    /// Behind a position from an earlier page.
     Position(String),
 }
 
 impl From {
-    /// As a person or a program writes it.
+    /// Parses a position as written by a person or a program.
     pub(crate) fn parse(text: &str) -> From {
         match text {
             "" | "beginning" => From::Beginning,
@@ -59,12 +59,12 @@ impl From {
     }
 }
 
-/// Which events are wanted. All, if none are named; gaps in any case.
+/// Filter by kind of event. An empty filter matches all; gaps always match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted(Vec<Kind>);
 
 impl Wanted {
-    /// Kinds by their names, several with commas between them.
+    /// Parses names of kinds, separated by commas.
     pub(crate) fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Wanted> {
         let mut kinds = Vec::new();
         for name in names.into_iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty()) {
@@ -77,30 +77,30 @@ impl Wanted {
         Ok(Wanted(kinds))
     }
 
-    /// Is it wanted?
+    /// Whether the event matches.
     pub(crate) fn takes(&self, event: &Event) -> bool {
         self.0.is_empty() || event.kind == Kind::Gap || self.0.contains(&event.kind)
     }
 
-    /// As a parameter of a URL.
+    /// The names as a query parameter.
     pub(crate) fn names(&self) -> String {
         self.0.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
     }
 }
 
-/// Lines, and where to go on behind them.
+/// Lines, and the position behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Events, each with its line's end.
+    /// Events, one JSON line each.
     pub(crate) lines: Vec<u8>,
-    /// Where to go on.
+    /// Position of the next page.
     pub(crate) position: String,
-    /// Was anything read, wanted or not?
+    /// Whether anything was read, matching or not.
     pub(crate) moved: bool,
 }
 
 impl Page {
-    /// With the line that says where to go on.
+    /// The lines plus the position line.
     pub(crate) fn whole(mut self) -> Vec<u8> {
         let position = Position { kind: "position".to_owned(), position: self.position };
         serde_json::to_writer(&mut self.lines, &position).expect("strings can be written");
@@ -117,7 +117,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The position that a page ends with.
+    /// Extracts the position from the last line of a page.
     pub(crate) fn of(page: &[u8]) -> Option<String> {
         let last = page.trim_ascii_end().rsplit(|byte| *byte == b'\n').next()?;
         let position: Position = serde_json::from_slice(last).ok()?;

@@ -1,11 +1,11 @@
-//! Readers that wait for whoever comes back: a reader that stands at a position is worth keeping, since another would have
-//! to find that position first.
+//! A cache of readers by position: a returning client continues with an open reader, where a new reader would first
+//! have to seek the position.
 //!
-//! What always holds: no more than [`READERS_MAX`] are kept; whoever stayed away longest is let go first.
+//! Invariants: at most [`READERS_MAX`] readers are cached; the least recently used one is evicted first.
 
 use std::sync::Mutex;
 
-/// Readers that are kept.
+/// Capacity of the cache.
 const READERS_MAX: usize = 16;
 
 /// See the module.
@@ -19,14 +19,14 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// The reader that stands there, if it was kept.
+    /// Takes the reader at this position from the cache.
     pub(crate) fn take(&self, position: &str) -> Option<T> {
         let mut kept = self.0.lock().expect("nobody panics holding it");
         let at = kept.iter().position(|(at, _)| at == position)?;
         Some(kept.remove(at).1)
     }
 
-    /// Keeps a reader that stands there.
+    /// Puts a reader at this position into the cache.
     pub(crate) fn put(&self, position: &str, reader: T) {
         let mut kept = self.0.lock().expect("nobody panics holding it");
         if kept.len() >= READERS_MAX {

@@ -1,7 +1,7 @@
-//! Events of a cluster, read from their stream on the servers. A position is that of a message there: `s123`.
+//! Events of a cluster, read from their stream on the servers. A position is the sequence number of a message: `s123`.
 //!
-//! What always holds: a page has whole messages; what the stream dropped before it was read is told as a gap, and so is a
-//! position that the stream does not reach, which is read from its beginning then.
+//! Invariants: a page has whole messages; messages that the stream dropped unread are reported as a gap, and so is a
+//! position beyond the end of the stream, which is then read from its beginning.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep};
 use super::{From, PAGE_BYTES, Page, READ_BYTES_MAX, READ_TIME_MAX, Wanted};
 use crate::settings::usage;
 
-/// Messages asked for at once.
+/// Maximum number of messages per request.
 const MESSAGES_AT_ONCE: usize = 64;
-/// So often, and with this pause, a stream is looked at that seems to end too soon: a server that has just begun to lead
-/// may not know all of it yet.
+/// Number of checks, with [`END_PAUSE`] between them, of a stream that seems to end too early: a newly elected leader
+/// may not know all messages yet.
 const END_LOOKS: u32 = 3;
 const END_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where to begin, in a stream.
+/// Start position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Beginning,
@@ -30,7 +30,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// As somebody wrote it.
+    /// Parses a start position.
     pub(crate) fn of(from: &From) -> anyhow::Result<Place> {
         match from {
             From::Beginning => Ok(Place::Beginning),
@@ -48,12 +48,12 @@ impl Place {
 pub(crate) struct Stream {
     events: JetEvents,
     reader: EventReader,
-    /// Was anything read? Only then it is known what came just before.
+    /// Whether the preceding message is known, so that a jump in the sequence is a gap.
     begun: bool,
 }
 
 impl Stream {
-    /// Reads from there on.
+    /// Opens a reader at this position.
     pub(crate) async fn open(events: &JetEvents, place: Place) -> anyhow::Result<Stream> {
         let behind = match place {
             Place::Beginning => 0,
@@ -64,14 +64,14 @@ impl Stream {
         Ok(Stream { events, reader, begun: place != Place::Beginning })
     }
 
-    /// The next events. If there are none it waits this long for the first.
+    /// Reads the next page. Without events, waits this long for the first.
     pub(crate) async fn read(&mut self, wanted: &Wanted, wait: Duration) -> anyhow::Result<Page> {
         let page = self.read_on(wanted, wait).await?;
         let behind = self.reader.position();
         if page.moved || !ends_before(&self.events, behind).await? {
             return Ok(page);
         }
-        // Somebody removed it, and owners made it again: what comes now would never reach that position.
+        // The stream was removed and created again: new messages would never reach that position.
         let reason = format!("the stream ends before message {behind}, and is read from its beginning");
         let id = format!("s{behind}.gap");
         let mut lines = Event { id, kind: Kind::Gap, reason, ..Event::default() }.line();
@@ -114,7 +114,7 @@ impl Stream {
     }
 }
 
-/// Does the stream end before this message?
+/// Whether the stream ends before this message.
 async fn ends_before(events: &JetEvents, message: u64) -> anyhow::Result<bool> {
     if message == 0 {
         return Ok(false);
@@ -130,10 +130,10 @@ async fn ends_before(events: &JetEvents, message: u64) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The lines that are wanted, as they were written.
+/// Appends the lines that match the filter, unchanged.
 fn take(out: &mut Vec<u8>, lines: &[u8], wanted: &Wanted) {
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
-        // What is of a later version is passed on: whoever reads it may know it.
+        // An event of a later version parses as `Kind::Other`, and passes an empty filter.
         let is_wanted = match serde_json::from_slice::<Event>(line) {
             Ok(event) => wanted.takes(&event),
             Err(_) => false,

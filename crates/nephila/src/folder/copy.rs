@@ -1,10 +1,10 @@
-//! A folder that may be read and not written: what a question needs of it is copied, and asked there.
+//! Queries on a read-only folder: the required files are copied, and the query reads the copy.
 //!
-//! Tables and journals are opened for writing, whoever opens them. In a folder on a medium that cannot be written, or of
-//! another user, that fails; a copy in the folder for temporary files serves the same answers.
+//! Tables and journals are always opened for writing. In a folder on a read-only medium, or of another user, this
+//! fails; a copy in the folder for temporary files serves the same answers.
 //!
-//! What always holds: nothing is written into the folder itself; the copy is readable by its owner alone, has no more than
-//! [`COPY_BYTES_MAX`] bytes, and goes with the process.
+//! Invariants: nothing is written into the folder itself; the copy is readable by its owner alone, has no more than
+//! [`COPY_BYTES_MAX`] bytes, and is deleted with the process.
 
 use std::fs;
 use std::io;
@@ -15,17 +15,18 @@ use tempfile::TempDir;
 
 use super::Folder;
 
-/// The largest state that is copied. A larger one takes minutes, and room that nobody expects to be taken.
+/// Maximum size in bytes of a state that is copied. A larger copy takes minutes, and an unexpected amount of disk
+/// space.
 const COPY_BYTES_MAX: u64 = 4 << 30;
 
-/// Is this what a folder says that cannot be written?
+/// Whether this error comes from a folder that is not writable.
 pub(crate) fn is_unwritable(error: &anyhow::Error) -> bool {
     let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
     error.downcast_ref::<io::Error>().is_some_and(|error| kinds.contains(&error.kind()))
 }
 
 impl Folder {
-    /// A copy of the job and of what the frontier knows, without captures and logs.
+    /// Copies the job and the state of the frontier, without captures and logs.
     pub(crate) fn copy_to_read(&self) -> anyhow::Result<(TempDir, Folder)> {
         let mut bytes = 0;
         size(&self.state(), &mut bytes)?;
@@ -62,7 +63,7 @@ fn size(dir: &Path, bytes: &mut u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Folders and files; no links and no sockets.
+/// Copies folders and files, but no links and no sockets.
 fn copy_all(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir(to).with_context(|| to.display().to_string())?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
@@ -77,7 +78,7 @@ fn copy_all(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Not by `fs::copy`: the new file may be written, whatever the old one's permissions say.
+/// Copies a file. Not with `fs::copy`: the new file must be writable, whatever the permissions of the old one.
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut source = fs::File::open(from).with_context(|| format!("reading {}", from.display()))?;
     let mut file = fs::File::create(to).with_context(|| to.display().to_string())?;

@@ -1,6 +1,6 @@
-//! What of a folder is gone or damaged, for whoever asks: `nephila verify` and `nephila doctor`. Nothing is changed.
+//! Checks a folder for missing or damaged files, for `nephila verify` and `nephila doctor`. Changes nothing.
 //!
-//! The archive is looked at by [`nephila_store::verify`]; here are the state and the small files.
+//! [`nephila_store::verify`] checks the archive; this module checks the state and the small files.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use nephila_store::state;
 
 use super::Folder;
 
-/// Something that is gone or damaged, and what to do.
+/// A missing or damaged file, and advice.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) file: PathBuf,
     pub(crate) text: String,
 }
 
-/// Looks at a folder. While a process works in it, its journals and tables change and are left out.
+/// Checks a folder. While a process holds the folder, its journals and tables change and are not checked.
 pub(crate) fn inspect(folder: &Folder, held: bool) -> anyhow::Result<Vec<Finding>> {
     let mut found: Vec<Finding> =
         folder.wrong_papers()?.into_iter().map(|(file, text)| Finding { file, text }).collect();
     let mut add = |file: PathBuf, text: String| found.push(Finding { file, text });
-    // A list that is damaged is told by whoever looks at the archive.
+    // A damaged inventory is reported by the check of the archive.
     let contents = Contents::read(folder.dir()).ok().flatten().unwrap_or_default();
     if contents.partitions == 0 || held {
         return Ok(found);

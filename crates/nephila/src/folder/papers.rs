@@ -1,8 +1,8 @@
-//! The small files of a folder that people can read, and a copy of each with its sum: so that one that is gone is put back,
-//! and one that is damaged is not taken at its word.
+//! The small, readable files of a folder, each with a copy and checksums: a missing file is restored, and a damaged
+//! file is not trusted.
 //!
-//! The copy, `state/papers/NAME`, is written before the file, and holds the sum of the one before as well: whichever of the
-//! two a crash leaves is known. A folder without copies is of an earlier version, and gets them.
+//! The copy, `state/papers/NAME`, is written before the file, and also holds the checksum of the previous version: both
+//! versions that a crash may leave are recognized. A folder without copies is of an earlier version, and gets copies.
 
 use std::fs;
 use std::io;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Folder, damaged, replace};
 
-/// The files.
+/// The file names.
 const PAPERS: [&str; 4] = ["job.json", "settings.toml", "stops.json", "doors.txt"];
 
-/// A copy, with the sums of what it is a copy of and of what that was before.
+/// A copy, with the checksums of the current and the previous version of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Copy {
     sum: String,
@@ -25,14 +25,14 @@ struct Copy {
     text: String,
 }
 
-/// How a file stands to its copy.
+/// State of a file compared with its copy.
 #[derive(Debug, PartialEq, Eq)]
 enum Stand {
-    /// It is what was written, or there is neither.
+    /// The file is as written, or neither file nor copy exists.
     Well,
-    /// It is gone, and this was in it.
+    /// The file is missing; its content according to the copy.
     Gone(String),
-    /// It is not what was written; this was in it.
+    /// The file differs from the written content; its content according to the copy.
     Changed(String),
 }
 
@@ -45,7 +45,7 @@ impl Folder {
         self.state().join("papers").join(name)
     }
 
-    /// The copy of a file; none if there is none, or it is damaged itself.
+    /// The copy of a file; none if the copy is missing or damaged.
     fn copy_of(&self, name: &str) -> Option<Copy> {
         let copy: Copy = serde_json::from_slice(&fs::read(self.copy_path(name)).ok()?).ok()?;
         (sum(copy.text.as_bytes()) == copy.sum).then_some(copy)
@@ -87,7 +87,7 @@ impl Folder {
         })
     }
 
-    /// Puts back what is gone, and says so. What is damaged is an error, unless it is to be mended: then its copy counts.
+    /// Restores missing files, and prints a note. A damaged file is an error, or is replaced by its copy with `mend`.
     pub(crate) fn check_papers(&self, mend: bool) -> anyhow::Result<()> {
         for name in PAPERS {
             let path = self.dir().join(name);
@@ -117,7 +117,7 @@ impl Folder {
         )
     }
 
-    /// What is wrong with these files, in words.
+    /// Descriptions of missing and damaged files.
     pub(super) fn wrong_papers(&self) -> anyhow::Result<Vec<(PathBuf, String)>> {
         let mut wrong = Vec::new();
         for name in PAPERS {

@@ -1,14 +1,15 @@
-//! Requests that were begun, written down before they go out: so that after any fault the log has a line for each of them.
+//! Write-ahead journal of requests, so that after any fault the log has a line for each sent request.
 //!
-//! What is about to be asked stands in a journal of its own (`state/requests`), durable, before the first byte is sent. When
-//! its line is in the log it is done with. What a fault leaves without a line gets one when the log is next opened
-//! ([`complete`]): the full line if the archive has the answer, and one that says that it may have been asked if not.
+//! Every request is in a separate journal (`state/requests`), durable, before the first byte is sent. The journal entry
+//! is finished when the request's line is in the log. When the log is next opened, a request that a fault left without
+//! a line gets one ([`complete`]): the full line if the archive has the answer, otherwise a line that says that the
+//! request may have been sent.
 //!
-//! A group of the journal is where the log ended when it was written, then a line for each request that begins and for each
-//! that was not sent after all. A request is known by its ticket and by when it began: a ticket's number may come again if
-//! the process dies before it has written anything.
+//! A group of the journal holds the end of the log at the time of writing, then a line for each request that begins and
+//! for each request that was not sent after all. The key of a request is its ticket and its start time: a ticket number
+//! may repeat if the process dies before anything was written.
 //!
-//! What always holds: completing a log twice changes nothing; the journal is shortened only behind lines that are durable.
+//! Invariants: completing a log is idempotent; the journal is truncated only behind lines that are durable.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -24,28 +25,28 @@ use nephila_store::journal::{self, Journal};
 
 use super::{Line, Stored, file_number, files};
 
-/// A file of the journal that has grown beyond this is followed by another, and goes when all in it are done with.
+/// Segment size of the journal in bytes. A full segment is deleted when all its requests are finished.
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
-/// An answer that came later than this after its request is another one's.
+/// Maximum time between a request and its capture; a later capture belongs to another request.
 const ANSWER_MS_MAX: u64 = 3_600_000;
-/// The longest body whose length is looked up for a line.
+/// Maximum size in bytes of a body whose length is looked up for a line.
 const BODY_BYTES_MAX: u64 = 64 << 20;
-/// What a line says whose request was open when the process ended.
+/// Detail of a line whose request was open when the process ended.
 const LOST: &str = "lost in a crash: may have been asked";
-/// What the line of a request that was not sent begins with; its ticket and when it began follow.
+/// Prefix of the journal line of a request that was not sent; ticket and start time follow.
 const NOT_SENT: &str = "not-sent ";
 
-/// What a request is known by: its ticket, and when it began.
+/// Key of a request: its ticket and its start time.
 pub(super) type Key = (u64, u64);
 
 pub(super) fn key(line: &Line) -> Key {
     (line.fetch, line.at)
 }
 
-/// Where the log ends: the number of its last file, and that file's length.
+/// End of the log: the number of the last file, and that file's length.
 pub(super) type End = (u64, u64);
 
-/// The line of a request of which nothing more is known.
+/// The line of a request whose result is unknown.
 pub(super) fn lost(mut line: Line) -> Line {
     line.outcome = Outcome::Crashed.name().into();
     line.class = Outcome::Crashed.class().as_str().into();
@@ -53,26 +54,26 @@ pub(super) fn lost(mut line: Line) -> Line {
     line
 }
 
-/// Requests that have no line yet.
+/// Requests without a line in the log.
 #[derive(Debug)]
 pub(super) struct Begun {
     journal: Journal,
     open: HashMap<Key, u64>,
-    /// How many of a group are open.
+    /// Number of open requests per group.
     groups: BTreeMap<u64, usize>,
-    /// Up to where it was shortened.
+    /// The first group that is still kept.
     floor: u64,
 }
 
 impl Begun {
-    /// Goes on behind what stands in the journal of this folder: all of that has its line.
+    /// Opens the journal of this folder for appending. All requests in the journal already have a line.
     pub(super) fn open(folder: &Path) -> io::Result<Begun> {
         let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 };
         let (journal, _) = Journal::open(Arc::new(RealDisk), folder, settings).map_err(io::Error::other)?;
         Ok(Begun { journal, open: HashMap::new(), groups: BTreeMap::new(), floor: 0 })
     }
 
-    /// These are about to be asked, and those were not sent after all: durable when this returns.
+    /// Journals requests that are about to be sent, and requests that were not sent after all. Durable on return.
     pub(super) fn begin(&mut self, lines: &[Line], not_sent: &[Key], end: End) -> io::Result<()> {
         let group = self.journal.synced() + 1;
         let mut bytes = format!("{} {}\n", end.0, end.1).into_bytes();
@@ -96,7 +97,7 @@ impl Begun {
         Ok(())
     }
 
-    /// This one has its line, or was never sent.
+    /// Marks a request as finished: its line is written, or the request was never sent.
     pub(super) fn ended(&mut self, key: Key) {
         let Some(group) = self.open.remove(&key) else { return };
         if let Some(count) = self.groups.get_mut(&group) {
@@ -107,7 +108,7 @@ impl Begun {
         }
     }
 
-    /// Shortens the journal behind what is done with, once the lines of that are durable.
+    /// Truncates the journal behind finished requests, after a sync of their lines.
     pub(super) fn shorten(&mut self, log: &File) -> io::Result<()> {
         let floor = self.groups.keys().next().copied().unwrap_or(self.journal.synced() + 1);
         if self.journal.segments() < 2 || floor == self.floor {
@@ -119,17 +120,17 @@ impl Begun {
     }
 }
 
-/// The request that was not sent, if this line of the journal says so of one.
+/// The key in a journal line that says that a request was not sent.
 fn not_sent(line: &[u8]) -> Option<Key> {
     let (fetch, at) = std::str::from_utf8(line).ok()?.strip_prefix(NOT_SENT)?.split_once(' ')?;
     Some((fetch.parse().ok()?, at.parse().ok()?))
 }
 
-/// Where the log ended before the first and the last of what was begun, and the lines of it.
+/// End of the log before the first and before the last journaled request, and the lines of the requests.
 type Replayed = (Option<(End, End)>, Vec<Line>);
 
-/// What the journal says was begun and may have been sent, and where the log ended before the first of what was begun and
-/// before the last.
+/// Replays the journal: the requests that may have been sent, and the end of the log before the first and before the
+/// last of all journaled requests.
 fn begun(folder: &Path) -> Result<Replayed, journal::Error> {
     let settings = journal::Settings { segment_bytes_max: SEGMENT_BYTES_MAX, keep_bytes: 0 };
     let (journal, _) = Journal::open(Arc::new(RealDisk), folder, settings)?;
@@ -154,7 +155,8 @@ fn begun(folder: &Path) -> Result<Replayed, journal::Error> {
     Ok((end, lines))
 }
 
-/// The lines that the log lacks, of the requests in this journal, oldest first. What is wrong is said.
+/// The lines that the log lacks for requests in this journal, oldest first. Prints a warning for a damaged journal or
+/// log.
 pub(super) fn complete(logs: &Path, folder: &Path) -> io::Result<Vec<Line>> {
     let (end, mut begun) = match begun(folder) {
         Ok(begun) => begun,

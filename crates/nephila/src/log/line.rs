@@ -1,4 +1,4 @@
-//! One line of the outcome log. The names of its fields are an interface: new ones may come, none changes its meaning.
+//! One line of the outcome log. The field names are an interface: fields may be added, no field changes its meaning.
 
 use std::net::IpAddr;
 
@@ -10,62 +10,62 @@ use serde::{Deserialize, Serialize};
 /// One request.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Line {
-    /// When the request began, in milliseconds since 1970.
+    /// Start of the request, in milliseconds since 1970.
     pub at: u64,
-    /// Which fetch it was: the id of its ticket.
+    /// Id of the ticket.
     pub fetch: u64,
     /// The URL.
     pub url: String,
-    /// How it ended, by the name in `docs/outcomes.md`.
+    /// The outcome, by the name in `docs/outcomes.md`.
     pub outcome: String,
-    /// The kind of that end: `ok`, `gone`, `refused`, `retry`, `broken`.
+    /// Class of the outcome: `ok`, `gone`, `refused`, `retry`, `broken`.
     pub class: String,
-    /// The status of the answer, if there was one.
+    /// The HTTP status, if there was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What was asked for.
+    /// Purpose of the request.
     #[serde(default)]
     pub purpose: Purpose,
-    /// Scheme, host and port: what politeness counts as a host.
+    /// Scheme, host and port: the host for politeness.
     pub origin: String,
-    /// The address that was dialled; none if nothing was sent.
+    /// The IP address of the connection; none if nothing was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// From the start of the request to its end.
+    /// Duration of the request.
     pub took_ms: u64,
-    /// The rest promised to the host when this began: its last fetch had ended at least so long before.
+    /// Promised crawl delay of the host: the host's last fetch ended at least this long before this request began.
     pub host_rest_ms: u64,
-    /// The rest promised to the address.
+    /// Promised crawl delay of the slot (IP address).
     pub slot_rest_ms: u64,
-    /// Requests that were sent: 1, since a second try is a request of its own. Logs of earlier versions have 2 where the first
-    /// had no answer that counts and was repeated without a rest.
+    /// Number of requests sent: 1, since a retry is a separate request. Logs of earlier versions have 2 where the first
+    /// request had no usable answer and was repeated without a delay.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub requests: u32,
-    /// Was robots.txt obeyed?
+    /// Whether robots.txt was obeyed.
     #[serde(default = "yes")]
     pub robots_obeyed: bool,
-    /// Links from a seed.
+    /// Number of links from a seed.
     #[serde(default)]
     pub depth: u8,
-    /// The page that named it first, if that is known.
+    /// The page with the first discovered link to this URL, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
-    /// The hops from a seed to it, in the letters of Heritrix; empty for a seed, or if they are not known.
+    /// The hops from a seed to the URL, in the letters of Heritrix; empty for a seed, or if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hops: String,
-    /// As what it was asked for, if not as a page: `sitemap`, `feed`, `story`.
+    /// Expected content, if not a page: `sitemap`, `feed`, `story`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub read_as: String,
-    /// How often it had been tried before.
+    /// Number of earlier tries.
     #[serde(default)]
     pub retries: u8,
-    /// What the answer is, sniffed: `text/html`, …
+    /// Sniffed media type of the answer: `text/html`, …
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mime: String,
-    /// Bytes of the body as received.
+    /// Size of the body as received, in bytes.
     #[serde(default)]
     pub bytes: u64,
-    /// Where it leads to, if it is a redirect.
+    /// Target of a redirect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<String>,
     /// The title of a page.
@@ -74,18 +74,18 @@ pub struct Line {
     /// Digest of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Where it is stored.
+    /// Location of the capture in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warc: Option<Stored>,
-    /// What was found in it.
+    /// Counts of the links in the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
-    /// What else there is to say.
+    /// Further details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
-/// What was asked for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -98,7 +98,7 @@ pub enum Purpose {
     Head,
 }
 
-/// What an answer to keep counts as.
+/// How a stored answer is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// A page: HTML, or another document that people read.
@@ -110,7 +110,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// By how it was asked for, and its type.
+    /// Classifies by expected content and media type.
     pub fn of(read_as: ReadAs, mime: &str) -> Counted {
         match read_as {
             ReadAs::Sitemap | ReadAs::Feed => Counted::List,
@@ -120,7 +120,7 @@ impl Counted {
     }
 }
 
-/// Does a type say that people read it? What says nothing is taken for a page, as it is read like one.
+/// Whether a media type is a document for people. An empty type counts as a page, because the body is parsed like one.
 fn is_document(mime: &str) -> bool {
     let mime = mime.to_ascii_lowercase();
     const DOCUMENTS: &[&str] = &[
@@ -142,32 +142,32 @@ fn is_document(mime: &str) -> bool {
     DOCUMENTS.contains(&&*mime) || OFFICE.iter().any(|start| mime.starts_with(start))
 }
 
-/// Where a capture is stored.
+/// Location of a capture in the archive.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Stored {
     /// The file, in `archive/`.
     pub file: String,
-    /// Where its record begins.
+    /// Offset of the record in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the record in bytes.
     pub length: u64,
     /// `response`, `revisit` or `not-modified`.
     pub kind: String,
 }
 
-/// What was found in a page.
+/// Counts of the links in a page.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Links {
-    /// Links that are wanted.
+    /// Links in scope.
     pub wanted: u32,
     /// Links out of scope.
     pub out: u32,
-    /// Links that are traps.
+    /// Links rejected as traps.
     pub traps: u32,
 }
 
 impl Line {
-    /// What it counts as. None if there was no answer to keep.
+    /// How the answer is counted. None if there was no answer to store.
     pub fn counted(&self) -> Option<Counted> {
         if self.purpose != Purpose::Page || self.class != "ok" || self.outcome == Outcome::Redirect.name() {
             return None;
@@ -176,17 +176,17 @@ impl Line {
         Some(Counted::of(read_as.copied().unwrap_or_default(), &self.mime))
     }
 
-    /// When the request began.
+    /// Start of the request.
     pub fn began(&self) -> Timestamp {
         Timestamp(self.at)
     }
 
-    /// When it ended.
+    /// End of the request.
     pub fn ended(&self) -> Timestamp {
         Timestamp(self.at + self.took_ms)
     }
 
-    /// As it is written, with the line's end.
+    /// The JSON text of the line, with the newline.
     pub fn json(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(512);
         serde_json::to_writer(&mut line, self).expect("strings and numbers can be written");

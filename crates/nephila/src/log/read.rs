@@ -1,4 +1,4 @@
-//! Reading the log: all files in their order, a line at a time.
+//! Reading the log: iterators over the lines of all files, in order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{BEGINNING, ENDING, Line};
 
-/// Folders that are read as one. Each has a file open.
+/// Maximum number of folders that are merged. Each has one open file.
 const FOLDERS_MAX: usize = 1_024;
 
 /// The log files of a folder, oldest first.
@@ -29,8 +29,8 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// All lines of a folder, oldest first. What cannot be read as a line is counted and skipped: after a crash the last
-/// line of a file may be torn.
+/// Iterator over all lines of a folder, oldest first. Text that does not parse as a line is counted and skipped: after
+/// a crash the last line of a file may be torn.
 #[derive(Debug)]
 pub struct Lines {
     files: std::vec::IntoIter<PathBuf>,
@@ -45,7 +45,7 @@ impl Lines {
         Ok(Lines { files: files(folder)?.into_iter(), open: None, buffer: Vec::new(), skipped: 0 })
     }
 
-    /// How many lines could not be read so far.
+    /// Number of lines skipped so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -79,8 +79,8 @@ impl Iterator for Lines {
     }
 }
 
-/// The lines of several folders, as one log: in the order in which requests ended. Each folder is in that order but for
-/// what changed places on its way to the disk, and so is the whole.
+/// Iterator over the lines of several folders, merged by the time when requests ended. Each folder is in this order
+/// except for lines reordered on the way to the disk, and so is the whole.
 #[derive(Debug)]
 pub struct Merged {
     logs: Vec<Lines>,
@@ -130,7 +130,7 @@ impl Merged {
         Ok(merged)
     }
 
-    /// How many lines could not be read so far.
+    /// Number of lines skipped so far.
     pub fn skipped(&self) -> u64 {
         self.logs.iter().map(Lines::skipped).sum()
     }

@@ -1,8 +1,9 @@
 //! Writing the log: one thread, a bounded queue, whole lines.
 //!
-//! A request is begun here ([`Writer::begin`]) and may go out once that is durable; whoever begins one at the same time
-//! shares the sync. Its line follows when it has ended ([`Request::ended`]), and is with the system when that returns. The
-//! lines themselves are not synced one by one: what a crash takes is written again from what was begun.
+//! A request begins with [`Writer::begin`], and may be sent once the journal entry is durable; concurrent requests
+//! share one fsync (group commit). The line follows when the request has ended ([`Request::ended`]), and is in the
+//! system's page cache on return. Lines are not synced one by one: lines lost in a crash are restored from the journal
+//! (`begun`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,38 +16,38 @@ use tokio::sync::{mpsc, oneshot};
 use super::begun::{self, Begun, Key};
 use super::{BEGINNING, ENDING, Line, file_number, files};
 
-/// What waits to be written; then those who log wait.
+/// Capacity of the queue; a full queue blocks the senders (backpressure).
 const WAITING_MAX: usize = 4_096;
-/// A file that has grown beyond this is followed by another.
+/// Size in bytes after which a new log file is started.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// A full disk is tried again after this time.
+/// Pause before a write to a full disk is retried.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes lines in a thread of its own. Cheap to clone; when all are gone, the thread ends.
+/// Handle of the writer thread. Cheap to clone; the thread ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct Writer(mpsc::Sender<Said>);
 
-/// A request that may go out. Dropped without a word it gets a line that says that it may have been asked.
+/// A request that may be sent. A request dropped without an end gets a line that says that it may have been sent.
 #[derive(Debug)]
 pub struct Request {
     writer: Writer,
-    /// None once its end was said.
+    /// None once the end was reported.
     line: Option<Line>,
 }
 
-/// What the thread is told.
+/// A message to the writer thread.
 #[derive(Debug)]
 enum Said {
-    /// A request is about to go out: told when that is durable.
+    /// A request is about to be sent; the reply comes when the journal entry is durable.
     Begin(Box<Line>, oneshot::Sender<()>),
-    /// It has ended with this line: told when the system has it.
+    /// A request has ended with this line; the reply comes when the line is written.
     Ended(Key, Vec<u8>, Option<oneshot::Sender<()>>),
-    /// Nothing was sent.
+    /// The request was not sent.
     NotSent(Key),
 }
 
 impl Writer {
-    /// Writes into this folder, behind what is there. Requests that a crash left without a line get one first.
+    /// Opens the log in this folder for appending. Requests that a crash left without a line get one first.
     pub fn open(folder: &Path) -> io::Result<(Writer, JoinHandle<io::Result<()>>)> {
         std::fs::create_dir_all(folder)?;
         let requests = folder.parent().unwrap_or(folder).join("state").join("requests");
@@ -72,8 +73,8 @@ impl Writer {
         Ok((Writer(sender), thread))
     }
 
-    /// A request is about to be made, of which this much is known. It may be once this returns. The writer is gone only if
-    /// its disk failed, which its thread says; then nothing is asked any more.
+    /// Journals a request. The request may be sent when this returns. Returns none if the writer has stopped, which
+    /// happens only on a disk failure that its thread reports; then no request may be sent.
     pub async fn begin(&self, line: Line) -> Option<Request> {
         let (reply, durable) = oneshot::channel();
         self.0.send(Said::Begin(Box::new(line.clone()), reply)).await.ok()?;
@@ -84,10 +85,10 @@ impl Writer {
 }
 
 impl Request {
-    /// It has ended like this. Returns when the line would survive the end of this process.
+    /// Reports the end of the request. Returns when the line would survive the end of this process.
     pub async fn ended(mut self, mut line: Line) {
         let Some(begun) = self.line.take() else { return };
-        // By these it is known.
+        // These two fields are the key of the request.
         (line.fetch, line.at) = begun::key(&begun);
         let (reply, written) = oneshot::channel();
         if self.writer.0.send(Said::Ended(begun::key(&begun), line.json(), Some(reply))).await.is_ok() {
@@ -95,7 +96,7 @@ impl Request {
         }
     }
 
-    /// Nothing was sent, after all.
+    /// Reports that the request was not sent.
     pub async fn not_sent(mut self) {
         if let Some(line) = self.line.take() {
             _ = self.writer.0.send(Said::NotSent(begun::key(&line))).await;
@@ -107,7 +108,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         if let Some(line) = self.line.take() {
             let key = begun::key(&line);
-            // If there is no room for it now, the log gets it when it is next opened.
+            // If the queue is full, the line is restored when the log is next opened.
             _ = self.writer.0.try_send(Said::Ended(key, begun::lost(line).json(), None));
         }
     }
@@ -128,7 +129,7 @@ impl Log {
         Ok(Log { folder: folder.into(), file, bytes, number })
     }
 
-    /// Opens a file; a torn line at its end is ended, so that the next one stands alone.
+    /// Opens a file. A torn last line is terminated, so that the next line stands alone.
     fn file(folder: &Path, number: u64) -> io::Result<(File, u64)> {
         let path = folder.join(format!("{BEGINNING}{number:08}{ENDING}"));
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
@@ -145,7 +146,7 @@ impl Log {
         Ok((file, bytes))
     }
 
-    /// Writes down what was said: lines first, so that what has ended does not wait for what begins.
+    /// Writes a batch of messages: lines first, so that requests that have ended do not wait for requests that begin.
     fn take(&mut self, batch: &mut Vec<Said>, begun: &mut Begun) -> io::Result<()> {
         let (mut lines, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         let (mut new, mut may_go, mut not_sent) = (Vec::new(), Vec::new(), Vec::new());
@@ -186,7 +187,7 @@ impl Log {
             return Ok(());
         }
         if self.bytes >= FILE_BYTES_MAX {
-            // What was begun before may be forgotten by lines in either file.
+            // `Begun::shorten` syncs the current file alone, so this file is synced before the next one is started.
             self.file.sync_data()?;
             let (file, bytes) = Log::file(&self.folder, self.number + 1)?;
             (self.file, self.bytes, self.number) = (file, bytes, self.number + 1);

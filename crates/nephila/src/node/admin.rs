@@ -1,10 +1,10 @@
-//! What can be done to a cluster, by whoever speaks to its servers: a command, or a node that was asked over HTTP.
+//! Administration of a cluster, called by a command that speaks to the servers, or by a node for an HTTP request.
 //!
-//! A change of a job is written down first, then told to every partition's inbox: a partition learns of it at one position
-//! of its log, a node judges links by the record from its next look on.
+//! A change of a job is first written to the job's record, then sent to every partition's inbox: a partition learns of
+//! the change at one position of its log, a node judges links by the record from its next poll on.
 //!
-//! What always holds: a job is checked before it is written; URLs are answered for one by one; none is sent that names an
-//! address which the settings do not open.
+//! Invariants: a job is validated before the record is written; each added URL gets its own result; no URL is sent
+//! whose address the settings do not permit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,24 +37,24 @@ use crate::reach::Reach;
 use crate::settings::Settings;
 use crate::worker::{Link, offered};
 
-/// Messages under way at once.
+/// Maximum number of messages sent concurrently.
 const SENDS_MAX: usize = 32;
-/// Seeds in one message.
+/// Number of seeds in one message.
 const SEEDS_IN_MESSAGE: usize = 500;
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// There is no such job or node.
     #[error("{0}")]
     NotFound(String),
-    /// What was said makes no sense: it has to be said otherwise.
+    /// The request is invalid, and must be changed.
     #[error("{0}")]
     Wrong(String),
-    /// There is such a thing already.
+    /// Such a thing exists already.
     #[error("{0}")]
     Exists(String),
-    /// The servers do not do it: trying again may help.
+    /// The servers failed: a retry may help.
     #[error("{0:#}")]
     Away(anyhow::Error),
 }
@@ -65,19 +65,19 @@ impl From<anyhow::Error> for Error {
     }
 }
 
-/// URLs for a job.
+/// Parameters for adding URLs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adding {
-    /// The job of those that name none.
+    /// Default job for lines without one.
     pub(crate) job: Option<String>,
-    /// They are seeds: what lies around them is wanted too.
+    /// Whether the URLs are seeds, which extend the scope.
     pub(crate) as_seeds: bool,
 }
 
-/// Jobs by name, each with what judges its lines once that was needed.
+/// Jobs by name, each with its rules once they were needed.
 pub(super) type Judges = BTreeMap<String, (JobRecord, Option<InForce>)>;
 
-/// The owner of a partition, if it lives.
+/// The owner of a partition, if live.
 pub(crate) fn owner(view: &View, partition: u32) -> Option<&NodeRecord> {
     let (_, record) = view.owners.get(&partition)?;
     let OwnerRecord { node, incarnation, state, .. } = record;
@@ -85,7 +85,7 @@ pub(crate) fn owner(view: &View, partition: u32) -> Option<&NodeRecord> {
     if *state == OwnerState::Owned { view.nodes.iter().find(lives) } else { None }
 }
 
-/// A view, counted.
+/// Counts a view for display.
 pub(crate) fn count(view: &View, partitions: u32) -> ClusterView {
     let mut owned = BTreeMap::<NodeId, u32>::new();
     for node in (0..partitions).filter_map(|partition| owner(view, partition)) {
@@ -123,7 +123,7 @@ pub(crate) fn partitions(view: &View, partitions: u32) -> Vec<PartitionView> {
 }
 
 impl Cluster {
-    /// The cluster as it is now, with the alarms that are raised.
+    /// The current state of the cluster, with the raised alarms.
     pub(crate) async fn counted(&self) -> Result<ClusterView, Error> {
         let mut counted = count(&self.view().await?, self.partitions);
         let raised = alarm::all(&*self.leases).await.map_err(Error::Away)?;
@@ -135,7 +135,7 @@ impl Cluster {
         Ok(counted)
     }
 
-    /// Who lives and who owns what, asked now.
+    /// Reads the live nodes and the owners of partitions now.
     pub(crate) async fn view(&self) -> Result<View, Error> {
         let silent = || Error::Away(away("the NATS servers do not answer".to_owned()));
         view(&*self.leases).await.ok_or_else(silent)
@@ -153,14 +153,14 @@ impl Cluster {
         found.ok_or_else(|| Error::NotFound(format!("there is no job {name}: see `nephila job list`")))
     }
 
-    /// A job, by name, and how far it is.
+    /// A job by name, with its progress.
     pub(crate) async fn said_of(&self, name: &str) -> Result<JobSaid, Error> {
         let record = self.job(name).await?;
         let progress = self.progress().await?.remove(&record.job.id).unwrap_or_default();
         Ok(JobSaid { record, progress })
     }
 
-    /// All jobs, and how far each is.
+    /// All jobs, with their progress.
     pub(crate) async fn said_of_all(&self) -> Result<Vec<JobView>, Error> {
         let mut progress = self.progress().await?;
         let jobs = self.jobs().await?.into_iter();
@@ -169,7 +169,7 @@ impl Cluster {
         Ok(jobs.map(of).collect())
     }
 
-    /// Changes a job while it runs.
+    /// Changes a job while the job runs.
     pub(crate) async fn change(&self, name: &str, change: &JobChange) -> Result<JobRecord, Error> {
         let mut meant = self.job(name).await?.job;
         change.apply(&mut meant);
@@ -177,7 +177,7 @@ impl Cluster {
         let put = |record: &mut JobRecord| {
             change.apply(&mut record.job);
             if change.state.is_some() {
-                // A person has said how it goes on.
+                // A person has decided how the job continues.
                 record.ended = None;
             }
         };
@@ -187,13 +187,14 @@ impl Cluster {
         Ok(changed)
     }
 
-    /// Ends a job that has reached a limit. Whoever is second changes nothing.
+    /// Ends a job that has reached a limit. Idempotent: a second call changes nothing.
     pub(super) async fn end(&self, id: JobId, limit: Limit, counts: &Counts) -> Result<(), Error> {
         let number = uuid::Uuid::now_v7().as_u64_pair().1;
         let put = |record: &mut JobRecord| {
-            // Since it was looked at it may have been paused, or been given more.
+            // Since the check, the job may have been paused, or its limits raised.
             if record.job.state == State::Running && record.job.limits.reached(counts) == Some(limit) {
-                // Paused: what its last pages name is taken in, so that it can go on with a larger limit.
+                // Paused: links from its last pages are still processed, so that the job can continue with a higher
+                // limit.
                 record.job.state = State::Paused;
                 record.ended = Some(Ended {
                     limit: limit.name().to_owned(),
@@ -211,7 +212,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tells every partition that a job has ended, unless all of them know.
+    /// Tells every partition that a job has ended, unless all were already told.
     pub(super) async fn tell_end(&self, record: &JobRecord) -> Result<(), Error> {
         let Some(ended) = record.ended.as_ref().filter(|ended| !ended.told) else { return Ok(()) };
         let message = told(&record.job).encode(&self.secret);
@@ -228,7 +229,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds URLs, one per line: a URL, or JSON with `url`, and whatever else is to be said ([`AddLine`]).
+    /// Adds URLs, one per line: a URL, or JSON with `url` and further fields ([`AddLine`]).
     pub(crate) async fn add(
         &self,
         adding: &Adding,
@@ -267,11 +268,11 @@ impl Cluster {
         Ok(added)
     }
 
-    /// All jobs, to judge lines by. Their lists are not read yet.
+    /// Loads all jobs for judging lines. Lists of seeds are not read yet.
     pub(super) async fn judges(&self, adding: &Adding) -> Result<Judges, Error> {
         let mut jobs = Judges::new();
         for record in self.jobs().await? {
-            // Nobody needs a list to judge seeds: they are in scope by themselves.
+            // Judging seeds needs no list: seeds are always in scope.
             let needs_list = record.list.is_some() && !adding.as_seeds;
             let judge = if needs_list { None } else { Some(InForce::new(&record.job, &record.moved)?) };
             jobs.insert(record.job.name.clone(), (record, judge));
@@ -282,7 +283,7 @@ impl Cluster {
         }
     }
 
-    /// Is a line taken? None if it says nothing; else the link, or the URL and why not.
+    /// Judges a line. None for an empty line; otherwise the link, or the URL with the reason for the refusal.
     pub(super) async fn judged(
         &self,
         line: &str,
@@ -314,8 +315,8 @@ impl Cluster {
         }
     }
 
-    /// Sends parts of a stream, numbered from this on, to the partitions of their URLs, which decide about them. One after
-    /// the other: a partition hears of them in their order.
+    /// Sends parts of a stream, numbered from `first`, to the partitions of their URLs, which decide about them.
+    /// Sequential, so that each partition receives the parts in order.
     pub(crate) async fn stream(
         &self,
         job: &str,
@@ -334,7 +335,7 @@ impl Cluster {
             let place = |url: &Named| partition_of(url.key.host.domain, self.partitions);
             let messages = part.divided(place).into_iter().map(|(partition, part)| {
                 let message = Message::Command(Box::new(Entry::Stream(Box::new(part)))).encode(&self.secret);
-                // Said twice it counts once by its batch, whatever its message is called.
+                // Repeated parts are deduplicated by their batch, regardless of the message id.
                 (partition, new_id(), message)
             });
             self.send(messages).await?;
@@ -358,7 +359,7 @@ impl Cluster {
         }
     }
 
-    /// Every partition learns of a job, without its seeds: those are for who judges links.
+    /// Sends a job to every partition, without its seeds: only link judging needs the seeds.
     pub(super) async fn tell(&self, job: &Job) -> anyhow::Result<()> {
         let message = told(job).encode(&self.secret);
         self.send((0..self.partitions).map(|partition| (partition, new_id(), message.clone()))).await?;
@@ -384,7 +385,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends messages, some at once; returns when all of them have arrived, with the position of the last in each inbox.
+    /// Sends messages, some concurrently. Returns when all of them are stored, with the last position in each inbox.
     pub(super) async fn send(
         &self,
         messages: impl IntoIterator<Item = (u32, u128, Vec<u8>)>,
@@ -412,25 +413,25 @@ impl Cluster {
     }
 }
 
-/// What a partition is told of a job: all but its seeds.
+/// The message about a job for a partition: the job without its seeds.
 fn told(job: &Job) -> Message {
     let mut told = job.clone();
     told.scope.seeds.clear();
     Message::Command(Box::new(Entry::Job(Box::new(told))))
 }
 
-/// The number of a message that is sent once.
+/// A unique id for a message that is sent once.
 pub(super) fn new_id() -> u128 {
     uuid::Uuid::now_v7().as_u128()
 }
 
-/// The number of a message that anybody may send who was given the same: an inbox takes it once.
+/// A deterministic message id: an inbox deduplicates messages with the same content from different senders.
 pub(super) fn id_of(partition: u32, message: &[u8]) -> u128 {
     let digest = Content::of(&[&partition.to_be_bytes(), message].concat()).sha256;
     u128::from_str_radix(&digest[..32], 16).expect("a digest is hexadecimal")
 }
 
-/// Can a cluster do this job beside the others?
+/// Checks whether a cluster can run this job beside the others.
 pub(super) fn check(job: &Job, others: &[JobRecord]) -> Result<(), Error> {
     job.check().map_err(|error| Error::Wrong(error.to_string()))?;
     let is_counted = |record: &&JobRecord| {

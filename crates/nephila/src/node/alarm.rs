@@ -1,6 +1,6 @@
-//! Alarms: what a person has to look at, as records that `nephila cluster status` prints.
+//! Alarms for the operator, stored as records that `nephila cluster status` prints.
 //!
-//! What always holds: an alarm stays until what it is about is seen to be well again, whoever raised it.
+//! Invariant: an alarm stays until its subject is seen to be well again, regardless of the node that raised the alarm.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,22 +10,22 @@ use anyhow::Context;
 use nephila_log::Leases;
 use serde::{Deserialize, Serialize};
 
-/// Records of alarms begin like this.
+/// Prefix of alarm records.
 const ALARM: &str = "alarm.";
-/// How often a record is tried while others write it.
+/// Maximum number of tries when other writers change the record.
 const TRIES_MAX: usize = 5;
 
-/// What a person has to look at.
+/// An alarm for the operator.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Alarm {
-    /// What it is about.
+    /// Subject of the alarm.
     #[serde(default)]
     pub(crate) about: String,
-    /// What is wrong, and what to do.
+    /// The fault, and advice.
     pub(super) text: String,
-    /// Who noticed.
+    /// The node that raised the alarm.
     pub(super) node: String,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub(super) at_ms: u64,
 }
 
@@ -36,17 +36,17 @@ impl std::fmt::Display for Alarm {
     }
 }
 
-/// A partition that stays closed until a person has looked: what is wrong, and what to do.
+/// A partition that stays closed until a person has intervened: the fault, and advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Doubt(pub(super) String);
 
-/// The alarm about a partition.
+/// Subject of an alarm about a partition.
 pub(crate) fn of_partition(partition: u32) -> String {
     format!("partition-{partition:05}")
 }
 
-/// Raises an alarm; one that says the same already stays as it is.
+/// Raises an alarm. An alarm with the same text stays unchanged.
 pub(super) async fn raise(leases: &dyn Leases, about: &str, node: &str, text: &str) -> anyhow::Result<()> {
     let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let alarm = Alarm {
@@ -63,7 +63,7 @@ pub(super) async fn raise(leases: &dyn Leases, about: &str, node: &str, text: &s
     .await
 }
 
-/// It is well again.
+/// Clears an alarm.
 pub(super) async fn clear(leases: &dyn Leases, about: &str) -> anyhow::Result<()> {
     change(leases, about, |old| old.map(|_| Vec::new())).await
 }
@@ -92,7 +92,7 @@ pub(crate) async fn all(leases: &dyn Leases) -> anyhow::Result<Vec<Alarm>> {
     Ok(items.iter().filter_map(|item| serde_json::from_slice(&item.value).ok()).collect())
 }
 
-/// Ends the alarms of this kind that were raised by nodes which do not live any more: nobody else would.
+/// Clears alarms of this kind that were raised by nodes which are no longer live: no other node would.
 pub(super) async fn clear_of_the_gone(
     leases: &dyn Leases,
     kind: &str,
@@ -106,7 +106,7 @@ pub(super) async fn clear_of_the_gone(
     Ok(())
 }
 
-/// Says once that something is away, and once that it is back.
+/// Reports an outage once, and its end once.
 #[derive(Debug)]
 pub(super) struct Trouble {
     leases: Arc<dyn Leases>,
@@ -116,14 +116,14 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// With what one node does, `about` a word.
+    /// For one activity of a node; `about` names the activity.
     pub(super) fn new(leases: Arc<dyn Leases>, about: &str, node: &str) -> Trouble {
         let about = format!("{about}-{node}");
-        // An earlier process of this node may have raised it: the first success clears it.
+        // An earlier process of this node may have raised the alarm: the first success clears the alarm.
         Trouble { leases, node: node.to_owned(), about, is_away: AtomicBool::new(true) }
     }
 
-    /// Hears how something went.
+    /// Reports the result of an operation.
     pub(super) async fn note(&self, what: &str, result: &anyhow::Result<()>) {
         match result {
             Ok(()) => {

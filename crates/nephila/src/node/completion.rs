@@ -1,11 +1,12 @@
-//! Says what is left of each job on this node, and finds out whether a job is complete: see
+//! Reports the work left of each job on this node, and detects the completion of a job: see
 //! [`nephila_core::cluster::completion`], which decides.
 //!
-//! At every look a node reads the rounds first and then what its partitions have, so that what it says of a round was true
-//! behind the round's beginning. One node evaluates a job: the one that owns the partition of the job's number.
+//! At every poll a node reads the rounds first and the work of its partitions second, so that the report for a round
+//! describes a state after the round's beginning. One node evaluates a job: the owner of the partition with the job's
+//! number.
 //!
-//! What always holds: a round changes by compare-and-swap alone; one that cannot be read is never written; a job whose seeds
-//! are not all sent is not complete.
+//! Invariants: a round changes by compare-and-swap alone; an unreadable round is never written; a job with unsent seeds
+//! is not complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,24 +31,25 @@ use crate::clock::Clock;
 use crate::human;
 use crate::worker::Handle;
 
-/// What nodes say of their work is in records that begin like this, one for each node.
+/// Prefix of the work reports, one record per node.
 const WORK: &str = "work.";
-/// Rounds are in records that begin like this, one for each job.
+/// Prefix of the rounds, one record per job.
 const ROUND: &str = "round.";
-/// Figures that are no news are written this often.
+/// Interval for writing figures without news.
 const SAY_EVERY: Duration = Duration::from_secs(10);
-/// Of one job a round is begun this often at most.
+/// Minimum interval between two rounds of one job.
 const BEGIN_EVERY: Duration = Duration::from_secs(4);
-/// Jobs are evaluated this often at most for each node that lives: whoever does reads what all of them say.
+/// Minimum interval between evaluations, multiplied by the number of live nodes: an evaluation reads the reports of all
+/// nodes.
 const EVALUATE_EVERY: Duration = Duration::from_millis(10);
-/// The servers are asked and told within this time, or at the next look.
+/// Timeout of a poll; the next poll repeats the work.
 const LOOK_MAX: Duration = Duration::from_secs(20);
-/// How often a round is ended while others write it.
+/// Maximum number of tries to end a round when other writers change the record.
 const TRIES_MAX: usize = 20;
-/// An event is published within this time, or at the next look.
+/// Timeout for publishing an event; the next poll repeats the event.
 const TELL_MAX: Duration = Duration::from_secs(5);
 
-/// A round as it was read.
+/// A round as read from its record.
 #[derive(Clone, Debug)]
 struct Read {
     job: JobId,
@@ -60,11 +62,11 @@ struct Read {
 pub(super) struct Completion {
     node: Arc<Node>,
     handle: Handle,
-    /// What this node's record says, its revision, and when it was written. None until it was read.
+    /// The last report of this node, its revision, and its time. None until the record was read.
     said: Option<(NodeWork, Option<u64>, Instant)>,
-    /// When a round of a job was begun here.
+    /// Start of the last round of each job here.
     begun: BTreeMap<JobId, Instant>,
-    /// When jobs were last evaluated.
+    /// Time of the last evaluation.
     evaluated: Option<Instant>,
 }
 
@@ -73,18 +75,18 @@ impl Completion {
         Completion { node, handle, said: None, begun: BTreeMap::new(), evaluated: None }
     }
 
-    /// Looks once. What fails now is done at the next look.
+    /// Polls once. A failed step is repeated at the next poll.
     pub(super) async fn look(&mut self, jobs: &[JobRecord]) {
         match tokio::time::timeout(LOOK_MAX, self.look_at(jobs)).await {
             Ok(Ok(())) => {}
-            // It is not known what was written.
+            // The state of the record is unknown: read the record again.
             Ok(Err(_)) | Err(_) => self.said = None,
         }
     }
 
     async fn look_at(&mut self, jobs: &[JobRecord]) -> anyhow::Result<()> {
         let leases = self.node.cluster.leases.clone();
-        // Before the partitions: what is said of a round holds behind its beginning.
+        // Before the partitions, so that the report for a round describes a state after the round's beginning.
         let rounds = rounds(&*leases).await?;
         let work = self.measure(jobs, &rounds).await?;
         self.node.known.set_state(state(&work));
@@ -101,7 +103,7 @@ impl Completion {
         }
         self.evaluated = Some(Instant::now());
         let partitions = self.node.cluster.partitions;
-        // Read once, and only if there is a job that it may tell about.
+        // Read once, and only if this node has a job to evaluate.
         let mut seen = None;
         let is_ours = |job: JobId| work.partitions.contains_key(&(job.0 % partitions));
         for record in jobs.iter().filter(|record| is_ours(record.job.id)) {
@@ -126,7 +128,7 @@ impl Completion {
         Ok(())
     }
 
-    /// What the partitions of this node have of each job, and which rounds that is an answer to.
+    /// Measures the work left of each job on the partitions of this node, and the rounds answered thereby.
     async fn measure(&self, jobs: &[JobRecord], rounds: &[Read]) -> anyhow::Result<NodeWork> {
         let epochs: BTreeMap<u32, u64> = self.node.tails.epochs().into_iter().collect();
         let mut tallied: BTreeMap<Prefixes, _> =
@@ -165,7 +167,7 @@ impl Completion {
         Ok(work)
     }
 
-    /// Writes what this node has to say: news at once, other figures now and then.
+    /// Writes the report of this node: news at once, other figures at intervals.
     async fn say(&mut self, leases: &dyn Leases, work: &NodeWork) -> anyhow::Result<()> {
         let key = format!("{WORK}{}", self.node.name);
         let (before, revision, at) = match self.said.take() {
@@ -184,13 +186,13 @@ impl Completion {
         let value = serde_json::to_vec(work).context("work as JSON")?;
         let put =
             leases.put(&key, revision, value.into()).await.context("writing what this node has to do")?;
-        // Somebody else under our name, or a write of ours whose answer was lost.
+        // Another process under our name, or a write of ours whose answer was lost.
         anyhow::ensure!(put.is_some(), "the record of work was changed by another");
         self.said = Some((work.clone(), put, Instant::now()));
         Ok(())
     }
 
-    /// Is a job complete of which nothing is left here?
+    /// Evaluates whether a job is complete that has no work left on this node.
     async fn evaluate(
         &mut self,
         record: &JobRecord,
@@ -228,8 +230,8 @@ impl Completion {
         }
     }
 
-    /// Begins a round, and writes down how far the inboxes are filled: behind a message of our own in each, which only
-    /// a majority of the servers can have stored.
+    /// Begins a round, and records the ends of all inboxes: behind a message of our own in each, which only a majority
+    /// of the servers can have stored.
     async fn begin(&self, read: &Read, mark: u64) -> anyhow::Result<()> {
         let cluster = &self.node.cluster;
         let begun = read.round.next(mark, Clock::new().now().wall);
@@ -243,7 +245,7 @@ impl Completion {
         Ok(())
     }
 
-    /// Tells programs that a job is complete, unless that was done.
+    /// Publishes the event that a job is complete, once.
     async fn tell(&self, record: &JobRecord, read: &Read) -> anyhow::Result<()> {
         let Some(events) = self.node.events.as_ref().filter(|_| !read.round.told) else { return Ok(()) };
         let id = format!("job.{}.{}", read.job, read.round.number);
@@ -265,7 +267,7 @@ impl Completion {
     }
 }
 
-/// What a node does that has so much left.
+/// State of a node with this work.
 fn state(work: &NodeWork) -> NodeState {
     match work.jobs.values().any(|work| work.left > 0) {
         true => NodeState::Crawling,
@@ -273,7 +275,7 @@ fn state(work: &NodeWork) -> NodeState {
     }
 }
 
-/// What each node has said of its work, as far as it can be read.
+/// The readable work reports of all nodes.
 async fn said(leases: &dyn Leases) -> anyhow::Result<BTreeMap<String, NodeWork>> {
     let items = leases.records(WORK).await.context("reading what is left")?;
     let read = items.iter().filter_map(|item| {
@@ -283,7 +285,7 @@ async fn said(leases: &dyn Leases) -> anyhow::Result<BTreeMap<String, NodeWork>>
     Ok(read.collect())
 }
 
-/// All rounds that can be read.
+/// All readable rounds.
 async fn rounds(leases: &dyn Leases) -> anyhow::Result<Vec<Read>> {
     let items = leases.records(ROUND).await.context("reading the rounds")?;
     let read = items.into_iter().filter_map(|item| {
@@ -294,7 +296,7 @@ async fn rounds(leases: &dyn Leases) -> anyhow::Result<Vec<Read>> {
     Ok(read.collect())
 }
 
-/// Writes a round if nobody has since it was read. Gives its revision then.
+/// Writes a round by compare-and-swap. Returns the new revision on success.
 async fn write(leases: &dyn Leases, read: &Read, round: Round) -> anyhow::Result<Option<u64>> {
     let expected = Some(read.revision).filter(|revision| *revision > 0);
     let value = serde_json::to_vec(&round).context("a round as JSON")?;
@@ -302,7 +304,7 @@ async fn write(leases: &dyn Leases, read: &Read, round: Round) -> anyhow::Result
 }
 
 impl Cluster {
-    /// URLs of these jobs are stored: whatever was found out about their completion does not hold any more.
+    /// Invalidates the completion of these jobs, because URLs were stored.
     pub(super) async fn reopen(&self, jobs: impl IntoIterator<Item = JobId>) -> Result<(), Error> {
         for job in jobs {
             self.reopen_one(job).await?;
@@ -324,7 +326,7 @@ impl Cluster {
         anyhow::bail!("others change the round of job {job} all the time: try again")
     }
 
-    /// What is left of each job and was done for it, as the nodes said last, and when those that are complete were.
+    /// Progress of each job by the last reports of live nodes, and the completion times.
     pub(crate) async fn progress(&self) -> Result<BTreeMap<JobId, Progress>, Error> {
         let mut sums: BTreeMap<JobId, Work> = BTreeMap::new();
         let view = self.view().await?;
@@ -348,7 +350,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// What each node does, as it said last.
+    /// State of each node by its last report.
     pub(crate) async fn states(&self) -> Result<BTreeMap<String, NodeState>, Error> {
         let said = said(&*self.leases).await?;
         Ok(said.into_iter().map(|(node, work)| (node, state(&work))).collect())

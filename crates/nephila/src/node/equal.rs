@@ -1,10 +1,10 @@
-//! Settings that must be the same on all nodes: each node writes its own down, and all compare.
+//! Settings that must be equal on all nodes: each node publishes its own, and all compare.
 //!
-//! What they agree on together are limits of the cluster: an address that one node may ask every second and another every
-//! five is asked every second. Nobody's word counts more than another's, so an alarm names both, and ends by itself when
-//! they agree again: settings may be changed node by node.
+//! The compared settings are limits of the whole cluster: if one node may request an address every second and another
+//! every five seconds, the address is requested every second. No node has precedence, so an alarm names both nodes, and
+//! clears when they agree again: settings may be changed node by node.
 //!
-//! What always holds: only nodes that live are compared; a record that cannot be read is as if it were not there.
+//! Invariants: only live nodes are compared; an unreadable record is ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use nephila_log::Leases;
 use super::alarm;
 use crate::settings::Settings;
 
-/// Records of settings begin like this.
+/// Prefix of the settings records.
 const PREFIX: &str = "settings.";
-/// Alarms about them begin like this.
+/// Prefix of the alarms about them.
 const ABOUT: &str = "settings-";
 
-/// The settings in question, by name, as they are written.
+/// The compared settings, by name, as JSON.
 type Values = BTreeMap<String, serde_json::Value>;
 
-/// What must be the same everywhere.
+/// The settings that must be equal everywhere.
 fn values(settings: &Settings) -> Values {
     let frontier = serde_json::to_value(&settings.frontier).unwrap_or_default();
     let names = ["slot_connections", "slot_delay", "fleets"];
     names.iter().map(|name| (format!("frontier.{name}"), frontier[*name].clone())).collect()
 }
 
-/// Compares this node's settings with those of the others.
+/// Compares this node's settings with the settings of other nodes.
 #[derive(Debug)]
 pub(super) struct Equal {
     leases: Arc<dyn Leases>,
     node: String,
     own: Values,
     is_written: bool,
-    /// What was said last; none until it is known that nothing of an earlier process is left.
+    /// The last reported difference; none until alarms of an earlier process are cleared.
     said: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Equal {
         Equal { leases, node: node.to_owned(), own: values(settings), is_written: false, said: None }
     }
 
-    /// Looks at those of the nodes that live.
+    /// Compares with the settings of live nodes.
     pub(super) async fn look(&mut self, living: &[&str]) -> anyhow::Result<()> {
         alarm::clear_of_the_gone(&*self.leases, ABOUT, living).await?;
         let items = self.leases.records(PREFIX).await.context("reading the settings of others")?;
@@ -56,7 +56,7 @@ impl Equal {
             let value = serde_json::to_vec(&self.own).context("settings as JSON")?;
             if old.is_none_or(|old| old.value != value) {
                 let put = self.leases.put(&key, old.map(|old| old.revision), value.into()).await;
-                // Somebody of the same name was quicker: it is looked at again.
+                // On a conflict with a process of the same name, the next poll tries again.
                 self.is_written = put.context("writing the settings")?.is_some();
             } else {
                 self.is_written = true;
@@ -79,7 +79,7 @@ impl Equal {
             if is_new {
                 eprintln!("nephila: node {}: {text}", self.node);
             }
-            // Each time: one who did not know yet that we live may have ended it.
+            // Each time: a node that did not yet see us as live may have cleared the alarm.
             alarm::raise(&*self.leases, &about, &self.node, &text).await?;
         }
         self.said = Some(text);
@@ -87,10 +87,10 @@ impl Equal {
     }
 }
 
-/// What is not the same, in a sentence.
+/// The difference, in a sentence.
 fn difference(own: &Values, others: &[(&str, Values)]) -> Option<String> {
     let differs = own.iter().filter_map(|(name, value)| {
-        // What another version does not write is not compared.
+        // Settings that another version does not publish are not compared.
         let (node, other) = others.iter().find_map(|(node, other)| {
             let other = other.get(name).filter(|other| *other != value)?;
             Some((node, other))

@@ -1,11 +1,12 @@
-//! Carries errands between nodes: a robots.txt that redirects to a host of another node is asked for by that node.
+//! Carries errands between nodes: the robots.txt of one host that redirects to a host of another node is fetched by
+//! that node.
 //!
-//! What is asked and answered is decided in [`frontier::away`](nephila_core::frontier::away). Messages may be lost; whoever
-//! waits for one gives up by itself. While a partition has no owner, or is asked for at one that has given it up, its errands
-//! wait here and are sent again. A node of a version that does not know errands does not listen to them, and is waited for in
-//! vain: the robots.txt then counts as not reached, and is asked for again later.
+//! [`frontier::away`](nephila_core::frontier::away) decides about requests and answers. Messages may be lost; the
+//! waiting side has a timeout. While a partition has no owner, or the addressed node no longer owns the partition,
+//! errands wait here and are retried. A node of a version without errands does not listen, and never answers: the
+//! robots.txt then counts as unreachable, and is retried later.
 //!
-//! What always holds: the worker never waits for this loop, and this loop waits for the worker alone; an errand is kept here
+//! Invariants: the worker never waits for this loop, and this loop waits for the worker alone; an errand is kept here
 //! for [`KEPT`] at most.
 
 use std::collections::BTreeMap;
@@ -25,28 +26,28 @@ use super::admin::owner;
 use super::route::partition_of;
 use crate::worker::{Handle, Stopped};
 
-/// What the worker wants sent. With more it keeps it.
+/// Capacity of the channel from the worker. The worker keeps further errands.
 pub(super) const WISHES_MAX: usize = 64;
-/// An errand that found nobody is sent again after this time.
+/// Delay before an errand without a recipient is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Whoever asked waits no longer than this. The frontier bounds how many there are.
+/// Maximum time an errand waits for its answer. The frontier bounds the number of errands.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The name under which a node listens to errands.
+/// The subject on which a node listens for errands.
 fn name(node: NodeId) -> String {
     format!("{node}-errands")
 }
 
-/// Listens to what other nodes want, and to their answers.
+/// Subscribes to errands and answers from other nodes.
 pub(super) async fn hear(node: &Node) -> anyhow::Result<Heard> {
     node.cluster.engine.hear(&name(NodeId::of(&node.name))).await.context("listening to other nodes")
 }
 
-/// An errand that was not answered yet.
+/// An errand without an answer.
 struct Asked {
     url: Box<CrawlUrl>,
     since: Instant,
-    /// It found nobody, and is sent again.
+    /// Whether no owner was found, so that the errand is sent again.
     again: bool,
 }
 
@@ -54,11 +55,11 @@ struct Asked {
 struct Errands {
     node: Arc<Node>,
     handle: Handle,
-    /// By number.
+    /// Open errands by number.
     asked: BTreeMap<u64, Asked>,
 }
 
-/// Goes on until it is dropped, or the worker has ended.
+/// Runs until dropped, or until the worker has ended.
 pub(super) async fn run(
     node: Arc<Node>,
     mut heard: Heard,
@@ -80,7 +81,7 @@ pub(super) async fn run(
                         return;
                     }
                 }
-                // What cannot be read is as if it had been lost.
+                // An unreadable message counts as lost.
                 Some(Err(_)) => {}
                 None => return,
             },
@@ -90,7 +91,7 @@ pub(super) async fn run(
 }
 
 impl Errands {
-    /// Sends what the worker wants sent to where it belongs.
+    /// Sends an errand or an answer of the worker to its recipient.
     async fn carry(&mut self, wish: ErrandAction) {
         let (to, said) = match wish {
             ErrandAction::Ask { number, url } => {
@@ -103,7 +104,7 @@ impl Errands {
         self.node.cluster.engine.say(&name(to.node), said.encode().into()).await;
     }
 
-    /// Asks the owner of a URL, if it has one now.
+    /// Sends an errand to the current owner of a URL, if any.
     async fn ask(&mut self, number: u64) {
         let Some(asked) = self.asked.get_mut(&number) else { return };
         let node = &self.node;
@@ -117,7 +118,7 @@ impl Errands {
         node.cluster.engine.say(&name(to), said.encode().into()).await;
     }
 
-    /// Takes what another node says.
+    /// Handles a message from another node.
     async fn hear(&mut self, said: Said) -> Result<(), Stopped> {
         match said {
             Said::NotHere { number } => {
@@ -132,7 +133,7 @@ impl Errands {
         self.handle.errand(said).await
     }
 
-    /// Asks once more where nobody was found; forgets those that nobody waits for any more.
+    /// Retries errands without a recipient, and drops errands after their timeout.
     async fn send_again(&mut self) {
         self.asked.retain(|_, asked| asked.since.elapsed() < KEPT);
         let again = self.asked.iter().filter(|(_, asked)| asked.again).map(|(number, _)| *number);

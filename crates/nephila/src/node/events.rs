@@ -1,16 +1,17 @@
-//! The owner of a partition tells what happens in it: events, made from each group that is durable, into their stream on
+//! The owner of a partition publishes events: derives them from each durable group, and writes them to their stream on
 //! the servers.
 //!
-//! [`told`] lies around the partition's log and queues a copy of each durable group; a task beside the partition, the
-//! [`Teller`], makes the events and publishes them, one message for a group, or several if they are many. What is not in the
-//! queue, since an owner before did not tell it or it was too much, is read from the log. Nobody waits for any of it: neither
-//! the worker nor the opening of a partition. While the stream is away the teller tries again, and makes the stream anew if
-//! it is gone.
+//! [`told`] wraps the partition's log and queues a copy of each durable group. A task beside the partition, the
+//! [`Teller`], derives the events and publishes them, one message per group, or several for many events. Groups that
+//! are not in the queue, because an earlier owner did not publish them or the queue was full, are read from the log.
+//! Publishing blocks neither the worker nor the opening of a partition. While the stream is unreachable the teller
+//! retries, and recreates a missing stream.
 //!
-//! How far a partition is told stands in the records of `tails`, every few seconds; a new owner goes on there.
+//! The records of `tails` hold how far a partition's events are published, updated every few seconds; a new owner
+//! continues there.
 //!
-//! What always holds: the same group gives the same messages with the same ids, whoever publishes it; a group is told, or a
-//! gap that says that it is not; what was told and not yet written down is told again.
+//! Invariants: the same group gives the same messages with the same ids, whichever node publishes; each group is
+//! published, or covered by a gap event; groups published after the last record are published again.
 
 mod told;
 
@@ -30,16 +31,16 @@ use told::{Next, Queue, Told};
 
 pub(super) use told::{HowFar, Start};
 
-/// How long one message is tried before it is looked whether there is a stream.
+/// Timeout for publishing one message, before the existence of the stream is checked.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
-/// What failed is tried again after this time.
+/// Delay before a retry.
 const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
-/// A group that was durable and does not come from the log for this long is gone.
+/// A durable group that the log does not deliver for this long is lost.
 const LOST_AFTER: Duration = Duration::from_secs(60);
-/// The alarm of a node whose events cannot be told.
+/// Subject of the alarm of a node that cannot publish events.
 const ALARM: &str = "events";
 
-/// Where a node tells events, and how it goes with that. Cheap to clone.
+/// The event stream of a node, and its outage state. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Telling {
     pub(crate) stream: JetEvents,
@@ -48,7 +49,8 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// Sees to it that there is a stream of at most so many bytes. If the servers cannot make it now, they do later.
+    /// Ensures that the stream exists, with at most `bytes_max` bytes. If the servers are unreachable, a later publish
+    /// creates the stream.
     pub(super) async fn begin(cluster: &Cluster, bytes_max: u64, node: &str) -> anyhow::Result<Telling> {
         let telling = Telling::new(cluster, bytes_max, node);
         match telling.stream.ensure().await {
@@ -65,17 +67,17 @@ impl Telling {
     }
 }
 
-/// Says once that events cannot be told, and once that they can again, for all partitions of a node.
+/// Reports once that events cannot be published, and once that they can again, for all partitions of a node.
 #[derive(Debug)]
 struct Outage {
     leases: Arc<dyn Leases>,
     node: String,
-    /// Was everything said? Then a success is no news, and costs no lock.
+    /// Whether nothing is left to report. Then a success needs no lock.
     is_calm: AtomicBool,
     said: Mutex<Said>,
 }
 
-/// What was said last.
+/// The last report.
 #[derive(Debug)]
 struct Said {
     is_away: bool,
@@ -84,7 +86,7 @@ struct Said {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alarm {
-    /// An earlier process of this node may have raised it.
+    /// An earlier process of this node may have raised the alarm.
     MayStand,
     Stands,
     Cleared,
@@ -101,7 +103,7 @@ impl Outage {
     }
 
     async fn note(&self, error: &Error) {
-        // Held until the alarm is written: a success of another partition must not clear it before.
+        // Held until the alarm is written: a success of another partition must not clear the alarm before.
         let mut said = self.said.lock().await;
         self.is_calm.store(false, Ordering::Release);
         if !std::mem::replace(&mut said.is_away, true) {
@@ -135,23 +137,23 @@ impl Outage {
     }
 }
 
-/// Tells what happens in a partition.
+/// Publishes the events of a partition.
 #[derive(Debug)]
 pub(super) struct Teller {
     telling: Telling,
     partition: u32,
     epoch: u64,
-    /// The group that is told next.
+    /// The next group to publish.
     next: u64,
-    /// The log is read from this one on at the earliest.
+    /// The first group that may be read from the log.
     from: u64,
     queue: Arc<Queue>,
     how_far: Arc<HowFar>,
 }
 
 impl Teller {
-    /// Tells what the owners before did not, and from now on what becomes durable through the log that this gives. Nobody is
-    /// asked, and nothing waits: telling begins with [`Teller::run`].
+    /// Creates a teller that publishes everything earlier owners did not, and every group that becomes durable through
+    /// the returned log. Sends and awaits nothing: publishing begins with [`Teller::run`].
     pub(super) fn begin(
         telling: &Telling,
         partition: u32,
@@ -161,7 +163,7 @@ impl Teller {
     ) -> (Teller, Box<dyn GroupLog>) {
         let how_far = Arc::new(HowFar::default());
         how_far.told.store(start.told, Ordering::Release);
-        // It comes from what was written down, or there is nothing before it.
+        // The position comes from the record, or nothing precedes it.
         how_far.written.store(start.told, Ordering::Release);
         let queue = Arc::new(Queue::new(log.synced()));
         let teller = Teller {
@@ -176,12 +178,12 @@ impl Teller {
         (teller, Box::new(Told::around(log, queue, how_far)))
     }
 
-    /// How far it came.
+    /// The progress of this teller.
     pub(super) fn how_far(&self) -> Arc<HowFar> {
         self.how_far.clone()
     }
 
-    /// Until it is dropped.
+    /// Runs until dropped.
     pub(super) async fn run(mut self) {
         loop {
             match self.queue.next(self.next) {
@@ -192,14 +194,14 @@ impl Teller {
         }
     }
 
-    /// Tells what the log has, until the next group is in the queue or there is none.
+    /// Publishes groups from the log, until the next group is in the queue or there is none.
     async fn catch_up(&mut self) {
         let mut log = self.telling.engine.log_reader(self.partition, self.next.max(self.from));
         let mut dry_since: Option<Instant> = None;
         while self.queue.is_in_log(self.next) {
             let steps = match log.take().await {
                 Ok(steps) => steps,
-                // The worker has the same log, and says what is wrong with it.
+                // The worker uses the same log, and reports the error.
                 Err(_) => {
                     tokio::time::sleep(AGAIN).await;
                     return;
@@ -215,20 +217,20 @@ impl Teller {
                 match step {
                     Beside::Group(group, bytes) if group >= self.next => self.tell(group, &bytes).await,
                     Beside::Behind(group) if group >= self.next => self.gap(group).await,
-                    // It was told before.
+                    // Already published.
                     Beside::Group(..) | Beside::Behind(_) => {}
                 }
             }
         }
     }
 
-    /// Publishes the events of a group, and a gap before it if others were to come first.
+    /// Publishes the events of a group, after a gap event for skipped groups.
     async fn tell(&mut self, group: u64, bytes: &[u8]) {
         if group > self.next {
             self.gap(group - 1).await;
         }
         let Ok((events, behind)) = event::of_bytes(self.partition, bytes) else {
-            // Nobody could ever read it; what comes behind it can be.
+            // No node could ever read this group; the following groups are readable.
             return self.gap(group).await;
         };
         let mark = event::mark(behind);
@@ -239,7 +241,7 @@ impl Teller {
         self.passed(group);
     }
 
-    /// Says that the groups up to this one are left out.
+    /// Publishes a gap event for the groups up to this one.
     async fn gap(&mut self, last: u64) {
         let gap = Event::gap(self.partition, self.next, last);
         let id = format!("{}.{}", gap.id, self.epoch);
@@ -252,7 +254,7 @@ impl Teller {
         self.how_far.told.store(group, Ordering::Release);
     }
 
-    /// Publishes a message, however long that takes.
+    /// Publishes a message, with retries until success.
     async fn publish(&self, id: &str, lines: Vec<u8>) {
         let (stream, outage) = (&self.telling.stream, &self.telling.outage);
         let lines = Bytes::from(lines);
@@ -261,14 +263,14 @@ impl Teller {
                 return outage.is_over().await;
             };
             outage.note(&error).await;
-            // Somebody may have removed it. Whether it could be made shows when it is tried again.
+            // The stream may have been removed. The next try shows whether it was created.
             _ = stream.ensure().await;
             tokio::time::sleep(AGAIN).await;
         }
     }
 }
 
-/// Events as messages of at most so many bytes. An event that alone is longer is left out: no URL is that long.
+/// Packs events into messages of at most `bytes_max` bytes. A longer event is left out: no URL is that long.
 fn pack(events: &[Event], bytes_max: usize) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for event in events {

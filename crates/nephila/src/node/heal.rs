@@ -1,24 +1,24 @@
-//! What a person decides about a partition whose log has lost something: to go on with what is left.
+//! Healing of a partition whose log has lost entries: the operator accepts the loss.
 //!
-//! `nephila cluster heal PARTITION --accept-loss` writes down that it may; whoever next opens the partition takes the best
-//! that there is (its own state, a snapshot, what follows in the log), begins the log anew behind it, and writes down
-//! under which ownership that was: what earlier owners knew of the log does not count any more.
+//! `nephila cluster heal PARTITION --accept-loss` records the decision. The next node that opens the partition takes
+//! the best available state (its own state, a snapshot, the following log), starts a new log behind that state, and
+//! records the epoch: the knowledge of earlier owners about the log no longer counts.
 
 use anyhow::Context;
 use nephila_log::Leases;
 use serde::{Deserialize, Serialize};
 
-/// Records begin like this.
+/// Prefix of the records.
 const HEAL: &str = "heal.";
-/// How often a record is tried while others write it.
+/// Maximum number of tries when other writers change the record.
 const TRIES_MAX: usize = 5;
 
-/// What was decided about a partition.
+/// Decision about a partition.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Heal {
-    /// It may go on with what is left.
+    /// Whether the partition may continue with the remaining state.
     pub(super) is_asked: bool,
-    /// Its log was begun anew under this ownership; 0 if it never was.
+    /// The epoch in which a new log was started; 0 if never.
     pub(super) epoch: u64,
 }
 
@@ -26,18 +26,18 @@ fn key(partition: u32) -> String {
     format!("{HEAL}{partition:05}")
 }
 
-/// What was decided.
+/// Reads the decision.
 pub(super) async fn read(leases: &dyn Leases, partition: u32) -> anyhow::Result<Heal> {
     let item = leases.record(&key(partition)).await.context("reading what was decided about it")?;
     Ok(item.and_then(|item| serde_json::from_slice(&item.value).ok()).unwrap_or_default())
 }
 
-/// Decides that it may go on with what is left.
+/// Accepts the loss.
 pub(crate) async fn ask(leases: &dyn Leases, partition: u32) -> anyhow::Result<()> {
     change(leases, partition, |heal| heal.is_asked = true).await
 }
 
-/// It goes on.
+/// Marks the healing as done.
 pub(super) async fn done(leases: &dyn Leases, partition: u32, epoch: u64) -> anyhow::Result<()> {
     change(leases, partition, |heal| *heal = Heal { is_asked: false, epoch }).await
 }

@@ -1,16 +1,16 @@
-//! The jobs of a cluster: a record for each, which every node reads, and the word of it in every partition's log.
+//! The jobs of a cluster: one record per job, which every node reads, and an entry in every partition's log.
 //!
-//! A job is written down first, then told to every partition's inbox, and only then its seeds are sent. A partition learns
-//! of it at one position of its log; a node judges links by the record, which it reads again every few seconds. Seeds that are
-//! too many for a record are in a list ([`super::lists`]), and the record says how far that goes.
+//! The record is written first, then the job is sent to every partition's inbox, and the seeds follow last. A partition
+//! learns of a job at one position of its log; a node judges links by the record, which it reads again every few
+//! seconds. Seeds too many for a record are in a list ([`super::lists`]), and the record has the end of the list.
 //!
-//! A record that this program cannot read holds up its own job and nothing else: URLs of it that come up on a node which does
-//! not know the job yet are put back, and an alarm names the record.
+//! A record that this program cannot read holds up its own job and nothing else: URLs of an unknown job are put back
+//! into the queue, and an alarm names the record.
 //!
-//! A field that is new stands beside `job` in the record, not inside of it: the oldest program that may live in the same
-//! cluster passes over the first and does not start with the second.
+//! A new field stands beside `job` in the record, not inside: the oldest program that may run in the same cluster
+//! ignores the first and does not start with the second.
 //!
-//! What always holds: a record changes by compare-and-swap alone; a number is given once; one that cannot be read is never
+//! Invariants: a record changes by compare-and-swap alone; a job id is used once; an unreadable record is never
 //! written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,62 +30,62 @@ use super::record::{Unknown, put_unknown, take_unknown};
 use super::{LISTS_FORMAT, alarm, raise};
 use crate::crawl::jobs::{InForce, Jobs};
 
-/// Records of jobs begin like this.
+/// Prefix of job records.
 const PREFIX: &str = "job.";
-/// Alarms about records begin like this.
+/// Prefix of alarms about records.
 pub(super) const ABOUT: &str = "record-";
-/// How often a change is tried while others change the same record.
+/// Maximum number of tries when other writers change the record.
 const TRIES_MAX: usize = 20;
-/// Nodes look at the jobs this often.
+/// Polling interval of the jobs on each node.
 pub(crate) const READ_EVERY: Duration = Duration::from_secs(2);
-/// The largest record: what the servers take in one message, with room to spare.
+/// Maximum size of a record in bytes: the limit of one message, with a reserve.
 const RECORD_BYTES_MAX: usize = 700 << 10;
-/// More bytes of seeds than this are in a list.
+/// Maximum size in bytes of seeds in a record; more seeds are in a list.
 pub(super) const SEEDS_BYTES_MAX: usize = 512 << 10;
-/// More places that seeds have moved to are in the list.
+/// Maximum number of redirect targets of seeds in a record; more targets are in the list.
 const MOVED_MAX: usize = 1_000;
-/// What a URL takes in a record besides its text.
+/// Overhead in bytes of a URL in a record.
 pub(super) const LINE_BYTES: usize = 3;
 
-/// A job as it is written down.
+/// The record of a job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct JobRecord {
-    /// The job, with its seeds: its scope lies around them.
+    /// The job, with its seeds, which define the scope.
     pub(crate) job: Job,
-    /// Where seeds have moved to.
+    /// Redirect targets of seeds.
     #[serde(default)]
     pub(crate) moved: Vec<String>,
-    /// It has had enough.
+    /// Set when a limit of the job is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Ended>,
-    /// Its seeds were all sent. Whoever made the job may have ended before.
+    /// Whether all seeds were sent. The creator of the job may have died before.
     #[serde(default = "yes")]
     pub(crate) seeded: bool,
-    /// The list of its other seeds.
+    /// The list of further seeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) list: Option<List>,
-    /// Fields of a newer program, which are written back as they are.
+    /// Fields of a newer program, which are written back unchanged.
     #[serde(skip)]
     unknown: Unknown,
-    /// By which write it became so; 0 if it was not read from the servers.
+    /// Revision of the record; 0 if not read from the servers.
     #[serde(skip)]
     revision: u64,
 }
 
 impl JobRecord {
-    /// Of a job that begins.
+    /// The record of a new job.
     pub(crate) fn new(job: Job) -> JobRecord {
         let (moved, ended, list) = Default::default();
         JobRecord { job, moved, ended, seeded: false, list, unknown: Unknown::new(), revision: 0 }
     }
 
-    /// How many seeds it has.
+    /// Total number of seeds.
     pub(crate) fn seeds(&self) -> u64 {
         self.job.scope.seeds.len() as u64 + self.list.map_or(0, |list| list.seeds)
     }
 }
 
-/// Jobs from before it was written down.
+/// Default of `seeded` for records without this field.
 fn yes() -> bool {
     true
 }
@@ -93,25 +93,25 @@ fn yes() -> bool {
 /// The end of a job that reached a limit.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Ended {
-    /// The limit's name.
+    /// Name of the limit.
     pub(crate) limit: String,
-    /// How far it was, as far as the logs had it.
+    /// The counts at the end, as far as the logs had them.
     pub(crate) pages: u64,
     pub(crate) bytes: u64,
     pub(crate) seconds: u64,
-    /// What the messages to partitions are numbered by.
+    /// Base of the message ids to partitions.
     pub(crate) number: u64,
-    /// Were all partitions told?
+    /// Whether all partitions were told.
     #[serde(default)]
     pub(crate) told: bool,
 }
 
-/// The records of jobs.
+/// Access to the records of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct JobStore {
     leases: Arc<dyn Leases>,
     lists: Arc<SeedLists>,
-    /// Held by who brings rules up to date: who is later has read later.
+    /// Held during a refresh of the rules: a later refresh has read later records.
     refreshing: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -120,7 +120,7 @@ impl JobStore {
         JobStore { leases, lists, refreshing: Arc::default() }
     }
 
-    /// All jobs, and what is written in the place of a job and cannot be read.
+    /// Reads all jobs, and the unreadable records.
     pub(crate) async fn read(&self) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
         let items = self.leases.records(PREFIX).await.context("reading the jobs")?;
         let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
@@ -133,12 +133,12 @@ impl JobStore {
         Ok((jobs, unreadable))
     }
 
-    /// All jobs that can be read.
+    /// All readable jobs.
     pub(crate) async fn all(&self) -> anyhow::Result<Vec<JobRecord>> {
         Ok(self.read().await?.0)
     }
 
-    /// Writes a new job down, under the next free number.
+    /// Creates the record of a new job, with the next free id.
     pub(crate) async fn create(&self, mut job: Job, list: Option<List>) -> anyhow::Result<Job> {
         for _ in 0..TRIES_MAX {
             let (all, unreadable) = self.read().await?;
@@ -159,7 +159,7 @@ impl JobStore {
         anyhow::bail!("others make jobs all the time: try again")
     }
 
-    /// Changes a job; gives it as it is then, or none if there is no such job.
+    /// Changes a job by compare-and-swap. Returns the new record, or none without such a job.
     pub(crate) async fn change(
         &self,
         id: JobId,
@@ -184,7 +184,7 @@ impl JobStore {
         anyhow::bail!("others change job {id} all the time: try again")
     }
 
-    /// A seed has moved. Many that move at the same time are written together.
+    /// Adds a redirect target of a seed to the scope. Concurrent calls are written together.
     pub(crate) async fn widen(&self, id: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
         self.lists.moved(id, target.as_str());
         let (_turn, targets) = self.lists.to_write(id).await;
@@ -224,7 +224,7 @@ impl JobStore {
         Ok(())
     }
 
-    /// What a job wants, ready to be asked.
+    /// The rules of a job, ready for judging URLs.
     pub(crate) async fn in_force(&self, record: &JobRecord) -> anyhow::Result<InForce> {
         let listed = self.lists.places(record).await?;
         let mut job = InForce::new(&record.job, &record.moved)?;
@@ -235,13 +235,13 @@ impl JobStore {
         Ok(job)
     }
 
-    /// Brings the rules that links are judged by up to date. Gives all jobs, and what cannot be read.
+    /// Refreshes the rules for judging links. Returns all jobs, and the unreadable records.
     pub(crate) async fn refresh(&self, jobs: &Jobs) -> anyhow::Result<(Vec<JobRecord>, Vec<Unreadable>)> {
         let _turn = self.refreshing.lock().await;
         self.refresh_now(jobs).await
     }
 
-    /// The same, unless it was done since this moment: whoever waited is served by the one before.
+    /// Like [`JobStore::refresh`], unless another call has refreshed since this moment.
     pub(crate) async fn refresh_since(&self, jobs: &Jobs, since: Instant) -> anyhow::Result<()> {
         let _turn = self.refreshing.lock().await;
         if !jobs.is_fresh(since) {
@@ -258,7 +258,7 @@ impl JobStore {
             if record.job.state == State::Stopped && jobs.get(record.job.id).is_none() {
                 continue;
             }
-            // Nothing of it was sent yet: whoever meets a page of it looks again.
+            // No seed was sent yet: a node that meets a page of this job refreshes again.
             if record.list.is_some_and(|list| list.open) {
                 continue;
             }
@@ -267,7 +267,7 @@ impl JobStore {
             }
             match self.in_force(record).await {
                 Ok(rules) => jobs.set(rules),
-                // Others may be served meanwhile, by what is known of them.
+                // Until the next try, jobs are judged by their known rules.
                 Err(error) if is_away(&error) => return Err(error),
                 Err(error) => {
                     unreadable.push(Unreadable { key: key(record.job.id), why: format!("{error:#}") });
@@ -280,7 +280,7 @@ impl JobStore {
     }
 }
 
-/// Do the servers not answer?
+/// Whether the servers are unreachable.
 fn is_away(error: &anyhow::Error) -> bool {
     let away = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<nephila_log::Error>().is_some_and(nephila_log::Error::is_unavailable)
@@ -296,7 +296,7 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    /// The job whose record it is.
+    /// The job of this record.
     fn job(&self) -> Option<JobId> {
         self.key.strip_prefix(PREFIX)?.parse().ok().map(JobId)
     }
@@ -313,12 +313,12 @@ impl std::fmt::Display for Unreadable {
     }
 }
 
-/// Raises an alarm for what cannot be read, and ends those of what can be again.
+/// Raises an alarm for each unreadable record, and clears alarms of records that are readable again.
 #[derive(Debug)]
 pub(super) struct Watch {
     leases: Arc<dyn Leases>,
     node: String,
-    /// What is raised, by its words; none until it is known what an earlier process of this node has raised.
+    /// Raised alarms with their texts; none until the alarms of an earlier process of this node were read.
     raised: Option<BTreeMap<String, String>>,
 }
 
@@ -327,7 +327,7 @@ impl Watch {
         Watch { leases, node: node.to_owned(), raised: None }
     }
 
-    /// Hears what cannot be read now. What cannot be said is said at the next look.
+    /// Updates the alarms. A failed update is repeated at the next poll.
     pub(super) async fn note(&mut self, unreadable: &[Unreadable]) -> anyhow::Result<()> {
         let ending = format!("-{}", self.node);
         let raised = match &mut self.raised {
@@ -347,7 +347,7 @@ impl Watch {
             if raised.get(about) != Some(text) {
                 eprintln!("nephila: node {}: {text}", self.node);
             }
-            // Each time: one who did not know yet that we live may have ended it.
+            // Each time: a node that did not yet see us as live may have cleared the alarm.
             alarm::raise(&*self.leases, about, &self.node, text).await?;
             raised.insert(about.clone(), text.clone());
         }
@@ -376,7 +376,7 @@ fn encode(record: &JobRecord) -> anyhow::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// A record with every field that this program knows.
+/// A record with every known field.
 static TEMPLATE: LazyLock<Value> = LazyLock::new(|| {
     let every_field = JobRecord {
         ended: Some(Ended::default()),

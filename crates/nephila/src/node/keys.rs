@@ -1,11 +1,12 @@
-//! `nephila cluster keys`: who may speak to the NATS servers of a cluster, and what each of them may say.
+//! `nephila cluster keys`: creates the keys and permissions for the NATS servers of a cluster.
 //!
-//! A folder gets a certificate authority, a certificate for each server, an nkey and a certificate for each node, an nkey for
-//! the operator and one for programs that read events, the tokens of the API, and `accounts.conf`, which the servers
-//! include. That file has public halves alone. Asked again, the command keeps what is there and makes what is missing: a fourth node is one more `--node`.
+//! The folder gets a certificate authority, a certificate for each server, an nkey and a certificate for each node, an
+//! nkey for the operator and one for programs that read events, the tokens of the API, and `accounts.conf`, which the
+//! servers include. That file has public keys only. The command is idempotent: existing files stay, missing ones are
+//! created; a fourth node is one more `--node`.
 //!
-//! What always holds: nothing secret is printed, a secret file can be read by its owner alone, an existing one is never
-//! changed; a node may write its own lease and no other; the certificate of a node opens no route between servers.
+//! Invariants: no secret is printed, a secret file is readable by its owner alone, an existing one is never changed; a
+//! node may write its own lease and no other; the certificate of a node opens no route between servers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,16 +26,16 @@ use rcgen::{
 use crate::api::tls::name_of;
 use crate::settings::usage;
 
-/// Keys of nodes have names that begin like this.
+/// Prefix of the key names of nodes.
 const NODE: &str = "node-";
-/// What a file with an nkey ends with.
+/// Suffix of an nkey file.
 const NKEY: &str = ".nk";
-/// Who runs `nephila job` and `nephila cluster`.
+/// The user of `nephila job` and `nephila cluster`.
 const OPERATOR: &str = "operator";
-/// A program that is told what happens.
+/// The user of programs that read events.
 const READER: &str = "reader";
-/// What an operator asks JetStream: about streams, for records, and to be given what lies in a stream. The first command may
-/// come before the first node, and make the streams.
+/// JetStream API subjects of the operator: streams, records, and reading a stream. The first command may run before the
+/// first node, and creates the streams.
 const OPERATOR_API: &[&str] = &[
     "INFO",
     "STREAM.CREATE.*",
@@ -47,13 +48,13 @@ const OPERATOR_API: &[&str] = &[
     "CONSUMER.MSG.NEXT.>",
     "CONSUMER.DELETE.>",
 ];
-/// The tokens of the API: of whoever operates, of whoever only asks, and of nodes among themselves.
+/// The tokens of the API: for operators, for read requests, and for nodes among themselves.
 const TOKENS: [&str; 3] = ["operate.token", "read.token", "node.token"];
-/// A token is made of so many bytes of chance.
+/// Number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 /// The file that servers include.
 const ACCOUNTS: &str = "accounts.conf";
-/// Longest name of a node or a server.
+/// Maximum length of the name of a node or a server.
 const NAME_MAX: usize = 100;
 
 /// The keys that are wanted.
@@ -112,7 +113,7 @@ pub(crate) fn make(wanted: &Wanted) -> anyhow::Result<String> {
         new_file(file, &format!("{}\n", BASE64URL_NOPAD.encode(&chance)))?;
     }
     let accounts = accounts(cluster, &users(dir)?);
-    // Made from the keys each time; it replaces the old one in one step.
+    // Generated from the keys each time, and replaced atomically.
     let fresh = dir.join("accounts.conf.new");
     fs::write(&fresh, accounts)
         .and_then(|()| fs::rename(&fresh, dir.join(ACCOUNTS)))
@@ -125,7 +126,7 @@ fn is_plain(name: &str, more: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(plain)
 }
 
-/// What to do with what was made.
+/// Instructions for the created files.
 fn told(wanted: &Wanted) -> String {
     let (dir, cluster) = (wanted.dir.display(), &wanted.cluster);
     let server = wanted.servers.first().map_or("SERVER", |name| name);
@@ -146,7 +147,7 @@ fn told(wanted: &Wanted) -> String {
     )
 }
 
-/// The certificate authority of the cluster: made, or the one that is there.
+/// The certificate authority of the cluster: loaded, or created.
 fn authority(dir: &Path, cluster: &str) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let (pem, key) = (dir.join("ca.pem"), dir.join("ca.key"));
     let mut params = CertificateParams::default();
@@ -171,14 +172,14 @@ fn authority(dir: &Path, cluster: &str) -> anyhow::Result<Issuer<'static, KeyPai
     Ok(Issuer::new(params, pair))
 }
 
-/// Ten years: a cluster must not stop by itself one morning. Keys are changed by making new ones.
+/// Validity of ten years: a cluster must not stop by itself one morning. Keys are rotated by creating new ones.
 fn valid(params: &mut CertificateParams) {
     let year = i32::from(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year());
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + 10, 1, 1);
 }
 
-/// A node as it is given: its name and where people find it, `NAME` or `NAME=HOST+HOST`.
+/// Parses a node argument: its name and its host names, `NAME` or `NAME=HOST+HOST`.
 fn named(node: &str) -> (&str, Vec<&str>) {
     match node.split_once('=') {
         Some((name, hosts)) => (name, hosts.split('+').collect()),
@@ -186,7 +187,7 @@ fn named(node: &str) -> (&str, Vec<&str>) {
     }
 }
 
-/// The certificate and the key of somebody with these names, in files that begin like this.
+/// Creates a certificate and a key for these names, in files with this prefix.
 fn certificate(
     dir: &Path,
     begin: &str,
@@ -207,7 +208,7 @@ fn certificate(
     valid(&mut params);
     let pair = KeyPair::generate().context("making a key")?;
     let made = params.signed_by(&pair, issuer).with_context(|| format!("signing {begin}"))?;
-    // A key without a certificate is of a run that was killed: nobody has used it.
+    // A key without a certificate is left over from a killed run, and was never used.
     match fs::remove_file(&key) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).context(key.display().to_string());
@@ -218,7 +219,7 @@ fn certificate(
     new_file(&pem, &made.pem())
 }
 
-/// Writes a file that its owner alone can read, whole or not at all.
+/// Writes a file that only its owner can read, atomically.
 fn new_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let fresh = path.with_extension("new");
     let mut options = OpenOptions::new();
@@ -235,7 +236,7 @@ fn new_file(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// The public keys of all users whose keys lie in the folder, by their names.
+/// The public keys of all users whose keys are in the folder, by name.
 fn users(dir: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut users = BTreeMap::new();
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
@@ -250,8 +251,9 @@ fn users(dir: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(users)
 }
 
-/// What the servers include. The cluster has an account of its own, so that it touches nobody else's streams. Programs that
-/// read events are in another: who may ask JetStream anything can have its answer sent to any subject of the same account.
+/// The configuration that servers include. The cluster has a separate account, so that no other streams are reachable.
+/// Programs that read events are in another account: a user with access to JetStream can have an answer sent to any
+/// subject of the same account.
 fn accounts(cluster: &str, users: &BTreeMap<String, String>) -> String {
     let own = format!("neph.{cluster}");
     let partitions = [format!("{own}.*.log.*"), format!("{own}.*.in.*"), format!("{own}.record.>")];
@@ -265,7 +267,7 @@ fn accounts(cluster: &str, users: &BTreeMap<String, String>) -> String {
             let publish: Vec<String> = partitions.iter().cloned().chain(more).chain(api).collect();
             (publish, vec!["_INBOX.>".to_owned(), format!("{own}.talk.*")])
         } else if name == OPERATOR {
-            // It looks, and says what it wants; it never removes what is stored.
+            // The operator reads and sends messages, and never removes stored data.
             let api = OPERATOR_API.iter().map(|subject| format!("$JS.API.{subject}"));
             let publish =
                 partitions[1..].iter().cloned().chain(api).chain(["$JS.ACK.>".to_owned()]).collect();

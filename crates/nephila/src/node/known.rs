@@ -1,6 +1,6 @@
-//! What the shell of a node lets others know: its session, its last view of the cluster, and what went wrong.
+//! State that the shell of a node shares with other tasks: its session, its last view of the cluster, and faults.
 //!
-//! What always holds: nothing here keeps a session alive; whoever asks through it lets go of it soon.
+//! Invariant: nothing here keeps a session alive; a caller drops the session soon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -18,23 +18,23 @@ use crate::crawl::shared::Shared;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     inner: Mutex<Inner>,
-    /// The nodes that lived when they were last looked at.
+    /// The live nodes of the last view.
     live: watch::Sender<Live>,
     turns: Mutex<slots::Stats>,
-    /// What it does.
+    /// State of the node.
     state: Mutex<NodeState>,
 }
 
-/// Nodes that live.
+/// Live nodes.
 pub(super) type Live = Arc<[(NodeId, Incarnation)]>;
 
 #[derive(Debug, Default)]
 struct Inner {
     session: Weak<Shared>,
     view: Option<(Arc<View>, Instant)>,
-    /// Partitions that cannot be opened, and why.
+    /// Partitions that cannot be opened, with the reason.
     unopened: BTreeMap<u32, String>,
-    /// Partitions that hold nothing yet.
+    /// Partitions without any data.
     empty: BTreeSet<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Known {
         self.inner.lock().expect("nobody panics holding it")
     }
 
-    /// A session has begun.
+    /// Sets the session of this node.
     pub(super) fn begun(&self, session: &Arc<Shared>) {
         let mut inner = self.inner();
         inner.session = Arc::downgrade(session);
@@ -51,48 +51,48 @@ impl Known {
         inner.empty.clear();
     }
 
-    /// These partitions hold nothing yet.
+    /// Sets the partitions without any data.
     pub(super) fn set_empty(&self, empty: BTreeSet<u32>) {
         self.inner().empty = empty;
     }
 
-    /// Partitions that held nothing when they were last looked at.
+    /// Partitions without any data at the last check.
     pub(super) fn empty(&self) -> BTreeSet<u32> {
         self.inner().empty.clone()
     }
 
-    /// The cluster was looked at.
+    /// Sets the view of the cluster.
     pub(super) fn seen(&self, view: View) {
         self.live.send_replace(view.nodes.iter().map(|node| (node.node, node.incarnation)).collect());
         self.inner().view = Some((Arc::new(view), Instant::now()));
     }
 
-    /// Follows who lives.
+    /// Subscribes to the live nodes.
     pub(super) fn live(&self) -> watch::Receiver<Live> {
         self.live.subscribe()
     }
 
-    /// What the session did about turns so far.
+    /// Sets the statistics of turns.
     pub(super) fn set_turns(&self, stats: slots::Stats) {
         *self.turns.lock().expect("nobody panics holding it") = stats;
     }
 
-    /// What this session, or the last one, did about turns.
+    /// Statistics of turns of this session, or of the last one.
     pub(crate) fn turns(&self) -> slots::Stats {
         *self.turns.lock().expect("nobody panics holding it")
     }
 
-    /// This is what the node does now.
+    /// Sets the state of the node.
     pub(super) fn set_state(&self, state: NodeState) {
         *self.state.lock().expect("nobody panics holding it") = state;
     }
 
-    /// What the node does.
+    /// State of the node.
     pub(crate) fn state(&self) -> NodeState {
         *self.state.lock().expect("nobody panics holding it")
     }
 
-    /// A partition was opened, or could not be.
+    /// Records that a partition was opened, or the error.
     pub(super) fn opened(&self, partition: u32, error: Option<String>) {
         let unopened = &mut self.inner().unopened;
         match error {
@@ -106,12 +106,12 @@ impl Known {
         self.inner().session.upgrade()
     }
 
-    /// The cluster as it was last seen, and when that was.
+    /// The last view of the cluster, and its time.
     pub(crate) fn view(&self) -> Option<(Arc<View>, Instant)> {
         self.inner().view.clone()
     }
 
-    /// Partitions that cannot be opened, and why.
+    /// Partitions that cannot be opened, with the reason.
     pub(crate) fn unopened(&self) -> BTreeMap<u32, String> {
         self.inner().unopened.clone()
     }

@@ -1,6 +1,6 @@
-//! This node's lease at the servers. One call at a time: each renewal gives the lease a new revision, and whoever gives it
-//! back has to name the last one. With an older revision it would stay until its time has run out, and the other nodes
-//! would wait for a node that has left.
+//! This node's lease at the servers. One call at a time: each renewal gives the lease a new revision, and a release
+//! must name the last revision. With an older revision the lease would stay until its expiry, and the other nodes would
+//! wait for a node that has left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use nephila_core::cluster::member::Answer;
 use nephila_log::{Error, Leases};
 use tokio::sync::Mutex;
 
-/// A call that has not come back by then counts as not answered.
+/// Timeout of a call.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) struct Lease {
     leases: Arc<dyn Leases>,
     key: String,
-    /// Locked for the length of a call.
+    /// Locked for the duration of a call.
     last: Arc<Mutex<Last>>,
 }
 
-/// What is known of the lease.
+/// The last known state of the lease.
 #[derive(Default)]
 struct Last {
     revision: u64,
-    /// Who acquired it: a renewal of an earlier session changes nothing.
+    /// The incarnation that acquired the lease: a renewal by an earlier session has no effect.
     incarnation: Incarnation,
 }
 
@@ -56,14 +56,14 @@ impl Lease {
         answer
     }
 
-    /// Gives it back; if the servers do not answer, its time runs out.
+    /// Releases the lease; if the servers do not answer, the lease expires.
     pub(super) async fn release(&self) {
         let last = self.last.lock().await;
         _ = bounded(self.leases.release(&self.key, last.revision)).await;
     }
 }
 
-/// A call that comes back in time, or does not.
+/// A call with a timeout.
 pub(super) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match tokio::time::timeout(CALL_MAX, call).await {
         Ok(result) => result,
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Servers whose answer to a renewal comes late.
+    /// Servers that answer a renewal late.
     #[derive(Debug)]
     struct Slow(Arc<dyn Leases>);
 

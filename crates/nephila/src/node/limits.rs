@@ -1,12 +1,13 @@
-//! Limits of a job as a whole: says what this node's partitions have counted, adds up what all nodes say, and ends a job
-//! that has had enough.
+//! Limits of a job as a whole: publishes the counts of this node's partitions, sums the counts of all nodes, and ends a
+//! job that has reached a limit.
 //!
-//! Every look takes what the logs of this node's partitions have counted, puts it into a record of this node, and reads those of
-//! all. Whoever finds a limit reached writes the end into the job's record, by compare-and-swap, and tells every
-//! partition. Should it be gone before all are told, the next node that looks tells them.
+//! Every poll takes the counts from the logs of this node's partitions, writes them to this node's record, and reads
+//! the records of all nodes. A node that finds a limit reached writes the end into the job's record, by
+//! compare-and-swap, and tells every partition. If this node dies before all are told, the next polling node tells
+//! them.
 //!
-//! What always holds: a job ends once, whoever notices; no job ends before its limit is reached; a job that has ended stays
-//! ended until a person says otherwise; without limits of this kind nothing is written.
+//! Invariants: a job ends once, whichever node notices; no job ends before its limit is reached; a job that has ended
+//! stays ended until a person resumes the job; without such limits nothing is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use super::jobs::JobRecord;
 use crate::clock::awake_or_not;
 use crate::worker::Handle;
 
-/// Records of what nodes have counted begin like this.
+/// Prefix of the count records.
 const COUNTS: &str = "counts.";
-/// The servers are asked and told within this time, or at the next look.
+/// Timeout of a poll; the next poll repeats the work.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
 /// See the module.
@@ -33,7 +34,7 @@ const LOOK_MAX: Duration = Duration::from_secs(20);
 pub(super) struct Counter {
     node: Arc<Node>,
     handle: Handle,
-    /// What this node's record says, and its revision. None until it was read.
+    /// This node's record and its revision. None until the record was read.
     own: Option<(Said, Option<u64>)>,
     ran: Ran,
 }
@@ -43,11 +44,11 @@ impl Counter {
         Counter { node, handle, own: None, ran: Ran::default() }
     }
 
-    /// Looks once. What fails now is done at the next look.
+    /// Polls once. A failed step is repeated at the next poll.
     pub(super) async fn look(&mut self, jobs: &[JobRecord]) {
         match tokio::time::timeout(LOOK_MAX, self.look_at(jobs)).await {
             Ok(Ok(())) => {}
-            // It is not known what was written.
+            // The state of the record is unknown: read the record again.
             Ok(Err(_)) | Err(_) => self.own = None,
         }
     }
@@ -88,7 +89,7 @@ impl Counter {
             let value = serde_json::to_vec(&said).context("counts as JSON")?;
             let put = cluster.leases.put(&own_key, revision, value.into()).await;
             revision = put.context("writing what was counted")?;
-            // Somebody else under our name, or a write of ours whose answer was lost.
+            // Another process under our name, or a write of ours whose answer was lost.
             anyhow::ensure!(revision.is_some(), "the record of counts was changed by another");
         }
         self.own = Some((said.clone(), revision));
@@ -103,7 +104,7 @@ impl Counter {
         Ok(())
     }
 
-    /// What this node's partitions have counted.
+    /// Counts of this node's partitions.
     async fn count(&self, said: &mut Said, jobs: &[JobId]) -> anyhow::Result<()> {
         let tallies = self.handle.tallies().await?.into_iter();
         let mut tallies: BTreeMap<Prefixes, _> = tallies.map(|of| (of.prefixes, of.jobs)).collect();

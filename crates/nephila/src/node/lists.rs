@@ -1,12 +1,12 @@
-//! Seeds that are too many for the record of their job: a list for each job, which only grows.
+//! Lists of seeds that are too many for the record of their job: one append-only list per job.
 //!
-//! A list is the messages of an inbox that belongs to no partition: that of number [`FIRST`] and the number of the job.
-//! Whoever has seeds leaves messages of lines there, and writes into the record up to which position the list goes; nodes
-//! read what is new to them, and keep the hash of each seed's place ([`Listed`]). Where seeds have moved to is left in the
-//! same way.
+//! A list consists of the messages of an inbox that belongs to no partition: the inbox with number [`FIRST`] plus the
+//! job's id. A writer appends messages of lines there, and writes the end position of the list into the record; nodes
+//! read new messages, and keep the hash of each seed's place ([`Listed`]). Redirect targets of seeds are appended in
+//! the same way.
 //!
-//! What always holds: what is in a list stays as it is; nobody judges by a list that he has not read up to where the record
-//! says that it goes; a message has at most [`MESSAGE_BYTES_MAX`] bytes, and no more than [`READ_AT_ONCE`] are in memory.
+//! Invariants: the entries of a list never change; no node judges by a list before reading up to the position in the
+//! record; a message has at most [`MESSAGE_BYTES_MAX`] bytes, and at most [`READ_AT_ONCE`] messages are in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -25,37 +25,37 @@ use super::jobs::JobRecord;
 
 /// Partitions have smaller numbers.
 const FIRST: u32 = PREFIXES;
-/// A message of a list has at most so many bytes of lines.
+/// Maximum size in bytes of the lines in a message.
 const MESSAGE_BYTES_MAX: usize = 128 << 10;
-/// Messages that are read at once.
+/// Maximum number of messages per read.
 const READ_AT_ONCE: usize = 64;
-/// What the record speaks of comes within this time, or the servers are away.
+/// Timeout for messages that the record promises; then the servers count as unreachable.
 const READ_WAIT: Duration = Duration::from_secs(1);
-/// The lists of all jobs that are not stopped have so many seeds at most: each node holds sixteen bytes of each.
+/// Maximum number of seeds in the lists of all jobs that are not stopped: each node holds sixteen bytes per seed.
 pub(super) const SEEDS_IN_LISTS_MAX: u64 = 4_000_000;
-/// A list has at most so many bytes of lines.
+/// Maximum size in bytes of the lines of a list.
 pub(super) const LIST_BYTES_MAX: u64 = 512 << 20;
 
-/// What a job's record says of its list.
+/// Description of a list in the job's record.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub(crate) struct List {
-    /// It goes up to this position.
+    /// End position of the list.
     pub(crate) upto: u64,
-    /// Seeds in it.
+    /// Number of seeds in the list.
     pub(crate) seeds: u64,
-    /// Bytes of its lines.
+    /// Size of the lines in bytes.
     pub(crate) bytes: u64,
-    /// It is still written for the first time: nothing of it was sent, and nobody judges by it.
+    /// Whether the list is still being created: no seed was sent, and no node judges by the list.
     pub(crate) open: bool,
 }
 
-/// What lines of a list are.
+/// Kind of lines in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lines {
     /// Seeds.
     Seeds,
-    /// Where seeds have moved to.
+    /// Redirect targets of seeds.
     Moved,
 }
 
@@ -68,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// The lines of a message, and what they are.
+    /// Parses a message into the kind and the lines.
     fn read(message: &[u8]) -> anyhow::Result<(Lines, &str)> {
         let text = std::str::from_utf8(message).context("a list of seeds")?;
         let (head, lines) = text.split_once('\n').unwrap_or((text, ""));
@@ -78,31 +78,31 @@ impl Lines {
     }
 }
 
-/// The lists of all jobs, as far as they are known here.
+/// The lists of all jobs, as far as this node has read them.
 #[derive(Debug)]
 pub(crate) struct SeedLists {
     inbox: Arc<dyn Inbox>,
     secret: Secret,
-    /// The places of those that are judged by.
+    /// Lists for judging links.
     followed: tokio::sync::Mutex<BTreeMap<JobId, Followed>>,
-    /// The seeds of the one that is added to.
+    /// The seeds of the list that is being extended.
     known: tokio::sync::Mutex<Option<Known>>,
-    /// Where seeds have moved to that is not written yet.
+    /// Redirect targets that are not yet written.
     moving: Mutex<BTreeMap<JobId, BTreeSet<String>>>,
-    /// Held by who writes that, for all that wait.
+    /// Held by the writer of these targets, which writes for all waiting calls.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// A list that is judged by.
+/// A list for judging links.
 #[derive(Clone, Debug)]
 struct Followed {
     listed: Arc<Listed>,
     upto: u64,
-    /// Seeds read so far: they are numbered.
+    /// Number of seeds read so far: seeds are numbered.
     seeds: u32,
 }
 
-/// Which seeds are in a list.
+/// The seeds in a list, for deduplication.
 #[derive(Debug)]
 pub(super) struct Known {
     job: JobId,
@@ -111,17 +111,17 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// How many there are.
+    /// Number of seeds.
     pub(super) fn len(&self) -> u64 {
         self.urls.len() as u64
     }
 
-    /// It was read up to here.
+    /// The position up to which the list was read.
     pub(super) fn upto(&self) -> u64 {
         self.upto
     }
 
-    /// Takes a seed in; is it new?
+    /// Inserts a seed. Returns whether the seed is new.
     pub(super) fn insert(&mut self, url: &str) -> bool {
         self.urls.insert(id_of(0, url.as_bytes()))
     }
@@ -133,8 +133,8 @@ impl SeedLists {
         SeedLists { inbox, secret, followed, known, moving, turn }
     }
 
-    /// What lies around the seeds of a job's list, up to where its record says that it goes. None if its record says nothing
-    /// of a list that is judged by.
+    /// The places of the seeds in a job's list, read up to the position in the record. None if the record has no list
+    /// for judging.
     pub(super) async fn places(&self, record: &JobRecord) -> anyhow::Result<Option<Arc<Listed>>> {
         let (id, kind) = (record.job.id, record.job.scope.kind);
         let Some(list) = record.list.filter(|list| !list.open && kind != Kind::Any) else { return Ok(None) };
@@ -164,7 +164,7 @@ impl SeedLists {
         Ok(Some(of.listed))
     }
 
-    /// The seeds of a job's list, up to its end. Whoever lists more holds this meanwhile.
+    /// The seeds of a job's list, read up to its end. The guard is held while the list is extended.
     pub(super) async fn known(
         &self,
         id: JobId,
@@ -190,7 +190,7 @@ impl SeedLists {
         self.inbox.read(number(id)?, from, READ_AT_ONCE, wait).await.context("reading a list of seeds")
     }
 
-    /// Leaves lines in a job's list. Gives the position of the last; 0 if there are none.
+    /// Appends lines to a job's list. Returns the position of the last message; 0 without lines.
     pub(super) async fn leave(&self, id: JobId, kind: Lines, lines: &[&str]) -> anyhow::Result<u64> {
         let number = number(id)?;
         let (mut upto, mut message) = (0, String::new());
@@ -210,18 +210,18 @@ impl SeedLists {
         Ok(upto)
     }
 
-    /// A seed has moved: it is written with what others have to write, by whoever comes first.
+    /// Queues a redirect target of a seed; the first writer writes all queued targets.
     pub(super) fn moved(&self, id: JobId, target: &str) {
         self.moving().entry(id).or_default().insert(target.to_owned());
     }
 
-    /// Waits for its turn to write where seeds of a job have moved to. What is not written yet, if anything.
+    /// Waits for the turn to write the redirect targets of a job. Returns the targets not yet written, possibly none.
     pub(super) async fn to_write(&self, id: JobId) -> (tokio::sync::MutexGuard<'_, ()>, BTreeSet<String>) {
         let turn = self.turn.lock().await;
         (turn, self.moving().get(&id).cloned().unwrap_or_default())
     }
 
-    /// That is written.
+    /// Removes written targets from the queue.
     pub(super) fn written(&self, id: JobId, targets: &BTreeSet<String>) {
         let mut moving = self.moving();
         if let Some(waiting) = moving.get_mut(&id) {
@@ -237,12 +237,12 @@ impl SeedLists {
     }
 }
 
-/// The inbox of a job's list.
+/// The number of the inbox of a job's list.
 fn number(id: JobId) -> anyhow::Result<u32> {
     id.0.checked_add(FIRST).context("there are too many jobs")
 }
 
-/// The places of the seeds in these messages, numbered behind so many, and the number of the last.
+/// The places of the seeds in these messages, numbered after `seeds`, and the last number.
 fn places_of(
     listed: &Listed,
     mut seeds: u32,
@@ -259,7 +259,7 @@ fn places_of(
                 }
                 Lines::Moved => 0,
             };
-            // What is no URL was never listed; a newer program may know more of them.
+            // A line that is no URL for this program was written by a newer one.
             if let Ok(url) = CrawlUrl::parse(line) {
                 places.push((listed.place(&url), number));
             }

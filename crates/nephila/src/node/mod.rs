@@ -1,19 +1,21 @@
 //! `nephila serve`: one node of a cluster.
 //!
-//! `shell` carries out what [`Member`](nephila_core::cluster::member::Member) decides: the lease (`lease`), the view,
-//! claims, and which partitions are opened and given up. A node works in **sessions**: from the moment its lease is acquired to the
-//! moment it is lost ([`session`]). A session has a worker, a loop that fetches, and a fence; when the lease may run out
-//! the fence falls, everything of the session ends at once as if the process had been killed, and the node begins again as
-//! another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` puts copies of them into the object
-//! store, `tails` remembers how far their logs go, `alarm` says what a person has to look at, `events` tells programs what happens, `heal` what a person has
-//! accepted, `upload` sends the archive, `stored` reads what was sent, `words` what owners say of their partitions, `turns` agrees with other nodes on
-//! who may ask an address, `errands` asks other nodes for robots.txt files that are on hosts of theirs, `route` sends links
-//! to the partitions of others, `jobs` knows what is crawled for, `limits` ends a job that has had enough, `completion` says when nothing of one is left, `orders` knows whom nobody asks any more, `pins` which domains an operator wants on which
-//! node, `equal` that settings agree, `admin` is what can be done to a cluster, `command` how a person says it,
-//! `keys` makes the keys of a cluster, `api` is how a node answers over HTTP.
+//! `shell` executes the decisions of [`Member`](nephila_core::cluster::member::Member): the lease (`lease`), the view,
+//! claims, and which partitions are opened and given up. A node works in **sessions**: from acquiring its lease to
+//! losing the lease ([`session`]). A session has a worker, a loop that fetches, and a fence. When the lease may expire
+//! the fence falls, everything of the session ends at once as if the process had been killed, and the node starts again
+//! as another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` stores copies of partitions in
+//! the object store, `tails` records how far their logs go, `alarm` reports faults to the operator, `events` publishes
+//! events for programs, `heal` records accepted losses, `upload` sends the archive, `stored` reads sent archives,
+//! `words` publishes which hosts reject links and which partitions lag (backpressure), `turns` agrees with other nodes
+//! on the use of IP addresses, `errands` requests robots.txt files on hosts of other nodes, `route` sends links to
+//! partitions of other nodes, `jobs` stores the jobs, `limits` ends a job at its limits, `completion` detects that a
+//! job is complete, `orders` knows the stopped sites, `pins` the domains that an operator assigned to a node, `equal`
+//! compares settings, `admin` implements the administration of a cluster, `command` its commands, `keys` creates the
+//! keys of a cluster, `api` is the HTTP API of a node.
 //!
-//! What always holds: nothing is fetched and nothing is written in the name of a partition unless the lease is held, on a
-//! clock that goes on while the machine sleeps.
+//! Invariant: nothing is fetched and nothing is written for a partition unless the lease is held, on a clock that
+//! continues while the machine sleeps.
 
 pub(crate) mod admin;
 pub(crate) mod alarm;
@@ -65,61 +67,61 @@ use crate::{log, settings, wire};
 
 pub use route::Router;
 
-/// What is fixed for the life of a cluster, as it is written down.
+/// Parameters that are fixed for the life of a cluster, as stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct Foundation {
     partitions: u32,
     /// The key under which URLs are hashed, in hexadecimal.
     secret: String,
-    /// What is written in this cluster. Who does not know it stays out.
+    /// Format of the data in this cluster. A program that does not know the format does not join.
     #[serde(default = "first_format")]
     format: u32,
 }
 
-/// What this program reads and writes. It grows when something is written that an earlier program would take for
-/// something else; whatever such a program can tell apart by itself does not count.
+/// The format that this program reads and writes. The number grows when an earlier program would misread new data; new
+/// data that an earlier program recognizes as unknown does not count.
 const FORMAT: u32 = 2;
 
-/// With this format jobs may have their seeds in lists: an earlier program would take such a job for one without seeds.
+/// With this format jobs may have their seeds in lists: an earlier program would read such a job as one without seeds.
 pub(super) const LISTS_FORMAT: u32 = 2;
 
-/// What a new cluster has, and one from before formats were counted. It is raised when something needs it.
+/// Format of a new cluster, and of a cluster from before formats were counted. The format is raised on demand.
 fn first_format() -> u32 {
     1
 }
 
-/// The record of it.
+/// Key of the foundation record.
 const FOUNDATION: &str = "cluster";
 /// The record whose revisions number the sessions.
 const SESSIONS: &str = "session";
-/// How often a record is tried while others write it.
+/// Maximum number of tries when other writers change a record.
 const TRIES_MAX: usize = 20;
-/// A new cluster's first node may still be writing.
+/// Delay before a retry, while the first node of a new cluster may still be writing.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// Whoever waits for the servers is told so after this time.
+/// Delay before a message that the servers are being waited for.
 const SAY_AFTER: Duration = Duration::from_secs(2);
 
-/// Small groups of a busy node wait for so many times `cluster.group_delay`.
+/// Maximum delay of small groups on a busy node, in multiples of `cluster.group_delay`.
 const GROUP_PATIENCE: u32 = 4;
-/// A node that leaves has this long for the last files of its archive.
+/// Timeout for the last archive uploads of a node that leaves.
 const LAST_UPLOADS_MAX: Duration = Duration::from_secs(60);
-/// Characters of a digest of the secret that tell two clusters of one name apart.
+/// Length of the digest of the secret that distinguishes two clusters of one name.
 const ID_CHARS: usize = 12;
 
-/// A connection to a cluster, and what is fixed there.
+/// A connection to a cluster, and its fixed parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) engine: Engine,
     pub(crate) inbox: Arc<dyn Inbox>,
     pub(crate) leases: Arc<dyn Leases>,
-    /// Seeds that are in no record.
+    /// Seeds outside of job records.
     lists: Arc<lists::SeedLists>,
     pub(crate) secret: Secret,
     pub(crate) partitions: u32,
 }
 
 impl Cluster {
-    /// Connects, and founds the cluster if nobody has.
+    /// Connects, and founds the cluster if necessary.
     pub(crate) async fn connect(settings: &settings::Cluster) -> anyhow::Result<Cluster> {
         check(settings)?;
         let engine = connected(settings, Engine::connect(settings.engine())).await?;
@@ -133,7 +135,7 @@ impl Cluster {
         Cluster::of(engine, &founded)
     }
 
-    /// Connects to a cluster that is there, and makes nothing.
+    /// Connects to an existing cluster, and creates nothing.
     pub(crate) async fn look(settings: &settings::Cluster) -> anyhow::Result<Cluster> {
         check(settings)?;
         let engine = connected(settings, Engine::look(settings.engine())).await?;
@@ -157,8 +159,8 @@ impl Cluster {
         Ok(Cluster { engine, inbox, leases, lists, secret, partitions: founded.partitions })
     }
 
-    /// Where this cluster's objects are, if the settings name an object store. Another cluster of the same name has another
-    /// secret, and never touches them.
+    /// The object store of this cluster, if configured. Another cluster of the same name has another secret, and so
+    /// another folder.
     pub(crate) fn objects(&self, settings: &settings::Cluster) -> anyhow::Result<Option<Objects>> {
         let id: String = Content::of(&self.secret.0).sha256.chars().take(ID_CHARS).collect();
         Ok(Objects::open(settings)?.map(|objects| objects.within(&format!("{}-{id}", settings.name))))
@@ -183,7 +185,7 @@ impl Cluster {
     }
 }
 
-/// Can there be a cluster of these settings?
+/// Validates the settings of a cluster.
 fn check(settings: &settings::Cluster) -> anyhow::Result<()> {
     if settings.servers.is_empty() {
         let text = "no NATS servers: name them in [cluster] servers, or with \
@@ -196,7 +198,7 @@ fn check(settings: &settings::Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connects; whoever waits is told for whom.
+/// Connects; prints a message while waiting for the servers.
 async fn connected(
     settings: &settings::Cluster,
     connecting: impl Future<Output = Result<Engine, nephila_log::Error>>,
@@ -216,7 +218,7 @@ async fn connected(
     })
 }
 
-/// The servers are away: exit code 8, and trying again may help.
+/// An error for unreachable servers: exit code 8, a retry may help.
 pub(crate) fn away(text: String) -> anyhow::Error {
     anyhow::Error::new(Exit::Unreachable).context(text)
 }
@@ -233,7 +235,7 @@ impl Foundation {
     }
 }
 
-/// What is fixed, if somebody has founded the cluster.
+/// The foundation, if the cluster is founded.
 async fn founded(leases: &dyn Leases) -> anyhow::Result<Option<Foundation>> {
     let Some(item) = leases.record(FOUNDATION).await.context("reading the cluster's record")? else {
         return Ok(None);
@@ -260,7 +262,7 @@ async fn found(leases: &dyn Leases, partitions: u32) -> anyhow::Result<Foundatio
     anyhow::bail!("the cluster's record can be neither read nor written")
 }
 
-/// Raises the format of a cluster, if it is lower: programs that do not know it stay out from now on.
+/// Raises the format of a cluster, if lower: programs that do not know the new format can no longer join.
 async fn raise(leases: &dyn Leases, format: u32) -> anyhow::Result<()> {
     for _ in 0..TRIES_MAX {
         let item = leases.record(FOUNDATION).await.context("reading the cluster's record")?;
@@ -269,7 +271,7 @@ async fn raise(leases: &dyn Leases, format: u32) -> anyhow::Result<()> {
         if founded.format >= format {
             return Ok(());
         }
-        // What a newer program wrote there stays.
+        // Fields of a newer program are preserved.
         let mut raised: serde_json::Value = serde_json::from_slice(&item.value)?;
         raised["format"] = format.into();
         let value = serde_json::to_vec(&raised).context("the cluster's record as JSON")?;
@@ -292,7 +294,7 @@ fn parse_secret(text: &str) -> Option<Secret> {
     Some(Secret(secret))
 }
 
-/// Everything that a node has from its beginning to its end.
+/// Everything that a node has from start to end.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
@@ -303,28 +305,28 @@ pub(crate) struct Node {
     pub(crate) spider: nephila_spider::Spider,
     pub(crate) log: log::Writer,
     pub(crate) jobs: Arc<crate::crawl::jobs::Jobs>,
-    /// Who is not asked any more.
+    /// The orders in force: sites that are no longer requested.
     pub(crate) orders: Arc<crate::orders::Live>,
     /// Open while the lease is held.
     pub(crate) gate: Gate,
-    /// Where its API answers; empty if nowhere.
+    /// Address of the API; empty without one.
     pub(crate) address: String,
-    /// What others may know of it.
+    /// State shared with other tasks.
     pub(crate) known: known::Known,
     /// Snapshots of partitions, if there is an object store.
     snapshots: Option<snapshot::Snapshots>,
-    /// Held while a snapshot is made.
+    /// Permits for taking snapshots.
     turns: Arc<tokio::sync::Semaphore>,
-    /// How it goes with the snapshots.
+    /// Outage state of the snapshots.
     trouble: Arc<alarm::Trouble>,
     /// How far logs go.
     tails: tails::Tails,
-    /// Where it is told what happens, if that is wanted.
+    /// The event stream, if configured.
     pub(crate) events: Option<events::Telling>,
 }
 
 impl Node {
-    /// What sends its archive, if that is wanted.
+    /// The uploader of the archive, if configured.
     fn uploads(&self) -> anyhow::Result<Option<upload::Uploads>> {
         let settings = &self.settings.cluster;
         let objects = match settings.archive_upload {
@@ -336,8 +338,7 @@ impl Node {
     }
 }
 
-/// Files of the archive are named after the node, unless the settings have a name for them: so two nodes never write files
-/// of one name.
+/// Names archive files after the node, unless the settings have a name: so two nodes never write files of one name.
 fn name_files(store: &mut nephila_store::archive::Settings, node: &str) {
     if store.node == nephila_store::archive::Settings::default().node {
         node.clone_into(&mut store.node);
@@ -410,7 +411,7 @@ pub(crate) fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit
         node.archive.close().await.context("closing the archive")?;
         drop(sending);
         if let Some(uploads) = uploads {
-            // What is not sent by then is sent by the next process.
+            // Files not sent by then are sent by the next process.
             match tokio::time::timeout(LAST_UPLOADS_MAX, uploads.pass()).await {
                 Ok(Err(error)) => eprintln!("nephila: not everything of the archive is stored: {error:#}"),
                 Err(_) => eprintln!("nephila: not everything of the archive is stored yet"),

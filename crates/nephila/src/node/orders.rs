@@ -1,6 +1,6 @@
 //! The orders of a cluster: one record, which every node reads every two seconds.
 //!
-//! What always holds: the record changes by compare-and-swap alone; a node has read it before it asks anybody.
+//! Invariants: the record changes by compare-and-swap alone; a node has read the record before the first request.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::admin::{Error, new_id};
 use super::route::partition_of;
 use crate::orders::{Change, DELAY_MS_MAX, Live, Written};
 
-/// The record.
+/// Key of the record.
 const KEY: &str = "orders";
-/// How often a change is tried while others change it.
+/// Maximum number of tries when other writers change the record.
 const TRIES_MAX: usize = 20;
-/// The largest record: what the servers take in one message, with room to spare.
+/// Maximum size of the record in bytes: the limit of one message, with a reserve.
 const RECORD_BYTES_MAX: usize = 900 << 10;
 
-/// The orders, and the revision of their record.
+/// Reads the orders, and the revision of their record.
 async fn read(leases: &dyn Leases) -> anyhow::Result<(Orders, Option<u64>)> {
     let Some(item) = leases.record(KEY).await.context("reading the stops")? else {
         return Ok((Orders::default(), None));
@@ -33,7 +33,7 @@ async fn read(leases: &dyn Leases) -> anyhow::Result<(Orders, Option<u64>)> {
     Ok((written.orders(), Some(item.revision)))
 }
 
-/// Brings a node's orders up to date.
+/// Refreshes the orders of a node.
 pub(super) async fn refresh(leases: &Arc<dyn Leases>, live: &Live) -> anyhow::Result<()> {
     let (orders, _) = read(&**leases).await?;
     live.set(orders);
@@ -46,7 +46,8 @@ impl Cluster {
         Ok(read(&*self.leases).await?.0)
     }
 
-    /// Gives a host a rest of its own in milliseconds, or with zero takes it back: a word in the log of its partition.
+    /// Sets the crawl delay of a host in milliseconds, or removes the delay with zero: an entry in the log of the
+    /// host's partition.
     pub(crate) async fn set_delay(&self, url: &CrawlUrl, delay_ms: u32) -> Result<(), Error> {
         let host = UrlKey::of(url, &self.secret).host;
         let entry = Entry::Host(HostChange::Delay(host, delay_ms.min(DELAY_MS_MAX)));
@@ -55,7 +56,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Changes them; gives how many are new or gone.
+    /// Changes the orders. Returns the number of added or removed orders.
     pub(crate) async fn order(&self, change: &Change) -> Result<usize, Error> {
         for _ in 0..TRIES_MAX {
             let (mut orders, revision) = read(&*self.leases).await?;

@@ -1,10 +1,10 @@
-//! Partitions of a cluster: opened, fed from their inboxes, kept safe by snapshots, and watched.
+//! Partitions of a cluster: opened, fed from their inboxes, saved by snapshots, and monitored.
 //!
-//! `find` brings state and log together, or says why they do not fit; then the partition stays closed until a person has
-//! looked.
+//! `find` combines state and log, or reports why they do not fit; then the partition stays closed until a person has
+//! intervened.
 //!
-//! What always holds: a partition is folded to the end of its log before it gives out anything; its inbox is read from the
-//! position that its state has, so what was read and not made durable is read again.
+//! Invariants: a partition is folded to the end of its log before its first action; the inbox is read from the position
+//! in the partition's state, so messages that were read but not made durable are read again.
 
 pub(super) mod find;
 mod watch;
@@ -32,22 +32,22 @@ use crate::worker::{Door, Handle, INBOX};
 use find::Found;
 use watch::Watched;
 
-/// Messages of an inbox read at once.
+/// Maximum number of messages per read from an inbox.
 const MESSAGES_AT_ONCE: usize = 64;
-/// An inbox that has nothing is asked again after this time.
+/// Long-poll timeout of an empty inbox.
 const INBOX_WAIT: Duration = Duration::from_secs(5);
-/// An inbox that cannot be read is tried again after this time.
+/// Delay before a failed read from an inbox is retried.
 const INBOX_AGAIN: Duration = Duration::from_secs(1);
-/// A message that only a newer program reads is looked at again after this time.
+/// Delay before a message in a newer format is tried again.
 const NEWER_PAUSE: Duration = Duration::from_secs(30);
-/// What was read and is durable is removed from an inbox this often.
+/// Interval for deleting durable messages from an inbox.
 const FORGET_EVERY: Duration = Duration::from_secs(30);
 
-/// The states of partitions that come and go.
+/// Opens the states of partitions that come and go.
 #[derive(Clone, Debug)]
 pub(super) struct States {
     disk: wire::States,
-    /// Held while a partition is being opened.
+    /// Locks, held while a partition is being opened.
     alone: Arc<std::sync::Mutex<BTreeMap<u32, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -62,7 +62,7 @@ impl States {
     }
 }
 
-/// What opening a partition needs of a session.
+/// Handles of a session that opening a partition needs.
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     pub(super) door: Door<DiskState>,
@@ -82,7 +82,7 @@ impl Opening {
     }
 }
 
-/// Opens a partition, and begins to read its inbox, to make snapshots of it and to watch its log.
+/// Opens a partition, and starts to read its inbox, to take snapshots and to monitor its log.
 pub(super) async fn open(
     node: Arc<Node>,
     states: States,
@@ -90,7 +90,7 @@ pub(super) async fn open(
     partition: u32,
     epoch: u64,
 ) -> anyhow::Result<Task> {
-    // An earlier session may still be folding it, for nobody: its files are opened once at a time.
+    // An earlier session may still be folding this partition: its files are opened once at a time.
     let alone = states.alone(partition);
     let _alone = alone.lock().await;
     let opened = open_alone(&node, &states, &opening, partition, epoch).await;
@@ -99,7 +99,7 @@ pub(super) async fn open(
         Ok(tended) => tended,
         Err(error) => {
             if let Some(Doubt(text)) = error.downcast_ref::<Doubt>() {
-                // Whoever tries next raises it if it cannot be raised now.
+                // If raising the alarm fails, the next try raises it.
                 _ = alarm::raise(leases, &alarm::of_partition(partition), &node.name, text).await;
             }
             return Err(error);
@@ -165,12 +165,12 @@ async fn open_alone(
     Ok(Tended { handle: opening.handle.clone(), from, keeper, watched, teller })
 }
 
-/// Where what this node knows of a partition lies.
+/// The folder of a partition on this node.
 fn folder(node: &Node, partition: u32) -> PathBuf {
     node.folder.state().join(format!("partition-{partition:05}"))
 }
 
-/// What goes on around an open partition.
+/// The background tasks of an open partition.
 struct Tended {
     handle: Handle,
     from: u64,
@@ -180,7 +180,7 @@ struct Tended {
 }
 
 impl Tended {
-    /// Until it is dropped, or the partition is gone.
+    /// Runs until dropped, or until the partition is gone.
     async fn run(self, node: Arc<Node>) {
         let Tended { handle, from, keeper, watched, teller } = self;
         let Watched { partition, prefixes, .. } = watched;
@@ -206,7 +206,7 @@ impl Tended {
     }
 }
 
-/// Feeds a partition from its inbox until it is dropped or the worker ends.
+/// Feeds a partition from its inbox until dropped or until the worker ends.
 async fn read(
     node: &Node,
     handle: Handle,
@@ -217,12 +217,12 @@ async fn read(
 ) {
     let (inbox, secret) = (&*node.cluster.inbox, node.cluster.secret);
     let (mut forgot, mut forgot_at) = (from, Instant::now());
-    // An owner before may have raised it.
+    // An earlier owner may have raised the alarm.
     let (about, mut is_alarmed) = (format!("inbox-{partition:05}"), true);
     'read: loop {
         if from > forgot && forgot_at.elapsed() >= FORGET_EVERY {
             forgot_at = Instant::now();
-            // If it cannot be removed now it is removed the next time.
+            // If the removal fails now, the next pass removes the messages.
             let is_durable = handle.inbox_is_durable(prefixes, from).await == Ok(true);
             if is_durable && inbox.truncate_before(partition, from + 1).await.is_ok() {
                 forgot = from;
@@ -235,7 +235,7 @@ async fn read(
                 continue;
             }
         };
-        // What was read and is not taken yet is the least that waits.
+        // Messages read but not yet processed are the minimum backlog.
         let mut waits: u64 = messages.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         unread.store(waits, Ordering::Relaxed);
         for (position, bytes) in messages {
@@ -246,7 +246,7 @@ async fn read(
                     node.name
                 );
                 eprintln!("nephila: {text}");
-                // What cannot be raised now is raised the next time.
+                // If raising the alarm fails now, the next try raises it.
                 _ = alarm::raise(&*node.cluster.leases, &about, &node.name, &text).await;
                 is_alarmed = true;
                 tokio::time::sleep(NEWER_PAUSE).await;
@@ -257,7 +257,7 @@ async fn read(
                 Ok(Message::Offers { offers, .. }) => (offers, None),
                 Ok(Message::Command(entry)) => (Vec::new(), Some(*entry)),
                 Err(error) => {
-                    // Nobody could ever read it; what comes behind it can be.
+                    // No node could ever read this message; the following messages are readable.
                     eprintln!("nephila: message {position} of partition {partition} is left out: {error}");
                     (Vec::new(), None)
                 }

@@ -1,10 +1,10 @@
-//! Domains that an operator wants on a node: one record, which every node reads with the owners.
+//! Pins: domains that an operator assigns to a node, in one record, which every node reads with the owners.
 //!
-//! A domain belongs to a partition by its hash, and that never changes; a pin says where the partition goes. So what a pin
-//! moves is moved as every partition is: drained, released, claimed, opened. A pin names a node that need not live: while
-//! it does not, the partition is placed by load.
+//! A domain belongs to a partition by its hash, and that never changes; a pin determines the node of the partition. So
+//! a pin moves a partition by the usual hand-over: drained, released, claimed, opened. A pin may name a node that is
+//! not live: in the meantime the partition is placed by load.
 //!
-//! What always holds: the record changes by compare-and-swap alone; two pins of one partition name one node.
+//! Invariants: the record changes by compare-and-swap alone; two pins of one partition name one node.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use super::admin::{Error, owner};
 use super::route::partition_of;
 use super::views::PinView;
 
-/// The record.
+/// Key of the record.
 const KEY: &str = "pins";
-/// How often a change is tried while others change it.
+/// Maximum number of tries when other writers change the record.
 const TRIES_MAX: usize = 20;
-/// Most pins.
+/// Maximum number of pins.
 const PINS_MAX: usize = 4_096;
 
-/// The pins as they are written down, by domain.
+/// The pins as stored, by domain.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 struct Pins(BTreeMap<String, Pin>);
 
@@ -45,7 +45,7 @@ async fn read(leases: &dyn Leases) -> anyhow::Result<(Pins, Option<u64>)> {
     Ok((pins, Some(item.revision)))
 }
 
-/// Which partitions are pinned, and where. A record that cannot be read pins nothing: nodes go on.
+/// The pinned partitions and their nodes. An unreadable record pins nothing: nodes continue.
 pub(super) fn by_partition(leases: &dyn Leases) -> Reply<'_, BTreeMap<u32, NodeId>> {
     Box::pin(async {
         let item = leases.record(KEY).await?;
@@ -56,7 +56,7 @@ pub(super) fn by_partition(leases: &dyn Leases) -> Reply<'_, BTreeMap<u32, NodeI
 }
 
 impl Pins {
-    /// Another pin, if it can be.
+    /// Adds a pin, unless another pin conflicts.
     fn add(&mut self, domain: &str, pin: Pin) -> Result<(), Error> {
         let other = self.0.iter().find(|(other, there)| {
             *other != domain && there.partition == pin.partition && there.node != pin.node
@@ -77,7 +77,7 @@ impl Pins {
 }
 
 impl Cluster {
-    /// A registrable domain as people write it, and the partition it belongs to.
+    /// Parses a registrable domain, and returns its partition.
     fn domain(&self, text: &str) -> Result<(String, u32), Error> {
         let text = text.trim().trim_start_matches("*.").trim_end_matches('.').to_ascii_lowercase();
         let with_scheme = if text.contains("://") { text.clone() } else { format!("http://{text}/") };
@@ -88,7 +88,7 @@ impl Cluster {
         Ok((domain, partition_of(key, self.partitions)))
     }
 
-    /// All pins, and where their partitions are.
+    /// All pins, with the current owners of their partitions.
     pub(crate) async fn pins(&self) -> Result<Vec<PinView>, Error> {
         let view = self.view().await?;
         let (pins, _) = read(&*self.leases).await?;
@@ -99,7 +99,7 @@ impl Cluster {
         Ok(pins.collect())
     }
 
-    /// Wants a domain on a node.
+    /// Pins a domain to a node.
     pub(crate) async fn pin(&self, domain: &str, node: &str) -> Result<PinView, Error> {
         let (domain, partition) = self.domain(domain)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
@@ -112,7 +112,7 @@ impl Cluster {
         Ok(PinView { domain, node: node.to_owned(), partition, owner: None })
     }
 
-    /// Lets a domain go where the load wants it.
+    /// Removes a pin, so that the domain is placed by load.
     pub(crate) async fn unpin(&self, domain: &str) -> Result<PinView, Error> {
         let (domain, partition) = self.domain(domain)?;
         let mut node = String::new();

@@ -1,14 +1,15 @@
-//! Records that programs of several versions read and write: what this one does not know stays as it was.
+//! Records that programs of several versions read and write: fields unknown to this version are preserved.
 //!
-//! Our types refuse fields that they do not know, so that a slip of a person is noticed. A record is written by a program,
-//! and a newer one may have more fields: they are taken out before it is read, and put back when it is written.
+//! Our types refuse unknown fields, so that a person's typing errors are noticed. A record is written by a program, and
+//! a newer program may have more fields: unknown fields are removed before parsing, and restored when the record is
+//! written.
 
 use serde_json::Value;
 
-/// Fields that this program does not know: the names that lead to each, and what it holds.
+/// Unknown fields: the path and the value of each.
 pub(super) type Unknown = Vec<(Vec<String>, Value)>;
 
-/// Takes out of a record what is not in a template that has every field.
+/// Removes fields from a record that are not in a template with every field.
 pub(super) fn take_unknown(record: &mut Value, template: &Value) -> Unknown {
     let mut unknown = Unknown::new();
     take(record, template, &mut Vec::new(), &mut unknown);
@@ -29,7 +30,7 @@ fn take(record: &mut Value, template: &Value, path: &mut Vec<String>, unknown: &
     });
 }
 
-/// Puts it back. What it belonged to may be gone by now; then it goes too.
+/// Restores the fields. A field whose parent is gone is dropped.
 pub(super) fn put_unknown(record: &mut Value, unknown: &Unknown) {
     for (path, value) in unknown {
         let Some((name, parents)) = path.split_last() else { continue };

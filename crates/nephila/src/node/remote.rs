@@ -1,8 +1,8 @@
-//! The nodes that a command speaks to with `--node`: typed questions, and errors that say what to check. If one of them does
-//! not answer, the next is asked.
+//! Client for the nodes given with `--node`: typed requests, and errors with advice. If one node does not answer, the
+//! next one is tried.
 //!
-//! What always holds: nothing is said twice but questions, and URLs, which count once however often they are said; so
-//! another command that got no answer may have been obeyed.
+//! Invariants: only idempotent requests are retried after a lost answer: queries, and URLs, which are deduplicated; so
+//! any other command without an answer may have been executed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,17 +26,17 @@ use crate::exit::Exit;
 use crate::orders::{Change, Written};
 use crate::settings::usage;
 
-/// A node answers within this time: it may ask others first.
+/// Timeout of an answer: a node may query others first.
 const ANSWER_MAX: Duration = Duration::from_secs(50);
-/// Nodes that are asked in turn; more that are named are not.
+/// Maximum number of nodes tried; further ones are ignored.
 const PEERS_MAX: usize = 16;
-/// An answer has at most so many bytes.
+/// Maximum size of an answer in bytes.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    /// At least one, in the order in which they are asked.
+    /// At least one node, in the order of tries.
     peers: Vec<Peer>,
 }
 
@@ -59,7 +59,7 @@ impl Remote {
         self.get(&format!("explain?url={}", escaped(url))).await
     }
 
-    /// What is known of a host.
+    /// State of a host.
     pub(crate) async fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         self.get(&format!("host?url={}", escaped(url))).await
     }
@@ -69,12 +69,12 @@ impl Remote {
         self.get("feeds").await
     }
 
-    /// One of them.
+    /// One feed.
     pub(crate) async fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
         self.get(&format!("feed?url={}", escaped(url))).await
     }
 
-    /// Parts of a stream for a job, numbered from this on.
+    /// Sends parts of a stream for a job, numbered from `first`.
     pub(crate) async fn stream(
         &self,
         job: &str,
@@ -87,7 +87,7 @@ impl Remote {
         self.say(Again::Always, Method::POST, &target, "text/plain", text).await
     }
 
-    /// A capture, or what is said instead of it.
+    /// A capture, or the error answer.
     pub(crate) async fn page(&self, url: &str, part: &str, at: Option<&str>) -> anyhow::Result<Reply> {
         let at = at.map(|at| format!("&at={at}")).unwrap_or_default();
         let target = format!("/api/v1/pages?as={part}&url={}{at}", escaped(url));
@@ -133,7 +133,7 @@ impl Remote {
         self.get("cluster/pins").await
     }
 
-    /// Pins a domain to a node, or with none lets it go.
+    /// Pins a domain to a node, or removes the pin with none.
     pub(crate) async fn pin(&self, domain: &str, node: Option<&str>) -> anyhow::Result<PinView> {
         let node = node.map(|node| format!("?to={}", escaped(node))).unwrap_or_default();
         let target = format!("cluster/pins/{}{node}", escaped(domain));
@@ -163,7 +163,7 @@ impl Remote {
         self.say(Again::Always, Method::POST, "jobs?list=true", "application/json", job).await
     }
 
-    /// The second: seeds, one per line.
+    /// The second step: seeds, one per line.
     pub(crate) async fn list(&self, name: &str, lines: &str) -> anyhow::Result<Added> {
         let (target, lines) = (format!("jobs/{}/seeds", escaped(name)), lines.to_owned().into_bytes());
         self.say(Again::Always, Method::POST, &target, "text/plain", lines).await
@@ -191,7 +191,7 @@ impl Remote {
         Ok(self.get::<Written>("stops").await?.orders())
     }
 
-    /// Gives a host a rest of its own.
+    /// Sets the crawl delay of a host.
     pub(crate) async fn set_delay(&self, url: &CrawlUrl, delay_ms: u32) -> anyhow::Result<()> {
         let target = format!("host?url={}&delay_ms={delay_ms}", escaped(url.as_str()));
         let Changed { .. } =
@@ -199,7 +199,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Changes the stops; gives how many are new or gone.
+    /// Changes the stops. Returns the number of added or removed stops.
     pub(crate) async fn order(&self, change: &Change) -> anyhow::Result<usize> {
         match change {
             Change::Add(orders) => {
@@ -250,7 +250,7 @@ impl Remote {
         read(peer, &reply)
     }
 
-    /// Asks one node after the other until one answers.
+    /// Tries one node after the other until one answers.
     async fn ask(&self, again: Again, question: impl Fn() -> Question) -> anyhow::Result<(&Peer, Reply)> {
         let mut last = None;
         for peer in &self.peers {
@@ -279,12 +279,12 @@ impl Remote {
     }
 }
 
-/// When the next node is asked instead.
+/// When to retry with the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
-    /// When there is no answer: said twice it counts once.
+    /// After any failure: the request is idempotent.
     Always,
-    /// When nobody can have heard it.
+    /// Only if no node can have received the request.
     Unheard,
 }
 
@@ -296,7 +296,7 @@ fn read<T: DeserializeOwned>(peer: &Peer, reply: &Reply) -> anyhow::Result<T> {
     Err(refused(reply))
 }
 
-/// What a node says instead of an answer.
+/// The error for an error answer of a node.
 pub(crate) fn refused(reply: &Reply) -> anyhow::Error {
     let (title, detail) = reply.problem();
     let again = match reply.field("retry-after") {

@@ -1,7 +1,8 @@
-//! The way of links to partitions that other nodes own: through the outbox, into the inbox of their partition.
+//! Sends links to partitions of other nodes: through the outbox, into the inbox of the partition.
 //!
-//! What always holds: [`Router::send`] returns once every link it was given stands in an inbox, or an error, but for links
-//! that an owner has said to turn away, which are counted; whoever has more links than the outbox holds waits.
+//! Invariants: [`Router::send`] returns once every given link is stored in an inbox, or with an error, except for links
+//! that an owner has asked to drop, which are counted; a caller with more links than the outbox holds waits
+//! (backpressure).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -24,14 +25,14 @@ use crate::crawl::jobs::Jobs;
 use crate::crawl::stage::PassOn;
 use crate::worker::{Handle, Link, offered};
 
-/// Who finds the outbox full looks again after this time at the latest.
+/// Polling interval while the outbox is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
-/// Servers that are away are asked again after this time.
+/// Delay before a retry while the servers are unreachable.
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
-/// The loop looks at the outbox this often when nothing else wakes it.
+/// Polling interval of the outbox without other events.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The node is stopping: what was to be sent is repeated by whoever fetches the page next.
+/// The node is stopping: the next fetch of the page sends its links again.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this node has stopped sending")]
 pub(crate) struct NotSent;
@@ -49,16 +50,16 @@ struct Inner {
 pub struct Router {
     inner: Mutex<Inner>,
     began: Instant,
-    /// Something was pushed.
+    /// Signals that a link was pushed.
     pushed: Notify,
-    /// Something was acknowledged: there may be room.
+    /// Signals an acknowledgement: the outbox may have capacity.
     room: Notify,
     secret: Secret,
     partitions: u32,
     jobs: JobStore,
 }
 
-/// The partition of a domain, of so many.
+/// The partition of a domain, for this number of partitions.
 pub(crate) fn partition_of(domain: DomainKey, partitions: u32) -> u32 {
     // Shares are cut by rounding down, so the first guess may be one too low or too high.
     let guess = (u64::from(domain.prefix()) * u64::from(partitions) / u64::from(PREFIXES)) as u32;
@@ -125,7 +126,7 @@ impl Router {
         Ok(self.send(&left).await?)
     }
 
-    /// Sends links to their partitions; returns when all of them have arrived, but for those that need not travel.
+    /// Sends links to their partitions. Returns when all of them are stored, except dropped ones.
     async fn send(&self, urls: &[OfferedUrl]) -> Result<(), NotSent> {
         if urls.is_empty() {
             return Ok(());
@@ -154,7 +155,7 @@ impl Router {
         arrived.map_err(|_| NotSent)
     }
 
-    /// Puts links into the outbox as far as there is room; gives back the others.
+    /// Puts links into the outbox up to its capacity. Returns the rest.
     fn push<'a>(&self, urls: &'a [OfferedUrl], page: u64) -> &'a [OfferedUrl] {
         let now = self.now();
         let mut inner = self.inner();
@@ -170,7 +171,7 @@ impl Router {
         &[]
     }
 
-    /// What the owners of partitions say, as it was read last.
+    /// Sets the words of the owners of partitions.
     pub(crate) fn set_words(&self, words: BTreeMap<u32, Word>) {
         let now = self.now();
         let mut inner = self.inner();
@@ -181,25 +182,25 @@ impl Router {
         self.pushed.notify_one();
     }
 
-    /// A partition is being handed over: its last pages are waited for.
+    /// Flushes the outbox: a partition is being handed over, and waits for its last pages.
     pub(crate) fn hurry(&self) {
         let now = self.now();
         self.inner().outbox.hurry(now);
         self.pushed.notify_one();
     }
 
-    /// Links that did not travel, by reason.
+    /// Numbers of dropped links, by reason.
     pub(crate) fn dropped(&self) -> Vec<(Why, u64)> {
         self.inner().words.dropped().collect()
     }
 
-    /// What it did.
+    /// Statistics and size of the outbox.
     pub(crate) fn stats(&self) -> (outbox::Stats, usize) {
         let inner = self.inner();
         (inner.outbox.stats(), inner.outbox.bytes())
     }
 
-    /// Sends parcels until it is dropped.
+    /// Sends parcels until dropped.
     pub(crate) async fn run(self: Arc<Self>, inbox: Arc<dyn Inbox>) {
         let mut sends: JoinSet<(u128, bool)> = JoinSet::new();
         loop {
@@ -253,7 +254,7 @@ impl PassOn for Router {
         Box::pin(self.offer_or_send(handle, links))
     }
 
-    /// While the servers are away it waits; a task that waits is ended with its session.
+    /// Retries while the servers are unreachable; the caller is aborted with its session.
     fn refresh<'a>(&'a self, jobs: &'a Jobs, since: Instant) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             while self.jobs.refresh_since(jobs, since).await.is_err() {
@@ -262,7 +263,7 @@ impl PassOn for Router {
         })
     }
 
-    /// On this node at once, on the others soon. While the servers are away it waits.
+    /// On this node at once, on the others soon. Retries while the servers are unreachable.
     fn widen<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -283,7 +284,7 @@ impl PassOn for Router {
     }
 }
 
-/// A page that nobody waits for any more: its task was ended in the middle.
+/// Removes a page from the outbox whose task was aborted.
 struct ForgetOnDrop<'a> {
     router: &'a Router,
     page: u64,

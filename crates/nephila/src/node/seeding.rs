@@ -1,12 +1,12 @@
-//! How a job gets its seeds: when it begins, and while it runs.
+//! How a job gets its seeds: at creation, and while the job runs.
 //!
-//! A few seeds stand in the record of their job. Many are in its list ([`super::lists`]), and such a job begins in steps: its
-//! record, the whole list, the word that the list is whole, the seeds to their partitions, and the word that all were sent.
-//! So whatever a first page leads to is judged by all seeds; and whoever is cut short is finished by saying the same again,
-//! since what is listed, and what is in a partition, counts once.
+//! A few seeds are in the record of their job. Many are in a list ([`super::lists`]), and such a job is created in
+//! steps: the record, the whole list, the mark that the list is complete, the seeds to their partitions, and the mark
+//! that all were sent. So links from the first pages are judged by all seeds. An interrupted creation is finished by
+//! repeating the command, because listing and sending are idempotent.
 //!
-//! What always holds: no seed is sent that is neither in the record nor in the list; a job is not complete before all were
-//! sent; no list is written while a node lives that does not know lists, and none such joins afterwards.
+//! Invariants: no seed is sent that is neither in the record nor in the list; a job is not complete before all seeds
+//! were sent; no list is written while a live node does not know lists, and no such node can join afterwards.
 
 use nephila_core::job::{Job, JobId, SEEDS_MAX, State};
 use nephila_core::time::Timestamp;
@@ -24,10 +24,10 @@ use crate::reach::Reach;
 use crate::settings::Settings;
 use crate::worker::Link;
 
-/// Seeds that are listed, or sent, at once.
+/// Number of seeds that are listed or sent per call.
 const AT_ONCE: usize = 20_000;
 
-/// Are these too many for the record of their job?
+/// Whether these seeds are too many for the record of their job.
 pub(crate) fn are_many(seeds: &[String]) -> bool {
     bytes_of(seeds) > SEEDS_BYTES_MAX
 }
@@ -41,7 +41,7 @@ impl Cluster {
         JobStore::new(self.leases.clone(), self.lists.clone())
     }
 
-    /// Begins a job. Seeds that name an address which may not be asked are left out; one without any other is no job.
+    /// Creates a job. Seeds with a forbidden address are left out; a job without any other seed is refused.
     pub(crate) async fn create(&self, mut job: Job, settings: &Settings) -> Result<Created, Error> {
         let reachable = reachable(&job, &Reach::new(&settings.spider))?;
         if are_many(&job.scope.seeds) {
@@ -77,11 +77,12 @@ impl Cluster {
         Ok(Created { seeds: sent, ..created })
     }
 
-    /// The first step of a job with many seeds: it is written down, with an empty list. One that was cut short goes on.
+    /// The first step of a job with many seeds: creates the record, with an empty list. Resumes an interrupted
+    /// creation.
     pub(crate) async fn begin(&self, job: Job) -> Result<Created, Error> {
         if self.cut_short(&job, |record| record.list.is_some()).await?.is_some() {
             let record = self.job(&job.name).await?;
-            // Whoever was cut short may not have come so far.
+            // The interrupted creation may not have come to this step.
             self.tell(&record.job).await?;
             return Ok(Created { id: record.job.id, seeds: record.seeds(), name: job.name });
         }
@@ -92,7 +93,7 @@ impl Cluster {
         Ok(Created { id: job.id, name: job.name, seeds: 0 })
     }
 
-    /// The second: its seeds are listed, one per line.
+    /// The second step: adds seeds to the list, one per line.
     pub(crate) async fn list(
         &self,
         name: &str,
@@ -123,7 +124,7 @@ impl Cluster {
         Ok(added)
     }
 
-    /// The third: the list is whole, and links are judged by it.
+    /// The third step: marks the list as complete; links are judged by the list from now on.
     pub(crate) async fn listed(&self, name: &str) -> Result<(), Error> {
         let record = self.job(name).await?;
         if record.seeds() == 0 {
@@ -138,7 +139,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The last: all seeds of a job were sent.
+    /// The last step: marks that all seeds of a job were sent.
     pub(crate) async fn seeded(&self, name: &str) -> Result<(), Error> {
         let record = self.job(name).await?;
         if record.list.is_some_and(|list| list.open) {
@@ -148,7 +149,7 @@ impl Cluster {
         self.reopen([record.job.id]).await
     }
 
-    /// Seeds are added to a job: to its record, or to its list if it has one or needs one.
+    /// Adds seeds to a job: to its record, or to its list if the job has or needs one.
     pub(super) async fn take_seeds(&self, id: JobId, new: &[String]) -> Result<(), Error> {
         let all = self.jobs().await?;
         let Some(record) = all.iter().find(|record| record.job.id == id) else { return Ok(()) };
@@ -177,10 +178,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Puts seeds into the list of a job, unless they are there.
+    /// Appends seeds to the list of a job, with deduplication.
     async fn list_seeds(&self, id: JobId, seeds: &[String]) -> Result<(), Error> {
         let mut guard = self.lists.known(id).await?;
-        // If this does not come to its end, what is known is read again.
+        // If this call is aborted, the list is read again.
         let mut known = guard.take().expect("it was just read");
         let mut new: Vec<&str> = seeds.iter().map(String::as_str).collect();
         new.retain(|seed| known.insert(seed));
@@ -198,7 +199,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Is there room for a list of so many seeds, with so many bytes more?
+    /// Checks the capacity for a list with this number of seeds, and this number of additional bytes.
     async fn has_room(&self, id: JobId, seeds: u64, more: u64) -> Result<(), Error> {
         if seeds > SEEDS_MAX as u64 {
             let text = format!("a job has at most {SEEDS_MAX} seeds: divide them among several");
@@ -222,7 +223,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Is there a job that is this one, and was cut short before all its seeds were sent?
+    /// The id of an equal job whose creation was interrupted before all seeds were sent.
     async fn cut_short(&self, job: &Job, is_it: impl Fn(&JobRecord) -> bool) -> Result<Option<JobId>, Error> {
         let others = self.jobs().await?;
         let Some(record) = others.iter().find(|record| record.job.name == job.name) else {
@@ -235,7 +236,7 @@ impl Cluster {
         Err(Error::Exists(format!("there is a job {} already", job.name)))
     }
 
-    /// Makes sure that every node knows lists: those that live, and those that come.
+    /// Ensures that every node knows lists: the live ones, and future ones.
     async fn are_lists_known(&self) -> Result<(), Error> {
         self.no_older_node().await?;
         raise(&*self.leases, LISTS_FORMAT).await?;
@@ -256,7 +257,7 @@ impl Cluster {
     }
 }
 
-/// Were these made by the same words, but for their seeds?
+/// Whether these jobs have equal definitions, except for their seeds.
 fn is_same(one: &Job, other: &Job) -> bool {
     let bare = |job: &Job| {
         let mut scope = job.scope.clone();
@@ -266,7 +267,7 @@ fn is_same(one: &Job, other: &Job) -> bool {
     bare(one) == bare(other)
 }
 
-/// The seeds of a job that may be asked for, as far as they say. Those that are no URLs stop no job.
+/// The seeds of a job with a permitted address, as far as their text tells. Seeds that are no URLs are skipped.
 fn reachable(job: &Job, reach: &Reach) -> Result<Vec<CrawlUrl>, Error> {
     let mut refusal = None;
     let mut seeds: Vec<CrawlUrl> =

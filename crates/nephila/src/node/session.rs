@@ -1,7 +1,8 @@
-//! One life of a node's lease: a worker, a loop that fetches, a way out for links, and a fence around all of it.
+//! One session of a node, from acquiring the lease to losing the lease: a worker, a loop that fetches, a router for
+//! links, and a fence around all of them.
 //!
-//! What always holds: when [`Session::end_now`] has returned, nothing of the session writes, fetches or holds a file any
-//! more; what it had not made durable is repeated by whoever owns its partitions next.
+//! Invariants: when [`Session::end_now`] has returned, nothing of the session writes, fetches or holds a file; work
+//! that was not durable is repeated by the next owner of its partitions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,12 +32,12 @@ use crate::crawl::work::{Space, start, take};
 use crate::folder::Plan;
 use crate::worker::{self, Actions, Door, Stats, Worker};
 
-/// How often the loop looks at the disk.
+/// Interval of disk space checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Records that ask nodes to leave begin like this.
+/// Prefix of records that ask nodes to leave.
 pub(super) const DRAIN: &str = "drain.";
 
-/// A task that ends when this is dropped.
+/// A task that is aborted on drop.
 #[derive(Debug)]
 pub(super) struct Task(tokio::task::JoinHandle<()>);
 
@@ -45,7 +46,7 @@ impl Task {
         Task(tokio::spawn(task))
     }
 
-    /// Ends it and waits until it has.
+    /// Aborts the task and waits for its end.
     async fn end(mut self) {
         self.0.abort();
         _ = (&mut self.0).await;
@@ -58,12 +59,12 @@ impl Drop for Task {
     }
 }
 
-/// What happens to a session by itself.
+/// Events of a session.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// It cannot go on.
+    /// The session cannot continue.
     Failed(anyhow::Error),
-    /// Somebody asked the node to leave.
+    /// The node was asked to leave.
     Drain,
 }
 
@@ -74,18 +75,18 @@ pub(super) struct Session {
     spider: Spider,
     pub(super) door: Door<DiskState>,
     pub(super) router: Arc<Router>,
-    /// How much work each partition is.
+    /// Load of each partition.
     meter: Arc<Mutex<Meter>>,
-    /// Hears what goes wrong.
+    /// Channel for faults.
     pub(super) notices: mpsc::Sender<Notice>,
-    /// What goes on around partitions: readers of inboxes, snapshots.
+    /// Background tasks of partitions: readers of inboxes, snapshots.
     pub(super) inboxes: BTreeMap<u32, Task>,
     thread: JoinHandle<Result<(), worker::Error>>,
     tasks: Vec<Task>,
 }
 
 impl Session {
-    /// Begins one. Failures later are told through `notices`.
+    /// Begins a session. Later failures are sent to `notices`.
     pub(super) async fn begin(
         node: &Arc<Node>,
         incarnation: Incarnation,
@@ -156,26 +157,26 @@ impl Session {
         Ok(Session { fence, shared, spider, door, router, meter, notices, inboxes, thread, tasks })
     }
 
-    /// How much work each partition is.
+    /// Load of each partition.
     pub(super) fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
         self.meter.lock().expect("nobody panics holding it")
     }
 
-    /// What the worker did and holds.
+    /// Statistics of the worker.
     pub(super) async fn stats(&self) -> Option<Stats> {
         self.shared.handle.stats().await.ok()
     }
 
-    /// Ends everything as if the process had been killed, and waits until it has.
+    /// Ends everything as if the process had been killed, and waits for the end.
     pub(super) async fn end_now(self) {
         self.fence.fall();
         let Session { shared, spider, door, router, inboxes, thread, tasks, .. } = self;
         for task in tasks.into_iter().chain(inboxes.into_values()) {
             task.end().await;
         }
-        // Whoever asks these hosts next is another node, with a connection of its own.
+        // The next requests to these hosts come from another node, with its own connections.
         spider.close_idle(|_| true);
-        // The worker ends when nobody speaks to it any more.
+        // The worker ends when all its handles are dropped.
         drop((shared, door, router));
         _ = tokio::task::spawn_blocking(move || thread.join()).await;
     }
@@ -188,7 +189,7 @@ impl Session {
     }
 }
 
-/// Who looks at the jobs.
+/// State for polling the jobs.
 struct JobsLook {
     store: JobStore,
     counter: Counter,
@@ -210,7 +211,7 @@ impl Counted {
     }
 }
 
-/// Fetches until it is dropped, or cannot go on.
+/// Fetches until dropped, or until a failure.
 async fn work(shared: Arc<Shared>, mut actions: Actions, counted: Counted, notices: mpsc::Sender<Notice>) {
     let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
@@ -236,11 +237,11 @@ async fn work(shared: Arc<Shared>, mut actions: Actions, counted: Counted, notic
             _ = looks.tick() => space.look(&shared),
         }
     };
-    // Whoever listened may have ended already.
+    // The receiver may have ended already.
     _ = notices.send(Notice::Failed(error)).await;
 }
 
-/// Writes down how far the logs of this node's partitions go, until it is dropped.
+/// Records how far the logs of this node's partitions go, until dropped.
 async fn write_tails(node: Arc<Node>) {
     let mut writes = tokio::time::interval(super::tails::WRITE_EVERY);
     writes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -251,8 +252,7 @@ async fn write_tails(node: Arc<Node>) {
     }
 }
 
-/// Looks at the jobs and their limits, at the stops, at what owners say of their partitions, and whether somebody asked the
-/// node to leave, until it is dropped.
+/// Polls the jobs and their limits, the stops, the words of owners, and requests to leave, until dropped.
 async fn look(
     node: Arc<Node>,
     mut jobs_look: JobsLook,
@@ -267,13 +267,13 @@ async fn look(
     let mut equal = Equal::new(node.cluster.leases.clone(), &node.name, &node.settings);
     loop {
         looks.tick().await;
-        // While the servers are away everything stays as it was.
+        // While the servers are unreachable everything stays unchanged.
         if let Ok((jobs, unreadable)) = jobs_look.store.refresh(&node.jobs).await {
             jobs_look.counter.look(&jobs).await;
             jobs_look.completion.look(&jobs).await;
             _ = records.note(&unreadable).await;
         }
-        // What cannot be said now is said at the next look.
+        // A failed write is repeated at the next poll.
         _ = shared.suspects.share(&*node.cluster.leases).await;
         _ = orders::refresh(&node.cluster.leases, &node.orders).await;
         if let Some((view, _)) = node.known.view() {

@@ -1,10 +1,10 @@
-//! Carries out what a [`Member`] decides, and tells it what came of it.
+//! Executes the actions of a [`Member`], and reports the results.
 //!
-//! Every action becomes a task that ends in bounded time; nothing waits for another. What a task brings back is taken only
-//! if it is of the session that began it.
+//! Every action becomes a task of bounded duration; no task waits for another. The result of a task is used only if the
+//! task belongs to the current session.
 //!
-//! What always holds: when the lease may have run out, the session is over before anything else is done; a task that
-//! belongs to an earlier session changes nothing.
+//! Invariants: when the lease may have expired, the session ends before anything else is done; a task of an earlier
+//! session changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use crate::clock::awake_or_not as now;
 use crate::exit::Exit;
 use crate::process::Signals;
 
-/// The longest sleep.
+/// Maximum sleep of the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How often a line says how it goes.
+/// Interval of status lines.
 const SAY_EVERY: Duration = Duration::from_secs(10);
-/// How often the work of the partitions is measured.
+/// Interval for measuring the load of partitions.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
-/// A node that is told to stop has so long to hand over in order. What is open then ends as if it had been killed, and
-/// its lease is given back: the next owners begin at once, and repeat what was open.
+/// Timeout for an orderly hand-over of a node that is told to stop. Afterwards, open work ends as if the process had
+/// been killed, and the lease is released: the next owners begin at once, and repeat the open work.
 const LEAVE_MAX: Duration = Duration::from_secs(25);
-/// Notices that wait to be taken.
+/// Capacity of the channel for notices.
 const NOTICES_MAX: usize = 16;
-/// Owner records begin like this.
+/// Prefix of owner records.
 pub(super) const OWNER: &str = "owner.";
-/// Leases of nodes begin like this.
+/// Prefix of leases of nodes.
 pub(super) const NODE: &str = "node.";
 
-/// What a task brings back.
+/// Result of a task.
 enum Done {
     Acquired(Incarnation, Answer, Option<Session>),
-    /// Somebody else has the lease.
+    /// Another process has the lease.
     Held(Incarnation),
     Renewed(Incarnation, Answer),
     Read(Incarnation, Option<View>),
@@ -63,14 +63,14 @@ struct Shell {
     lease: Lease,
     session: Option<Session>,
     tasks: JoinSet<Done>,
-    /// Partitions that are being opened, and the epoch of those that are to be given up again as soon as they are.
+    /// Partitions that are being opened, with the epoch of each that is to be given up right after opening.
     opening: BTreeMap<u32, Option<Epoch>>,
     notices: (mpsc::Sender<Notice>, mpsc::Receiver<Notice>),
-    /// When it was said last that somebody else has this node's name.
+    /// Time of the last message that another process has this node's name.
     said_held: Option<Instant>,
 }
 
-/// That moment; never, if there is none.
+/// Sleeps until this moment; forever with none.
 async fn until(moment: Option<tokio::time::Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
@@ -78,7 +78,7 @@ async fn until(moment: Option<tokio::time::Instant>) {
     }
 }
 
-/// Works until it is told to leave.
+/// Runs until told to leave.
 pub(super) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
     let first = node.cluster.session_number().await?;
     let me = NodeRecord {
@@ -169,7 +169,7 @@ impl Shell {
         self.member.drain(now());
     }
 
-    /// Hands over what could not be handed over in order.
+    /// Ends the session when the orderly hand-over took too long.
     async fn cut_off(&mut self) {
         let held = self.member.holdings().count();
         eprintln!(
@@ -186,20 +186,20 @@ impl Shell {
         self.lease.release().await;
     }
 
-    /// The session cannot go on: as if the lease had been lost. It is given back, so that others need not wait.
+    /// Ends the session after a failure, like a lost lease. Releases the lease, so that other nodes need not wait.
     async fn fail(&mut self, error: anyhow::Error) {
         // One failure brings others; the first ends the session.
         let Some(session) = self.session.take() else { return };
         eprintln!("nephila: node {}: beginning again: {error:#}", self.node.name);
         session.end_now().await;
-        // If a log has lost its end we are the only ones who know.
+        // If a log has lost its end, this node alone knows its length.
         let leases = &*self.node.cluster.leases;
         _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
         self.lease.release().await;
         self.member.handle_renewed(now(), self.member.incarnation(), Answer::Refused);
     }
 
-    /// The next heartbeat says how much work each partition is.
+    /// Sets the load of each partition for the next heartbeat.
     fn measure(&mut self) {
         let Some(session) = &self.session else { return };
         self.member.set_empty(self.node.known.empty());
@@ -298,11 +298,11 @@ impl Shell {
             Action::Drain { partition, epoch } => {
                 let Some(session) = &mut self.session else { return };
                 if let Some(then) = self.opening.get_mut(&partition) {
-                    // It would come to the worker after it was asked to leave: first it comes, then it goes.
+                    // The partition would arrive at the worker after the request to leave: open first, then close.
                     *then = Some(epoch);
                     return;
                 }
-                // What comes in from now on is read by the next owner.
+                // Messages from now on are read by the next owner.
                 session.inboxes.remove(&partition);
                 session.meter().end(partition);
                 session.router.hurry();
@@ -310,8 +310,8 @@ impl Shell {
                 let spider = node.spider.clone();
                 let prefixes = Prefixes::share(partition, node.cluster.partitions);
                 self.tasks.spawn(async move {
-                    // If the worker has ended there is nothing left to hand over. If the session has, nobody waits for what is
-                    // still open, and the worker ends only when nobody speaks to it any more.
+                    // If the worker has ended there is nothing left to hand over. If the session has ended, no task
+                    // waits for open fetches, and the worker ends only when all its handles are dropped.
                     tokio::select! {
                         _ = handle.close(prefixes) => {}
                         () = fence.fallen() => return Done::Drained(partition, epoch, incarnation),
@@ -347,7 +347,8 @@ impl Shell {
         }
     }
 
-    /// Somebody holds the lease of this name. That is usual for a moment after a process was killed.
+    /// Reports that another process holds the lease of this name. That is normal for a moment after a process was
+    /// killed.
     fn say_held(&mut self) {
         if self.said_held.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             self.said_held = Some(Instant::now());
@@ -397,7 +398,7 @@ impl Shell {
                 self.node.known.opened(partition, error);
                 match (opened, session) {
                     (Ok(reader), Some(session)) => {
-                        // It may have been asked to leave again before it was open.
+                        // The partition may have to leave again before it was open.
                         if self.member.phase(partition) == Some(Phase::Opening) {
                             session.inboxes.insert(partition, reader);
                             let load = self.member.load(partition);
@@ -432,7 +433,7 @@ fn owner_key(partition: u32) -> String {
     format!("{OWNER}{partition:05}")
 }
 
-/// Owner records first, then the leases: see [`Action::Read`].
+/// Reads owner records first, then the leases: see [`Action::Read`].
 pub(super) async fn view(leases: &dyn Leases) -> Option<View> {
     let owners = bounded(leases.records(OWNER)).await.ok()?;
     let pins = bounded(super::pins::by_partition(leases)).await.ok()?;

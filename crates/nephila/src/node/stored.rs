@@ -1,9 +1,9 @@
-//! Archive files that are in the object store: those that this node has sent and removed, and those of nodes that are gone.
+//! Archive files in the object store: files that this node has sent and removed, and files of dead nodes.
 //!
-//! Of a node that does not live the indexes are brought here, once each, and searched like our own; of its WARC files only
-//! the records that somebody asks for are read.
+//! The indexes of a dead node are downloaded once each, and searched like our own; of its WARC files only the requested
+//! records are read.
 //!
-//! What always holds: an index that is here is whole; nothing of another node is changed.
+//! Invariants: a local index is complete; nothing of another node is changed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,25 +21,25 @@ use crate::api::captures::Archive;
 use crate::objects::Objects;
 use crate::settings::ArchiveUpload;
 
-/// Archives of nodes, in the object store and where their indexes are kept here.
+/// Folder of archives in the object store, and local folder of their indexes.
 const ARCHIVES: &str = "archive";
 const KEPT: &str = "stored";
-/// An index ends like this.
+/// Suffix of an index.
 const INDEX: &str = ".cdxj";
-/// It is looked for new indexes this often.
+/// Interval between listings of new indexes.
 const LIST_EVERY: Duration = Duration::from_secs(30);
-/// Indexes of one node that are kept here at most: the latest. Each is of one WARC file.
+/// Maximum number of local indexes per node: the latest. Each belongs to one WARC file.
 const INDEXES_MAX: usize = 20_000;
-/// The longest index that is brought here.
+/// Maximum size in bytes of a downloaded index.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
-/// A part of an index that is read at once.
+/// Part size for downloading an index.
 const PART_BYTES: u64 = 8 << 20;
 
 /// Files of one node in the object store.
 #[derive(Debug)]
 struct Files {
     objects: Objects,
-    /// Whoever reads waits on a thread of its own.
+    /// Reads block on a separate thread.
     runtime: Handle,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Stored {
     known: Mutex<Known>,
 }
 
-/// Archives of nodes that did not live when it was looked.
+/// Archives of nodes that were dead at the last listing.
 #[derive(Debug, Default)]
 struct Known {
     looked: Option<Instant>,
@@ -67,7 +67,7 @@ struct Known {
 }
 
 impl Stored {
-    /// If archives are sent to an object store.
+    /// Opens the archives, if the settings send archives to an object store.
     pub(super) fn of(node: &Node) -> anyhow::Result<Option<Stored>> {
         let settings = &node.settings.cluster;
         if settings.archive_upload == ArchiveUpload::No {
@@ -83,7 +83,7 @@ impl Stored {
         Arc::new(Files { objects: self.objects.within(node), runtime: Handle::current() })
     }
 
-    /// The archives of nodes that do not live, with the indexes that there were a moment ago.
+    /// The archives of dead nodes, with the recently listed indexes.
     pub(super) async fn archives(&self, lives: impl Fn(&str) -> bool) -> anyhow::Result<Vec<Arc<Archive>>> {
         let mut known = self.known.lock().await;
         if known.looked.is_none_or(|looked| looked.elapsed() >= LIST_EVERY) {
@@ -109,7 +109,7 @@ impl Stored {
         Ok(gone.map(|(_, archive)| archive.clone()).collect())
     }
 
-    /// Brings the indexes here that are not yet.
+    /// Downloads the missing indexes.
     async fn bring(&self, node: &str, dir: &Path, indexes: &[(&str, u64)]) -> anyhow::Result<()> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         // Their names have the time in them.

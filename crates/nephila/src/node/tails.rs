@@ -1,11 +1,11 @@
-//! How far logs are known to go, kept apart from the logs themselves.
+//! Records how far logs are known to go, separate from the logs themselves.
 //!
-//! The owner of a partition knows up to which group the servers have acknowledged its log. Should they lose the end of it,
-//! nobody else would: a log that is shorter looks like one that was never longer. So every node writes down, every few
-//! seconds and all of its partitions in one record, how far it came; whoever opens a partition compares. Where events are
-//! told, it stands beside that how far they are, so that the next owner goes on there.
+//! The owner of a partition knows up to which group the servers have acknowledged its log. If the servers lose the end
+//! of a log, no other node would notice: a shortened log looks like one that was never longer. So every node records
+//! every few seconds, for all of its partitions in one record, how far their logs go; a node that opens a partition
+//! compares. The same record holds how far events are published, so that the next owner continues there.
 //!
-//! What always holds: a number here was acknowledged; it may be a few seconds old.
+//! Invariant: every recorded position was acknowledged; a position may be a few seconds old.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -19,21 +19,22 @@ use serde::{Deserialize, Serialize};
 use super::events::HowFar;
 use super::snapshot::Progress;
 
-/// Records begin like this; one for each node.
+/// Prefix of the records; one per node.
 const TAILS: &str = "tails.";
-/// How often a node writes its own.
+/// Interval for writing a node's record.
 pub(super) const WRITE_EVERY: Duration = Duration::from_secs(10);
-/// What was read is used for this long.
+/// Lifetime of cached records.
 const FRESH: Duration = Duration::from_secs(5);
-/// Partitions in a record at most. With more, those with the highest numbers are left out: a record has to fit a message.
+/// Maximum number of partitions in a record, so that a record fits into a message; the highest partition numbers are
+/// left out.
 const TAILS_MAX: usize = 10_000;
 
-/// How far a log goes, and under which ownership that was seen.
+/// The known end of a log, and the epoch of the observation.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Tail {
     pub(super) epoch: u64,
     pub(super) sequence: u64,
-    /// The events of groups up to this one are told; 0 if that is not known.
+    /// Events of groups up to this one are published; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) told: u64,
 }
@@ -44,17 +45,17 @@ fn is_zero(number: &u64) -> bool {
 
 type Record = BTreeMap<u32, Tail>;
 
-/// How far the events of a partition were told, as owners wrote it down.
+/// How far the events of a partition were published, as recorded by owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// In the log that there is.
+    /// In the current log.
     pub(super) now: Option<u64>,
-    /// In the one before it was begun anew.
+    /// In the previous log, before a new one was started.
     pub(super) before: Option<u64>,
 }
 
 impl Recorded {
-    /// The same for a log that is begun anew at this moment.
+    /// The same for a log that starts anew now.
     pub(super) fn begun_anew(self) -> Recorded {
         Recorded { now: None, before: self.now.max(self.before) }
     }
@@ -65,17 +66,17 @@ impl Recorded {
 struct Open {
     epoch: u64,
     progress: Arc<Progress>,
-    /// How far its events are told, if they are.
+    /// Progress of published events, if events are published.
     how_far: Option<Arc<HowFar>>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     open: BTreeMap<u32, Open>,
-    /// What the record of this node says, and its revision.
+    /// The record of this node, and its revision.
     written: Record,
     revision: Option<u64>,
-    /// What all records said, one of each node, and when.
+    /// The records of all nodes, and the time of reading.
     read: Option<(Instant, Vec<Record>)>,
 }
 
@@ -84,7 +85,7 @@ struct Inner {
 pub(super) struct Tails {
     node: String,
     inner: Mutex<Inner>,
-    /// One writes at a time.
+    /// Serializes writes.
     alone: tokio::sync::Mutex<()>,
 }
 
@@ -97,7 +98,7 @@ impl Tails {
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// This node has opened a partition.
+    /// Registers an open partition.
     pub(super) fn opened(
         &self,
         partition: u32,
@@ -124,7 +125,7 @@ impl Tails {
         record.into_iter().take(TAILS_MAX).collect()
     }
 
-    /// Writes down how far this node's partitions are, if that has changed.
+    /// Writes the record of this node, if changed.
     pub(super) async fn write(&self, leases: &dyn Leases) -> anyhow::Result<()> {
         let _alone = self.alone.lock().await;
         let key = format!("{TAILS}{}", self.node);
@@ -143,7 +144,8 @@ impl Tails {
         let value = serde_json::to_vec(&record).context("tails as JSON")?;
         let put = leases.put(&key, revision, value.into()).await.context("writing how far logs go")?;
         let mut inner = self.inner();
-        // Somebody else under our name, or a write of ours whose answer was lost: read it again the next time.
+        // Another process under our name, or a write of ours whose answer was lost: read the record again the next
+        // time.
         inner.revision = put;
         if put.is_some() {
             for (partition, open) in &inner.open {
@@ -158,7 +160,7 @@ impl Tails {
         Ok(())
     }
 
-    /// How far the log of a partition was seen to go, by owners of this epoch or later.
+    /// The known end of a partition's log, as seen by owners of this epoch or later.
     pub(super) async fn known(&self, leases: &dyn Leases, partition: u32, since: u64) -> anyhow::Result<u64> {
         let fresh = |inner: &Inner| inner.read.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
         if !fresh(&self.inner()) {
@@ -173,14 +175,15 @@ impl Tails {
         Ok(tails.map(|tail| tail.sequence).max().unwrap_or(0))
     }
 
-    /// What the records that were read last say of a partition.
+    /// The last read records of a partition.
     fn read(&self, partition: u32) -> Vec<Tail> {
         let inner = self.inner();
         let records = inner.read.iter().flat_map(|(_, records)| records);
         records.filter_map(|record| record.get(&partition)).copied().collect()
     }
 
-    /// How far its events were told, as far as [`Tails::known`] has read; by owners of this epoch or later, and before.
+    /// The recorded progress of published events, from the records read by [`Tails::known`]; by owners of this epoch or
+    /// later, and earlier.
     pub(super) fn told(&self, partition: u32, since: u64) -> Recorded {
         let own = self.own().get(&partition).copied();
         let mut recorded = Recorded::default();

@@ -1,8 +1,8 @@
-//! Carries the words between a worker that asks for the turns of addresses, the core that decides about them
+//! Carries messages between a worker that requests turns for slots (IP addresses), the core that decides about turns
 //! ([`Slots`]), and the other nodes.
 //!
-//! What always holds: it lives as long as its session, so a node that lost its lease has no turn any more; it waits neither
-//! for the worker nor for the network, since other nodes wait for it.
+//! Invariants: this loop lives as long as its session, so a node without a lease has no turn; the loop waits neither
+//! for the worker nor for the network, because other nodes wait for this loop.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -20,20 +20,20 @@ use super::Node;
 use crate::clock::awake_or_not as now;
 use crate::worker::Handle;
 
-/// What a worker wants, and what waits to be taken here. With more the worker keeps it.
+/// Capacity of the channel from a worker. The worker keeps further requests.
 pub(super) const WISHES_MAX: usize = 4_096;
-/// Wishes and messages taken before somebody else gets a turn.
+/// Maximum number of requests and messages handled before other work gets a chance.
 const AT_ONCE: usize = 256;
-/// The longest sleep.
+/// Maximum sleep of the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Listens to what other nodes say to this one.
+/// Subscribes to messages from other nodes.
 pub(super) async fn hear(node: &Node) -> anyhow::Result<Heard> {
     let name = NodeId::of(&node.name).to_string();
     node.cluster.engine.hear(&name).await.context("listening to other nodes")
 }
 
-/// Goes on until it is dropped, or the worker has ended.
+/// Runs until dropped, or until the worker has ended.
 pub(super) async fn run(
     node: Arc<Node>,
     incarnation: Incarnation,
@@ -44,7 +44,7 @@ pub(super) async fn run(
     let mut slots =
         Slots::new(NodeId::of(&node.name), incarnation, RandomState::new().hash_one(incarnation.0));
     let mut live = node.known.live();
-    // What was seen last is of before our lease, or has us in it.
+    // The last view is from before our lease, or contains this node.
     live.mark_changed();
     let mut events: VecDeque<Event> = VecDeque::new();
     let mut taken = Vec::with_capacity(AT_ONCE);
@@ -85,7 +85,7 @@ pub(super) async fn run(
             }
             message = heard.next() => {
                 let Some(message) = message else { return };
-                // What cannot be read is as if it had been lost.
+                // An unreadable message counts as lost.
                 _ = slots.handle_packet(now(), &message);
             }
             () = tokio::time::sleep(sleep) => {}

@@ -1,13 +1,13 @@
-//! The archive in a cluster: closed files go to the object store, and may then leave this disk.
+//! The archive in a cluster: closed files are sent to the object store, and may then be removed from this disk.
 //!
-//! A page is done once it is on the disk of the node that fetched it; files are sent behind it, when they are closed. So
-//! what is not sent yet is lost with that disk: at most the open file (`store.bytes_max`, `store.age_max`) and those that
-//! wait for an object store that is away. Each file has a small note in `uploads/` beside the archive: what it is, how far
-//! its parts came, whether it is there. A process that begins again goes on from the notes.
+//! A page is done once stored on the disk of the node that fetched the page; files are sent later, when closed. So
+//! unsent files are lost with that disk: at most the open file (`store.bytes_max`, `store.age_max`) and files that wait
+//! for an unreachable object store. Each file has a small note in `uploads/` beside the archive: its content, the
+//! progress of its upload, and whether the file is stored. A restarted process resumes from the notes.
 //!
-//! What always holds: a WARC file is stored before its index, so an index in the object store speaks of a file that is
-//! there; a file is removed here only after it was read back and is equal; at most [`FILES_AT_ONCE`] files are sent at a
-//! time, and nothing of those that wait is in memory.
+//! Invariants: a WARC file is stored before its index, so an index in the object store refers to an existing file; a
+//! local file is removed only after the stored object was read back and is equal; at most [`FILES_AT_ONCE`] files are
+//! sent at a time, and no waiting file is in memory.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,26 +22,26 @@ use super::alarm::Trouble;
 use crate::folder::Folder;
 use crate::objects::{Content, Objects, Sent};
 
-/// Files sent at the same time.
+/// Maximum number of files sent concurrently.
 const FILES_AT_ONCE: usize = 2;
-/// How often it is looked for files that are closed.
+/// Interval between checks for closed files.
 const LOOK: Duration = Duration::from_secs(5);
-/// After something failed it is tried again after this time, which doubles up to the other.
+/// First backoff after a failure; doubles up to [`AGAIN_MAX`].
 const AGAIN_FIRST: Duration = Duration::from_secs(5);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What is noted of a file.
+/// Note about a file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 struct Note {
-    /// What it is.
+    /// Length and digest of the file.
     content: Content,
-    /// How far its parts came.
+    /// Progress of the multipart upload.
     #[serde(default)]
     sent: Sent,
-    /// When it was stored, in milliseconds since 1970; 0 while it is not.
+    /// When the file was stored, in milliseconds since 1970; 0 if not stored.
     #[serde(default)]
     stored_ms: u64,
-    /// It was read back, and is gone here.
+    /// Whether the file was verified in the object store and removed here.
     #[serde(default)]
     is_removed: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Uploads {
     archive: PathBuf,
     notes: PathBuf,
     objects: Objects,
-    /// Never at zero.
+    /// How long a stored file is kept here; forever at zero.
     keep_local: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Uploads {
         }
     }
 
-    /// Sends what is closed, until it is dropped.
+    /// Sends closed files, until dropped.
     pub(super) async fn run(self, trouble: Trouble) {
         let mut rest = AGAIN_FIRST;
         loop {
@@ -86,8 +86,8 @@ impl Uploads {
         }
     }
 
-    /// Sends everything that is closed and not there yet, and removes what was kept long enough. Says how many files it
-    /// did something about.
+    /// Sends all closed files that are not stored yet, and removes files that were kept long enough. Returns the number
+    /// of processed files.
     pub(super) async fn pass(&self) -> anyhow::Result<usize> {
         let (archive, notes, keep) = (self.archive.clone(), self.notes.clone(), self.keep_local);
         let due =
@@ -148,7 +148,7 @@ impl Uploads {
     async fn remove(&self, name: &str, mut note: Note) -> anyhow::Result<()> {
         if let Err(error) = self.objects.verify(name, &note.content).await {
             if error.is_lost() {
-                // What is stored is not what was sent: it is sent again.
+                // The stored object differs from the file: send the file again.
                 note.stored_ms = 0;
                 self.write(name, &note)?;
             }
@@ -173,14 +173,14 @@ impl Uploads {
     }
 }
 
-/// Files about which there is something to do, oldest first: their names have the time in them.
+/// Files with pending work, oldest first: their names contain the time.
 fn due(archive: &Path, notes: &Path, keep_local: Duration) -> anyhow::Result<Vec<(String, Note)>> {
     let mut due = Vec::new();
     for entry in std::fs::read_dir(archive).with_context(|| archive.display().to_string())? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let Some(index) = index_name(name) else { continue };
-        // The index comes first; without it the file is still being mended.
+        // The index is written first; without an index the file is still being repaired.
         if !archive.join(index).exists() {
             continue;
         }
@@ -195,7 +195,7 @@ fn due(archive: &Path, notes: &Path, keep_local: Duration) -> anyhow::Result<Vec
     Ok(due)
 }
 
-/// A note that cannot be understood is none: the file is sent again, which changes nothing.
+/// Reads a note. An unreadable note counts as missing: the file is sent again, which is idempotent.
 fn read_note(path: &Path) -> anyhow::Result<Note> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
@@ -204,7 +204,7 @@ fn read_note(path: &Path) -> anyhow::Result<Note> {
     }
 }
 
-/// The index of a closed archive file; none if it is none.
+/// The name of the index of a closed archive file; none for other files.
 fn index_name(name: &str) -> Option<String> {
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending))?;
     Some(format!("{stem}.cdxj"))

@@ -1,7 +1,7 @@
-//! What is said and answered about a cluster, as JSON: by a node to a command, and by a command to a node.
+//! JSON types of the cluster API, for requests of commands and answers of nodes.
 //!
-//! What always holds: what a command sends is refused if a part of it is not known, so that a slip is noticed; what a
-//! node answers may have more than a command knows.
+//! Invariants: a request with an unknown field is refused, so that typing errors are noticed; an answer may have more
+//! fields than a command knows.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ pub(crate) struct JobView {
     pub(crate) state: State,
     pub(crate) priority: u8,
     pub(crate) kind: Kind,
-    /// How many.
+    /// Number of seeds.
     pub(crate) seeds: u64,
-    /// How far it is.
+    /// Progress of the job.
     #[serde(default)]
     pub(crate) progress: Progress,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub(crate) struct Progress {
-    /// URLs that will still be asked for.
+    /// Number of URLs still to be requested.
     pub(crate) left: u64,
-    /// Pages fetched.
+    /// Number of pages fetched.
     pub(crate) pages: u64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub(crate) bytes: u64,
-    /// Nothing of it was left on any node at this time, and nothing was added since.
+    /// Completion time: no node had any URL left, and none was added since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) complete: Option<String>,
 }
@@ -50,7 +50,7 @@ impl Progress {
     }
 }
 
-/// A job, and how far it is.
+/// A job with its progress.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct JobSaid {
     #[serde(flatten)]
@@ -74,16 +74,16 @@ impl JobView {
     }
 }
 
-/// A job that was begun.
+/// A created job.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Created {
     pub(crate) id: JobId,
     pub(crate) name: String,
-    /// Seeds that were sent.
+    /// Number of seeds sent.
     pub(crate) seeds: u64,
 }
 
-/// What changes of a job; what is not named stays.
+/// Changes of a job; absent fields stay unchanged.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct JobChange {
@@ -91,23 +91,23 @@ pub(crate) struct JobChange {
     pub(crate) state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<u8>,
-    /// When its pages are asked for again.
+    /// Recrawl schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<Schedule>,
     pub(crate) scope: ScopeChange,
     pub(crate) limits: LimitsChange,
 }
 
-/// What changes of a scope.
+/// Changes of a scope.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ScopeChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<Kind>,
-    /// Instead of those before.
+    /// Replaces the previous patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) include: Option<Vec<String>>,
-    /// Instead of those before.
+    /// Replaces the previous patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) exclude: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -124,7 +124,7 @@ pub(crate) struct ScopeChange {
     pub(crate) depth_max: Option<u8>,
 }
 
-/// What changes of the limits.
+/// Changes of the limits.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsChange {
@@ -141,12 +141,12 @@ pub(crate) struct LimitsChange {
 }
 
 impl JobChange {
-    /// Nothing but the state.
+    /// A change of the state alone.
     pub(crate) fn state(state: State) -> JobChange {
         JobChange { state: Some(state), ..JobChange::default() }
     }
 
-    /// Changes a job.
+    /// Applies the changes to a job.
     pub(super) fn apply(&self, job: &mut Job) {
         let JobChange { state, priority, schedule, scope, limits } = self;
         job.state = state.unwrap_or(job.state);
@@ -185,34 +185,34 @@ pub(crate) struct ClusterView {
     /// Partitions that no live node owns.
     pub(crate) without_owner: u32,
     pub(crate) nodes: Vec<NodeView>,
-    /// What is wrong, in sentences.
+    /// Active faults, in sentences.
     #[serde(default)]
     pub(crate) alarms: Vec<String>,
 }
 
-/// A node that lives.
+/// A live node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct NodeView {
     pub(crate) name: String,
-    /// Where its API answers; empty if nowhere.
+    /// Address of the API; empty without one.
     #[serde(default)]
     pub(crate) address: String,
     pub(crate) draining: bool,
     pub(crate) partitions: u32,
-    /// What it does.
+    /// State of the node.
     #[serde(default)]
     pub(crate) state: NodeState,
 }
 
-/// A node that lives, and what it says of itself.
+/// A live node, with its own report.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct NodeSaid {
     #[serde(flatten)]
     pub(crate) node: NodeView,
-    /// What is wrong there, in sentences.
+    /// Active faults of the node, in sentences.
     #[serde(default)]
     pub(crate) alarms: Vec<String>,
-    /// What its worker did and holds, if it says so.
+    /// Statistics of the worker, if reported.
     #[serde(default)]
     pub(crate) stats: Option<StatsView>,
 }
@@ -221,44 +221,44 @@ pub(crate) struct NodeSaid {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct PartitionView {
     pub(crate) partition: u32,
-    /// Its owner, if that lives.
+    /// The owner, if live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// How often it has changed hands, and other records were written: it only grows.
+    /// Revision of the owner record: grows with every change of ownership, and with writes of other records.
     pub(crate) epoch: u64,
 }
 
-/// A domain that an operator wants on a node.
+/// A domain that an operator assigned to a node.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct PinView {
     pub(crate) domain: String,
-    /// The node it is wanted on.
+    /// The assigned node.
     pub(crate) node: String,
-    /// The partition it belongs to, and all other domains of that partition with it.
+    /// The partition of the domain, which moves with all its other domains.
     pub(crate) partition: u32,
-    /// The node that has it now, if any.
+    /// The current owner of the partition, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
 }
 
-/// A domain, and who crawls it.
+/// A domain, and the node that crawls the domain.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct DomainView {
     pub(crate) domain: String,
-    /// The node that has it.
+    /// The node that crawls the domain.
     pub(crate) node: String,
-    /// The partition it belongs to.
+    /// The partition of the domain.
     pub(crate) partition: u32,
-    /// Its hosts.
+    /// Number of hosts.
     pub(crate) hosts: u64,
-    /// Pages that were asked for.
+    /// Number of requested pages.
     pub(crate) pages: u64,
-    /// URLs that are still to be asked for.
+    /// Number of URLs still to be requested.
     pub(crate) left: u64,
 }
 
 impl DomainView {
-    /// More hosts of it.
+    /// Adds further hosts of the domain.
     pub(crate) fn plus(&mut self, other: &DomainView) {
         self.hosts += other.hosts;
         self.pages += other.pages;
@@ -269,17 +269,17 @@ impl DomainView {
 /// A page of the map of domains.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct MapView {
-    /// Domains; there may be none though there are more.
+    /// The domains; possibly empty although more pages follow.
     pub(crate) domains: Vec<DomainView>,
-    /// Where to go on; none if this was the last page.
+    /// Cursor of the next page; none after the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
 
-/// How many things were changed.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Changed {
-    /// So many.
+    /// Number of changed things.
     pub(crate) changed: usize,
 }
 
@@ -294,7 +294,7 @@ pub(crate) mod tests {
     use crate::crawl::adding::AddLine;
     use crate::settings::Settings;
 
-    /// A job with a seed and a place that it leaves out.
+    /// A job with a seed and an exclusion.
     pub(crate) fn job() -> Job {
         let mut job = Job::new(JobId(3), "press");
         job.scope.seeds = vec!["http://a.test/docs/".into()];
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         assert!(serde_json::from_str::<JobChange>(r#"{"sate":"paused"}"#).is_err(), "a slip is noticed");
     }
 
-    /// The names of all fields, however deep they stand.
+    /// The names of all fields, at any depth.
     fn names(value: &Value) -> BTreeSet<String> {
         let below = |fields: &Map<String, Value>| -> BTreeSet<String> {
             fields.keys().cloned().chain(fields.values().flat_map(names)).collect()
@@ -334,7 +334,7 @@ pub(crate) mod tests {
         value.as_object().map(below).unwrap_or_default()
     }
 
-    /// A change that names everything it can.
+    /// A change with every field.
     fn whole_change() -> JobChange {
         let patterns = || vec!["/x".to_owned()];
         JobChange {
@@ -362,8 +362,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Everything that can be said of a job, its schedule, scope and limits, and of a URL. Whoever adds a name asks first
-    /// what somebody with a token could do with it.
+    /// All permitted fields of a job, its schedule, scope and limits, and of a URL. Before adding a name, consider the
+    /// abuse by a holder of a token.
     const SAYABLE: &str = "id name state priority schedule scope limits \
         adaptive policy interval interval_min interval_max host_visits_per_day \
         kind seeds include exclude include_add include_remove exclude_add exclude_remove \

@@ -1,7 +1,7 @@
-//! What owners say of their partitions: written by each, read by all.
+//! Words of the owners of partitions (rejecting hosts, lagging inboxes): written by each owner, read by all nodes.
 //!
-//! What always holds: a partition that has nothing to say writes nothing; a record is at most a few kilobytes; what cannot
-//! be read is as if it had not been said.
+//! Invariants: a partition without anything to report writes nothing; a record is at most a few kilobytes; an
+//! unreadable record is ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use nephila_log::{Error, Leases};
 
 use crate::worker::Handle;
 
-/// Records of what owners say begin like this.
+/// Prefix of word records.
 const WORD: &str = "word.";
-/// How often an owner looks whether it has something else to say.
+/// Interval between updates of an owner's word.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What all owners say.
+/// Reads the words of all owners.
 pub(super) async fn read(leases: &dyn Leases) -> Result<BTreeMap<u32, Word>, Error> {
     let items = leases.records(WORD).await?;
     let word = |key: &str, value: &[u8]| {
@@ -30,7 +30,7 @@ pub(super) async fn read(leases: &dyn Leases) -> Result<BTreeMap<u32, Word>, Err
     Ok(items.iter().filter_map(|item| word(&item.key, &item.value)).collect())
 }
 
-/// Says what there is to say of a partition, until it is dropped or the worker ends.
+/// Publishes the word of a partition, until dropped or until the worker ends.
 pub(super) async fn say(
     leases: Arc<dyn Leases>,
     handle: Handle,
@@ -39,7 +39,7 @@ pub(super) async fn say(
     unread_bytes: Arc<AtomicU64>,
 ) {
     let key = format!("{WORD}{partition}");
-    // None until it is known what the owner before said.
+    // None until the word of the earlier owner was read.
     let mut said: Option<(Word, Option<u64>)> = None;
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -61,7 +61,7 @@ pub(super) async fn say(
         let value = if word.is_empty() { Bytes::new() } else { word.encode().into() };
         match leases.put(&key, *revision, value).await {
             Ok(Some(now)) => (*before, *revision) = (word, Some(now)),
-            // Somebody else spoke, or it is not known who did: looked at again.
+            // Another writer changed the record, or the result is unknown: read the record again.
             Ok(None) | Err(_) => said = None,
         }
     }

@@ -1,4 +1,4 @@
-//! The object store as a folder, and the same on a server that speaks S3.
+//! The object store as a folder, and on a server that speaks S3.
 
 pub(crate) mod moto;
 
@@ -13,7 +13,7 @@ fn folder() -> (tempfile::TempDir, Objects) {
     (dir, Objects::open(&settings).unwrap().unwrap())
 }
 
-/// What every store does.
+/// Checks that apply to every store.
 async fn check(dir: &FilePath, objects: &Objects) {
     let inside = objects.within("a/b");
     inside.put("small", Bytes::from_static(b"hello")).await.unwrap();

@@ -1,8 +1,9 @@
-//! Names with several addresses, of which some are dead, silent or not for us: a whole crawl at the settings we ship gets
-//! every page from those that answer, and asks the others once.
+//! Names with several addresses, of which some are dead, silent or forbidden: a whole crawl at the settings we ship
+//! gets every page from the addresses that answer, and tries each of the others once.
 //!
 //! The site listens on some addresses of loopback, on one port; the resolver is a few lines and knows one name. Only
-//! what a test on loopback needs is set: where the resolver is, and which addresses and ports may be asked.
+//! settings that a test on loopback needs are changed: the address of the resolver, and the allowed addresses and
+//! ports.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,15 +15,15 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
 const NAME: &str = "several.test";
-/// A request line and its fields together are no longer than this.
+/// Maximum size in bytes of a request line and its fields together.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-/// A client that says nothing is not waited for longer than this.
+/// Read timeout of a client that sends nothing.
 const READ_MAX: Duration = Duration::from_secs(5);
 /// Record types of DNS.
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// Who was asked for what: the address of the server, and the path.
+/// The requests: the address of the server, and the path.
 type Asked = Arc<Mutex<Vec<(IpAddr, String)>>>;
 
 struct Site {
@@ -35,8 +36,8 @@ struct Site {
 }
 
 impl Site {
-    /// A name with these addresses, in this order. Those of `serving` answer, those of `silent` let nobody in and say
-    /// nothing, and nobody is at the others.
+    /// A name with these addresses, in this order. Addresses of `serving` answer, addresses of `silent` accept no
+    /// connection and send nothing, and the others have no listener.
     fn start(addresses: &[&str], serving: &[&str], silent: &[&str]) -> Site {
         let asked = Asked::default();
         let (port, listeners) = listen(serving, silent);
@@ -56,7 +57,7 @@ impl Site {
         Site { port, dns, asked, dir: tempfile::tempdir().expect("a folder"), _silent: silent }
     }
 
-    /// Crawls the site; gives the lines of the log.
+    /// Crawls the site; returns the lines of the log.
     fn crawl(&self, more: &[&str]) -> Vec<Value> {
         let url = format!("http://{NAME}:{}/", self.port);
         let mut command = Command::new(PROGRAM);
@@ -107,7 +108,7 @@ fn listen(serving: &[&str], silent: &[&str]) -> (u16, Vec<TcpListener>) {
     panic!("no port is free on all of {addresses:?}");
 }
 
-/// A listener that nobody accepts from: when its queue is full the kernel lets further packets fall.
+/// A listener whose connections are never accepted: when its queue is full the kernel drops further packets.
 fn full(listener: TcpListener) -> (TcpListener, Vec<TcpStream>) {
     let address = listener.local_addr().expect("bound");
     let mut clients = Vec::new();
@@ -185,12 +186,12 @@ fn answer(question: &[u8], addresses: &[IpAddr]) -> Vec<u8> {
     answer
 }
 
-/// Lines that ended like this.
+/// Lines that ended with this outcome.
 fn ended<'a>(log: &'a [Value], outcome: &'a str) -> Vec<&'a Value> {
     log.iter().filter(|line| line["outcome"] == outcome).collect()
 }
 
-/// Everything of the site, asked for once, from this address.
+/// Every page of the site, requested once, from this address.
 fn all_from(address: &str) -> Vec<(String, String)> {
     ["/robots.txt", "/", "/next"].map(|path| (address.to_owned(), path.to_owned())).to_vec()
 }
@@ -217,7 +218,7 @@ fn fin_03_ipv6_that_leads_nowhere_keeps_nobody_from_a_site() {
 
 #[test]
 fn fin_03_a_private_address_among_good_ones_is_left_out() {
-    // Neither is opened: one is of somebody's own network, the other of a cloud's metadata.
+    // Neither is opened: one belongs to a private network, the other to a cloud's metadata service.
     let site = Site::start(&["10.9.8.7", "fd12::1", "169.254.169.254", "127.77.2.1"], &["127.77.2.1"], &[]);
     let log = site.crawl(&[]);
     assert_eq!(site.asked(), all_from("127.77.2.1"), "{log:#?}");

@@ -38,7 +38,7 @@ fn text(output: &Output) -> String {
 }
 
 impl Served {
-    /// Serves the folder, on a port of its own, and reads where from what it says.
+    /// Serves the folder, on a port of its own, and reads the address from the output.
     fn start(dir: &Path) -> Served {
         // Another test may have the usual port.
         let mut command = command(dir, &["serve", "-o", "data", "--set", "api.listen=127.0.0.1:0"]);
@@ -96,7 +96,7 @@ fn row_11_serve_alone_goes_on_with_its_folder_and_answers() {
     let crawled = run(dir, &["crawl", &home, "-o", "data", "--delay", "0s", "--limit", "2", "-q"]);
     assert_eq!(crawled.status.code(), Some(20), "{}", text(&crawled));
 
-    // The limit ends the fetching; what is there is answered for, and nothing ends.
+    // The limit ends the fetching; the node still answers for its captures, and no process ends.
     let mut served = Served::start(dir);
     let page = |number: usize| format!("/api/v1/pages?as=body&url=http://127.0.0.1:{}/p{number}", site.port);
     let (status, body) = served.ask("GET", &page(0), "");
@@ -110,7 +110,7 @@ fn row_11_serve_alone_goes_on_with_its_folder_and_answers() {
     assert!(status == 200 && body.contains("\nnephila_frontier_urls{state=\"queued\"} "), "{status} {body}");
     assert_eq!(served.end(), Some(11), "a signal ends it as it ends a crawl");
 
-    // Whoever crawls the folder next may end. Served again, it is ready, and takes what is added.
+    // A crawl of the folder may end. Served again, the folder is ready, and accepts more URLs.
     let all = run(dir, &["crawl", "-o", "data", "--delay", "0s", "--limit", "0", "-q"]);
     assert_eq!(all.status.code(), Some(0), "{}", text(&all));
     let mut served = Served::start(dir);

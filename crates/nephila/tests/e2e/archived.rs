@@ -1,5 +1,4 @@
-//! What redirects, loops and doubtful TLS leave in the archive: every hop once, nothing good overwritten, every doubt
-//! written down.
+//! Redirects, loops and doubtful TLS in the archive: every hop once, nothing good overwritten, every doubt recorded.
 
 use std::fs::File;
 use std::path::Path;

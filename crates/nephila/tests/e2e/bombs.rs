@@ -1,7 +1,7 @@
 //! Answers that are small on the wire and were made to cost minutes: the real command ends, and an innocent page beside them is
 //! fetched.
 //!
-//! No setting is changed but addresses and ports. `cargo xtask crawl bombs` does it with all of them, one by one.
+//! No setting is changed but addresses and ports. `cargo xtask crawl bombs` tests all of them, one by one.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use nephila_testweb::bombs::{Bomb, Site};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Bytes of each bomb when it is undone.
+/// Decoded size of each bomb in bytes.
 const BYTES: usize = 10_000_000;
 /// No command takes this long, even on a machine with much else to do. Before, one of them took minutes, each of them a decoder
 /// or a reader for as long.
@@ -36,7 +36,7 @@ fn command(name: &str, folder: &Path, sites: &[&Site]) -> Command {
     command
 }
 
-/// What each URL came to, by the lines of a log.
+/// The outcome of each URL, by the lines of a log.
 fn outcomes(lines: &str) -> Vec<(String, String, u64)> {
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();

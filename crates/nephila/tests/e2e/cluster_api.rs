@@ -1,27 +1,27 @@
-//! Three nodes on a real NATS server, asked over HTTP and by commands: any node answers for any URL, whoever owns it, and
-//! says when to come back if nobody can.
+//! Three nodes on a real NATS server, asked over HTTP and by commands: any node answers for any URL, regardless of its
+//! owner, and says when to retry if no node can.
 
 // When a job is complete.
 mod completion;
-// What happened.
+// The events of a cluster.
 mod events;
-// What nobody may have fetched.
+// Addresses inside, which must never be fetched.
 mod inside;
-// Who crawls what.
+// Pins of domains to nodes.
 mod pins;
 // Where new domains go.
 mod placement;
-// What leads from one node to another.
+// Redirects from one node to another.
 mod redirects;
 // Seeds that are many.
 mod seeds;
-// What lies in the object store.
+// Captures in the object store.
 mod stored;
-// Who is left alone.
+// Stops of hosts, domains and addresses.
 mod stops;
-// What is owed together.
+// Rests and limits of all nodes together.
 mod together;
-// Who is let in.
+// Authentication and permissions.
 mod trust;
 mod whole;
 // The nodes, the servers and the web.
@@ -62,7 +62,7 @@ async fn any_node_answers_for_any_url() {
     }
     assert!(summaries.len() >= 3, "fetched, queued and out of scope: {summaries:?}");
 
-    // A page is read through nodes that did not fetch it.
+    // A page is read through nodes that did not fetch the page.
     let url = world.find("fetched");
     let pages: Vec<Reply> = (0..3).map(|node| world.page(node, &url)).collect();
     for page in &pages {
@@ -88,7 +88,7 @@ async fn any_node_answers_for_any_url() {
         assert!(archives.all(|name| name.contains(&format!("-{}.warc", node.name))), "{names:?}");
     }
 
-    // What is wanted comes later, what is not never.
+    // Wanted URLs come later, unwanted ones never.
     let queued = world.find("queued");
     for node in 0..3 {
         let page = world.page(node, &queued);
@@ -101,7 +101,7 @@ async fn any_node_answers_for_any_url() {
     assert_eq!(world.tell(2, &["read", &queued]).status.code(), Some(8));
     assert_eq!(world.tell(2, &["read", &world.url(HOSTS - 1, 0)]).status.code(), Some(1));
 
-    // Without the token nobody is answered; what makes no sense is a problem of whoever said it.
+    // Without the token there is no answer; a request that makes no sense is the caller's error.
     for fields in [&[][..], &[("authorization", "Bearer wrong")]] {
         let refused = world.request(0, "GET", "stats", fields, "").unwrap();
         assert_eq!(refused.status, 401, "{}", refused.text());
@@ -147,7 +147,7 @@ async fn any_node_answers_for_any_url() {
         assert_eq!(asked.status.code(), Some(code), "{args:?}: {}", text(&asked));
     }
 
-    // Whoever is not there is not there, and it is said what to check.
+    // If no server is there, the message says so and names the things to check.
     for args in [vec!["explain", &url], vec!["job", "list"]] {
         let nobody = world.ask(&[&args[..], &["--node", "http://127.0.0.1:9"]].concat());
         assert_eq!(nobody.status.code(), Some(8), "{}", text(&nobody));
@@ -169,7 +169,7 @@ async fn a_job_changes_while_it_runs_and_urls_are_added() {
     assert!(set.status.success(), "{}", text(&set));
     let shown = world.tell(0, &["job", "show", "press"]);
     assert!(text(&shown).contains("/p/2") && text(&shown).contains("500 pages"), "{}", text(&shown));
-    // The owner of every host knows of it soon, and asks for no such page from then on, queued or not.
+    // The owner of every host knows of the change soon, and requests no such page from then on, queued or not.
     for host in 0..HOSTS - 1 {
         let excluded = format!("{}p/2-nobody", world.url(host, 0));
         world
@@ -212,7 +212,7 @@ async fn a_job_changes_while_it_runs_and_urls_are_added() {
     let late = asked.iter().find(|asked| asked.path.starts_with("/p/2") && asked.start_us > known_at);
     assert!(late.is_none(), "{late:?}");
     assert!(asked.iter().any(|asked| asked.start_us > known_at), "others go on");
-    // Both ways of saying it come to the same.
+    // A command to the servers and a command to a node have the same effect.
     let state = || {
         serde_json::from_slice::<Value>(&world.say(&["job", "list", "--json"]).stdout).unwrap()["state"]
             .clone()
@@ -247,10 +247,10 @@ async fn an_owner_that_dies_is_answered_for_again() {
     world.wait("all that it had is owned again", |world| {
         world.tell(other, &["cluster", "status", "--json"]).status.success()
     });
-    // Its capture lies where nobody answers.
+    // Its capture lies on a node that does not answer.
     let lost = world.page(other, &url);
     assert_eq!(lost.status, 503, "{}", lost.text());
-    // And is found again when its node is back, whoever owns it then.
+    // The capture is found again when its node is back, regardless of the owner by then.
     let name = world.nodes[dead].name.clone();
     world.nodes[dead] = world.start_node(&name);
     world.wait("the capture is back", |world| {
@@ -258,7 +258,7 @@ async fn an_owner_that_dies_is_answered_for_again() {
         page.status == 200 && page.body == before && page.fields["nephila-archive"] == name
     });
 
-    // It leaves when it is told to, through any node.
+    // The node leaves on command, through any node.
     let drained = world.tell(other, &["cluster", "drain", &name]);
     assert!(drained.status.success(), "{}", text(&drained));
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! What goes out with a request beside the URL: cookies, validators, fields of the operator's. A whole run sends each
-//! of them only where it belongs, and never more than is good for anybody.
+//! Fields of a request beside the URL: cookies, validators, fields of the operator's. A whole run sends each of them
+//! only to its own origin, and within the limits.
 
 use nephila_core::spider::cookie::FIELD_BYTES_MAX;
 use nephila_testweb::hostile::Seen;
@@ -9,14 +9,14 @@ use crate::support::{Ran, World};
 /// Bytes of a request head beside its cookies, with room to spare.
 const OTHER_FIELDS_BYTES: u64 = 1024;
 
-/// The value of a field of a request, as the server saw it.
+/// The value of a field of a request, as seen by the server.
 fn field<'a>(seen: &'a Seen, name: &str) -> Option<&'a str> {
     let head = std::str::from_utf8(&seen.head).expect("our requests are text");
     head.lines()
         .find_map(|line| line.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v))
 }
 
-/// The requests of a case without those for robots.txt.
+/// The requests of a case, robots.txt left out.
 fn pages(world: &World, id: &str) -> Vec<Seen> {
     world.web.requests(id).into_iter().filter(|seen| seen.path != "/robots.txt").collect()
 }
@@ -58,7 +58,7 @@ async fn h1_30_hostile_cookies_end_no_run_and_reach_nobody_else() {
     let seen = pages(&world, "h1-30");
     let mut cookies: Vec<&str> = field(seen.last().unwrap(), "cookie").unwrap().split("; ").collect();
     cookies.sort_unstable();
-    // Neither those for a public suffix, nor for an address, nor with control characters.
+    // No cookies for a public suffix, for an address, or with control characters.
     assert_eq!(cookies, ["dotted=1", "long=1", "mixed=1"]);
     assert_eq!(field(&pages(&world, "h1-37")[0], "cookie"), None);
 }

@@ -1,6 +1,6 @@
-//! A whole crawl as a new user meets it: begun, interrupted, gone on with, and asked about, on a terminal of its own.
+//! A whole crawl as a new user meets one: begun, interrupted, continued, and queried, on a terminal of its own.
 
-// What it says of itself, and whom it leaves alone.
+// The crawl's own report of its politeness, and stops.
 mod proof;
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use nephila_testweb::{RunningWeb, Settings, Web};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than any of these commands takes on a busy machine.
+/// Timeout, longer than any of these commands takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Variables that would change what a run does.
+/// Environment variables that would change the behaviour of a run.
 const FOREIGN_VARIABLES: &[&str] =
     &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NEPHILA_CONFIG"];
 
@@ -106,7 +106,7 @@ impl OnTerminal {
         OnTerminal { child: command.spawn().expect("script (bsdutils) is installed") }
     }
 
-    /// What Ctrl-C does: the signal goes to the program on the terminal.
+    /// Sends the signal of Ctrl-C to the program on the terminal.
     fn interrupt(&self) {
         let children =
             Command::new("pgrep").args(["-P", &self.child.id().to_string()]).output().expect("pgrep");
@@ -132,7 +132,7 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
         .chain(world.settings())
         .chain(["--set".into(), "budget.domain_urls=120".into()])
         .chain(["--set".into(), "budget.domain_urls_per_day=0".into()])
-        // Some pages of this web answer 503, and a robots.txt may do so for good: nobody waits minutes for them here.
+        // Some pages of this web answer 503, and a robots.txt may do so for good: the waits are shortened here.
         .chain(["--set".into(), "retry.host_rest_first=100ms".into(), "--wait-max".into(), "5s".into()])
         .collect();
 
@@ -143,7 +143,7 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
         assert!(began.elapsed() < PATIENCE, "25 requests");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // While it runs it answers about itself.
+    // A running crawl answers questions about itself.
     let home = world.explain(&world.home());
     assert_eq!(home["summary"], "fetched", "{home}");
     first.interrupt();
@@ -158,7 +158,7 @@ async fn a_new_user_crawls_stops_goes_on_and_asks() {
     let of_home = |place: &Place| place.host < model.settings().hosts_per_domain;
     let mut places: Vec<(Place, Reach)> = truth.iter().collect();
     places.sort();
-    // Some of what was found waits in a queue.
+    // Some of the discovered URLs wait in a queue.
     for (place, _) in places.iter().filter(|(place, _)| of_home(place)) {
         let said = world.explain(&model.url(*place));
         if said["summary"] == "queued" {
@@ -358,7 +358,7 @@ async fn a_page_that_is_asked_for_again_is_sent_only_if_it_changed() {
         .spawn()
         .expect("it starts");
     let mut child = Running(child);
-    // Requests by page, until all pages were asked for so often since the last look.
+    // Requests by page, until all pages were requested that often since the last look.
     let mut asked_again = |times: usize| {
         let (began, mut pages) = (Instant::now(), BTreeMap::<String, Vec<Request>>::new());
         while pages.len() < PAGES || pages.values().any(|requests| requests.len() < times) {
@@ -397,7 +397,7 @@ async fn a_page_that_is_asked_for_again_is_sent_only_if_it_changed() {
     assert_eq!(pages, PAGES + changed, "what did not change is stored once");
     let verify = world.ask(&["verify", "crawl"]);
     assert!(verify.status.success(), "{}", String::from_utf8_lossy(&verify.stdout));
-    // What did not change is still read as it was.
+    // A page that did not change can still be read.
     let (path, _) = later.iter().find(|(_, all)| all.iter().all(|request| request.status == 304)).unwrap();
     let url = home.trim_end_matches('/').to_owned() + path;
     let read = world.ask(&["read", "-o", "crawl", &url]);

@@ -1,7 +1,7 @@
-//! Cases of the hostile catalogue that only a whole crawl shows: a site of a few lines, and what it was asked for.
+//! Cases of the hostile catalogue that only a whole crawl shows: a site of a few lines, and its requests.
 //!
-//! The site is on loopback and writes down every request. A crawl that does not end by itself is ended by its time
-//! limit, so a case shows what was asked, never how long we were willing to go on.
+//! The site is on loopback and records every request. A crawl that does not end by itself is ended by its time limit,
+//! so a case shows the requests, never how long we were willing to go on.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// A request line and its fields together are no longer than this.
+/// Maximum size in bytes of a request line and its fields together.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-/// A client that says nothing is not waited for longer than this.
+/// Read timeout of a client that sends nothing.
 const READ_MAX: Duration = Duration::from_secs(5);
 
-/// What the site says to a path.
+/// The site's answer to a path.
 struct Answer {
     status: &'static str,
     fields: String,

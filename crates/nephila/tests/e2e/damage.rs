@@ -1,9 +1,10 @@
-//! A crawl is killed in the middle, its folder is copied, each copy is damaged in another way, and the crawl goes on. What is
-//! gone or damaged is named; what happens then is what was decided: it is mended, or fetched again, or refused.
+//! A crawl is killed in the middle, its folder is copied, each copy is damaged in another way, and the crawl goes on.
+//! The crawl names every missing or damaged file and acts as specified: the damage is mended, or the page is fetched
+//! again, or the folder is refused.
 //!
-//! Settings that differ from those shipped: no rests between requests, so that a run takes a second; small archive files in
-//! the first run and small checkpoints, so that a small folder has several of each. The run that is killed writes one archive
-//! file that does not get full, so that the kill leaves it open.
+//! Settings that differ from the shipped ones: no rests between requests, so that a run takes a second; small archive
+//! files in the first run and small checkpoints, so that a small folder has several of each. The run that is killed
+//! writes one archive file that does not get full, so that the kill leaves the file open.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const ANSWERED: usize = 20;
 /// Copies that are crawled at the same time.
 const AT_ONCE: usize = 3;
 
-/// A folder as a kill leaves it, and the site it is of.
+/// A folder as left by a kill, and its site.
 struct Base {
     site: Site,
     dir: tempfile::TempDir,
@@ -49,7 +50,7 @@ impl Base {
         while site.left.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // What was answered has time to become durable.
+        // Answered requests have time to become durable.
         std::thread::sleep(Duration::from_millis(700));
         child.kill().expect("it is killed");
         child.wait().expect("it ends");
@@ -64,7 +65,7 @@ impl Base {
         to
     }
 
-    /// Goes on with a copy; says how that ended.
+    /// Continues a copy; returns how the run ended.
     fn crawl(&self, name: &str, more: &[&str]) -> Ended {
         let from = format!("identity.from={name}@x.test");
         let args = ["crawl", "-o", name, "--progress", "none", "--set", &from];
@@ -75,7 +76,7 @@ impl Base {
         run(self.dir.path(), args)
     }
 
-    /// Was every page served, in the base or to this copy?
+    /// The pages that were served neither in the base nor to this copy.
     fn missing(&self, name: &str) -> Vec<String> {
         let mut served = self.site.served_to("base@x.test");
         served.extend(self.site.served_to(&format!("{name}@x.test")));
@@ -99,7 +100,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// All files below a folder whose path, from there, has this in it; the largest last.
+/// All files below a folder whose relative path contains this text; the largest last.
 fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -167,7 +168,7 @@ fn index_of(warc: &Path) -> PathBuf {
     warc.with_extension("").with_extension("cdxj")
 }
 
-/// Damages the record of a page, which the lines of an index or of what was acknowledged name.
+/// Damages the record of a page, found by the lines of an index or of the acknowledged captures.
 fn flip_capture(warc: &Path, lines: &Path) {
     let text = fs::read_to_string(lines).unwrap();
     let line = text.lines().rfind(|line| line.contains("\"status\": \"200\"")).expect("a page is in it");
@@ -180,10 +181,10 @@ fn flip_capture(warc: &Path, lines: &Path) {
     fs::write(warc, bytes).unwrap();
 }
 
-/// What is done to a folder.
+/// A kind of damage to a folder.
 type Act = fn(&Path);
 
-/// Does something to a copy for each of these kinds, a few at a time.
+/// Damages one copy for each of these kinds, a few at a time, and judges each.
 fn each(kinds: &[(&str, Act, &str)], judge: impl Fn(&Base, &str, &str) + Sync) {
     let base = Base::make();
     let next = AtomicUsize::new(0);
@@ -199,7 +200,7 @@ fn each(kinds: &[(&str, Act, &str)], judge: impl Fn(&Base, &str, &str) + Sync) {
     });
 }
 
-/// The crawl says what it found, mends it and ends well, and no page is missing.
+/// The crawl reports the damage, mends the folder and ends well, and no page is missing.
 fn is_mended(base: &Base, name: &str, words: &str) {
     let ended = base.crawl(name, &[]);
     assert!(ended.said.contains(words), "{name}: {}", ended.said);
@@ -209,7 +210,7 @@ fn is_mended(base: &Base, name: &str, words: &str) {
     assert_eq!(verified.code, 0, "{name}: {}", verified.said);
 }
 
-/// The crawl does not begin, and says what is wrong and what to do; `verify` says so too; what is to do is done and works.
+/// The crawl refuses to begin, and names the fault and the remedy; `verify` does so too; the remedy (`--mend`) works.
 fn is_refused(base: &Base, name: &str, words: &str) {
     let verified = base.ask(&["verify", name]);
     assert_eq!(verified.code, 1, "{name}: {}", verified.said);
@@ -338,7 +339,7 @@ fn pro_02_a_lost_archive_file_is_named_and_its_pages_are_fetched_again_when_aske
         let verified = base.ask(&["verify", name]);
         assert_eq!(verified.code, 1, "{name}: {}", verified.said);
         assert!(verified.said.contains(words), "{name}: {}", verified.said);
-        // It goes on, since the file may lie elsewhere; and names it at each start.
+        // The crawl goes on, since the file may lie elsewhere; and names the file at each start.
         for _ in 0..2 {
             let ended = base.crawl(name, &[]);
             assert_eq!((ended.code, ended.said.contains(words)), (0, true), "{name}: {}", ended.said);
@@ -407,7 +408,7 @@ fn pro_02_a_folder_of_the_version_before_opens_and_gets_a_list() {
         }
         is_mended(base, name, "");
         assert!(dir.join("contents").is_file() && dir.join("state/papers/job.json").is_file());
-        // From now on it knows what belongs to it.
+        // From now on the folder has a list of its files.
         fs::remove_file(oldest_warc(&dir)).unwrap();
         assert!(base.crawl(name, &[]).said.contains("is gone"));
     });

@@ -1,8 +1,9 @@
-//! Doors by the real command: what opens a private address, who may read a crawl's folder, and where secrets go.
+//! Access control by the real command: how a private address is opened, the permissions of a crawl's folder, and the
+//! destinations of secrets.
 
-// Only what is typed opens an address.
+// Only a typed URL opens an address.
 mod typed;
-// Who may read what is written, and that no secret is.
+// Permissions of written files, and no secrets among them.
 mod written;
 // Names and passwords, and to whom they are sent.
 mod passwords;
@@ -16,12 +17,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// A head is no longer than this.
+/// Maximum size of a head in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-/// A client that says nothing is not waited for longer than this.
+/// Read timeout of a client that sends nothing.
 const READ_MAX: Duration = Duration::from_secs(5);
 
-/// One request as the site saw it.
+/// One request as seen by the site.
 #[derive(Clone, Debug)]
 struct Asked {
     path: String,
@@ -36,7 +37,7 @@ impl Asked {
     }
 }
 
-/// A site on loopback that writes down what it is asked.
+/// A site on loopback that records its requests.
 struct Site {
     port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -75,7 +76,7 @@ impl Site {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often a path was asked for.
+    /// The number of requests for a path.
     fn count(&self, path: &str) -> usize {
         self.asked().iter().filter(|asked| asked.path == path).count()
     }

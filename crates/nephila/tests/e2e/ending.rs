@@ -1,5 +1,5 @@
-//! How a crawl ends: what is waited for, what is left, what is said, and with which exit code. At the settings we ship, but
-//! for addresses and names; where a test shortens one it says why.
+//! How a crawl ends: the waits, the remaining URLs, the closing words, and the exit code. At the settings we ship, but
+//! for addresses and names; a test that shortens one says why.
 
 // The small web of the proof `crawl_proof shipped`.
 #[allow(dead_code, unreachable_pub)]
@@ -18,7 +18,7 @@ use serde_json::Value;
 use web::{Ask, Reply, Site, Time};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than any of these commands takes on a busy machine.
+/// Timeout, longer than any of these commands takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where Debian has the library that lies about the time.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -51,7 +51,7 @@ fn command(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Crawls this into `crawl`, with these flags.
+/// Crawls this seed into `crawl`, with these flags.
 fn crawl(dir: &Path, seed: &str, args: &[&str]) -> (i32, String) {
     let output = command(dir, &[&["crawl", seed, "-o", "crawl"], args].concat()).output().expect("it runs");
     ended(&output)
@@ -249,11 +249,11 @@ fn pro_05_dates_of_a_wrong_clock_in_a_folder_are_not_believed() {
     let dir = tempfile::tempdir().expect("a folder");
     let site = site(4, |ask| (ask.total == 3).then(|| Reply::status(503).field("Retry-After", "600")));
     let seed = format!("http://{}/", site.address());
-    // A year ahead; it leaves a robots.txt, a resting host and a plan behind.
+    // A year ahead; this run leaves a robots.txt, a resting host and a plan behind.
     let output = command(dir.path(), &["crawl", &seed, "-o", "crawl", "--wait-max", "1s"])
         .env("LD_PRELOAD", FAKETIME)
         .env("FAKETIME", "+365d")
-        // The clock that only moves forward is right: the kernel wakes whoever waits by it.
+        // The monotonic clock stays right: the kernel uses this clock to wake sleepers.
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
         .env("DONT_FAKE_MONOTONIC", "1")
         .output()

@@ -13,11 +13,11 @@ use nephila_testweb::{RunningWeb, Settings, Web};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than anything that is waited for takes on a busy machine.
+/// Timeout, longer than any wait takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often consumers are killed.
+/// Number of times consumers are killed.
 const KILLS: u64 = 50;
-/// A consumer that nobody reads may hold so much.
+/// Maximum memory for a consumer that does not read, in bytes.
 const CONSUMER_BYTES_MAX: u64 = 100 << 20;
 
 /// A process that is killed, by its own handle, when a test is over.
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-/// What a program has read.
+/// The events that a program has read.
 #[derive(Default)]
 struct Read {
     events: Vec<Value>,
@@ -137,7 +137,7 @@ async fn consumers_killed_fifty_times_see_every_event_and_one_that_never_reads_h
         assert!(began.elapsed() < PATIENCE, "the crawl begins");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // One program never reads what it asked for, another holds a connection and does not read either.
+    // One program never reads its events, another holds a connection and does not read either.
     let mut stuck = world.command();
     let stuck = stuck.args(["log", "-f", "--events", "-o", "crawl"]).stdout(Stdio::piped()).spawn();
     let stuck = Running(stuck.unwrap());
@@ -159,7 +159,7 @@ async fn consumers_killed_fifty_times_see_every_event_and_one_that_never_reads_h
             assert!(again.is_none_or(|again| again == event), "the same id, and another event: {event}");
         }
         while_it_ran += u64::from(crawl.0.try_wait().unwrap().is_none());
-        // Every third one dies before it has written down how far it came.
+        // Every third one dies before the position is saved.
         if number % 3 > 0 {
             position = read.position.unwrap_or(position);
         }
@@ -182,7 +182,7 @@ async fn consumers_killed_fifty_times_see_every_event_and_one_that_never_reads_h
     assert!(repeats > 0 && while_it_ran > 5, "{repeats} repeats, {while_it_ran} while the crawl ran");
     assert!(resident(stuck.0.id()) < CONSUMER_BYTES_MAX, "{} bytes", resident(stuck.0.id()));
 
-    // What they saw is what happened: every request for a page, as the outcome log has it, once.
+    // The events match the outcome log: every request for a page, once.
     let log = world.command().args(["log", "-o", "crawl", "--format", "jsonl"]).output().unwrap();
     let requests = String::from_utf8_lossy(&log.stdout).into_owned();
     let requests = requests.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -1,7 +1,7 @@
-//! The process is killed again and again; the site counts what it was asked. The log has a line for every request.
+//! The process is killed again and again; the site counts its requests. The log has a line for every request.
 //!
-//! Settings that differ from those shipped: no rests between requests, and several of them at once, so that each kill meets
-//! requests in every stage.
+//! Settings that differ from the shipped ones: no rests between requests, and several of them at once, so that each
+//! kill meets requests in every stage.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::site::{PATIENCE, PROGRAM, Site, crawl_args, run};
 
-/// After so many requests each the site stops to answer, and the process is killed.
+/// The site stops answering after this number of requests, then the process is killed.
 const KILLS: [usize; 8] = [1, 4, 6, 7, 9, 11, 5, 8];
 
 #[test]
@@ -32,7 +32,7 @@ fn pro_04_after_every_kill_the_log_has_a_line_for_every_request() {
         while site.left.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(2));
         }
-        // At once, or when what was answered is on its way to the disk.
+        // At once, or while the answered pages are on their way to the disk.
         std::thread::sleep(Duration::from_millis(20 * number as u64));
         child.kill().expect("it is killed");
         child.wait().expect("it ends");
@@ -55,7 +55,7 @@ fn pro_04_after_every_kill_the_log_has_a_line_for_every_request() {
         let found = lines.get(url).copied().unwrap_or_default();
         assert!(found >= *times, "{url} was asked for {times} times, and the log has {found} lines\n{log}");
     }
-    // Whoever was not asked has no line, but for those that were about to be when the process ended.
+    // A URL that was not requested has no line, except the URLs that were about to be when the process ended.
     let more = lines.values().sum::<usize>() - asked.values().sum::<usize>();
     assert!(lost >= more && lost > 0, "{lost} lost, {full} from the archive, {more} more than asked");
 }

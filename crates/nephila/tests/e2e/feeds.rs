@@ -1,4 +1,4 @@
-//! Feeds that are followed, by the real command: every story is found once, whatever happens to the crawl meanwhile.
+//! Feeds that are followed, by the real command: every story is found once, through kills and restarts of the crawl.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than anything that is waited for takes on a busy machine.
+/// Timeout, longer than any wait takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A site with a feed, of which the test says how many stories it has.
+/// A site with a feed whose number of stories is set by the test.
 #[derive(Clone, Default)]
 pub(crate) struct Site {
     /// How many stories there are, and whether the feed's text is otherwise changed.
     stories: Arc<Mutex<(u64, String)>>,
-    /// How often each path was asked for, and how often the answer was 304.
+    /// Number of requests for each path, and number of answers with 304.
     asked: Arc<Mutex<BTreeMap<String, u64>>>,
     not_modified: Arc<Mutex<u64>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Site {
 const WINDOW: u64 = 20;
 
 impl Site {
-    /// Serves until the test is over. Gives the port.
+    /// Serves until the test is over. Returns the port.
     pub(crate) fn start(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -51,7 +51,7 @@ impl Site {
         self.asked.lock().unwrap().get(path).copied().unwrap_or(0)
     }
 
-    /// How many of the first so many stories were asked for at all, and how often all together.
+    /// Of the first `stories` stories, the number that were requested at all, and the number of all their requests.
     fn pages(&self, stories: u64) -> (u64, u64) {
         let asked: Vec<u64> = (0..stories).map(|n| self.asked(&format!("/s/{n}"))).collect();
         (asked.iter().filter(|times| **times > 0).count() as u64, asked.iter().sum())
@@ -184,7 +184,7 @@ fn every_story_of_a_feed_is_found_once_though_the_crawl_is_killed() {
     site.publish(5);
     let mut crawl = Crawl::start(dir.path(), &[]);
     wait("the first stories", || site.pages(5).0 == 5);
-    // Stories come while it is killed and begun again, three times.
+    // Stories come while the crawl is killed and restarted, three times.
     let mut stories = 5;
     for _ in 0..3 {
         for _ in 0..4 {
@@ -202,19 +202,19 @@ fn every_story_of_a_feed_is_found_once_though_the_crawl_is_killed() {
     wait("the last poll", || {
         json(&say(dir.path(), &["feed", "show", &feed, "-o", "news", "--json"]))["stories"] == stories
     });
-    // Nothing is new: it is asked again, conditionally, and no page is.
+    // Nothing is new: the feed is polled again, conditionally, and no page is requested.
     let (before, polls) = (site.pages(stories).1, site.asked("/feed"));
     wait("more polls", || site.asked("/feed") >= polls + 3);
     assert!(*site.not_modified.lock().unwrap() > 0);
     assert_eq!(site.pages(stories).1, before);
-    // What was open when it was killed may be asked for again, and nothing else.
+    // Requests that were open at a kill may be repeated, and nothing else.
     assert!(before <= stories + 3 * 2, "{before} requests for {stories} stories");
     assert_eq!((site.asked("/other"), site.asked("/about")), (0, 0), "a story's links are not wanted");
     let said = json(&say(dir.path(), &["feed", "show", &feed, "-o", "news", "--json"]));
     assert_eq!((&said["stories"], &said["title"]), (&stories.into(), &"News".into()), "{said}");
     assert!(!said["why"].as_str().unwrap().is_empty() && !said["next"].is_null(), "{said}");
     crawl.kill();
-    // Asked of the folder, now that nobody crawls there.
+    // Read from the folder, since no crawl runs there now.
     let listed = say(dir.path(), &["feed", "list", "-o", "news", "--json"]);
     assert_eq!(json(&listed)["stories"], stories, "{}", text(&listed.stderr));
     // Each story was told once, with its feed.
@@ -242,7 +242,7 @@ fn a_page_given_for_a_feed_leads_to_its_feed_and_an_unchanged_feed_is_redundant(
     let opml =
         format!("<opml><body><outline text='N' xmlUrl='http://127.0.0.1:{port}/front'/></body></opml>");
     std::fs::write(dir.path().join("list.opml"), opml).unwrap();
-    // Nobody typed it, so the settings have to open its address and its port.
+    // The URL was not typed, so the settings have to open its address and its port.
     let open =
         ["--set", "spider.allow_addresses=[\"127.0.0.1/32\"]", "--set", &format!("spider.ports=[{port}]")];
     let import = [&["feed", "import", "list.opml", "-o", "news", "--json"][..], &open].concat();
@@ -267,7 +267,7 @@ fn a_page_given_for_a_feed_leads_to_its_feed_and_an_unchanged_feed_is_redundant(
         if path.to_string_lossy().contains(".warc") {
             let mut bytes = Vec::new();
             let file = std::fs::File::open(&path).unwrap();
-            // The last record may be torn: what is before it is read.
+            // The last record may be torn: the records before the last are read.
             _ = std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut bytes);
             notes.push_str(&text(&bytes));
         }
@@ -292,7 +292,7 @@ fn fin_13_a_feed_whose_host_is_stopped_has_no_next_time() {
     wait("the stop", || show()["why"] == "its host is stopped: stop-list 127.0.0.1 by me: asked to");
     assert!(show()["next"].is_null(), "{}", show());
     crawl.kill();
-    // Also long after the time at which it would have been asked, and when nobody crawls.
+    // Also long after the time of its next poll, and while no crawl runs.
     let shown = text(&say(dir.path(), &["feed", "show", &feed, "-o", "news"]).stdout);
     assert!(
         shown.contains("next poll never, because: its host is stopped: stop-list 127.0.0.1 by me"),

@@ -1,6 +1,8 @@
-//! `nephila fetch` of a list, at the rests we ship: no host holds up another, the end is counted, and it goes on.
+//! `nephila fetch` of a list, at the rests we ship: no host holds up another, the end is counted, and a run can be
+//! continued.
 //!
-//! Settings that differ from those shipped: `slot_connections` and `slot_delay`, since all hosts of this site have one address.
+//! Settings that differ from the shipped ones: `slot_connections` and `slot_delay`, since all hosts of this site have
+//! one address.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -50,7 +52,7 @@ fn host_of(line: &str) -> String {
 #[test]
 fn fin_09_no_host_of_a_list_holds_up_another() {
     let (site, dir) = (Site::start(), tempfile::tempdir().expect("a folder"));
-    // Two workers, and the first host has three URLs: in the order of the list both would wait for it.
+    // Two workers, and the first host has three URLs: in the order of the list both would wait for that host.
     let output = fetch(&site, dir.path(), &["-c", "2"]).output().expect("it runs");
     let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{said}");

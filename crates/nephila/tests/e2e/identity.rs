@@ -67,7 +67,7 @@ fn python() -> PathBuf {
     )
 }
 
-/// What the second implementation says about these requests.
+/// The verdict of the second implementation on these requests.
 fn verify(directory: &Value, requests: &[Value]) -> Vec<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/verify_signatures.py");
     let mut child = Command::new(python())
@@ -83,7 +83,7 @@ fn verify(directory: &Value, requests: &[Value]) -> Vec<Value> {
     String::from_utf8(out.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A request as the server saw it, for the second implementation.
+/// A request as seen by the server, for the second implementation.
 fn written(seen: &Seen) -> Value {
     let head = std::str::from_utf8(&seen.head).expect("our requests are text");
     let fields: Vec<(String, String)> = head
@@ -150,7 +150,7 @@ async fn pol_16_every_request_and_every_hop_is_signed_for_whom_it_goes_to() {
         requests.iter().map(|request| field(request, "signature")).collect();
     assert_eq!(signatures.len(), requests.len(), "no signature is sent twice");
 
-    // A judge that finds everything good is none: what was signed for one site is worth nothing at another.
+    // A judge that accepts everything is none: a signature for one site is worth nothing at another.
     let mut moved = requests.clone();
     for request in &mut moved {
         let elsewhere = request["url"].as_str().unwrap().replace(".hostile.test", ".other.test");
@@ -182,12 +182,12 @@ async fn pol_15_a_site_that_wants_a_signature_gets_one_with_one_more_request() {
     let verdicts = verify(&key.directory(), &seen[2..]);
     assert!(verdicts.iter().all(|verdict| verdict["ok"] == true), "{verdicts:?}");
 
-    // Without a key it is turned away, and that stands in the archive.
+    // Without a key the request is turned away, and the refusal is in the archive.
     let ran = world.fetch().args(["-c", "1"]).args(warc).url(world.web.url("good", "/signed")).run().await;
     ran.check_all(1, "forbidden");
     let archived = archive_text(dir.path());
     assert!(archived.contains("signature: wanted\r\n") && archived.contains("signature: sent\r\n"));
-    // What opens doors is not in the archive.
+    // Signatures are not in the archive.
     assert!(archived.contains("Signature: [redacted]\r\n"), "its place is");
     assert!(!archived.contains("keyid="), "{archived}");
 }

@@ -1,5 +1,5 @@
-//! What a capture knows, and what can be made of it afterwards: where a page was found, what it names, its text, and
-//! the links that a wider crawl wants.
+//! The metadata of a capture, and its later use: where a page was found, its links, its text, and the links for a wider
+//! crawl.
 //!
 //! The site is a handful of files on loopback. Two settings are changed everywhere: `--delay 1ms`, since a test does not
 //! wait a second for each page, and the addresses and ports of loopback, which no crawl asks by itself.
@@ -16,10 +16,10 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
 
-/// Files by path: type and content. What is not there is 404.
+/// Files by path: type and content. Other paths are 404.
 type Files = BTreeMap<&'static str, (&'static str, String)>;
 
-/// A site on loopback that remembers what it was asked for.
+/// A site on loopback that records its requests.
 struct Site {
     origin: String,
     port: u16,
@@ -47,7 +47,7 @@ impl Site {
         format!("{}{path}", self.origin)
     }
 
-    /// What it was asked for so far, robots.txt and sitemaps left out.
+    /// The paths requested so far, robots.txt and sitemaps left out.
     fn asked(&self) -> BTreeSet<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|path| *path != "/robots.txt").cloned().collect()
@@ -77,7 +77,7 @@ fn answer(mut stream: std::net::TcpStream, files: &Files, log: &Mutex<Vec<String
     let label = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
     let head =
         format!("HTTP/1.1 {status}\r\n{label}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // Who goes away early is not our concern.
+    // A client that goes away early is not our concern.
     _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
@@ -98,7 +98,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
     command(dir, args).output().expect("the command runs")
 }
 
-/// Crawls into `DIR/crawl`; returns what it said at the end.
+/// Crawls into `DIR/crawl`; returns the closing words.
 fn crawl(dir: &Path, sites: &[&Site], args: &[&str]) -> String {
     let ports: Vec<String> = sites.iter().map(|site| site.port.to_string()).collect();
     let ports = format!("spider.ports=[{}]", ports.join(","));
@@ -314,7 +314,7 @@ fn fin_04_a_reading_that_is_killed_begins_again_and_loses_nothing() {
     assert!(begun, "it says what it does");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
-    // Wherever that was: the folder remembers what is wanted, and what is not yet done.
+    // Regardless of the moment of the kill: the folder remembers the wanted scope and the unfinished work.
     crawl(dir.path(), &[&site], &[]);
     let all = ["/docs/", "/docs/one", "/docs/two", "/docs/three", "/other/", "/other/more"];
     assert_eq!(site.asked(), set(&all));
@@ -379,7 +379,7 @@ fn row_09_extraction_is_run_again_over_the_archive_and_a_second_run_writes_nothi
     crawl(dir.path(), &[&site], &[&site.url("/"), "--set", "store.metadata_records=false"]);
     assert!(metadata(dir.path()).is_empty());
     let listed = || json(&run(dir.path(), &["cdx", "--json", "-o", "crawl", &format!("{}/*", site.origin)]));
-    // Also what the page names and the site does not have: an answer is a capture.
+    // Also links of the page that the site does not have: an answer is a capture.
     let captures = listed();
     let is_page = |line: &&Value| line["status"].to_string().contains("200");
     assert_eq!(captures.iter().filter(is_page).count(), 2, "{captures:#?}");

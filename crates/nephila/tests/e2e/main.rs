@@ -1,5 +1,5 @@
-//! The real `nephila` command against the hostile web: what one fetch cannot show, such as politeness, redirects that
-//! are followed, and shortages of our own. Tests are named by the case of the catalogue they are about.
+//! The real `nephila` command against the hostile web: behaviour that one fetch cannot show, such as politeness,
+//! redirects that are followed, and shortages of our own. Tests are named by their case of the catalogue.
 
 // A test runs itself again in a network namespace; the spider's tests do the same, and change routes there too.
 #[allow(dead_code)]
@@ -8,19 +8,19 @@ mod namespace;
 mod site;
 mod support;
 
-// Who is asked, how often, and what happens when we ourselves run short.
+// Politeness: which hosts are requested, how often, and shortages of our own.
 mod politeness;
 // Lists of URLs: no host holds up another, and the same command goes on.
 mod fetch_list;
-// Where a redirect may lead, what is sent along, and when it ends.
+// Redirects: the allowed targets, the fields sent along, and the end of a chain.
 mod redirects;
-// What is in the archive afterwards.
+// The contents of the archive afterwards.
 mod archived;
-// What goes out with a request beside its URL: cookies, validators, secrets.
+// Fields of a request beside its URL: cookies, validators, secrets.
 mod cookies;
-// Who we are to a site, and whether it can check that.
+// The crawler's identity, and signatures that a site can verify.
 mod identity;
-// Which addresses are opened by whom, who may read what is written, and which secrets go where.
+// Which addresses are opened by which input, file permissions, and the destinations of secrets.
 mod doors;
 // A whole crawl, from the first command to the last question.
 mod crawl;
@@ -29,25 +29,25 @@ mod addresses;
 // Requests that are made once more, and rest before that.
 mod second_tries;
 mod servers_away;
-// How it ends: what is waited for, what is left, with which words and exit code.
+// How a crawl ends: waits, remaining URLs, closing words and exit code.
 mod ending;
-// What a whole crawl asks a hostile site for, and what not.
+// The requests of a whole crawl to a hostile site.
 mod crawl_hostile;
-// What a capture knows, and what is made of it afterwards.
+// The metadata of a capture, and its later use.
 mod known;
-// What of a folder is gone or damaged, and what happens then.
+// Missing and damaged files of a folder, and recovery.
 mod damage;
 // Every request has a line, whatever ends the process.
 mod every_request;
 // Answers that were made to cost minutes.
 mod bombs;
-// What can be asked about all this afterwards.
+// Queries over an archive.
 mod questions;
 // Feeds that are followed.
 mod feeds;
-// Feeds of one source, their health, what is stored of them, lists.
+// Feeds of one source, their health, their captures, lists.
 mod sources;
-// What happened, told to programs of others.
+// Events for other programs.
 mod events;
 // Pages that are visited again, and the text of stories.
 mod recrawl;

@@ -1,4 +1,4 @@
-//! What was fetched can be asked for: `nephila read` and `nephila cdx` over an archive of `nephila fetch`.
+//! Captures can be queried: `nephila read` and `nephila cdx` over an archive of `nephila fetch`.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::support::World;
 
-/// A question is answered within this time.
+/// Timeout of a query.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 async fn ask(folder: &Path, args: &[&str]) -> Output {

@@ -1,5 +1,5 @@
-//! Pages that are visited again, by the real command: what a sitemap says of changes and what that is worth, heads that are
-//! asked for instead of large pages, and the text of stories.
+//! Pages that are visited again, by the real command: a sitemap's claims of changes and their reliability, HEAD
+//! requests instead of large pages, and the text of stories.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime};
 use super::feeds::{say, text, wait};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// A connection that says nothing is closed after this.
+/// Idle timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a path answers.
+/// The answer of a path.
 #[derive(Clone, Default)]
 struct Answer {
     mime: &'static str,
@@ -26,11 +26,11 @@ struct Answer {
     body: String,
 }
 
-/// A site whose answers the test sets. It ignores validators.
+/// A site whose answers the test sets. The site ignores validators.
 #[derive(Clone, Default)]
 struct Site {
     answers: Arc<Mutex<BTreeMap<String, Answer>>>,
-    /// How often each path was asked for, by method.
+    /// Number of requests for each path, by method.
     asked: Arc<Mutex<BTreeMap<(String, String), u64>>>,
 }
 
@@ -61,7 +61,7 @@ impl Site {
         asked.get(&(method.to_owned(), path.to_owned())).copied().unwrap_or(0)
     }
 
-    /// All requests of a method for paths that begin so.
+    /// All requests of a method for paths with this prefix.
     fn all(&self, method: &str, prefix: &str) -> u64 {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|((m, p), _)| m == method && p.starts_with(prefix)).map(|(_, times)| times).sum()
@@ -123,7 +123,7 @@ impl Crawl {
         Crawl(child)
     }
 
-    /// Asks it to end, and waits for it.
+    /// Asks the crawl to end, and waits for the end.
     fn end(mut self) {
         let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -138,7 +138,7 @@ impl Drop for Crawl {
     }
 }
 
-/// So many seconds from now, as a sitemap writes it.
+/// The date in `ahead` seconds from now, in the format of a sitemap.
 fn date(ahead: u64) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + ahead;
     nephila_core::time::Timestamp(since * 1_000).warc_date()
@@ -151,7 +151,7 @@ fn sitemap(port: u16, pages: usize, lastmod: &str) -> Answer {
     Answer { mime: "application/xml", body, ..Answer::default() }
 }
 
-/// A stream names the sitemap: it is read again.
+/// A stream names the sitemap, so the crawl reads the sitemap again.
 fn name_sitemap(dir: &Path, port: u16, round: u64) {
     let name = format!("round{round}");
     let at = format!("20261115{:02}{:02}00", 12 + round / 60, round % 60);
@@ -180,7 +180,7 @@ fn a_sitemap_brings_pages_forward_until_its_word_is_found_to_be_wrong() {
         let count = |name: &str| now["running"][name].as_u64();
         (count("tickets_open"), count("urls_waiting")) == (Some(0), Some(0))
     };
-    // Read again, and what it led to is done.
+    // The sitemap is read again, and all resulting fetches are done.
     let read_again = |round: u64| {
         // Claims are compared in whole seconds.
         std::thread::sleep(Duration::from_millis(2_100));
@@ -204,7 +204,7 @@ fn a_sitemap_brings_pages_forward_until_its_word_is_found_to_be_wrong() {
     site.set("/sitemap.xml", Answer { mime: "application/xml", body, ..Answer::default() });
     read_again(2);
     wait("the changed one", || pages() == [1, 2, 1, 1, 1]);
-    // All have, it says, and none has: believed once, and then one page at a time is looked at.
+    // The sitemap claims that all pages changed, and none has: believed once, and then one page at a time is checked.
     site.set("/sitemap.xml", sitemap(port, PAGES, &date(3_600)));
     read_again(3);
     wait("all of them", || pages() == [2, 3, 2, 2, 2]);
@@ -240,7 +240,7 @@ fn large_pages_of_a_site_that_ignores_validators_are_asked_for_by_their_heads_un
     more.extend(["--scope", "page", "--set", "recrawl.interval_max=1s"]);
     let _crawl = Crawl::start(dir.path(), &more);
     wait("heads", || site.all("HEAD", "/l/") >= 3 * PAGES);
-    // Most visits cost no page any more.
+    // Most visits no longer fetch the page.
     let (heads, gets) = (site.all("HEAD", "/l/"), site.all("GET", "/l/"));
     wait("more heads", || site.all("HEAD", "/l/") >= heads + 5 * PAGES);
     let (heads, gets) = (site.all("HEAD", "/l/") - heads, site.all("GET", "/l/") - gets);
@@ -249,7 +249,7 @@ fn large_pages_of_a_site_that_ignores_validators_are_asked_for_by_their_heads_un
     let before = site.asked("GET", "/l/0");
     site.set("/l/0", large(1, None));
     wait("the changed one", || site.asked("GET", "/l/0") > before);
-    // Its heads hide every change from now on: that is found out, and no head is asked for any more.
+    // The answers to HEAD hide every change from now on: the crawl finds out, and sends no more HEAD requests.
     let mut version = 2;
     wait("heads are not believed", || {
         let (heads, gets) = (site.all("HEAD", "/l/"), site.all("GET", "/l/"));

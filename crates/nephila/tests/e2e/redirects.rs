@@ -8,7 +8,7 @@ use nephila_testweb::proxy::{Manner, Proxy};
 
 use crate::support::{Ran, World};
 
-/// Stands in everything that must stay with its origin.
+/// A secret in everything that must stay with its origin.
 const SECRET: &str = "topsecret";
 
 /// The requests of a case for pages, robots.txt left out.
@@ -103,7 +103,7 @@ async fn red_03_the_targets_robots_txt_is_asked_before_the_target() {
     let seen = world.web.requests("red-03");
     assert_eq!(paths(&seen), ["/robots.txt", "/start", "/robots.txt"]);
     assert_eq!(seen[2].local.ip(), world.web.address("blocked.red-03"), "the target's own");
-    // And it is robots.txt that held us back.
+    // The cause was robots.txt: without its rules the redirect is followed.
     let ran = follow(&world, world.web.url("red-03", "/start"), &["--ignore-robots"]).await;
     assert_eq!(ran.outcomes(), ["redirect", "ok"]);
 }
@@ -127,7 +127,7 @@ async fn red_04_the_scope_holds_for_every_hop() {
     assert_eq!(pages(&world, "good").len(), 2);
 }
 
-/// Follows a redirect to another origin with everything one could leak, and looks at what arrived.
+/// Follows a redirect to another origin with everything that could leak, and checks the received fields.
 async fn check_nothing_leaks(id: &str, start: impl Fn(&World) -> String) {
     let world = World::start().await;
     let url = start(&world);

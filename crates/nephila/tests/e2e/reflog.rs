@@ -1,5 +1,5 @@
-//! Streams of visited URLs, given to a crawl while it runs and while it does not: the one-hour rule, and batches that count
-//! once; and what else URLs are added from.
+//! Streams of visited URLs, added to a crawl that runs and to one that does not: the one-hour rule, and batches that
+//! count once (idempotent); and the other sources of added URLs.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn add(dir: &Path, name: &str) -> Value {
     json(&output)
 }
 
-/// Nothing is under way: a crawl that is killed now has nothing to ask for again.
+/// Waits until nothing is open: a crawl that is killed now has nothing to request again.
 fn wait_until_written(dir: &Path) {
     wait("everything is written down", || {
         let now = json(&say(dir, &["stats", "-o", "news", "--json"]));
@@ -58,8 +58,8 @@ fn a_stream_is_fetched_once_an_hour_and_a_batch_counts_once() {
     add(dir.path(), "third");
     wait("both again", || asked("/s/1") == 2 && asked("/s/2") == 2);
 
-    // While nobody crawls it is written down; a crawl that was killed forgets no batch. What is open when it is killed is
-    // asked for again, which is not what is shown here.
+    // While no crawl runs the batch is written to the log; a crawl that was killed forgets no batch. Requests that are
+    // open at a kill are repeated, which is not tested here.
     wait_until_written(dir.path());
     crawl.kill();
     file(dir.path(), "fourth", port, &[("/s/1", 120, 1, "z"), ("broken", 0, 0, ""), ("/s/4", 120, 1, "")]);
@@ -105,7 +105,7 @@ fn urls_are_added_to_a_crawl_from_lists_indexes_sitemaps_and_archives() {
     wait_until_written(dir.path());
     crawl.kill();
 
-    // While nobody crawls it is written down.
+    // While no crawl runs the URLs are written to the log.
     write("index.cdxj", format!("127)/ 20261115000000 {{\"url\": \"{}\"}}\nbroken\n", url(4)));
     let (code, said) = add(&["--cdxj", "index.cdxj"]);
     assert_eq!((code, &said["taken"], &said["refused"]), (Some(1), &1.into(), &1.into()), "{said}");
@@ -165,7 +165,7 @@ fn row_12_a_dry_run_says_what_would_be_sent_and_changes_nothing_and_page_ids_are
     add(dir.path(), "first");
     wait("both", || asked("/s/1") == 1 && asked("/s/2?a=1") == 1);
     assert!(dry("first").iter().all(|(_, send, _)| !send), "the same batch again");
-    // Another tag, within the hour, after it, and another query, which is another page.
+    // Another tag, within the hour, after the hour, and another query, which is another page.
     file(
         dir.path(),
         "second",
@@ -183,7 +183,7 @@ fn row_12_a_dry_run_says_what_would_be_sent_and_changes_nothing_and_page_ids_are
     assert_eq!(dry("third"), [row("/s/2?a=1", true, "hour-passed")]);
     wait_until_written(dir.path());
     crawl.kill();
-    // The same of a folder in which nobody crawls; the page id stands beside what is known of the URL.
+    // The same for a folder in which no crawl runs; the page id stands beside the record of the URL.
     assert_eq!(dry("second"), expected);
     let explained =
         json(&say(dir.path(), &["explain", &format!("http://127.0.0.1:{port}/s/1"), "-o", "news", "--json"]));

@@ -1,5 +1,5 @@
-//! Requests that a server reads and drops, or answers with "ask another way": each is made once more, and every request
-//! keeps the rest that was promised. And connections: never more at once than was promised. At the settings we ship.
+//! Requests that a server reads and drops, or answers with "ask another way": each is retried once, and every request
+//! keeps the promised rest. And connections: never more at once than promised. At the settings we ship.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,20 +9,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// A client that says nothing is not waited for longer than this.
+/// Read timeout of a client that sends nothing.
 const READ_MAX: Duration = Duration::from_secs(10);
-/// The rest of a host that we promise if nobody says otherwise.
+/// The default rest of a host between two requests (crawl delay).
 const REST: Duration = Duration::from_secs(2);
-/// What lies between a beginning here and a beginning there, on a busy machine.
+/// Maximum delay between the start of a request here and its arrival there, on a busy machine.
 const SLACK: Duration = Duration::from_millis(50);
 
 /// Less than the rest of an address.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// When a request was there, and for what.
+/// The requests: time of arrival and path.
 type Asked = Arc<Mutex<Vec<(Instant, String)>>>;
 
-/// What a server does with a request: the number of it on its connection, and how often its path was asked for before.
+/// The server's reaction to a request, chosen by path, number on the connection, and number of earlier requests for the
+/// path.
 #[derive(Clone, Copy)]
 enum Does {
     Answer(&'static str),
@@ -32,7 +33,7 @@ enum Does {
 struct Site {
     port: u16,
     asked: Asked,
-    /// The most connections that were open for longer than a moment.
+    /// The maximum number of connections that were open for longer than a moment.
     open_most: Arc<AtomicUsize>,
     dir: tempfile::TempDir,
 }
@@ -78,7 +79,7 @@ impl Site {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The paths in the order in which they were asked for; each gap is as long as was promised.
+    /// The paths in the order of their requests; checks that each gap is as long as promised.
     fn polite_paths(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         for pair in asked.windows(2) {

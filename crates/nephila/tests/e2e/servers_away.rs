@@ -1,5 +1,5 @@
-//! The servers of a cluster do not answer: that is said at once, with their addresses, and has an exit code of its own. Or they
-//! answer, and there is no cluster yet: those who only look make none.
+//! The servers of a cluster do not answer: the command says so at once, with their addresses, and has an exit code of
+//! its own. Or they answer, and there is no cluster yet: read-only commands make none.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use nephila_testnats::Nats;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
 
-/// An address where nobody listens: it was ours a moment ago.
+/// An address without a listener: the port was ours a moment ago.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("nats://{}", listener.local_addr().expect("an address"))
@@ -83,7 +83,7 @@ fn ops_04_who_only_looks_makes_no_cluster() {
     assert!(said.contains("there is no cluster nephila on these servers yet"), "{said}");
     assert_eq!(streams(&server), 0, "looking made streams");
 
-    // Who begins a job wants one.
+    // A command that begins a job makes a cluster.
     let (code, said) = look(&["job", "create", "press", "http://example.test/"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(streams(&server) > 0);

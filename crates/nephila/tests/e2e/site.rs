@@ -1,6 +1,6 @@
-//! A small site on loopback that can stop to answer, and commands that crawl it.
+//! A small site on loopback that can stop answering, and commands that crawl the site.
 //!
-//! It shares nothing with the test web: what it was asked it counts itself, in the moment in which a request has come.
+//! The site shares nothing with the test web: the site counts its own requests, at the moment of their arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than any of these commands takes on a busy machine.
+/// Timeout, longer than any of these commands takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const HOSTS: usize = 6;
 pub(crate) const PAGES: usize = 8;
 
-/// What a site has seen.
+/// The requests that a site has seen.
 #[derive(Debug, Default)]
 struct Served {
-    /// Pages, by who asked: the folder's name is in the `From` field.
+    /// Pages by client: the folder's name is in the `From` field.
     pages: BTreeMap<String, BTreeSet<String>>,
     /// Every request, answered or not.
     asked: BTreeMap<String, usize>,
 }
 
-/// A site of a few hosts whose pages name each other. It can stop to answer.
+/// A site of a few hosts whose pages name each other. The site can stop answering.
 pub(crate) struct Site {
     pub(crate) port: u16,
     /// Requests that are still answered.
@@ -53,7 +53,7 @@ impl Site {
         self.served.lock().unwrap().pages.get(who).cloned().unwrap_or_default()
     }
 
-    /// How often each URL was asked for.
+    /// Number of requests for each URL.
     pub(crate) fn asked(&self) -> BTreeMap<String, usize> {
         self.served.lock().unwrap().asked.clone()
     }
@@ -136,8 +136,8 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> Ended {
     Ended { code: output.status.code().unwrap_or(-1), said: text(&output.stderr) + &text(&output.stdout) }
 }
 
-/// The flags of a crawl of all hosts of the site. Settings that differ from those shipped: no rests between requests, so
-/// that a run takes a second.
+/// The flags of a crawl of all hosts of the site. Settings that differ from the shipped ones: no rests between
+/// requests, so that a run takes a second.
 pub(crate) fn crawl_args(port: u16, folder: &str) -> Vec<String> {
     let mut args: Vec<String> =
         ["crawl", "-o", folder, "--progress", "none", "--config", "/dev/null"].map(str::to_owned).to_vec();

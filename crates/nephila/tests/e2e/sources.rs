@@ -1,8 +1,8 @@
-//! Sources of feeds by the real command: a story is told once by all feeds of a source; what is wrong with a feed is said
-//! at its first poll; what has not changed is stored in two words; and what there is can be listed.
+//! Sources of feeds by the real command: a story is reported once over all feeds of a source (deduplication); a fault
+//! of a feed is reported at its first poll; an unchanged answer is stored as a short revisit; and feeds can be listed.
 //!
-//! Schedule and rests are shortened to seconds ([`Crawl::start`]), so that a few polls fit into a test; at which time a
-//! feed is asked at the settings we ship is shown in virtual time in the core.
+//! Schedule and rests are shortened to seconds ([`Crawl::start`]), so that a few polls fit into a test; the times of
+//! polls at the settings we ship are tested in virtual time in the core.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -108,7 +108,7 @@ fn crawl(dir: &Path, origins: &[&str]) -> Crawl {
     let socket = dir.join("news/state/control");
     std::fs::remove_file(&socket).ok();
     let crawl = Crawl::start(dir, &open);
-    // Whoever asks before it answers opens the folder himself, and holds it up.
+    // A command before the crawl answers would open the folder itself, and block the crawl.
     wait("it answers", || socket.exists());
     crawl
 }
@@ -123,7 +123,7 @@ fn lines(output: &Output) -> Vec<Value> {
     text(&output.stdout).lines().map(parse).collect()
 }
 
-/// How often each story was told.
+/// How often each story was reported.
 fn told(dir: &Path) -> BTreeMap<String, u64> {
     let mut told = BTreeMap::new();
     for event in lines(&say(dir, &["log", "--stories", "-o", "news"])) {
@@ -224,7 +224,7 @@ fn row_02_a_named_source_and_an_outline_span_domains_and_others_tell_again() {
 #[test]
 fn row_13_what_is_wrong_with_a_feed_is_said_at_its_first_poll_and_a_removed_one_is_not_asked() {
     let dir = tempfile::tempdir().unwrap();
-    // Each on an address of its own: a host that fails rests, and others need not wait for it.
+    // Each on an address of its own: a host that fails rests, and others need not wait for that host.
     let names = ["missing", "failing", "page", "broken", "moved", "good"];
     let sites: Vec<(Site, String)> =
         (0..names.len() as u8).map(|number| Site::start(&format!("127.0.13.{}", number + 1))).collect();
@@ -316,7 +316,7 @@ fn row_13_a_feed_is_checked_without_being_added() {
 fn row_03_a_redundant_feed_is_stored_in_words_and_not_as_a_copy() {
     let dir = tempfile::tempdir().unwrap();
     let (site, origin) = Site::start("127.0.0.1");
-    // A new time in it at every poll, as many feeds have; large, so that a copy would show.
+    // The body has a new time at every poll, as many feeds have; large, so that a copy would show.
     let padding = "x".repeat(20_000);
     let publish = |number: u32, entries: &[(&str, &str, &str)]| {
         let more = format!("<lastBuildDate>{number}</lastBuildDate><description>{padding}</description>");
@@ -348,7 +348,7 @@ fn row_03_a_redundant_feed_is_stored_in_words_and_not_as_a_copy() {
         .map(|path| {
             let mut bytes = Vec::new();
             let file = std::fs::File::open(&path).unwrap();
-            // The last record may be torn: what is before it is read.
+            // The last record may be torn: the records before the last are read.
             _ = std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut bytes);
             text(&bytes)
         })
@@ -362,7 +362,7 @@ fn row_03_a_redundant_feed_is_stored_in_words_and_not_as_a_copy() {
         assert!(record.contains("WARC-Type: metadata\r\n") && record.contains(&target), "{record}");
         assert!(record.contains("feed: (redundant feed)\r\n"), "{record}");
     }
-    // The archive is whole, and what is read is the last capture.
+    // The archive is whole, and `read` returns the last capture.
     let verified = text(&say(dir.path(), &["verify", "news"]).stdout);
     let defects = verified.lines().filter(|line| line.starts_with("news/") && !line.contains("file-open"));
     assert_eq!(
@@ -402,7 +402,7 @@ fn row_08_downloads_are_listed_by_state_and_type_while_a_crawl_runs_and_after() 
     wait("one that is being fetched", || count(&["--state", "fetching"]) > 0);
     wait("all are done", || count(&["--state", "pending"]) == 0 && count(&["--state", "success"]) == 30);
     crawl.kill();
-    // The same of the folder, now that nobody crawls there.
+    // The same from the folder, since no crawl runs there now.
     let feeds = list(&["--type", "feed"]);
     assert_eq!((feeds.len(), &feeds[0]["url"], &feeds[0]["state"]), (1, &feed.into(), &"success".into()));
     let failed = list(&["--state", "error"]);

@@ -1,7 +1,7 @@
-//! A hostile web, and a way to run `nephila fetch` against it.
+//! A hostile web, and a way to run `nephila fetch` against this web.
 //!
-//! A run has short deadlines, no rests and no settings of the machine; a test sets what it is about on top. A run
-//! that does not end within [`RUN_MAX`] is killed and fails its test.
+//! A run has short deadlines, no rests and no settings of the machine; a test adds the settings under test. A run that
+//! does not end within [`RUN_MAX`] is killed and fails its test.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// A run may take this long.
+/// Timeout of a run.
 const RUN_MAX: Duration = Duration::from_secs(90);
-/// How often the processor time of a run is looked at.
+/// Interval between readings of a run's CPU time.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// Variables that would change what a run does.
+/// Environment variables that would change the behaviour of a run.
 const FOREIGN_VARIABLES: &[&str] =
     &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "NEPHILA_CONFIG"];
 
@@ -52,7 +52,7 @@ impl World {
             .set("frontier.slot_delay=0s")
             .set("spider.dns_timeout=700ms")
             .set("spider.dns_total_timeout=3s")
-            // Nobody here waits for these; a busy machine must not reach them.
+            // No test waits for these timeouts; a busy machine must not reach them.
             .set("spider.connect_timeout=10s")
             .set("spider.tls_timeout=10s")
             .set("spider.write_timeout=10s")
@@ -75,15 +75,15 @@ pub(crate) struct Run {
 /// A command that has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// What it printed, line by line.
+    /// Standard output, line by line.
     pub(crate) lines: Vec<Value>,
-    /// What it complained about.
+    /// Standard error.
     pub(crate) complaints: String,
     /// Its exit code.
     pub(crate) code: i32,
-    /// How long it took.
+    /// Wall time of the run.
     pub(crate) took: Duration,
-    /// Processor time it had used when last looked at, a moment before its end.
+    /// CPU time at the last reading, a moment before the end.
     pub(crate) worked: Duration,
 }
 
@@ -123,7 +123,7 @@ impl Run {
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(crate) async fn run(self) -> Ran {
         let program = env!("CARGO_BIN_EXE_nephila");
         let mut command = match self.handles_max {
@@ -177,7 +177,8 @@ impl Run {
     }
 }
 
-/// What the kernel says about a process: user and system time, in hundredths of a second (proc(5), fields 14 and 15).
+/// The CPU time of a process from the kernel: user and system time, in hundredths of a second (proc(5), fields 14 and
+/// 15).
 fn processor_time(id: u32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

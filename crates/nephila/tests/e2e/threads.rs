@@ -1,4 +1,4 @@
-//! How much of a machine a crawl takes: the threads that it fetches and reads with, and their priority.
+//! How much of a machine a crawl takes: its threads for fetching and parsing, and their priority.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn row_10_a_crawl_takes_all_cores_at_the_priority_it_was_started_with_and_fewer_
         let dir = tempfile::tempdir().expect("a folder");
         let crawl = start(dir.path(), &url, more, under);
         let what = format!("{threads} threads at {nice}");
-        // Threads for what blocks have the same name, and come and go: there may be more for a moment.
+        // Threads for blocking calls have the same name, and come and go: there may be more for a moment.
         wait(&what, || taken(&crawl) == (threads, Some(nice)));
     };
     let own =
@@ -59,7 +59,7 @@ fn row_10_a_crawl_takes_all_cores_at_the_priority_it_was_started_with_and_fewer_
 
 #[test]
 fn pro_07_the_allocator_gives_freed_memory_back_soon() {
-    // It prints how it is set up when it is asked to, and whatever is set here besides.
+    // The allocator prints its options on request; the variable adds to the built-in options.
     let mut command = Command::new(env!("CARGO_BIN_EXE_nephila"));
     let said = command.arg("--version").env("_RJEM_MALLOC_CONF", "stats_print:true").output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::site::{PROGRAM, Site, crawl_args, run};
 
-/// A user who owns nothing.
+/// The id of an unprivileged user without files.
 const NOBODY: u32 = 65_534;
 
 /// Every file and folder below, with its length; readable for all from now on, and writable for its owner at most.
@@ -32,7 +32,7 @@ fn fin_13_a_folder_that_cannot_be_written_is_explained_and_stays_as_it_is() {
     let ended = run(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(ended.code, 0, "{}", ended.said);
 
-    // Nobody may look into the folder that the program was built in.
+    // The unprivileged user cannot read the folder of the build.
     let program = dir.path().join("nephila");
     std::fs::copy(PROGRAM, &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -57,14 +57,14 @@ fn fin_13_a_folder_that_cannot_be_written_is_explained_and_stays_as_it_is() {
     assert!(said.starts_with("fetched: ok 200") && said.contains("1 responses"), "{said}");
     let (code, said, wrong) = ask(&["host", "show", &format!("http://s0.test:{}", site.port)]);
     assert!(code == Some(0) && said.contains("queue      0 waiting"), "{said}{wrong}");
-    // What changes the crawl says that it cannot, instead of changing a copy.
+    // A command that changes the crawl fails with a message, instead of changing a copy.
     let (code, said, wrong) = ask(&["add", &format!("http://s0.test:{}/new", site.port)]);
     assert!(code != Some(0) && wrong.contains("ermission"), "{said}{wrong}");
 
     let mut after = BTreeMap::new();
     opened(&dir.path().join("crawl"), &mut after);
     assert_eq!(after, before, "something was written");
-    // So that the test may clean up, whoever it is.
+    // So that the test may clean up, as any user.
     for path in after.keys().filter(|path| path.is_dir()) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }

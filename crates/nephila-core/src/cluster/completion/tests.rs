@@ -8,17 +8,17 @@ const JOB: JobId = JobId(7);
 const PARTITIONS: u32 = 4;
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// What a faulty program would leave out.
+/// The part that a faulty program leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// What was said before the round counts.
+    /// Records from before the round count.
     NoSecondWord,
-    /// Nobody looks into the inboxes.
+    /// The inboxes are not read.
     NoTails,
-    /// Who adds URLs does not end the round.
+    /// A caller that adds URLs does not end the round.
     AddInSilence,
-    /// What happened between the two words is not asked about.
+    /// Events between the two records are ignored.
     NoEvents,
 }
 
@@ -41,12 +41,12 @@ struct Page {
     links: Vec<usize>,
 }
 
-/// A look of a node, or of whoever evaluates, that is under way.
+/// A look of a node, or of the evaluating node, that is under way.
 #[derive(Clone, Debug)]
 enum Looking {
     /// The rounds were read.
     Node(usize, Round),
-    /// Of a round that was begun: the inboxes that were asked so far.
+    /// Of a round that was begun: the inboxes read so far.
     Tails(Round, u32),
 }
 
@@ -58,7 +58,7 @@ struct Model {
     said: BTreeMap<&'static str, NodeWork>,
     round: Round,
     looking: Vec<Looking>,
-    /// Adders that have stored their URL and not looked at the round yet.
+    /// Callers that have stored their URL and not looked at the round yet.
     adders: u64,
     budget: u64,
     moves: u64,
@@ -90,14 +90,14 @@ impl Model {
         partition.inbox.push_back((partition.last, of_job));
     }
 
-    /// Is something left, in truth?
+    /// Whether work is left, in truth.
     fn is_left(&self) -> bool {
         let in_partition =
             |partition: &Partition| partition.open > 0 || partition.inbox.iter().any(|(_, of_job)| *of_job);
         self.partitions.iter().any(in_partition)
     }
 
-    /// What a node knows of itself now.
+    /// The work that a node knows of now.
     fn work(&self, node: usize, round: &Round) -> NodeWork {
         let own = || (0..).zip(&self.partitions).filter(move |(_, partition)| partition.owner == node);
         let mut rounds = self.said.get(NAMES[node]).map(|said| said.rounds.clone()).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// Writes the round if nobody has since it was read.
+    /// Writes the round if the round is still as read.
     fn swap(&mut self, read: &Round, new: Round) -> bool {
         let same = self.round == *read;
         if same {
@@ -127,7 +127,7 @@ impl Model {
         same
     }
 
-    /// One small step of anybody. True if the job was said to be complete.
+    /// One small step of any party. True if the job was marked as complete.
     fn step(&mut self) -> bool {
         match self.below(12) {
             // A message is read.
@@ -171,7 +171,7 @@ impl Model {
                     }
                 }
             }
-            // Somebody adds a URL.
+            // A caller adds a URL.
             7 => {
                 if self.budget > 0 && self.below(6) == 0 {
                     self.budget -= 1;
@@ -216,7 +216,7 @@ impl Model {
             11 if self.moves > 0 && self.below(20) == 0 => {
                 self.moves -= 1;
                 let (at, owner) = (self.below(PARTITIONS as usize), self.below(3));
-                // Its pages are asked for again by its next owner.
+                // Its next owner requests its pages again.
                 self.pages.retain(|page| page.from != at);
                 (self.partitions[at].owner, self.partitions[at].epoch) =
                     (owner, self.partitions[at].epoch + 1);
@@ -227,7 +227,7 @@ impl Model {
     }
 
     fn evaluate(&mut self) -> bool {
-        // Whoever evaluates does one thing after the other; now and then it is another one by now.
+        // The evaluating node does one thing after the other; now and then another node takes over.
         let under_way = self.looking.iter().any(|looking| matches!(looking, Looking::Tails(..)));
         if under_way && self.below(50) > 0 {
             return false;
@@ -253,7 +253,7 @@ impl Model {
     }
 }
 
-/// Of so many clusters: did one say too early that a job is complete, and how many never said it?
+/// Runs this number of clusters. Returns how many marked a job as complete too early, and how many never did.
 fn run(clusters: u64, fault: Fault) -> (u64, u64) {
     let mut never = 0;
     for seed in 1..=clusters {
@@ -261,7 +261,7 @@ fn run(clusters: u64, fault: Fault) -> (u64, u64) {
         let mut complete = false;
         for _ in 0..60_000 {
             if model.step() {
-                // Who has stored a URL and not looked at the round has not been told that it is added.
+                // A caller that has stored a URL and not looked at the round has not been told that the URL is added.
                 let being_added = model.adders > 0;
                 complete = !model.is_left();
                 if model.is_left() && !being_added {

@@ -1,6 +1,6 @@
-//! What a member asks of its shell, and how the shell answers.
+//! The actions that a member asks of its shell, and the shell's answers.
 //!
-//! What always holds: every action is answered once, in bounded time, by the method of [`Member`] that it names.
+//! Invariant: every action is answered once, in bounded time, by the method of [`Member`] named in its documentation.
 
 use std::collections::BTreeMap;
 
@@ -9,107 +9,107 @@ use super::Member;
 use super::{NodeRecord, OwnerRecord};
 use crate::cluster::{Epoch, Incarnation, NodeId};
 
-/// What the shell should do now.
+/// The next action of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Create the node's lease; it must not exist. Then [`Member::handle_acquired`].
+    /// Create the node's lease; the lease must not exist. Then [`Member::handle_acquired`].
     Acquire {
         /// Under this incarnation.
         incarnation: Incarnation,
-        /// What the lease says.
+        /// The content of the lease.
         record: NodeRecord,
     },
-    /// Write the lease again, if it is still that of this incarnation; one that is gone is never made anew. Then
-    /// [`Member::handle_renewed`].
+    /// Write the lease again, if the lease is still that of this incarnation; a lease that is gone is never
+    /// recreated. Then [`Member::handle_renewed`].
     Renew {
-        /// Whose.
+        /// The incarnation of the lease.
         incarnation: Incarnation,
-        /// What the lease says.
+        /// The content of the lease.
         record: NodeRecord,
     },
     /// Read all owner records, and only then all live leases. Then [`Member::handle_view`].
     Read {
-        /// For whom.
+        /// The incarnation that asks.
         incarnation: Incarnation,
     },
     /// Write the owner record of a partition, if its revision is still this one. Then [`Member::handle_claimed`].
     Claim {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// The revision that was read; none if there was no record.
+        /// The revision as read; none if there was no record.
         expected: Option<u64>,
-        /// What the record says.
+        /// The content of the record.
         record: OwnerRecord,
     },
     /// Begin to work on a partition: its log, its state, its tickets. Then [`Member::handle_opened`] or
     /// [`Member::handle_open_failed`].
     Open {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// What its entries carry from now on.
+        /// The epoch that its entries carry from now on.
         epoch: Epoch,
     },
-    /// Give out no more tickets of a partition, wait for the open ones, write everything, close it. It may not even be
-    /// open yet. Then [`Member::handle_drained`].
+    /// Give out no more tickets of a partition, wait for the open ones, write everything, close the partition. The
+    /// partition may not even be open yet. Then [`Member::handle_drained`].
     Drain {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// Under which it was opened.
+        /// The epoch under which the partition was opened.
         epoch: Epoch,
     },
-    /// Write into the owner record that nobody owns the partition, if its revision is still this one. Then
+    /// Write into the owner record that the partition has no owner, if its revision is still this one. Then
     /// [`Member::handle_released`].
     Release {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// The revision under which it was owned.
+        /// The revision of our ownership.
         expected: u64,
-        /// What the record says.
+        /// The content of the record.
         record: OwnerRecord,
     },
-    /// Stop at once: no ticket, no append, open fetches aborted, partitions dropped without a word to anybody. Then
+    /// Stop at once: no ticket, no append, open fetches aborted, partitions dropped without any message. Then
     /// [`Member::handle_fenced`].
     Fence,
-    /// Nothing is held any more: remove the lease, if there is one, and end. Nothing follows.
+    /// No partition is held: remove the lease, if there is one, and end. Nothing follows.
     Leave {
-        /// Whose.
+        /// The incarnation of the lease.
         incarnation: Incarnation,
     },
 }
 
-/// What came of a compare-and-swap.
+/// The result of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was written: the new revision.
+    /// Written: the new revision.
     Done(u64),
-    /// Somebody else was first, or it is gone.
+    /// Another writer was first, or the record is gone.
     Refused,
-    /// No answer: it may have been written, or be written later.
+    /// No answer: the record may have been written, or may be written later.
     Unknown,
 }
 
-/// What was read: owner records first, live leases after them.
+/// The cluster as read from the store: owner records first, live leases after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The live leases.
     pub nodes: Vec<NodeRecord>,
     /// Partition to revision and record.
     pub owners: BTreeMap<u32, (u64, OwnerRecord)>,
-    /// Partitions that an operator wants on a node.
+    /// Partitions that an operator has pinned to a node.
     pub pins: BTreeMap<u32, NodeId>,
 }
 
-/// How far a partition is.
+/// The phase of a partition on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The claim is on its way.
+    /// The claim is in flight.
     Claiming,
-    /// It is ours and being opened.
+    /// The partition is ours and being opened.
     Opening,
-    /// It is ours, and tickets are given out.
+    /// The partition is ours, and tickets are given out.
     Open,
-    /// It is being handed over: no more tickets, but outcomes of the open ones are still written.
+    /// The partition is being handed over: no more tickets, but outcomes of the open ones are still written.
     Draining,
-    /// It is closed and ours only in name.
+    /// The partition is closed and ours only in name.
     Releasing,
 }

@@ -1,10 +1,10 @@
-//! What a view means, by partition, and who should own what by it.
+//! The meaning of a view, by partition, and the placement that follows from the view.
 //!
-//! All of it follows from the view alone. So it is found once for each view, and whoever carries several members over one
-//! store, as a simulation does, finds it once for all of them.
+//! The outlook follows from the view alone. So the outlook is computed once for each view, and a caller with several
+//! members over one store, such as a simulation, computes the outlook once for all of them.
 //!
-//! What always holds: every list has a place for each partition; a partition counts as owned only while its owner's lease
-//! is in the view.
+//! Invariants: every list has a place for each partition; a partition counts as owned only while its owner's lease is
+//! in the view.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -22,30 +22,30 @@ pub struct Outlook {
     /// By partition: the revision of its record, 0 if there is none.
     pub(super) revisions: Vec<u64>,
     has_record: Vec<bool>,
-    /// The node whose lease lives and that owns it.
+    /// By partition: the node that owns the partition and whose lease lives.
     owners: Vec<Option<NodeId>>,
-    /// What its owner's lease says of it, or else its record. Nothing that only one node knows: nodes that weigh a free
-    /// partition differently would leave it to each other for ever.
+    /// The load in the owner's lease, or else in the owner record. Never a load that only one node knows: nodes that
+    /// weigh a free partition differently would leave the partition to each other for ever.
     loads: Vec<Option<u32>>,
-    /// Who says in a record to own what, whether its lease lives or not, sorted.
+    /// The owner of each partition by its record, whether the owner's lease lives or not, sorted.
     owned: Vec<(Incarnation, u32)>,
-    /// Where partitions were pinned to.
+    /// The pins: partition to node.
     pins: BTreeMap<u32, NodeId>,
     plan: OnceLock<Plan>,
 }
 
-/// Who should own what.
+/// The placement: which node should own which partition.
 #[derive(Debug)]
 pub(super) struct Plan {
     to: Vec<Option<NodeId>>,
     /// The same by node, sorted.
     by_node: Vec<(NodeId, u32)>,
-    /// Nodes that should give away what holds nothing, sorted.
+    /// Nodes that should give away their empty partitions, sorted.
     crowded: Vec<NodeId>,
 }
 
 impl Outlook {
-    /// What this view means for so many partitions.
+    /// The outlook of this view for this number of partitions.
     pub fn new(view: &View, partitions: u32) -> Outlook {
         let mut leases: Vec<&NodeRecord> = view.nodes.iter().collect();
         leases.sort_unstable_by_key(|node| node.incarnation);
@@ -82,7 +82,7 @@ impl Outlook {
         outlook
     }
 
-    /// Does the lease of this incarnation live?
+    /// Whether the lease of this incarnation lives.
     pub(super) fn holds(&self, incarnation: Incarnation) -> bool {
         self.leases.binary_search(&incarnation).is_ok()
     }
@@ -93,7 +93,7 @@ impl Outlook {
         self.has_record[at].then(|| self.revisions[at])
     }
 
-    /// Does nobody own it?
+    /// Whether the partition has no owner.
     pub(super) fn is_free(&self, partition: u32) -> bool {
         self.owners[partition as usize].is_none()
     }
@@ -102,27 +102,27 @@ impl Outlook {
         self.loads.get(partition as usize).copied().flatten()
     }
 
-    /// Was it pinned?
+    /// Whether the partition is pinned.
     pub(super) fn is_pinned(&self, partition: u32) -> bool {
         self.pins.contains_key(&partition)
     }
 
-    /// Does its record say that this incarnation owns it?
+    /// Whether the partition's record names this incarnation as the owner.
     pub(super) fn is_owned_by(&self, partition: u32, incarnation: Incarnation) -> bool {
         self.owned.binary_search(&(incarnation, partition)).is_ok()
     }
 
-    /// The partitions whose records say so.
+    /// The partitions whose records name this incarnation as the owner.
     pub(super) fn owned_by(&self, incarnation: Incarnation) -> impl Iterator<Item = u32> + '_ {
         of(&self.owned, incarnation)
     }
 
-    /// Who should own what.
+    /// The placement that follows from the view.
     pub(super) fn plan(&self) -> &Plan {
         self.plan.get_or_init(|| self.plan_without(&[]))
     }
 
-    /// The same if these, sorted, are nobody's.
+    /// The placement if these partitions, sorted, have no owner.
     pub(super) fn plan_without(&self, going: &[u32]) -> Plan {
         let partition = |number: u32| PartitionView {
             number,
@@ -144,7 +144,7 @@ impl Plan {
         self.to[partition as usize] == Some(node)
     }
 
-    /// Should this node give away what holds nothing?
+    /// Whether this node should give away its empty partitions.
     pub(super) fn is_crowded(&self, node: NodeId) -> bool {
         self.crowded.binary_search(&node).is_ok()
     }
@@ -154,7 +154,7 @@ impl Plan {
     }
 }
 
-/// What stands beside a key in a sorted list.
+/// The values beside a key in a sorted list.
 fn of<K: Copy + Ord>(list: &[(K, u32)], key: K) -> impl Iterator<Item = u32> + '_ {
     let from = list.partition_point(|(this, _)| *this < key);
     list[from..].iter().take_while(move |(this, _)| *this == key).map(|(_, number)| *number)

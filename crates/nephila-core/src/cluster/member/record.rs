@@ -1,7 +1,7 @@
-//! What leases and owner records say, as bytes: JSON, so that an operator can read them with any tool.
+//! Leases and owner records as bytes: JSON, so that an operator can read them with any tool.
 //!
-//! What always holds: a field that a later version adds is skipped by an earlier one, and one that is missing has its
-//! default; so nodes of two versions can live in one cluster.
+//! Invariants: an earlier version skips a field that a later version adds, and a missing field has its default; so
+//! nodes of two versions can live in one cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::{Incarnation, NodeId};
 use crate::codec::Damaged;
 
-/// What a node's lease says.
+/// The content of a node's lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Which of its lives.
+    /// The incarnation of the node.
     pub incarnation: Incarnation,
     /// Its name, for people.
     #[serde(default)]
     pub name: String,
-    /// Where its API answers.
+    /// Address of its API.
     #[serde(default)]
     pub address: String,
-    /// It is leaving.
+    /// Whether the node is leaving.
     #[serde(default)]
     pub draining: bool,
-    /// How much work each of its partitions is.
+    /// The load of each of its partitions.
     #[serde(default)]
     pub loads: BTreeMap<u32, u32>,
-    /// The latest format of a cluster that it can live in; 0 if its version does not say so.
+    /// The latest cluster format that this node supports; 0 if its version does not say so.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub format: u32,
 }
@@ -38,49 +38,50 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What a partition's owner record says. Its revision is the epoch of the ownership.
+/// The content of a partition's owner record. Its revision is the epoch of the ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRecord {
-    /// The node that wrote it.
+    /// The node that wrote the record.
     pub node: NodeId,
-    /// Which of its lives.
+    /// The incarnation of this node.
     pub incarnation: Incarnation,
-    /// Does it own the partition, or did it give it up?
+    /// Whether the node owns the partition or has released it.
     pub state: OwnerState,
-    /// How much work it was when this was written: what all go by while no lease of an owner says better.
+    /// The partition's load when the record was written. All nodes use this load while no owner's lease has a newer
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
 }
 
-/// Does whoever wrote an owner record own the partition?
+/// Whether the writer of an owner record owns the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OwnerState {
-    /// As long as its lease lives.
+    /// The writer owns the partition as long as its lease lives.
     Owned,
-    /// It gave it up.
+    /// The writer has released the partition.
     Released,
 }
 
 impl NodeRecord {
-    /// As it is stored.
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it has no maps with odd keys")
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<NodeRecord, Damaged> {
         serde_json::from_slice(bytes).map_err(|_| Damaged("lease of a node"))
     }
 }
 
 impl OwnerRecord {
-    /// As it is stored.
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it has no maps")
     }
 
-    /// From what was stored.
+    /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<OwnerRecord, Damaged> {
         serde_json::from_slice(bytes).map_err(|_| Damaged("owner of a partition"))
     }

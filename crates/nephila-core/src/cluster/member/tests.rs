@@ -148,7 +148,7 @@ fn only_what_is_absent_released_or_of_a_dead_owner_is_claimed() {
     ];
     member.handle_view(300, incarnation, Some(&view(&nodes, &owners)));
     let mut seen = claims(&all(&mut member, 300));
-    // Of the three that are free one is the other's by placement: it is claimed by nobody here.
+    // Of the three free partitions one is the other's by placement: this node does not claim that one.
     assert!(seen.len() == 2 || seen.len() == 3, "{seen:?}");
     seen.retain(|claim| ![(0, None), (1, Some(11)), (3, Some(13))].contains(claim));
     assert_eq!(seen, []);

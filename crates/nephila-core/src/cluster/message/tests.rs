@@ -1,4 +1,4 @@
-//! Messages as bytes: what is written is read, what is damaged is refused, and links stay small.
+//! Messages as bytes: messages survive a round trip, damaged bytes are refused, and links stay small.
 
 use proptest::prelude::*;
 
@@ -127,7 +127,7 @@ fn the_golden_message_is_still_read() {
     assert_eq!(Message::decode(GOLDEN, &SECRET), Ok(sorted(sample())));
 }
 
-/// Where the sample lies as version 2 writes it, with where each link was found.
+/// Path of the sample as version 2 writes it, with where each link was found.
 const GOLDEN_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/message-v2.bin");
 
 fn sample_2() -> Message {
@@ -211,7 +211,7 @@ fn any_link() -> impl Strategy<Value = OfferedUrl> {
     (texts, small, any::<u32>(), proptest::option::of(1u8..10), proptest::option::of(any::<u64>())).prop_map(
         |((host, text), (job, depth, hops, read_as, priority), hits, refusal, key)| {
             let mut url = link(&format!("http://{host}.test{text}"));
-            // Whatever the text is, it arrives as it was.
+            // Any text arrives unchanged.
             url.text = text.into();
             url.key = match key {
                 Some(path) => UrlKey { path, ..url.key },

@@ -1,4 +1,4 @@
-//! The outbox: when parcels leave, what waits for them, and that a lost acknowledgement costs nothing.
+//! The outbox: when parcels leave, which pages wait for them, and that a lost acknowledgement costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ fn a_link_waits_until_it_is_old_enough() {
     assert_eq!((outbox.poll(9_000), outbox.poll_timeout()), (None, None), "one is on its way");
 }
 
-/// Pages of 100 links, 20 a second for so long, to two destinations. Gives the parcels that left and the end.
+/// Pages of 100 links, 20 a second for this long, to two destinations. Returns the parcels that left and the end.
 fn busy_for(outbox: &mut Outbox, from: u64, millis: u64) -> (Vec<Parcel>, u64) {
     let mut parcels = Vec::new();
     for now in (from..from + millis).step_by(50) {
@@ -80,7 +80,7 @@ fn small_parcels_of_a_busy_node_wait_longer_and_leave_soon_once_it_is_idle() {
     let (_, now) = busy_for(&mut outbox, 0, 2_000);
     let (parcels, now) = busy_for(&mut outbox, now, 24_000);
     assert!((6..=12).contains(&parcels.len()), "{} parcels in 24 s to two destinations", parcels.len());
-    // Nothing comes any more. Whoever sleeps as it is told sends what waits within the usual time and the window.
+    // No more links come. A caller that sleeps as told sends the waiting links within the usual time and the window.
     let mut clock = now;
     while outbox.pages() > 0 {
         clock = outbox.poll_timeout().expect("something waits").max(clock);
@@ -141,7 +141,7 @@ fn a_destination_that_lags_is_sent_a_parcel_now_and_then_until_it_keeps_up() {
     let parcel = std::iter::from_fn(|| outbox.poll(40_000)).find(|parcel| parcel.partition == 4);
     assert!(parcel.is_some(), "it keeps up again");
     outbox.handle_acked(40_000, parcel.unwrap().id);
-    // What is urgent leaves at once all the same.
+    // Urgent links leave at once all the same.
     outbox.set_slow(40_000, &BTreeSet::from([4]));
     outbox.push(40_001, 4, OfferedUrl { priority: URGENT, ..link(9_999_999) }, 1);
     assert!(std::iter::from_fn(|| outbox.poll(40_001)).any(|parcel| parcel.partition == 4));
@@ -153,7 +153,7 @@ fn an_urgent_link_leaves_at_once_and_takes_those_before_it_along() {
     outbox.push(0, 4, link(1), 1);
     assert_eq!(outbox.push(5, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
     assert_eq!(links_of(&outbox.poll(5).unwrap()).len(), 2);
-    // It is taken again although it was sent a moment ago: somebody wants it now.
+    // Taken again although sent a moment ago: a caller wants the URL now.
     assert_eq!(outbox.push(6, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
 }
 
@@ -300,8 +300,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is lost and repeated: a page is safe only if everything it named was stored, one parcel at a time, and
-    /// in the end every page is.
+    /// With any loss and repetition: a page is safe only if all its links were stored, one parcel at a time, and in
+    /// the end every page is safe.
     #[test]
     fn a_safe_page_has_everything_in_the_inboxes(steps in proptest::collection::vec(any_step(), 1..200)) {
         let settings = Settings { parcel_bytes: 700, waiting_bytes_max: 2_000, recent_max: 16, ..Settings::default() };

@@ -1,17 +1,17 @@
 //! When each link has something to send.
 //!
-//! Links go by their place. What was noted for each stands in a short list of its own; the moments stand in a heap, in which
-//! those that are void stay until they come up.
+//! Links go by their position. A list has the noted moment of each link; a heap has the moments, and void moments
+//! stay in the heap until they come up.
 //!
-//! What always holds: the first moment of the heap is one that is noted; there are at most [`VOID_MAX`] void ones for each
-//! link, and as many again.
+//! Invariants: the first moment of the heap is a noted one; the heap has at most [`VOID_MAX`] moments for each link,
+//! and [`VOID_MAX`] more.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Nothing is noted.
 const NEVER: u64 = u64::MAX;
-/// Void moments for each link, on average, before they are thrown out.
+/// Maximum number of moments in the heap for each link, on average, before the void ones are removed.
 const VOID_MAX: usize = 4;
 
 /// See the module.
@@ -23,7 +23,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// A link has something to send at this moment, or nothing at all.
+    /// Notes when a link has something to send; none if there is nothing to send.
     pub(super) fn note(&mut self, link: usize, at: Option<u64>) {
         if self.noted.len() <= link {
             self.noted.resize(link + 1, NEVER);
@@ -45,12 +45,12 @@ impl Due {
         }
     }
 
-    /// The next moment, and whose it is.
+    /// The next moment, and its link.
     pub(super) fn first(&self) -> Option<(u64, usize)> {
         self.heap.peek().map(|Reverse((at, link))| (*at, *link as usize))
     }
 
-    /// The links have other places.
+    /// The positions of the links have changed: drops all moments.
     pub(super) fn clear(&mut self) {
         self.noted.clear();
         self.heap.clear();

@@ -1,24 +1,25 @@
-//! The way from one node to another: what is said arrives once and in its order, whatever the network loses, repeats or
-//! turns round.
+//! The connection from one node to another: messages arrive once and in order, even if the network loses, repeats or
+//! reorders packets.
 //!
-//! Items are numbered. They wait a moment for company, travel together, and are kept until the other side says that they
-//! have come; what it does not say in time is sent again from the first missing one on. The other side takes only the
-//! next number, so a gap is filled by the repetition.
+//! Items are numbered. They wait a moment for company, travel together, and are kept until the receiver acknowledges
+//! them. Without an acknowledgement in time the sender repeats all items from the first missing one on (go-back-n).
+//! The receiver takes only the next number, so a gap is filled by the repetition.
 //!
-//! What always holds: at most [`WINDOW`] items are on their way; a packet has at most [`ITEMS_MAX`].
+//! Invariants: at most [`WINDOW`] items are in flight; a packet has at most [`ITEMS_MAX`].
 
 use std::collections::VecDeque;
 
 use super::packet::{ITEMS_MAX, Item};
 use crate::cluster::NodeId;
 
-/// Items wait this long for others that go the same way, in milliseconds.
+/// Items wait this long for others to the same node, in milliseconds.
 pub const FLUSH: u64 = 5;
-/// That something has come is said after this time, unless there is something else to say before.
+/// An acknowledgement is sent after this time, in milliseconds, unless a packet leaves before.
 pub const ACK_AFTER: u64 = 200;
-/// What nobody says has come is sent again after this time; then after twice, four and eight times this.
+/// Items without an acknowledgement are sent again after this time, in milliseconds; then after twice, four and eight
+/// times this (exponential backoff).
 pub const AGAIN_AFTER: u64 = 1_000;
-/// Items on their way at once.
+/// Maximum number of items in flight.
 pub(super) const WINDOW: usize = 16 * ITEMS_MAX;
 
 const DOUBLINGS_MAX: u32 = 3;
@@ -26,11 +27,11 @@ const DOUBLINGS_MAX: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) node: NodeId,
-    /// Is it in the ring we go by? Otherwise nothing but acknowledgements is sent.
+    /// Whether the node is in our ring. Otherwise nothing but acknowledgements is sent.
     pub(super) in_ring: bool,
-    /// When something came, or it was in the ring.
+    /// When a packet came last, or the node was last in the ring.
     pub(super) heard_at: u64,
-    /// What has not been acknowledged; the first has the number `acked + 1`.
+    /// Items that are not acknowledged; the first has the number `acked + 1`.
     queue: VecDeque<Item>,
     acked: u64,
     /// The last number that was sent since the last repetition, and ever.
@@ -39,13 +40,13 @@ pub(super) struct Link {
     flush_at: Option<u64>,
     again_at: Option<u64>,
     doublings: u32,
-    /// The last number that has come.
+    /// The last number that was received.
     received: u64,
     ack_at: Option<u64>,
     pub(super) repeated: u64,
 }
 
-/// What is to be sent: the acknowledgement, the number of the first item, the items.
+/// A packet to send: the acknowledgement, the number of the first item, the items.
 pub(super) type Load = (u64, u64, Vec<Item>);
 
 impl Link {
@@ -111,13 +112,13 @@ impl Link {
         Some((self.received, self.sent + 1, Vec::new()))
     }
 
-    /// Something came. Gives the items that are new.
+    /// Handles a packet. Returns the items that are new.
     pub(super) fn handle(&mut self, now: u64, ack: u64, first: u64, mut items: Vec<Item>) -> Vec<Item> {
         self.heard_at = now;
         if ack > self.acked && ack <= self.sent_max {
             self.queue.drain(..(ack - self.acked) as usize);
             if self.queue.is_empty() {
-                // Most links are silent most of the time: they need no room.
+                // Most links are silent most of the time: they take no memory.
                 self.queue = VecDeque::new();
             }
             self.acked = ack;
@@ -135,7 +136,7 @@ impl Link {
         }
         let known = (self.received + 1).saturating_sub(first);
         if first > self.received + 1 || known >= items.len() as u64 {
-            // A gap, or all of it was here before: whoever sent it has to hear where we stand.
+            // A gap, or all items were here before: the sender has to learn our position.
             self.ack_at = Some(now);
             return Vec::new();
         }
@@ -146,7 +147,7 @@ impl Link {
         items
     }
 
-    /// Is everything that was said here acknowledged?
+    /// Whether all our items are acknowledged.
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
         self.queue.is_empty()

@@ -1,15 +1,15 @@
-//! A table by key for the paths that every packet takes: a lookup touches one place of an index and one entry, however many
-//! there are, where a tree of a thousand nodes is walked from level to level.
+//! A hash table for the paths that every packet takes: a lookup touches one place of an index and one entry, however
+//! many there are, while a tree of a thousand nodes is walked from level to level.
 //!
-//! Keys that strangers choose (addresses) are mixed with a seed that they do not know, so nobody can make them meet.
+//! Keys that strangers choose (addresses) are mixed with a secret seed, so strangers cannot cause collisions.
 //!
-//! What always holds: entries stand side by side, in an order that follows from what was done alone and not from the seed; at
-//! most half of the index is in use.
+//! Invariants: entries stand side by side, in an order that follows from the operations alone and not from the seed;
+//! at most half of the index is in use.
 
 use crate::cluster::Incarnation;
 use crate::frontier::slot::SlotKey;
 
-/// What a table goes by.
+/// The key of a table.
 pub(super) trait Key: Copy + Eq {
     /// Bits in which two keys usually differ.
     fn bits(self) -> u64;
@@ -40,7 +40,7 @@ const PLACES_MIN: usize = 8;
 #[derive(Debug)]
 pub(super) struct Map<K, V> {
     seed: u64,
-    /// Half of the hash, and where the entry stands. As many as a power of two, or none at all.
+    /// Half of the hash, and the position of the entry. The number of places is a power of two, or 0.
     places: Vec<(u32, u32)>,
     entries: Vec<(K, V)>,
 }
@@ -61,7 +61,7 @@ impl<K: Key, V> Map<K, V> {
         (mixed ^ mixed >> 31) as u32
     }
 
-    /// The place that names a key's entry.
+    /// The index place that points to a key's entry.
     fn find(&self, key: K) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let hash = self.hash(key);
@@ -78,12 +78,12 @@ impl<K: Key, V> Map<K, V> {
         }
     }
 
-    /// Where the entry of a key stands. It stays there until something is removed.
+    /// The position of a key's entry. The position stays until an entry is removed.
     pub(super) fn place_of(&self, key: K) -> Option<usize> {
         self.find(key).map(|place| self.places[place].1 as usize)
     }
 
-    /// The entry that stands there.
+    /// The entry at this position.
     pub(super) fn by_place(&mut self, at: usize) -> (K, &mut V) {
         let (key, value) = &mut self.entries[at];
         (*key, value)
@@ -101,13 +101,13 @@ impl<K: Key, V> Map<K, V> {
         self.place_of(key).map(|at| &mut self.entries[at].1)
     }
 
-    /// The entry of a key, made if there is none.
+    /// The entry of a key, inserted if there is none.
     pub(super) fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let at = self.place(key, make);
         &mut self.entries[at].1
     }
 
-    /// Where it stands.
+    /// The position of a key's entry, inserted if there is none.
     pub(super) fn place(&mut self, key: K, make: impl FnOnce() -> V) -> usize {
         match self.place_of(key) {
             Some(at) => at,
@@ -122,7 +122,7 @@ impl<K: Key, V> Map<K, V> {
         }
     }
 
-    /// A key that has no entry gets one. Gives where it stands.
+    /// Adds an entry for a key that has none. Returns its position.
     fn add(&mut self, key: K, value: V) -> usize {
         let at = self.entries.len();
         self.entries.push((key, value));
@@ -137,7 +137,7 @@ impl<K: Key, V> Map<K, V> {
         at
     }
 
-    /// An entry gets the first free place behind its hash.
+    /// Gives an entry the first free place behind its hash.
     fn name(&mut self, at: usize) {
         let (hash, mask) = (self.hash(self.entries[at].0), self.places.len() - 1);
         let mut place = hash as usize & mask;
@@ -150,7 +150,7 @@ impl<K: Key, V> Map<K, V> {
     pub(super) fn remove(&mut self, key: K) -> Option<V> {
         let mut hole = self.find(key)?;
         let (at, mask) = (self.places[hole].1 as usize, self.places.len() - 1);
-        // Whoever stands behind and would not be found across the hole moves into it.
+        // Entries behind the hole that would not be found across it move into the hole.
         let mut place = (hole + 1) & mask;
         while self.places[place].1 != NONE {
             let home = self.places[place].0 as usize & mask;
@@ -178,7 +178,7 @@ impl<K: Key, V> Map<K, V> {
         self.places.fill((0, NONE));
     }
 
-    /// Keeps what this says to keep.
+    /// Keeps the entries for which `keep` returns true.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut at = 0;
         while let Some((key, value)) = self.entries.get(at) {

@@ -1,23 +1,24 @@
-//! One address for the whole cluster: which node may ask it now.
+//! One rate limit per address for the whole cluster: which node may send requests to an address now.
 //!
-//! A node starts fetches on a slot only while it has the slot's **turn**. Each slot has an **owner** among the live nodes,
-//! found by hashing ([`Ring`]); it keeps in memory who has the turn and who waits for it, and hands it on, one after the other.
-//! A turn that nobody else wants is kept and costs no message; one that is wanted is given back after [`BLOCK`](turn::BLOCK)
-//! starts, or earlier rather than let the slot lie idle ([`Turn`]).
+//! A node starts fetches on a slot only while the node has the slot's **turn**. Each slot has an **owner** among the
+//! live nodes, found by hashing ([`Ring`]). The owner keeps in memory which node has the turn and which nodes wait,
+//! and grants the turn to one after the other. A turn that no other node wants is kept and costs no message. A wanted
+//! turn is given back after [`BLOCK`](turn::BLOCK) starts, or earlier rather than let the slot lie idle ([`Turn`]).
 //!
-//! Nobody compares clocks. With a turn travels how long the slot has rested, a duration that grows on the way and is never
-//! told longer than it is; whoever gets the turn waits for what is left of the rest.
+//! No node compares clocks. Each grant carries the time that the slot has rested: a duration that grows on the way
+//! and is never reported longer than the real one. The new holder waits for the remainder of the crawl delay.
 //!
-//! When nodes come or go the owners change. Turns that are held go on undisturbed: every node tells the new owners what
-//! it holds, and an owner hands out nothing until all have done so (`owner`). What nobody has said to hold counts as used a
-//! moment ago.
+//! When nodes come or go the owners change. Held turns go on undisturbed: every node tells the new owners which turns
+//! the node holds, and an owner grants nothing until all nodes have done so (`owner`). A slot that no node claims
+//! counts as used a moment ago.
 //!
-//! What nodes say to each other arrives once and in order (`link`), in packets (`packet`) that the network may lose,
-//! repeat or turn round.
+//! Messages between nodes arrive once and in order (`link`), in packets (`packet`) that the network may lose, repeat
+//! or reorder.
 //!
-//! Call it like this: [`Slots::handle_view`] when the live nodes were read, [`Slots::ask`] and [`Slots::give_back`] for the
-//! frontier, [`Slots::handle_packet`] when something came; then [`Slots::poll_event`] and [`Slots::poll_packet`] until they
-//! give nothing; sleep until [`Slots::next_wake`]. It lives as long as one lease of its node, and is dropped with it.
+//! Usage: [`Slots::handle_view`] when the live nodes were read, [`Slots::ask`] and [`Slots::give_back`] for the
+//! frontier, [`Slots::handle_packet`] when a packet came; then [`Slots::poll_event`] and [`Slots::poll_packet`] until
+//! they give nothing; sleep until [`Slots::next_wake`]. A `Slots` lives as long as one lease of its node, and is
+//! dropped with the lease.
 //!
 //! Invariant: of all nodes whose lease lives, no two have the turn of one slot.
 
@@ -51,11 +52,11 @@ pub use packet::ITEMS_MAX;
 pub use ring::Ring;
 pub use turn::{Turn, Verdict};
 
-/// Nodes that are spoken with, those that have left lately included. Packets of further ones are not taken.
+/// Maximum number of linked nodes, nodes that left lately included. Packets of further nodes are dropped.
 pub const LINKS_MAX: usize = 8_192;
-/// A node that is not in the ring and says nothing for so long is forgotten, in milliseconds. Its lease is long gone.
+/// A node that is not in the ring and silent for this long is forgotten, in milliseconds. Its lease is long gone.
 pub const LINK_KEEP: u64 = 300_000;
-/// Slots whose owner in this ring is remembered: to find it anew every node of the ring is looked at.
+/// Size of the cache of slot owners in this ring: a cache miss has to score every node of the ring.
 const OWNERS_MAX: usize = 1 << 16;
 
 /// Something that happened to a slot.
@@ -63,14 +64,14 @@ const OWNERS_MAX: usize = 1 << 16;
 pub enum Event {
     /// The turn is ours.
     Granted {
-        /// Of this slot.
+        /// The slot.
         slot: SlotKey,
-        /// Nothing has happened there for at least so long, in milliseconds.
+        /// At least this long nothing has happened on the slot, in milliseconds.
         rested: u64,
-        /// Others wait for it.
+        /// Whether other nodes wait for the turn.
         wanted: bool,
     },
-    /// Others wait for a turn that we have.
+    /// Other nodes wait for a turn that we have.
     Wanted {
         /// The slot.
         slot: SlotKey,
@@ -80,36 +81,36 @@ pub enum Event {
 /// Bytes to be sent to a node. They may be lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// To this node.
+    /// The node.
     pub to: NodeId,
-    /// In this life of it; another one drops them.
+    /// The incarnation of the node; another incarnation drops the bytes.
     pub incarnation: Incarnation,
     /// For its [`Slots::handle_packet`].
     pub bytes: Vec<u8>,
 }
 
-/// What happened, in numbers that only grow.
+/// Counters of this node. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Turns that we asked for.
     pub asked: u64,
-    /// Turns that we were given.
+    /// Turns granted to us.
     pub got: u64,
     /// Turns that we gave back.
     pub given_back: u64,
-    /// Times somebody else wanted a turn that we had.
+    /// Times another node wanted a turn that we had.
     pub wanted: u64,
-    /// Turns that we handed out as owner.
+    /// Turns that we granted as owner.
     pub granted: u64,
     /// Packets that were sent.
     pub packets_sent: u64,
-    /// Bytes of them.
+    /// Bytes in these packets.
     pub bytes_sent: u64,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets_received: u64,
     /// Items that were sent again.
     pub repeated: u64,
-    /// Rings that we went by.
+    /// Rings that we used.
     pub rings: u64,
 }
 
@@ -119,7 +120,7 @@ struct Mine {
     /// The number of the ask, never used twice.
     ask: u64,
     held: bool,
-    /// Who hands it out in the ring we go by.
+    /// The node that grants the turn in our ring.
     owner: Option<Incarnation>,
 }
 
@@ -133,20 +134,20 @@ pub struct Slots {
     mine: Map<SlotKey, Mine>,
     next_ask: u64,
     owner: Owner,
-    /// Owners in this ring that were found lately.
+    /// Cache of slot owners in this ring.
     owners: Map<SlotKey, Option<Incarnation>>,
     links: Map<Incarnation, Link>,
     /// When each link has something to send, by its place among `links`.
     due: Due,
-    /// What we say to ourselves.
+    /// Messages to ourselves.
     own: VecDeque<Item>,
     events: VecDeque<Event>,
     stats: Stats,
 }
 
 impl Slots {
-    /// A node in one life of its lease, before it has seen who else lives. The seed is for tables of addresses, which
-    /// strangers choose: they must not know it. Nothing that is done depends on it.
+    /// A node in one incarnation of its lease, before the node has seen the other live nodes. The seed is for hash
+    /// tables of addresses, which strangers choose: they must not know the seed. No decision depends on the seed.
     pub fn new(node: NodeId, me: Incarnation, seed: u64) -> Slots {
         Slots {
             node,
@@ -165,43 +166,43 @@ impl Slots {
         }
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         Stats { granted: self.owner.granted, ..self.stats }
     }
 
-    /// The nodes that this one goes by.
+    /// The ring that this node uses.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Do all nodes go by our ring, as far as we know? Only then do we hand out turns.
+    /// Whether all nodes use our ring, as far as we know. Only then do we grant turns.
     pub fn is_agreed(&self) -> bool {
         self.owner.is_agreed()
     }
 
-    /// Turns that we have, and those that we ask for.
+    /// Number of turns that we have, and of turns that we ask for.
     pub fn count(&self) -> (usize, usize) {
         let held = self.mine.values().filter(|mine| mine.held).count();
         (held, self.mine.len() - held)
     }
 
-    /// Slots of ours whose turns we hand out and that we remember.
+    /// Number of slots in our owner table.
     pub fn owned(&self) -> usize {
         self.owner.len()
     }
 
-    /// Do we have the turn of a slot?
+    /// Whether we have the turn of a slot.
     pub fn holds(&self, slot: SlotKey) -> bool {
         self.mine.get(slot).is_some_and(|mine| mine.held)
     }
 
-    /// The live nodes were read. A list without us is old news, and ignored.
+    /// The live nodes were read. A list without us is stale and ignored.
     pub fn handle_view(&mut self, now: u64, live: &[(NodeId, Incarnation)]) {
         self.handle_ring(now, &Ring::new(live));
     }
 
-    /// The same, for whoever has the ring at hand.
+    /// Like [`Slots::handle_view`], for a caller that already has the ring.
     pub fn handle_ring(&mut self, now: u64, ring: &Ring) {
         self.owner.sweep(now);
         if *ring == self.ring || !ring.holds(self.me) {
@@ -222,8 +223,8 @@ impl Slots {
             (link.in_ring, link.heard_at) = (true, now);
             link.push(now, enter);
         }
-        // What we hold is said to its owners, and what we wait for is asked for anew: a turn that an earlier owner grants
-        // from here on is void.
+        // We claim our turns from the new owners and repeat our asks: a turn that an earlier owner grants from here
+        // on is void.
         for slot in Vec::from_iter(self.mine.iter().map(|(slot, _)| slot)) {
             let owner = self.owner_of(slot);
             let mine = self.mine.get_mut(slot).expect("its key was just read");
@@ -248,7 +249,7 @@ impl Slots {
         self.note_all_due();
     }
 
-    /// Who hands out the turns of a slot in our ring.
+    /// The node that grants the turns of a slot in our ring.
     fn owner_of(&mut self, slot: SlotKey) -> Option<Incarnation> {
         if self.owners.len() >= OWNERS_MAX {
             self.owners.clear();
@@ -256,7 +257,7 @@ impl Slots {
         *self.owners.entry(slot, || self.ring.owner(slot))
     }
 
-    /// The turn of a slot is wanted here. [`Event::Granted`] follows, at once or later.
+    /// Asks for the turn of a slot. [`Event::Granted`] follows, at once or later.
     pub fn ask(&mut self, now: u64, slot: SlotKey) {
         if self.mine.contains(slot) {
             return;
@@ -274,8 +275,8 @@ impl Slots {
         self.settle(now);
     }
 
-    /// The turn of a slot is given back, or not wanted any more. Nothing of ours is open there, and nothing started or
-    /// ended there within so many milliseconds.
+    /// Gives back the turn of a slot, or withdraws the ask. No fetch of ours is open there, and none has started or
+    /// ended there for `rested` milliseconds.
     pub fn give_back(&mut self, now: u64, slot: SlotKey, rested: u64) {
         let Some(Mine { ask, held, owner }) = self.mine.remove(slot) else { return };
         self.stats.given_back += u64::from(held);
@@ -286,7 +287,7 @@ impl Slots {
     /// Bytes came from another node.
     pub fn handle_packet(&mut self, now: u64, bytes: &[u8]) -> Result<(), Damaged> {
         let Packet { from: (node, from), to, ack, first, items } = Packet::decode(bytes)?;
-        // Meant for an earlier life of ours, or an echo.
+        // For an earlier incarnation of ours, or an echo.
         if to != self.me || from == self.me {
             return Ok(());
         }
@@ -316,12 +317,12 @@ impl Slots {
         Ok(())
     }
 
-    /// What happened to our turns; none if nothing did.
+    /// The next event of our turns; none if nothing happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What to send now; none if there is nothing before [`Slots::next_wake`].
+    /// The next packet to send; none if nothing is due before [`Slots::next_wake`].
     pub fn poll_packet(&mut self, now: u64) -> Option<Parcel> {
         loop {
             let (_, at) = self.due.first().filter(|(due, _)| *due <= now)?;
@@ -346,7 +347,8 @@ impl Slots {
     }
 
     fn handle_grant(&mut self, slot: SlotKey, ask: u64, rested: u64, wanted: bool) {
-        // One for an ask that we took back, or made of an owner before: whoever granted it hears so, or is none any more.
+        // A grant for an ask that we withdrew or sent to an earlier owner: the granter hears of the withdrawal, or no
+        // longer owns the slot.
         let Some(mine) = self.mine.get_mut(slot).filter(|mine| mine.ask == ask && !mine.held) else {
             return;
         };
@@ -362,7 +364,8 @@ impl Slots {
         }
     }
 
-    /// Says something to a node, or to ourselves. To nobody while no node is known: it is said when one is.
+    /// Sends a message to a node, or to ourselves. Without a known node nothing is sent: the message follows when a
+    /// node is known.
     fn say(&mut self, now: u64, to: Option<Incarnation>, item: Item) {
         let Some(to) = to else { return };
         if to == self.me {
@@ -375,7 +378,7 @@ impl Slots {
         }
     }
 
-    /// Carries out what we said to ourselves, and what came of it.
+    /// Carries out messages to ourselves and their consequences.
     fn settle(&mut self, now: u64) {
         loop {
             if let Some(item) = self.own.pop_front() {

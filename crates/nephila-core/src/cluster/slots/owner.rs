@@ -1,12 +1,12 @@
-//! A node as the owner of slots: who has the turn of each, and who is next.
+//! A node as the owner of slots: which node has the turn of each slot, and which node is next.
 //!
-//! An owner knows of every node what it said last: the ring it goes by, what it holds and what it asks for. It hands out a
-//! turn only while it is **agreed**: every node of its ring has said, in answer to this very term of the owner, that it goes by
-//! the same ring. Each has then said what it holds, and takes turns of these slots from nobody else; so what nobody holds
-//! is free, and has rested since.
+//! An owner keeps the last messages of every node: the ring that the node uses, the turns that it holds and the turns
+//! that it asks for. The owner grants a turn only while **agreed**: every node of its ring has said, in answer to
+//! this very term of the owner, that the node uses the same ring. Each node has then claimed its turns, and takes
+//! turns of these slots from no other owner; so a slot without a holder is free, and has rested since.
 //!
-//! What always holds: a slot has at most one holder by our doing; whoever asks stands in the queue once, and the queue is
-//! served in order; how long a slot has rested is never told longer than it is.
+//! Invariants: the owner grants a slot's turn to at most one node at a time; each asking node stands in the queue
+//! once, and the queue is served in order; the rest of a slot is never reported longer than the real one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,24 +17,25 @@ use crate::cluster::Incarnation;
 use crate::frontier::slot::SlotKey;
 use crate::planted::{self, Bug};
 
-/// A slot that nobody has or wants is forgotten after this time, in milliseconds. No slot is said to have rested longer.
+/// A slot without holder and queue is forgotten after this time, in milliseconds. No slot is said to have rested
+/// longer.
 pub const FORGET_AFTER: u64 = 600_000;
-/// Forgetting happens this often.
+/// Interval of the sweep that forgets slots, in milliseconds.
 const SWEEP_EVERY: u64 = 60_000;
 
-/// What one node said.
+/// The last messages of one node.
 #[derive(Debug, Default)]
 struct Peer {
-    /// The ring it goes by, and its term.
+    /// The ring that the node uses, and the node's term.
     entered: Option<(u64, u64)>,
     held: BTreeMap<SlotKey, u64>,
     asks: BTreeMap<SlotKey, u64>,
-    /// It is in our ring; and has not agreed to our term.
+    /// The node is in our ring; and has not agreed to our term.
     member: bool,
     missing: bool,
 }
 
-/// Takes a slot out. Most nodes say nothing most of the time: a list without slots needs no room.
+/// Takes a slot out. Most nodes are silent most of the time: a list without slots takes no memory.
 fn take(from: &mut BTreeMap<SlotKey, u64>, slot: SlotKey) -> Option<u64> {
     let ask = from.remove(&slot);
     if from.is_empty() {
@@ -46,12 +47,13 @@ fn take(from: &mut BTreeMap<SlotKey, u64>, slot: SlotKey) -> Option<u64> {
 /// A slot of ours.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Who has the turn. More than one only if somebody was wrong; then all have to give it back.
+    /// The nodes that have the turn. More than one only after an error of a node; then all have to give the turn
+    /// back.
     holders: Vec<Incarnation>,
     queue: VecDeque<Incarnation>,
-    /// Since when nothing has happened, if we know; else since we agreed.
+    /// Since when nothing has happened on the slot, if known; else since we agreed.
     rested_since: Option<u64>,
-    /// The holders know that it is wanted.
+    /// Whether the holders know that the turn is wanted.
     told: bool,
 }
 
@@ -60,7 +62,7 @@ struct Entry {
 pub(super) struct Owner {
     ring: u64,
     term: u64,
-    /// Nodes of our ring, and how many of them have not agreed.
+    /// Number of nodes in our ring, and how many of them have not agreed.
     members: usize,
     missing: usize,
     agreed_at: Option<u64>,
@@ -69,12 +71,12 @@ pub(super) struct Owner {
     swept_at: u64,
     pub(super) granted: u64,
     pub(super) wanted: u64,
-    /// To be said.
+    /// Messages to be sent.
     pub(super) out: VecDeque<(Incarnation, Item)>,
 }
 
 impl Owner {
-    /// One without a ring.
+    /// An owner without a ring.
     pub(super) fn new(seed: u64) -> Owner {
         Owner {
             ring: 0,
@@ -95,18 +97,18 @@ impl Owner {
         self.agreed_at.is_some()
     }
 
-    /// Slots that are remembered.
+    /// Number of slots in the table.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// The term of a node that goes by our ring, to be agreed to.
+    /// The term of a node that uses our ring, to be agreed to.
     pub(super) fn term_of(&self, peer: Incarnation) -> Option<u64> {
         let (ring, term) = self.peers.get(peer)?.entered?;
         (ring == self.ring).then_some(term)
     }
 
-    /// We go by another ring.
+    /// Changes to another ring.
     pub(super) fn enter(&mut self, now: u64, ring: &Ring, term: u64) {
         (self.ring, self.term) = (ring.hash(), term);
         for (_, peer) in self.peers.iter_mut() {
@@ -142,7 +144,7 @@ impl Owner {
         }
     }
 
-    /// A node said something.
+    /// Handles a message of a node.
     pub(super) fn handle(&mut self, now: u64, from: Incarnation, item: Item) {
         let peer = self.peers.entry(from, Peer::default);
         let same = peer.member && peer.entered.is_some_and(|(ring, _)| ring == self.ring);
@@ -161,7 +163,7 @@ impl Owner {
                         entry.queue.retain(|waits| *waits != from);
                         if let Some(at) = entry.holders.iter().position(|holder| *holder == from) {
                             entry.holders.remove(at);
-                            // When it stopped nobody told us.
+                            // No message tells when the node stopped.
                             entry.rested_since = None;
                         }
                     }
@@ -213,7 +215,7 @@ impl Owner {
         }
     }
 
-    /// Time has passed: what nobody needs is forgotten.
+    /// Forgets slots that have no holder, no queue and a long rest behind them.
     pub(super) fn sweep(&mut self, now: u64) {
         if now < self.swept_at + SWEEP_EVERY {
             return;
@@ -237,7 +239,7 @@ impl Owner {
         }
     }
 
-    /// Gives the turn to the next, or tells who has it that it is wanted.
+    /// Grants the turn to the next node, or tells the holder that the turn is wanted.
     fn serve(&mut self, now: u64, slot: SlotKey) {
         let Some(agreed_at) = self.agreed_at else { return };
         let Some(entry) = self.table.get_mut(slot) else { return };

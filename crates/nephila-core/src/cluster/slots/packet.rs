@@ -1,7 +1,7 @@
-//! What nodes say to each other about slots, as bytes.
+//! Messages between nodes about slots, as bytes.
 //!
-//! What always holds: a packet carries its version and a hash over everything before it; damaged bytes are a
-//! [`Damaged`], never a panic; none has more than [`ITEMS_MAX`] items.
+//! Invariants: a packet carries its version and a hash over everything before the hash; damaged bytes are a
+//! [`Damaged`], never a panic; no packet has more than [`ITEMS_MAX`] items.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -9,30 +9,31 @@ use crate::cluster::{Incarnation, NodeId};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::frontier::slot::SlotKey;
 
-/// Items in a packet. Each takes 33 bytes at most.
+/// Maximum number of items in a packet. Each takes 30 bytes at most.
 pub const ITEMS_MAX: usize = 1_024;
 
 const MAGIC: &[u8; 2] = b"NS";
 const VERSION: u8 = 1;
 
-/// One thing that one node says to another.
+/// One message from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// I go by this ring from here on; it is the `term`th that I go by. Whatever I said before is void. What I hold of
-    /// yours follows.
+    /// I use this ring from here on, the `term`th ring that I use. All my earlier messages are void. The turns that I
+    /// hold of your slots follow.
     Enter { ring: u64, term: u64 },
-    /// I go by the same ring as you in this term of yours, and have said what I hold of yours.
+    /// I use the same ring as you in this term of yours, and have claimed all turns that I hold of your slots.
     Agree { term: u64 },
     /// I have the turn, since this ask of mine.
     Claim { slot: SlotKey, ask: u64 },
-    /// I should like to have the turn.
+    /// I ask for the turn.
     Ask { slot: SlotKey, ask: u64 },
-    /// I do not have the turn any more, or do not want it any more. Nothing has happened there for so long, in
-    /// milliseconds.
+    /// I no longer have the turn, or no longer want the turn. For `rested` milliseconds nothing has happened on the
+    /// slot.
     GiveBack { slot: SlotKey, ask: u64, rested: u64 },
-    /// You have the turn. Nothing has happened there for so long. Others wait for it, or nobody does.
+    /// You have the turn. For `rested` milliseconds nothing has happened on the slot. `wanted` says whether others
+    /// wait.
     Grant { slot: SlotKey, ask: u64, rested: u64, wanted: bool },
-    /// Somebody waits for the turn that you have.
+    /// Another node waits for the turn that you have.
     Wanted { slot: SlotKey, ask: u64 },
 }
 
@@ -55,12 +56,12 @@ mod slot_kind {
     pub(super) const FLEET: u8 = 7;
 }
 
-/// Several items on their way.
+/// Several items in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) from: (NodeId, Incarnation),
     pub(super) to: Incarnation,
-    /// The number of the last item of yours that has come.
+    /// The number of the last item received from the addressee.
     pub(super) ack: u64,
     /// The number of the first item here.
     pub(super) first: u64,

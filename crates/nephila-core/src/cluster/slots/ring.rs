@@ -1,7 +1,7 @@
-//! The nodes that live, as one of them sees it, and which of them owns a slot.
+//! The live nodes as one of them sees them, and which of them owns a slot.
 //!
-//! What always holds: whoever sees the same nodes finds the same owner and the same hash, whatever the order they are
-//! listed in; when a node comes or goes, only slots of that node change hands.
+//! Invariants: nodes that see the same live nodes find the same owner and the same hash, in whichever order the nodes
+//! are listed; when a node comes or goes, only slots of that node change owners.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::packet::put_slot;
 use crate::cluster::{Incarnation, NodeId};
 use crate::frontier::slot::SlotKey;
 
-/// The live nodes, each in one of its lives. A copy of it is the same nodes once more, not their list.
+/// The live nodes, each in one incarnation. A clone shares the list.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     /// By incarnation.
@@ -41,44 +41,44 @@ impl Ring {
         Ring { nodes: nodes.into(), hash: xxh3_64(&bytes) }
     }
 
-    /// The same for the same nodes.
+    /// A hash of the nodes: the same for the same nodes.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many there are.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Is nobody there?
+    /// Whether the ring has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Is this one of them?
+    /// Whether this incarnation is in the ring.
     pub fn holds(&self, incarnation: Incarnation) -> bool {
         self.nodes.binary_search_by_key(&incarnation, |(incarnation, _)| *incarnation).is_ok()
     }
 
-    /// All of them.
+    /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, Incarnation)> + '_ {
         self.nodes.iter().map(|(incarnation, node)| (*node, *incarnation))
     }
 
-    /// Who hands out the turns of a slot; none if nobody is there.
+    /// The node that grants the turns of a slot; none if the ring is empty.
     pub fn owner(&self, slot: SlotKey) -> Option<Incarnation> {
         let mut bytes = Vec::with_capacity(10);
         put_slot(&mut bytes, slot);
         let of_slot = xxh3_64(&bytes);
-        // Of two with the same score the later incarnation: it stands later.
+        // Of two nodes with the same score the later incarnation wins: it stands later.
         let best = self.nodes.iter().max_by_key(|(_, node)| score(of_slot, *node));
         best.map(|(incarnation, _)| *incarnation)
     }
 }
 
-/// How well a slot and a node go together: any fixed number. It is asked for each node, so it is cheap: two rounds of a
-/// multiplication that mixes all bits.
+/// How well a slot and a node go together (rendezvous hashing): any fixed number. Every lookup scores each node, so
+/// the score is cheap: two rounds of a multiplication that mixes all bits.
 fn score(of_slot: u64, node: NodeId) -> u64 {
     let mut mixed = of_slot ^ node.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -15,7 +15,7 @@ fn node(of: (NodeId, Incarnation)) -> Slots {
     Slots::new(of.0, of.1, 7)
 }
 
-/// Carries packets there and back a few times, from this moment on. Gives how many there were.
+/// Carries packets there and back a few times, from this moment on. Returns the number of packets.
 fn carry(now: u64, nodes: &mut [&mut Slots]) -> usize {
     let mut carried = 0;
     for now in (now..).step_by(FLUSH as usize).take(8) {
@@ -89,7 +89,7 @@ fn a_turn_goes_round_and_takes_its_rest_along() {
     b.give_back(5_000, slot, 70);
     b.ask(5_000, slot);
     carry(5_010, &mut [&mut a, &mut b]);
-    // When it came the owner had nobody else in its queue; the next word says that somebody waits again.
+    // When the turn came back the owner's queue had no other node; the next message says that a node waits again.
     assert_eq!(events(&mut a), [Event::Granted { slot, rested: 70, wanted: false }, Event::Wanted { slot }]);
     a.give_back(6_000, slot, 0);
     carry(6_010, &mut [&mut a, &mut b]);
@@ -121,7 +121,7 @@ fn a_held_turn_goes_on_when_its_owner_changes_and_the_new_owner_knows_of_it() {
     assert!(a.is_agreed() && b.is_agreed() && c.is_agreed());
     assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![Event::Wanted { slot }]));
     assert!(b.holds(slot));
-    // B dies. Nobody knows when it last asked there, so it has rested since all agreed again.
+    // B dies. The time of its last fetch there is unknown, so the slot has rested since all agreed again.
     a.handle_view(30_000, &[A, C]);
     c.handle_view(30_000, &[A, C]);
     carry(30_010, &mut [&mut a, &mut c]);
@@ -130,7 +130,7 @@ fn a_held_turn_goes_on_when_its_owner_changes_and_the_new_owner_knows_of_it() {
     assert_eq!(events(&mut a), [Event::Granted { slot, rested: 0, wanted: false }]);
 }
 
-/// B has asked for a slot of A's, and the grant is on its way.
+/// B has asked for a slot of A's, and the grant is in flight.
 fn granted() -> (Slots, Slots, SlotKey, Parcel) {
     let (mut a, mut b) = two();
     let slot = slot_of(A, &[A, B]);
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// The same net must catch what it is there for.
+/// The same simulation must catch the planted bugs.
 #[cfg(feature = "planted")]
 mod bugs {
     use super::*;

@@ -1,14 +1,14 @@
-//! A turn as whoever has it goes by it: how long it is kept.
+//! A turn from the holder's side: how long the holder keeps the turn.
 //!
-//! A turn that nobody else wants is kept for as long as it is of use. One that is wanted ends after [`BLOCK`] starts, or as
+//! The holder keeps a turn as long as no other node wants the turn. A wanted turn ends after [`BLOCK`] starts, or as
 //! soon as its holder would let the slot lie idle.
 //!
-//! What always holds: a turn ends only when nothing is open on its slot; nobody sits on a turn that another wants for
-//! longer than [`IDLE_MAX`].
+//! Invariants: a turn ends only when no fetch is open on its slot; no node keeps a wanted turn unused for longer than
+//! [`IDLE_MAX`].
 
-/// Starts of one turn, if another node waits for it.
+/// Maximum number of starts of one turn, if another node waits for the turn.
 pub const BLOCK: u32 = 20;
-/// A slot that others want and that has rested is used within this time, in milliseconds, or given back.
+/// A wanted slot that has rested is used within this time, in milliseconds, or given back.
 pub const IDLE_MAX: u64 = 1_000;
 
 /// A turn that we have.
@@ -18,14 +18,14 @@ pub struct Turn {
     wanted: bool,
 }
 
-/// What is to be done with a turn.
+/// The decision about a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Keep it.
+    /// Keep the turn.
     Keep,
-    /// Keep it, and ask again at this moment.
+    /// Keep the turn, and judge again at this moment.
     KeepUntil(u64),
-    /// Give it back.
+    /// Give the turn back.
     GiveBack,
 }
 
@@ -35,35 +35,35 @@ impl Turn {
         Turn { starts: 0, wanted }
     }
 
-    /// Somebody else waits for it.
+    /// Another node waits for the turn.
     pub fn handle_wanted(&mut self) {
         self.wanted = true;
     }
 
-    /// Something was started under it.
+    /// A fetch was started under the turn.
     pub fn handle_start(&mut self) {
         self.starts = self.starts.saturating_add(1);
     }
 
-    /// Does somebody else wait for it?
+    /// Whether another node waits for the turn.
     pub fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// May nothing be started under it any more?
+    /// Whether no more fetches may be started under the turn.
     pub fn is_used_up(&self) -> bool {
         self.wanted && self.starts >= BLOCK
     }
 
-    /// What to do with it: `open` fetches are under way, the slot has rested at `free_at`, and the first of our hosts has at
-    /// `ready_at`, if there is one.
+    /// Decides about the turn: `open` fetches are under way, the slot has rested at `free_at`, and the first of our
+    /// hosts has at `ready_at`, if there is one.
     pub fn judge(&self, open: u32, free_at: u64, ready_at: Option<u64>, now: u64) -> Verdict {
         if !self.wanted || open > 0 {
             return Verdict::Keep;
         }
         let Some(ready_at) = ready_at.filter(|_| !self.is_used_up()) else { return Verdict::GiveBack };
         let start_at = ready_at.max(free_at);
-        // It would lie idle for our sake.
+        // The slot would lie idle for our sake.
         if ready_at > free_at.max(now) || now >= start_at + IDLE_MAX {
             return Verdict::GiveBack;
         }

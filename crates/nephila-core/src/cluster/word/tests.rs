@@ -1,4 +1,4 @@
-//! What owners say: the bytes, and what senders make of them.
+//! Words of owners: the bytes, and how senders apply them.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ fn what_is_counted_and_said_is_bounded_and_the_hottest_are_said() {
     assert!(closed.iter().all(|(host, _)| host.domain.0 >= coldest), "{closed:?}");
     let word = Word { lags: true, closed };
     assert!(word.encode().len() < 4 << 10, "{}", word.encode().len());
-    // A later host finds a place once those before are old.
+    // A later host finds a place once the counts before are old.
     hot.note(host(u64::MAX, 0), Why::Budget, HOT_LINKS, LIFE);
     hot.note(host(u64::MAX, 0), Why::Budget, HOT_LINKS, LIFE);
     assert_eq!(hot.closed(LIFE), [(host(u64::MAX, 0), Why::Budget)]);

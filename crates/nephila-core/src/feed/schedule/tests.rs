@@ -19,7 +19,7 @@ fn adaptive() -> Settings {
     Settings { rule: Rule::Adaptive, spread_percent: 0, ..Settings::default() }
 }
 
-/// Polls as planned, each with the next of these answers, and gives the waits in minutes.
+/// Polls as planned, each with the next of these answers, and returns the waits in minutes.
 fn waits(settings: &Settings, polls: impl IntoIterator<Item = Poll>) -> Vec<u64> {
     let (mut history, mut now) = (History::default(), START);
     let mut waits = Vec::new();
@@ -217,7 +217,7 @@ fn feeds_that_began_together_drift_apart() {
     assert!(dues.len() > 90);
 }
 
-/// What is found, new stories, entries, validators, ttl, `Retry-After`, a move, and by how much the poll is late.
+/// The answer, new stories, entries, validators, ttl, `Retry-After`, a move, and the delay of the poll.
 type AnyPoll = (u8, u32, u32, bool, Option<u32>, Option<u32>, Option<u64>, u32);
 
 fn any_poll() -> impl Strategy<Value = AnyPoll> {

@@ -95,7 +95,7 @@ fn what_stays_in_the_feed_is_never_forgotten() {
     entries.push(entry("http://s.test/new", "gn", "tn", Some(later)));
     let verdicts = poll(&mut memory, &entries, later);
     assert_eq!(verdicts, [[Verdict::KnownUrl; 5].as_slice(), &[Verdict::New]].concat());
-    // It leaves the feed and is back within its weeks.
+    // The entry leaves the feed and is back within the retention.
     poll(&mut memory, &entries[5..], later + 7 * DAY);
     assert_eq!(poll(&mut memory, &stays, later + 8 * 7 * DAY), [Verdict::KnownUrl; 5]);
 }
@@ -106,7 +106,7 @@ fn the_weeks_of_an_unchanged_feed_count_for_what_stood_in_it() {
     let undated = [entry("http://s.test/u", "", "u", None)];
     poll(&mut memory, &undated, MONDAY);
     memory.fold(&memory.redundant(Timestamp(MONDAY + 20 * 7 * DAY)).unwrap());
-    // It stood there until week 20, so in week 25 it is known, though it was last looked at in week 0.
+    // The entry was there until week 20, so in week 25 the entry is known, though last judged in week 0.
     poll(&mut memory, &numbered(0, 3, MONDAY + 21 * 7 * DAY), MONDAY + 21 * 7 * DAY);
     assert_eq!(poll(&mut memory, &undated, MONDAY + 25 * 7 * DAY), [Verdict::KnownUrl]);
 }
@@ -141,7 +141,7 @@ fn fee_14_a_source_whose_every_entry_is_new_has_its_share_of_the_day() {
         memory.fold(&judged.sighting);
     }
     assert_eq!(new, 100);
-    // What was over the limit is not lost: the next day it is new.
+    // Entries over the limit are not lost: on the next day they are new.
     let judged = memory.judge(&numbered(540, 600, MONDAY), &settings, Timestamp(MONDAY + DAY));
     assert_eq!(judged.stories(), 60);
 }
@@ -173,7 +173,7 @@ fn fee_12_another_order_changes_nothing() {
     assert_eq!((judged.stories(), judged.sighting.marks.len()), (0, 0));
 }
 
-/// The rule, written down plainly: lists of all that was ever seen.
+/// The rule in its plainest form: lists of everything that was ever seen.
 #[derive(Default)]
 struct Plain {
     urls: Vec<String>,

@@ -148,7 +148,7 @@ fn fee_08_titles_are_right_whoever_told_the_encoding() {
         ("text/xml; charset=utf-8", in_1251(&text("windows-1251"))),
         ("application/rss+xml", in_koi(&text("koi8-r"))),
         ("application/rss+xml", utf_16(&text("utf-16"))),
-        // Both lie: it is UTF-8.
+        // Both labels are wrong: the text is UTF-8.
         ("text/xml; charset=iso-8859-1", text("iso-8859-1").into_bytes()),
         ("text/xml; charset=utf-16", text("utf-16").into_bytes()),
         ("text/xml", [b"\n\n".to_vec(), in_1251(&text("windows-1251"))].concat()),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One entry, as both readers are asked for it.
+/// One entry, as both readers have to return it.
 #[derive(Clone, Debug)]
 struct Case {
     title: String,
@@ -85,7 +85,7 @@ proptest! {
                 prop_assert_eq!(&ours.title, &text::line(&theirs.title.as_ref().unwrap().content, false));
                 let date = theirs.published.map(|d| Timestamp(d.timestamp_millis() as u64));
                 prop_assert_eq!(ours.published, date);
-                // Where there is no guid, theirs makes one up.
+                // Without a guid, the other reader invents one.
                 if case.guid.is_some() {
                     prop_assert_eq!(ours.guid.as_deref(), Some(theirs.id.as_str()));
                 }

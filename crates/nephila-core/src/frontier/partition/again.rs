@@ -1,9 +1,9 @@
-//! Offers of URLs that are known already: what each of them changes.
+//! Offers of known URLs: the change that each of them makes.
 //!
-//! Most change nothing and fall away. Some bring a URL to the front, or back; some say that it is to be read in another
-//! way: somebody follows it as a feed now, or a feed names it as a story.
+//! Most offers of known URLs change nothing and are dropped (deduplication). Some bring a URL to the front, or back.
+//! Some change how the URL is read: a user now follows the URL as a feed, or a feed names the URL as a story.
 //!
-//! What always holds: what is at hand or being fetched is counted by its outcome alone; no offer of it changes a
+//! Invariant: a loaded URL and a URL under way are counted by their outcome alone; no offer of such a URL changes a
 //! count.
 
 use std::collections::BTreeMap;
@@ -20,22 +20,22 @@ use crate::state::record::{UrlRecord, UrlState};
 use crate::state::{State, StateError};
 use crate::url::CrawlUrl;
 
-/// What an offer of a known URL changes.
+/// The change that an offer of a known URL makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It is kept as a key alone.
+    /// The URL is kept as a key alone.
     Bare,
-    /// It is parked and stays so: the budget has the last word. Once there is room, it comes as what it is now.
+    /// The URL is parked and stays parked: the budget decides. Once there is room, the new properties apply.
     Parked,
-    /// It waits, and is wanted sooner, or is to be read in another way.
+    /// The URL waits, and is wanted sooner or is to be read differently.
     Sooner,
-    /// It has ended, or is planned for later, and is wanted now. Or it waits, and is followed from now on.
+    /// The URL has ended or is planned for later, and is wanted now. Or the URL waits, and is followed from now on.
     Now,
 }
 
 impl<S: State> Partition<S> {
-    /// Known URLs that an offer changes: urgent ones further behind in the queue, those to be read in another way, and
-    /// those kept as keys alone.
+    /// The known URLs that an offer changes: urgent URLs further back in the queue, URLs to be read differently, and
+    /// URLs kept as keys alone.
     pub(super) fn offered_again(
         &mut self,
         items: &[Buffered],
@@ -63,13 +63,14 @@ impl<S: State> Partition<S> {
             let here = bench.ordinary(&item.key.host);
             let is_held = here.is_some_and(|index| bench.holds(index, item.key.path));
             if (item.again || added) && !planted::is(Bug::UnderWayIsWanted) {
-                // Its outcome stands before this in the same group, whatever the state still says.
+                // The outcome stands before this offer in the same group, even if the state does not show the outcome
+                // yet.
                 if here.is_some_and(|index| bench.host(index).unfolded.contains(&item.key.path)) {
                     again.insert(i, Again::Now);
                     continue;
                 }
-                // What is being fetched may be older than what is wanted; what is at hand is fetched later than now, but
-                // as what it was.
+                // A fetch under way may return an older version than wanted. A loaded URL is fetched after now, but
+                // with its old properties.
                 let is_fetching = here.is_some_and(|index| bench.is_fetching(index, item.key.path));
                 if is_fetching || (added && is_held) {
                     self.want_once_more(item);
@@ -89,8 +90,8 @@ impl<S: State> Partition<S> {
 }
 
 impl<S: State> Frontier<S> {
-    /// A page that was fetched is wanted once more, as what it was: what was kept of it is lost. Says which partition has
-    /// it; none if it is not known.
+    /// Requests a fetched page once more with the same properties, because the stored copy is lost. Returns the number
+    /// of its partition; `None` if the page is not known.
     pub fn fetch_again(&mut self, url: &CrawlUrl) -> Result<Option<usize>, StateError> {
         let mut key = UrlKey::of(url, self.secret());
         key.host = self.host_key(url).unwrap_or(key.host);
@@ -104,33 +105,33 @@ impl<S: State> Frontier<S> {
     }
 }
 
-/// Does somebody want to follow what was no such feed before?
+/// Whether the offer follows a URL as a feed that was not followed before.
 fn is_added(item: &Buffered, record: &UrlRecord) -> bool {
-    // A feed that was removed, or that its job did not want, may be wanted again.
+    // A feed that was removed, or that its job rejected, may be added again.
     let is_removed = record.state == UrlState::Ended
         && record.last.as_ref().is_some_and(|last| last.outcome == Outcome::OutOfScope);
     let is_followed = record.depth == 0 && record.read_as == ReadAs::Feed && !is_removed;
     item.read_as == ReadAs::Feed && item.depth == 0 && !is_followed
 }
 
-/// What is written down of a URL that is followed from now on. It is written also if the URL is at hand: should its
-/// outcome be lost, whoever reads the log next fetches it as what it is now.
+/// The change for a URL that is followed from now on. The change is written even if the URL is loaded: if its outcome
+/// is lost, the next owner that replays the log fetches the URL with the new properties.
 fn as_feed(state: UrlState, is_held: bool) -> Option<Again> {
     match state {
         UrlState::Waiting => Some(Again::Now),
         UrlState::Parked => Some(Again::Parked),
         UrlState::ParkedBare => Some(Again::Bare),
-        // In the queue it would be counted there, and its outcome still takes it from the plans. So only its reading and its
-        // depth are written down.
+        // A queued URL would be counted there, while its outcome still removes the plan. So only the reading and the
+        // depth are written.
         UrlState::Ended | UrlState::Later(_) if is_held => Some(Again::Sooner),
         UrlState::Ended | UrlState::Later(_) => Some(Again::Now),
         UrlState::Refused(_) => None,
     }
 }
 
-/// What an offer changes of a URL that is followed already, or not to be.
+/// The change for an offer that does not add a feed.
 fn as_it_is(item: &Buffered, record: &UrlRecord, is_held: bool) -> Option<Again> {
-    // A page that a link found may be the story of a feed, also if it was urgent before.
+    // A page found by a link may be the story of a feed, even if the page was urgent before.
     let is_read_anew = item.priority == URGENT && item.read_as > record.read_as;
     match record.state {
         UrlState::ParkedBare => Some(Again::Bare),

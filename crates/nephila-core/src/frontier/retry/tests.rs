@@ -1,4 +1,4 @@
-//! What the table of retries promises.
+//! Guarantees of the retry table.
 
 use proptest::prelude::*;
 

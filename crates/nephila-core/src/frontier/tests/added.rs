@@ -1,5 +1,5 @@
-//! URLs that are known already and become something else: a feed that somebody adds, a story that a feed names. And the
-//! names of hosts that nobody gets to know.
+//! Known URLs that become something else: a feed that a user adds, a story that a feed names. Also the names of refused
+//! hosts.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const MINUTE: u64 = 60_000;
 const FEED: &str = "http://a.test/feed";
 const PAGE: &str = "http://a.test/page";
 
-/// One URL at hand at a time, and a rest in which much can happen.
+/// One loaded URL at a time, and a rest long enough for other events.
 fn slow() -> Config {
     let mut config = config();
     config.frontier.visit_urls_max = 1;
@@ -49,7 +49,7 @@ fn offer(lab: &mut Lab, text: &str, depth: u8, read_as: ReadAs, priority: u8) {
     assert_eq!(offered, Offered::Taken, "{text}");
 }
 
-/// Somebody adds the feed, which has a story each time it is asked. Writes nothing.
+/// A user adds the feed, which has a story at each poll. Writes nothing.
 fn add_feed(lab: &mut Lab) {
     let answer = Answer::Read { entries: 10, new: 1, oldest_new: None, dated_gap: None };
     let feed = Some(Box::new(Brought::of(answer, &Record::default())));
@@ -58,7 +58,7 @@ fn add_feed(lab: &mut Lab) {
     offer(lab, FEED, 0, ReadAs::Feed, URGENT);
 }
 
-/// It is asked again and again, and counted once.
+/// The feed is polled again and again, and counted once.
 fn check_followed(lab: &mut Lab, what: &str) {
     let polls = lab.frontier.feed(&key(FEED)).unwrap().polls.len();
     assert!(polls >= 2, "{polls} polls: {what}");
@@ -67,7 +67,7 @@ fn check_followed(lab: &mut Lab, what: &str) {
     assert_eq!((host.waiting, host.parked, host.later), (0, 0, 1), "{what}");
 }
 
-/// How the tickets of a URL were to be read, first to last.
+/// The reading of each ticket of a URL, first to last.
 fn readings(lab: &Lab, text: &str) -> Vec<ReadAs> {
     lab.pages.iter().filter(|start| start.ticket.url == text).map(|start| start.ticket.read_as).collect()
 }
@@ -94,7 +94,7 @@ fn a_feed_that_is_added_while_it_waits_is_followed() {
         lab.run(30 * MINUTE);
         assert!(readings(&lab, FEED).iter().all(|read_as| *read_as == ReadAs::Feed), "{what}");
         check_followed(&mut lab, &what);
-        // Once more changes nothing.
+        // Another offer changes nothing.
         let (before, polls) = (lab.record(FEED), lab.pages.len());
         add_feed(&mut lab);
         lab.commit();

@@ -1,4 +1,4 @@
-//! Names with several addresses: nobody at one of them is no reason to give the host up.
+//! Names with several addresses: one failed address is no reason to give the host up.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,9 +15,9 @@ fn list(text: &str) -> Vec<IpAddr> {
     text.split_whitespace().map(|address| address.parse().unwrap()).collect()
 }
 
-/// A site with these addresses, of which some are dead, and so many pages.
+/// A site with these addresses, of which some are dead, and with this number of pages.
 fn site(addresses: &str, dead: &str, pages: usize) -> Lab {
-    // As shipped, but for the jitter, without which times can be counted with.
+    // As shipped, but without jitter, so that times are exact.
     let frontier = Settings { recent_max: 64, ..Settings::default() };
     site_with(Config { frontier, ..config() }, addresses, dead, pages)
 }
@@ -81,7 +81,7 @@ fn fin_03_a_host_without_a_living_address_backs_off_after_one_try_of_each() {
     lab.run(first);
     assert_eq!(asked_at(&lab.robots), ["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
     assert_eq!(lab.host(SITE).failures, 1, "all of them together are one failure");
-    // The next round begins as late as it would for one address, with a look-up, and ends where somebody is.
+    // The next round begins as late as for one address, with a look-up, and ends at a living address.
     lab.web.dead.remove(&list("192.0.2.3")[0]);
     lab.web.addresses.insert(SITE.into(), list("192.0.2.3 192.0.2.1"));
     lab.run(first);

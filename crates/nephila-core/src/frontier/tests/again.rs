@@ -1,4 +1,4 @@
-//! What comes back: feeds by their own schedule, URLs that streams name, pages by how often they change.
+//! Repeated visits: feeds by their own schedule, URLs named by streams, pages by how often they change.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn news(new: u32) -> Report {
     brought(Answer::Read { entries: 10, new, oldest_new: None, dated_gap: None })
 }
 
-/// Minutes between the starts of pages, rests left out.
+/// Minutes between the starts of pages, without rests.
 fn gaps(lab: &Lab) -> Vec<u64> {
     lab.pages.windows(2).map(|pair| (pair[1].at - pair[0].at) / MINUTE).collect()
 }
@@ -64,7 +64,7 @@ fn a_feed_is_asked_five_minutes_after_a_story_and_ever_later_without_one() {
     lab.web.pages.insert(FEED.into(), brought(Answer::Redundant));
     lab.run(80 * MINUTE);
     assert_eq!(gaps(&lab), [5, 5, 10, 20, 40]);
-    // It is remembered across a restart, and goes on from there.
+    // The schedule survives a restart.
     lab.restart(1_000);
     let record = lab.frontier.feed(&key(FEED)).unwrap();
     assert_eq!((record.stories, record.polls.len(), &*record.title), (6, 6, "News"));
@@ -100,7 +100,7 @@ fn a_page_that_is_known_becomes_a_feed_when_somebody_adds_it() {
     offer_feed(&mut lab, FEED);
     lab.run(6 * MINUTE);
     assert_eq!((lab.pages.len(), lab.record(FEED).read_as), (3, ReadAs::Feed));
-    // Once more changes nothing.
+    // Another offer changes nothing.
     offer_feed(&mut lab, FEED);
     lab.run(MINUTE);
     assert_eq!(lab.pages.len(), 3);
@@ -128,7 +128,7 @@ fn pol_11_a_url_that_is_due_a_thousand_times_is_fetched_once_an_hour() {
     assert_eq!(lab.pages.len(), 1);
     let sifted = lab.frontier.stats().sifted;
     assert_eq!((sifted.streamed, sifted.suppressed, sifted.stream_repeats), (1_000, 999, 0));
-    // The same batches again count for nothing, also after a restart; an hour or another tag does.
+    // Repeated batches count for nothing, also after a restart; another hour or another tag counts.
     lab.restart(1_000);
     lab.say(part("b7", text, 500, "y"));
     lab.run(MINUTE);
@@ -154,14 +154,14 @@ fn a_stream_brings_forward_what_is_planned_for_later() {
     lab.say(part("b", text, 0, ""));
     lab.run(MINUTE);
     assert_eq!((lab.pages.len(), lab.host(text).later, lab.host(text).waiting), (2, 1, 0));
-    // Its old plan is void: it comes ten hours after the last fetch.
+    // The old plan is void: the page is due ten hours after the last fetch.
     lab.run(9 * 60 * MINUTE + 30 * MINUTE);
     assert_eq!(lab.pages.len(), 2);
     lab.run(60 * MINUTE);
     assert_eq!(lab.pages.len(), 3);
 }
 
-/// A lab in which a page takes ten seconds, with one that a stream named half way.
+/// A lab in which a page takes ten seconds; a stream names the page half way.
 fn half_way(text: &str) -> Lab {
     let mut lab = Lab::new(config());
     lab.offer(&["http://a.test/robots-is-read"]);
@@ -256,7 +256,7 @@ fn a_page_that_changes_is_visited_more_often_than_one_that_does_not() {
     }
     let visits = |text: &str| lab.pages.iter().filter(|start| start.ticket.url == text).count();
     assert!(visits(lively) > 2 * visits(still) && visits(still) > 1, "{} {}", visits(lively), visits(still));
-    // It is all in the log.
+    // Everything is in the log.
     let before = (lab.record(lively).seen, lab.host(lively).site);
     lab.restart(1_000);
     assert_eq!((lab.record(lively).seen, lab.host(lively).site), before);
@@ -284,7 +284,7 @@ fn a_host_whose_validators_are_wrong_is_asked_in_full() {
     assert!(lab.pages.iter().any(|start| start.ticket.known.is_some()));
 }
 
-/// The site of these pages says that they were changed just now.
+/// The site of these pages claims that they were changed just now.
 pub(super) fn claim(lab: &mut Lab, texts: &[String]) {
     let modified = Seconds::from(lab.now.wall).plus(Duration::from_secs(1));
     let listed: Vec<Listed> = texts.iter().map(|text| Listed { path: key(text).path, modified }).collect();
@@ -300,7 +300,7 @@ fn a_site_that_always_says_now_is_not_believed_and_costs_one_visit_at_a_time() {
     texts.iter().for_each(|text| lab.offer(&[text]));
     lab.run(60 * MINUTE);
     assert_eq!(lab.pages.len(), 12);
-    // What it says of the past, or of a year that is far away, changes nothing.
+    // Claims about the past, or about a distant year, change nothing.
     for modified in [Seconds(0), Seconds::from(lab.now.wall).plus(Duration::from_secs(400 * 86_400))] {
         let listed = [Listed { path: key(&texts[0]).path, modified }];
         lab.frontier.listed(key(&texts[0]).host, JobId(1), &listed, lab.now);
@@ -320,12 +320,12 @@ fn a_site_that_always_says_now_is_not_believed_and_costs_one_visit_at_a_time() {
         visits += 1;
         assert_eq!(lab.pages.len(), visits, "one at a time");
     }
-    // It is all in the log.
+    // Everything is in the log.
     let before = lab.host(&texts[0]).claims;
     lab.restart(1_000);
     assert_eq!(lab.host(&texts[0]).claims, before);
     assert!(!before.is_believed());
-    // From now on its word is true, and in time it is believed again.
+    // From now on the claims are true, and in time they are believed again.
     for round in 0..20 {
         for text in &texts {
             let page = Report { digest: round + 1, ..Report::of(Outcome::Fetched, 200, Duration::ZERO) };
@@ -348,7 +348,7 @@ fn what_a_site_says_means_nothing_to_a_job_that_visits_once() {
     assert_eq!(lab.pages.len(), 1);
 }
 
-/// Lets a page be visited so often, each time with this answer.
+/// Lets a page be visited this number of times, each time with this answer.
 pub(super) fn visit(lab: &mut Lab, text: &str, times: usize, mut answer: impl FnMut(HeadFirst) -> Report) {
     for _ in 0..times {
         let before = lab.pages.len();

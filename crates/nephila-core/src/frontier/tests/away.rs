@@ -1,4 +1,4 @@
-//! robots.txt files that are on a host of another node: the owner of a host asks it, and nobody else.
+//! robots.txt files on a host of another node: only the owner of a host sends requests to the host.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::state::record::RobotsPolicy;
 /// Two nodes, with a partition each.
 struct Two {
     labs: [Lab; 2],
-    /// What is said from here on is lost.
+    /// Whether messages are lost from here on.
     cut: bool,
-    /// Errands that were not for whoever got them: who asked, and the number.
+    /// Errands that reached the wrong node: the sender and the number.
     refused: Vec<(usize, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl Two {
         }
     }
 
-    /// Lets this many milliseconds pass; what is said arrives 50 ms later.
+    /// Lets this number of milliseconds pass; messages arrive 50 ms later.
     fn run(&mut self, ms: u64) {
         for _ in 0..ms / 50 {
             for lab in &mut self.labs {
@@ -237,7 +237,7 @@ fn pro_01_a_partition_that_goes_hands_its_errands_on() {
     assert_eq!((two.refused.len(), asker), (1, 0), "who asked is told to ask the next owner");
     assert!(two.labs[1].frontier.is_closed(0));
     assert_eq!(two.labs[0].frontier.gauges().errands, 1, "and waits for that one");
-    // Asked once more, a partition that goes says the same.
+    // A closing partition gives the same answer to a second errand.
     let url = super::lab::url(&format!("{theirs}/r"));
     let (asker, lab) = (AwayAsker { node: node("one"), number }, &mut two.labs[1]);
     lab.frontier.handle_errand(asker, &url, lab.now).unwrap();

@@ -1,4 +1,4 @@
-//! The workbench: bounded, and never idle while somebody has work.
+//! The workbench: bounded, and never idle while a host has work.
 
 use super::lab::{Lab, config, failed};
 use crate::frontier::Config;
@@ -89,7 +89,7 @@ fn a_search_for_work_passes_hosts_that_have_none() {
     lab.run(600_000);
     assert_eq!(lab.pages.len(), 300);
     assert_eq!(lab.frontier.gauges().hosts_active, 0, "whoever has no work leaves");
-    // After a restart nobody remembers who has: the few with work stand anywhere among the others.
+    // After a restart the hosts with work are unknown: the few of them stand anywhere among the others.
     for host in (0..300).step_by(23) {
         lab.offer_as(&format!("http://h{host}.test/new"), 1, 0, 5);
     }

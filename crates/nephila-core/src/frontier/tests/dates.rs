@@ -1,4 +1,4 @@
-//! A clock that is wrong for a while, and what it leaves behind.
+//! A clock that is wrong for a while, and the dates left behind.
 
 use super::lab::{Lab, config, failed};
 use crate::spider::outcome::Outcome;
@@ -7,7 +7,7 @@ use crate::time::{Seconds, Timestamp};
 
 const YEAR: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// A page that fails and one that waits behind it, asked for by a clock that shows next year.
+/// A page that fails and one that waits behind, requested under a clock that shows next year.
 fn next_year() -> Lab {
     let mut lab = Lab::new(config());
     lab.web.pages.insert("http://a.test/1".into(), failed(Outcome::Unavailable, 503, Some(600)));

@@ -1,4 +1,4 @@
-//! robots.txt files that are somewhere else: each hop has a ticket, and whoever is asked is asked politely.
+//! Redirected robots.txt files: each hop has a ticket, and every host is requested within its rate limits.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn rules(text: &str) -> (Answer, String) {
     (Answer::Status(200), format!("User-agent: *\n{text}\n"))
 }
 
-/// A lab in which robots.txt files redirect like this, and one page of each asker is offered.
+/// A lab in which robots.txt files redirect like this; one page of each asker is offered.
 fn lab(redirects: &[(&str, &str)], offered: &[&str]) -> Lab {
     let mut lab = Lab::new(config());
     for (from, to) in redirects {
@@ -62,7 +62,7 @@ fn an_errand_waits_for_the_rest_of_host_and_address() {
     );
     lab.web.robots.insert("http://c.test".into(), rules("Disallow: /x"));
     lab.run(20_000);
-    // The lab itself checks every rest; here it is the order: errands and own work take turns.
+    // The lab itself checks every rest; this test checks the order: errands and own work alternate.
     let of_c = lab.pages.iter().chain(&lab.robots).filter(|start| start.ticket.url.contains("c.test"));
     let mut of_c: Vec<(u64, &str)> = of_c.map(|start| (start.at - MONO, &*start.ticket.url)).collect();
     of_c.sort();
@@ -123,7 +123,7 @@ fn a_target_without_an_address_counts_as_not_reached() {
         lab.frontier.gauges(),
         crate::frontier::Gauges { bench_bytes: lab.frontier.gauges().bench_bytes, ..Default::default() }
     );
-    // It is asked for again, and by then somebody has mended it.
+    // The robots.txt is requested again, and the redirect is repaired by then.
     lab.web.redirects.clear();
     lab.run(24 * 3_600_000);
     assert_eq!(lab.urls(), ["http://a.test/1"]);

@@ -1,4 +1,4 @@
-//! Every place where a URL can stand, and every reason for which it waits, has an explanation.
+//! Every state of a URL, and every reason for which a URL waits, has an explanation.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::spider::outcome::Outcome;
 
 fn explain(lab: &mut Lab, text: &str) -> Explanation {
     let explanation = lab.frontier.explain(&url(text), lab.now).unwrap();
-    // People read them.
+    // The texts are for people.
     assert!(!explanation.standing.to_string().is_empty());
     assert!(explanation.held_by.iter().all(|hold| !hold.to_string().is_empty()));
     explanation

@@ -1,4 +1,4 @@
-//! Partitions that change hands while the frontier works.
+//! Hand-over of partitions while the frontier runs.
 
 use super::lab::{Lab, SECRET, config, key};
 use crate::frontier::Frontier;
@@ -25,7 +25,7 @@ fn a_partition_that_is_closed_gives_out_nothing_more_and_loses_nothing() {
     let before = lab.pages.len();
     assert!(before >= 6, "{before}");
     lab.frontier.close_partition(0, lab.now);
-    // A page that was open has another link; it is waited for.
+    // An open page has another link; the hand-over waits for the page.
     lab.offer(&["http://s9.test/"]);
     assert!(!lab.frontier.is_closed(0));
     lab.run(20_000);
@@ -52,7 +52,7 @@ fn hosts_of_a_partition_that_is_taken_over_first_rest() {
     let urls = sites(4);
     let mut lab = lab_with(&urls);
     lab.run(2_000);
-    // Its owner dies; a node that has been working for long takes it over at once.
+    // The owner dies; a node that has been running for long takes over at once.
     lab.restart(0);
     let state = std::mem::replace(&mut lab.frontier, Frontier::empty(lab.config.clone(), SECRET, 5));
     let state = state.into_states().remove(0);

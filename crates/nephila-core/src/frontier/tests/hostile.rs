@@ -1,4 +1,4 @@
-//! Cases of the hostile catalogue that the frontier decides by itself and that no other test shows whole.
+//! Cases of the hostile catalogue that the frontier decides alone and that no other test covers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn rules(text: &str) -> (Answer, String) {
     (Answer::Status(200), format!("User-agent: *\n{text}\n"))
 }
 
-/// When each page of an origin was begun, in milliseconds since the lab opened.
+/// The start of each page of an origin, in milliseconds since the lab opened.
 fn starts(lab: &Lab, origin: &str) -> Vec<u64> {
     lab.pages
         .iter()
@@ -42,7 +42,7 @@ fn rob_01_every_kind_of_file_asks_the_rules_of_its_own_origin() {
             text: whole.path_and_query(),
             job: JobId(1),
             depth: 0,
-            // Reached by a redirect: what led there changes nothing.
+            // Reached by a redirect, which changes nothing.
             hops: Hops::new(0, 1),
             read_as,
             priority: 5,
@@ -139,7 +139,7 @@ fn rob_30_a_new_owner_asks_for_no_page_before_rules_are_in_force() {
         let asked = asked.expect("the new owner asks for the rules").at - MONO;
         assert!(starts(&lab, origin).iter().all(|at| *at > asked), "{origin}");
     }
-    // Those that stand in the log are in force from the first moment.
+    // Rules in the log are in force from the first moment.
     assert!(!lab.robots[before..].iter().any(|start| start.ticket.url.starts_with("http://a.test")));
     assert_eq!(lab.record("http://a.test/no").last.unwrap().outcome, Outcome::RobotsDenied);
 }
@@ -251,7 +251,7 @@ fn smp_13_a_host_that_has_nothing_of_what_its_sitemap_names_is_asked_ever_less()
         let gone = crate::frontier::ticket::Report::of(Outcome::NotFound, 404, Duration::ZERO);
         lab.web.pages.insert(text.clone(), gone);
     }
-    // Another host is asked as ever.
+    // Another host is requested as usual.
     let others: Vec<String> = (0..URLS).map(|n| format!("http://b.test/{n}")).collect();
     others.iter().for_each(|text| lab.offer(&[text]));
     lab.run(HOUR);
@@ -261,11 +261,11 @@ fn smp_13_a_host_that_has_nothing_of_what_its_sitemap_names_is_asked_ever_less()
     lab.run(24 * HOUR);
     let later = starts(&lab, "http://a.test").len();
     assert!(later < asked + 150, "{later} within a day");
-    // It is remembered over a restart.
+    // The rest survives a restart.
     lab.restart(1_000);
     lab.run(HOUR);
     assert!(starts(&lab, "http://a.test").len() <= later + 3);
-    // One page that is there, and it is asked as ever.
+    // After one page that exists the host is requested as usual.
     texts.iter().for_each(|text| _ = lab.web.pages.remove(text));
     lab.run(3 * HOUR);
     assert_eq!(starts(&lab, "http://a.test").len(), URLS);

@@ -1,4 +1,4 @@
-//! Hosts that may be asked at some hours of the day only. The lab itself watches that nothing begins outside of them.
+//! Hosts with restricted hours of the day. The lab itself checks that no request begins outside of them.
 
 use std::time::Duration;
 

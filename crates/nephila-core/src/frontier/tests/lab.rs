@@ -1,8 +1,8 @@
-//! A frontier with an imaginary web around it. The clock jumps from event to event.
+//! A frontier with a simulated web. The clock jumps from event to event.
 //!
-//! Whatever a test does, the lab checks what always holds: groups follow each other and are read as they were written,
-//! no URL has two tickets at once, no host and no address more tickets or earlier starts than allowed, and the frontier
-//! never asks to be woken for nothing.
+//! In every test the lab checks the invariants: groups follow each other and are read as they were written, no URL has
+//! two tickets at once, no host and no address has more tickets or earlier starts than allowed, and the frontier never
+//! asks to be woken for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,28 +31,28 @@ pub(super) const SECRET: Secret = Secret([3; 16]);
 /// 2026-11-15T00:00:00Z, when every lab opens.
 const OPENED: u64 = 1_794_700_800_000;
 
-/// What the clock that never jumps shows then.
+/// The monotonic clock at that moment.
 pub(super) const MONO: u64 = 1_000_000;
 
-/// Wake-ups in a row that may change nothing.
+/// Maximum number of consecutive wake-ups without effect.
 const IDLE_WAKES_MAX: u32 = 200;
 
-/// The imaginary web. What it does not name answers as usual: an address of its own, no robots.txt, a page.
+/// The simulated web. Hosts and URLs without an entry answer as usual: an address of their own, no robots.txt, a page.
 #[derive(Default)]
 pub(super) struct Web {
     /// Addresses by origin.
     pub(super) addresses: BTreeMap<String, Vec<IpAddr>>,
-    /// Origins without an address, and how that shows.
+    /// Origins without an address, and the outcome of their resolution.
     pub(super) no_address: BTreeMap<String, Outcome>,
     /// robots.txt by origin: the answer and the bytes.
     pub(super) robots: BTreeMap<String, (Answer, String)>,
-    /// Where a robots.txt, or a hop of one, redirects to, by URL.
+    /// Redirects of robots.txt files and of further hops, by URL.
     pub(super) redirects: BTreeMap<String, String>,
     /// `Retry-After` of every robots.txt.
     pub(super) retry_after: Option<Duration>,
-    /// How requests end that nobody answers.
+    /// The outcome of requests without an answer.
     pub(super) cause: Option<Outcome>,
-    /// Are robots.txt files longer than what is read of them?
+    /// Whether robots.txt files are longer than the part that is read.
     pub(super) cut: bool,
     /// Answers by URL.
     pub(super) pages: BTreeMap<String, Report>,
@@ -60,13 +60,13 @@ pub(super) struct Web {
     pub(super) links: BTreeMap<String, Vec<String>>,
     /// Robots.txt files, by URL, whose server cannot have answered.
     pub(super) robots_again: BTreeSet<String>,
-    /// Addresses at which nobody is.
+    /// Addresses that refuse connections.
     pub(super) dead: BTreeSet<IpAddr>,
-    /// URLs and origins that are asked and never reported.
+    /// URLs and origins that are requested and never reported.
     pub(super) silent: BTreeSet<String>,
 }
 
-/// A ticket that was given out.
+/// An issued ticket.
 pub(super) struct Start {
     pub(super) at: u64,
     pub(super) ticket: Ticket,
@@ -83,23 +83,23 @@ pub(super) struct Lab {
     pub(super) config: Config,
     pub(super) now: Now,
     pub(super) web: Web,
-    /// Pages, in the order in which their tickets were given out.
+    /// Pages, in the order in which their tickets were issued.
     pub(super) pages: Vec<Start>,
     /// The same for robots.txt.
     pub(super) robots: Vec<Start>,
-    /// How long every answer takes, in milliseconds.
+    /// Response time of every answer, in milliseconds.
     pub(super) took: u64,
-    /// How long a page is stored before it is reported, in milliseconds; its host is released when that begins.
+    /// How long a page is stored before its report, in milliseconds; its host is released when the storing begins.
     pub(super) stores: u64,
-    /// Names looked up.
+    /// Number of name resolutions.
     pub(super) resolves: usize,
-    /// What was said about turns, and when.
+    /// Messages about turns, and their times.
     pub(super) turns: Vec<(u64, TurnAction)>,
-    /// What is to be sent to other nodes.
+    /// Messages to other nodes.
     pub(super) errands: Vec<ErrandAction>,
-    /// Turns that are asked for are granted at once, and the slot has rested so long.
+    /// If set, requested turns are granted at once, with this rest of the slot.
     pub(super) grants: Option<u64>,
-    /// What was written, by partition.
+    /// The written groups, by partition.
     log: Vec<Vec<Vec<u8>>>,
     due: BTreeMap<(u64, u64), Due>,
     serial: u64,
@@ -108,7 +108,7 @@ pub(super) struct Lab {
     rested: BTreeMap<String, u64>,
 }
 
-/// Rests that are easy to count: a second for a host, nothing for an address, no jitter.
+/// Rests that are easy to count: a second for a host, none for an address, no jitter.
 pub(super) fn config() -> Config {
     let mut config = Config { agent: "Nephila".into(), ..Config::default() };
     config.frontier.host_delay = Duration::from_secs(1);
@@ -138,7 +138,7 @@ impl Lab {
         Lab::with_shares(config, (0..count).map(|i| Prefixes::share(i, count)).collect())
     }
 
-    /// One of so many nodes, with a partition each, that do errands for each other.
+    /// One of `count` nodes, each with a partition, that send errands to each other.
     pub(super) fn one_of(config: Config, number: u32, count: u32) -> Lab {
         let mut lab = Lab::with_shares(config, vec![Prefixes::share(number, count)]);
         lab.frontier.share_errands();
@@ -200,18 +200,18 @@ impl Lab {
         }
     }
 
-    /// Offers URLs of which the first is asked for first. (Those that are offered alike are asked for in any order.)
+    /// Offers URLs of which the first is fetched first. (URLs that are offered alike are fetched in any order.)
     pub(super) fn offer_first(&mut self, first: &str, others: &[&str]) {
         assert_eq!(self.offer_as(first, 1, 0, 4), Offered::Taken, "{first}");
         self.offer(others);
     }
 
-    /// Says something to the partition, as an operator would.
+    /// Sends a command to the partition, as an operator would.
     pub(super) fn say(&mut self, entry: Entry) {
         self.frontier.handle_command(0, entry);
     }
 
-    /// Writes what is to be written. True if there was something.
+    /// Writes all groups. Returns whether there was one.
     pub(super) fn commit(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.log.len() {
@@ -230,7 +230,7 @@ impl Lab {
         any
     }
 
-    /// Lets this many milliseconds pass.
+    /// Lets this number of milliseconds pass.
     pub(super) fn run(&mut self, ms: u64) {
         let end = self.now.mono + ms;
         let mut idle_wakes = 0;
@@ -326,7 +326,7 @@ impl Lab {
         assert!(twice.is_none(), "{} has two tickets", ticket.url);
     }
 
-    /// The ticket of this URL does not count as open any more.
+    /// The ticket of this URL no longer counts as open.
     pub(super) fn close(&mut self, ticket: &Ticket) {
         self.open.remove(&ticket.url);
         let settings = &self.config.frontier;
@@ -360,7 +360,7 @@ impl Lab {
         let own = xxhash_rust::xxh3::xxh3_64(origin.as_bytes()) as u32;
         let own = vec![IpAddr::V4(Ipv4Addr::from_bits((10 << 24) | (own >> 8)))];
         let mut addresses = self.web.addresses.get(origin).cloned().unwrap_or(own);
-        // As the resolver does: what was found dead goes behind the others.
+        // Like the resolver: dead addresses come after the others.
         addresses.sort_by_key(|address| self.found_dead.contains(address));
         self.frontier.handle_resolved(host, &addresses, self.now);
     }
@@ -417,17 +417,17 @@ impl Lab {
         }
     }
 
-    /// The process ends, whatever was under way, and another one begins after this time.
+    /// The process ends, whatever is under way, and another one begins after this time.
     pub(super) fn restart(&mut self, ms: u64) {
         self.due.clear();
         for ticket in std::mem::take(&mut self.open).into_keys() {
-            // Nobody knows whether they ended; the checker lets them end now.
+            // Whether they ended is unknown; for the checker they end now.
             let start = self.pages.iter().chain(&self.robots).rev().find(|start| start.ticket.url == ticket);
             let ticket = start.expect("it was given out").ticket.clone();
             self.close(&ticket);
         }
         self.advance(self.now.mono + ms);
-        // What a new owner folds from the log is what the old one held.
+        // The state that a new owner folds from the log equals the state of the old owner.
         let count = self.log.len() as u32;
         let mut states = Vec::new();
         for at in 0..count {
@@ -478,7 +478,7 @@ pub(super) fn failed(outcome: Outcome, status: u16, retry_after: Option<u64>) ->
     report
 }
 
-/// Offers these, lets time pass, and compares the pages: the second in which each began, and its URL.
+/// Offers these URLs, lets time pass, and compares the pages: the second in which each began, and its URL.
 pub(super) fn check(config: Config, seconds: u64, offered: &[&str], expected: &[(u64, &str)]) -> Lab {
     let mut lab = Lab::new(config);
     lab.offer(offered);

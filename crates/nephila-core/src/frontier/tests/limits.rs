@@ -313,7 +313,7 @@ fn a_host_gives_no_more_pages_than_its_job_takes_also_across_a_restart() {
     let mut config = config();
     config.frontier.visit_urls_max = 3;
     let mut lab = limited(config, Limits { pages_per_host_max: 4, ..Limits::default() });
-    // What robots.txt forbids is no page, and one that is tried again is one page.
+    // A URL forbidden by robots.txt is no page, and a retried URL is one page.
     lab.web
         .robots
         .insert("http://a.test".into(), (Answer::Status(200), "User-agent: *\nDisallow: /0".into()));
@@ -356,7 +356,7 @@ fn a_domain_gives_no_more_urls_than_its_job_takes_also_across_a_restart() {
     lab.run(60_000);
     assert_eq!(standing(&mut lab, UrlState::Refused(Refusal::Limit)), 6, "two more were let in");
     lab.run(86_400_000);
-    // Also what came back from being parked.
+    // Also URLs that came back from being parked.
     assert_eq!(lab.urls().len(), 6, "{:?}", lab.urls());
     let refused = lab.frontier.totals().tally[&1].refused[&Refusal::Limit.code()];
     assert_eq!(refused, 6);

@@ -1,4 +1,4 @@
-//! Reports that are lost, late or doubled; names without an address; processes that end in the middle.
+//! Reports that are lost, late or duplicated; names without an address; processes that end in the middle.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! In which order URLs leave, and that each leaves once.
+//! The order in which URLs leave; each leaves once.
 
 use super::lab::{Lab, Start, check, config, failed, key, url};
 use crate::frontier::offers::Offer;

@@ -1,4 +1,4 @@
-//! What is waited for, and when there is nothing left.
+//! The reasons for which hosts wait, and the end of all work.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::time::Seconds;
 
-/// Is it done, if nothing later than so many seconds from now counts?
+/// Whether the crawl is done, if nothing after this number of seconds from now counts.
 fn done(lab: &mut Lab, seconds: u64) -> bool {
     left(lab, seconds) == Left::Nothing
 }
 
-/// What is left, if nothing planned for later than so many seconds from now counts?
+/// The work that is left, if nothing planned for after this number of seconds from now counts.
 fn left(lab: &mut Lab, seconds: u64) -> Left {
     let horizon = Seconds::from(lab.now.wall).plus(Duration::from_secs(seconds));
     lab.frontier.left(horizon, lab.now).unwrap()
 }
 
-/// What waits for hosts that rest for long.
+/// URLs that wait for hosts with a long rest.
 fn held(lab: &mut Lab) -> Held {
     lab.frontier.held(lab.now).unwrap()
 }
 
-/// Lets hours pass in steps of a minute, and checks that it never looks done before there are so many pages.
+/// Lets hours pass in steps of a minute, and checks that the crawl never looks done before this number of pages.
 fn run_hours(lab: &mut Lab, hours: u64, pages: usize) {
     for _ in 0..hours * 60 {
         if lab.pages.len() >= pages {
@@ -42,7 +42,7 @@ fn waits(lab: &Lab) -> Waits {
     lab.frontier.waits(lab.now)
 }
 
-/// Lets time pass in small steps until there are so many pages, and checks that it never looks done before.
+/// Lets time pass in small steps until this number of pages, and checks that the crawl never looks done before.
 fn run_until(lab: &mut Lab, pages: usize) {
     for _ in 0..100_000 {
         if lab.pages.len() >= pages {
@@ -122,7 +122,8 @@ fn fin_01_what_was_never_tried_is_waited_for_however_long_its_host_rests() {
     assert_eq!(&*origin, "http://a.test");
     let rests = until.0 - Seconds::from(lab.now.wall).0;
     assert!((7_100..7_201).contains(&rests), "for {rests} s");
-    // It never stops saying so of /1, whose next tries come up with their host, and go first, until they wait for longer.
+    // The host keeps answering so for /1, whose retries come up with their host, and go first, until they wait for
+    // longer.
     run_hours(&mut lab, 8, 4);
     assert_eq!(lab.urls()[1..], ["http://a.test/1", "http://a.test/1", "http://a.test/2"]);
     assert!(done(&mut lab, 60), "the next try of /1 is left for later");
@@ -185,7 +186,7 @@ fn fin_01_a_name_that_is_gone_for_an_hour_is_waited_for() {
 
 #[test]
 fn fin_01_a_host_that_is_given_up_is_not_waited_for() {
-    // It answers nobody: 15 minutes, 30, 1 hour, 2 hours and 4 hours later it is given up.
+    // The host never answers: 15 minutes, 30, 1 hour, 2 hours and 4 hours later the host is given up.
     let mut lab = Lab::new(config());
     lab.web.no_address.insert("http://a.test".into(), Outcome::DnsServfail);
     lab.offer(&["http://a.test/1", "http://a.test/2"]);

@@ -1,4 +1,4 @@
-//! Rests of hosts and addresses.
+//! Rate limits: rests of hosts and addresses.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -207,7 +207,7 @@ fn retry_after_rests_the_whole_host_even_over_a_restart() {
     lab.run(100_000);
     assert_eq!(lab.pages.len(), 2);
     assert!(lab.pages[1].at >= asked + 600_100);
-    // The one that was turned down waits by the table of retries: an hour, since the site asked for less.
+    // The rejected request waits by the retry table: an hour, since the site demanded less.
     lab.run(3_600_000);
     assert_eq!(lab.pages.len(), 3);
     assert_eq!(lab.pages[2].ticket.url, lab.pages[0].ticket.url);

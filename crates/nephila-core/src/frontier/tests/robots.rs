@@ -1,4 +1,4 @@
-//! robots.txt: asked for first, obeyed always, and judged anew when it changes.
+//! robots.txt: fetched first, always obeyed, and applied anew after a change.
 
 use super::lab::{Lab, config, key};
 use crate::cluster::word::Why;

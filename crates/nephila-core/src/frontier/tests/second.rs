@@ -1,4 +1,4 @@
-//! Second tries: a request that cannot have been answered is made once more, and rests like any other.
+//! Immediate retries: a request that cannot have been answered is repeated once, with the usual rests.
 
 use super::lab::{Lab, config, failed};
 use crate::frontier::ticket::Report;
@@ -9,7 +9,7 @@ use crate::spider::outcome::Outcome;
 const PAGE: &str = "http://a.test/1";
 
 fn lab() -> Lab {
-    // As shipped, but for the jitter, without which times can be counted with.
+    // As shipped, but without jitter, so that times are exact.
     let frontier = Settings { recent_max: 64, ..Settings::default() };
     Lab::new(Config { frontier, ..config() })
 }

@@ -1,4 +1,4 @@
-//! Slots that are shared with other nodes: nothing starts without a turn, and no turn is kept for nothing.
+//! Slots shared with other nodes: no request starts without a turn, and no turn is kept unused.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn slot() -> SlotKey {
     SlotKey::of(ADDRESS.parse().unwrap())
 }
 
-/// Hosts on one address, each with so many pages.
+/// Hosts on one address, each with this number of pages.
 fn shared(hosts: &[&str], pages: usize) -> Lab {
     let mut config = config();
     config.frontier.slot_connections = 1;
@@ -95,7 +95,7 @@ fn a_turn_that_comes_when_nobody_needs_it_any_more_goes_back() {
     lab.run(600_000);
     assert_eq!(starts(&lab), 2);
     assert!(matches!(lab.turns[..], [(_, TurnAction::Ask(_)), (_, TurnAction::GiveBack { .. })]));
-    // A word about a turn that we do not have changes nothing, and one that nobody asked for goes back.
+    // A message about a turn that is not held changes nothing, and a turn that was not requested goes back.
     lab.frontier.handle_wanted(slot());
     assert_eq!(lab.frontier.poll_turn(lab.now), None);
     let now = lab.now;
@@ -110,7 +110,7 @@ fn a_turn_that_cannot_be_used_is_not_kept_from_others() {
     lab.run(0);
     lab.run(150);
     lab.frontier.handle_wanted(slot());
-    // Nobody takes tickets any more.
+    // No tickets are taken from here on.
     let mut given_back = None;
     for _ in 0..40 {
         lab.now.mono += 100;

@@ -1,4 +1,4 @@
-//! Hosts and addresses, looked at; how far a URL is from its turn.
+//! Snapshots of hosts and addresses; the distance of a URL from its turn.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Visits that come again: what they take of a host's day, heads that are asked for first, what sites say of their changes,
-//! and a clock that was wrong.
+//! Repeated visits: booked time of a host, `HEAD` requests, claims of sites about changes, and a clock that was wrong.
 
 use std::time::Duration;
 
@@ -50,7 +49,8 @@ fn large(digest: u64) -> Report {
     }
 }
 
-/// A lab with a host that ignores validators and has large pages, visited until it is asked by heads where that may be.
+/// A lab with a host that ignores validators and has large pages, visited until the host gets `HEAD` requests where
+/// allowed.
 fn ignoring(config: Config, robots: &str) -> Lab {
     let mut lab = Lab::new(config);
     lab.web.robots.insert("http://a.test".into(), (Answer::Status(200), robots.into()));
@@ -88,12 +88,12 @@ fn a_head_that_asks_us_to_wait_is_no_lie_and_the_next_try_asks_for_the_page() {
     assert!(lab.host(PAGE).trust.is_believed());
 }
 
-/// Pages of which something was said that is not decided yet.
+/// Number of pages with undecided claims.
 fn waiting(lab: &Lab) -> usize {
     lab.frontier.partitions[0].listed.len()
 }
 
-/// The site says of pages that it does not have that they were changed just now.
+/// The site claims that pages it does not have were changed just now.
 fn list_others(lab: &mut Lab, first: u64, count: usize) {
     let modified = Seconds::from(lab.now.wall);
     let listed: Vec<Listed> = (first..).take(count).map(|path| Listed { path, modified }).collect();
@@ -111,7 +111,7 @@ fn what_sitemaps_list_is_bounded_while_it_waits_and_in_each_group() {
         list_others(&mut lab, answer * LISTED_MAX as u64, LISTED_MAX);
     }
     assert_eq!(waiting(&lab), LISTED_WAITING_MAX, "the rest is dropped");
-    // Nothing of it is known, so there is nothing to write; the next call goes on.
+    // None of the pages is known, so there is nothing to write; the next call continues.
     assert!(!lab.commit());
     assert_eq!(waiting(&lab), LISTED_WAITING_MAX - LOOKUPS_MAX);
     for _ in 0..LISTED_WAITING_MAX / LOOKUPS_MAX {
@@ -119,7 +119,7 @@ fn what_sitemaps_list_is_bounded_while_it_waits_and_in_each_group() {
     }
     assert!(!lab.frontier.has_more(0));
     assert_eq!((waiting(&lab), lab.frontier.stats().sifted.forward), (0, 0));
-    // What is true is found.
+    // True claims are found.
     claim(&mut lab, &texts);
     assert_eq!((lab.pages.len(), lab.frontier.stats().sifted.forward), (24, 12));
 }
@@ -155,7 +155,7 @@ fn a_site_with_enough_visits_coming_is_not_listened_to() {
     lab.run(4 * DAY);
     let ahead = lab.host(PAGE).claims.booked().0.saturating_sub(Seconds::from(lab.now.wall).0);
     assert!(ahead > 2 * 86_400, "{ahead} s");
-    // A ticket of it is open, as when a report brings such a list.
+    // A ticket of the host is open, as when a report brings such a list.
     lab.web.silent.insert("http://a.test/silent".into());
     lab.offer(&["http://a.test/silent"]);
     lab.run(5_000);
@@ -180,7 +180,7 @@ fn visits_of_one_group_take_up_each_its_part_of_the_day() {
     let booked = lab.host(PAGE).claims.booked();
     let ahead = booked.0.saturating_sub(Seconds::from(lab.now.wall).0);
     assert!((9 * 1_800..=10 * 1_800).contains(&ahead), "{ahead} s for ten visits of half an hour");
-    // It is all in the log.
+    // Everything is in the log.
     lab.restart(1_000);
     assert_eq!(lab.host(PAGE).claims.booked(), booked);
 }
@@ -192,7 +192,7 @@ fn a_clock_that_was_wrong_for_a_minute_silences_no_host_for_years() {
     lab.say(job(48));
     lab.offer(&[PAGE]);
     lab.run(MINUTE);
-    // By the wrong clock the next visit is due, and takes up its part of a day of that year.
+    // By the wrong clock the next visit is due, and books its part of a day of that year.
     lab.now.wall = Timestamp(lab.now.wall.0 + YEARS);
     lab.run(MINUTE);
     assert_eq!(lab.pages.len(), 2);

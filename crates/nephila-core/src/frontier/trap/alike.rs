@@ -1,68 +1,68 @@
-//! Which shapes of a host's URLs keep leading to equal pages.
+//! Detects shapes of a host's URLs that keep leading to equal pages.
 //!
-//! Each page that was fetched is noted with its shape and the digest of its content. A shape that is watched remembers
-//! the digests it saw last and keeps a balance: a digest seen before adds one, a new one takes one away. At
-//! `pages_alike_max` the shape is closed and its URLs are parked. A site of ten thousand articles, some of them equal,
-//! stays far from that; a soft 404 or a session id in the path reaches it after a few dozen pages.
+//! Each fetched page is noted with its shape and the digest of its content. A watched shape remembers its latest
+//! digests and keeps a balance: a digest seen before adds one, a new one subtracts one. At `pages_alike_max` the shape
+//! is closed and new URLs of the shape are refused. A site of ten thousand articles, some of them equal, stays far
+//! below that; a soft 404 or a session id in the path reaches the limit after a few dozen pages.
 //!
-//! What always holds: at most [`WATCHED_MAX`] shapes are watched and [`CLOSED_MAX`] closed, whatever the host sends; the
-//! bytes of [`Alike::encode`] depend on what was noted alone.
+//! Invariants: at most [`WATCHED_MAX`] shapes are watched and [`CLOSED_MAX`] closed, whatever the host sends; the bytes
+//! of [`Alike::encode`] depend on the noted pages alone.
 
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::url::CrawlUrl;
 
 use super::{Settings, folder, shape};
 
-/// Shapes watched on one host.
+/// Maximum number of watched shapes of one host.
 pub const WATCHED_MAX: usize = 16;
 
-/// Closed shapes remembered on one host. Beyond them the one closed first is open again, until it is noticed again.
+/// Maximum number of closed shapes of one host. Beyond that the one closed first is open again, until detected again.
 pub const CLOSED_MAX: usize = 32;
 
-/// Digests remembered of one shape, the latest ones.
+/// Maximum number of remembered digests of one shape, the latest ones.
 pub const DIGESTS_MAX: usize = 4;
 
-/// What a host's pages have shown. Part of the host's record.
+/// The page statistics of a host. Part of the host's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike {
-    /// The one noted last stands last.
+    /// The last noted shape stands last.
     watched: Vec<Watched>,
-    /// The one closed last stands last.
+    /// The last closed shape stands last.
     closed: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Watched {
     shape: u64,
-    /// Equal pages less different ones, never below 0.
+    /// Number of equal pages minus different ones, never below 0.
     balance: u16,
-    /// The one seen last stands last. 32 bits are enough to tell a few pages of one shape apart.
+    /// The last seen digest stands last. 32 bits are enough to tell a few pages of one shape apart.
     digests: Vec<u32>,
 }
 
 impl Alike {
-    /// Has nothing been noted? Most hosts need no bytes at all.
+    /// Whether nothing has been noted. Most hosts need no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.watched.is_empty() && self.closed.is_empty()
     }
 
-    /// Notes a page under its shape and under its top folder. Gives true if that closed one of them.
+    /// Notes a page under its shape and under its top folder. Returns whether that closed one of them.
     ///
-    /// Only the first capture of a URL counts: a page that is unchanged when it is visited again is a good page.
+    /// Only the first capture of a URL counts: an unchanged page on a later visit is a good page.
     pub fn note_page(&mut self, url: &CrawlUrl, digest: u64, settings: &Settings) -> bool {
         let by_shape = self.note(shape(url), digest, settings.pages_alike_max);
         let by_folder = self.note(folder(url), digest, settings.pages_alike_max);
         by_shape || by_folder
     }
 
-    /// Whether URLs like this one are parked. A host's front page never is.
+    /// Whether URLs like this one are refused. A host's front page never is.
     pub fn is_page_closed(&self, url: &CrawlUrl) -> bool {
         !self.closed.is_empty()
             && url.path_and_query() != "/"
             && (self.is_closed(shape(url)) || self.is_closed(folder(url)))
     }
 
-    /// Notes a page. Gives true if that closed its shape. A maximum of 0 turns the rule off.
+    /// Notes a page. Returns whether that closed its shape. A maximum of 0 turns the rule off.
     pub fn note(&mut self, shape: u64, digest: u64, pages_alike_max: u16) -> bool {
         if pages_alike_max == 0 || self.is_closed(shape) {
             return false;
@@ -99,7 +99,7 @@ impl Alike {
         true
     }
 
-    /// Whether URLs of this shape are parked.
+    /// Whether URLs of this shape are refused.
     pub fn is_closed(&self, shape: u64) -> bool {
         self.closed.contains(&shape)
     }
@@ -109,9 +109,9 @@ impl Alike {
         &self.closed
     }
 
-    /// Forgets the longest-watched shape that nothing speaks against. On a site where every page has its own shape
-    /// most have a balance of 0, and these must not push out the one shape that repeats. A shape that is only
-    /// remembered for its balance fades: each time somebody else has to go, the oldest loses one.
+    /// Evicts the longest-watched shape with a balance of 0, or else the oldest. On a site where every page has its own
+    /// shape most have a balance of 0, and these must not evict the one shape that repeats. A shape that is kept only
+    /// for its balance fades: each eviction subtracts one from the oldest.
     fn make_room(&mut self) {
         if self.watched.len() < WATCHED_MAX {
             return;
@@ -123,7 +123,7 @@ impl Alike {
         }
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_u64(&mut out, self.watched.len() as u64);
@@ -138,7 +138,7 @@ impl Alike {
         out
     }
 
-    /// From what was stored. No bytes at all mean that nothing was noted.
+    /// Reads the stored form. No bytes at all mean that nothing was noted.
     pub fn decode(bytes: &[u8]) -> Result<Alike, Damaged> {
         if bytes.is_empty() {
             return Ok(Alike::default());
@@ -177,7 +177,7 @@ mod tests {
 
     const MAX: u16 = 5;
 
-    /// Which page, if any, closes its shape.
+    /// The index of the page that closes its shape, if any.
     fn check(pages: &[(u64, u64)]) -> Option<usize> {
         let mut alike = Alike::default();
         pages.iter().position(|(shape, digest)| alike.note(*shape, *digest, MAX))
@@ -268,7 +268,7 @@ mod tests {
         assert!(!(0..1_000).any(|_| alike.note(1, 7, 0)) && alike.is_empty());
     }
 
-    // The bytes outlive us.
+    // Stored bytes must stay readable.
     #[test]
     fn golden_bytes() {
         let mut alike = Alike::default();

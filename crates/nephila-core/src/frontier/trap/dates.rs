@@ -1,8 +1,8 @@
-//! Dates in URLs, and how far they are from today.
+//! Dates in URLs, and their distance from today.
 //!
-//! Only what is clearly a date counts: a year with a month behind it in the path (`/2031/07/`, `/2031-07`,
-//! `/events/2031-07-19`), or a parameter that is named after one (`year=2031`, `date=2031-07-19`). A year alone in a
-//! path is as often a number or a title.
+//! Only a clear date counts: a year followed by a month in the path (`/2031/07/`, `/2031-07`, `/events/2031-07-19`), or
+//! a parameter with a matching name (`year=2031`, `date=2031-07-19`). A year alone in a path is as often a number or a
+//! title.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn in_query(query: &str) -> impl Iterator<Item = u16> {
     })
 }
 
-/// `2031-07`, `2031_07`, `2031-07-19`, and the same with anything behind it that is no digit.
+/// The year of `2031-07`, `2031_07` or `2031-07-19`, also if followed by anything but a digit.
 fn year_month(text: &str) -> Option<u16> {
     let (first, rest) = text.split_at_checked(4)?;
     let rest = rest.strip_prefix(['-', '_', '.'])?;
@@ -63,6 +63,6 @@ fn is_month(text: &str) -> bool {
     digits && text.parse().is_ok_and(|month: u8| (1..=12).contains(&month))
 }
 
-/// What parameters with a date are called, without case.
+/// Names of parameters that hold a date, case-insensitive.
 const NAMES: &[&str] =
     &["year", "yr", "date", "day", "month", "start", "end", "from", "to", "tribe-bar-date", "cal_date"];

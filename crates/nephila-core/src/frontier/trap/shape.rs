@@ -1,10 +1,10 @@
-//! The shape of a URL: what is left when everything that counts pages is taken out of it.
+//! The shape of a URL: the URL without everything that numbers its pages.
 //!
-//! Numbers become one sign, long ids (hex, UUIDs, random letters and digits) another; of a query the names remain, in
-//! order. `/a/1?x=2` and `/a/77?x=9` have one shape. The host is no part of it, because shapes are remembered with
+//! Numbers become one symbol, long ids (hex, UUIDs, random letters and digits) another; of a query the names remain, in
+//! order. `/a/1?x=2` and `/a/77?x=9` have one shape. The host is not part of the shape, because shapes are stored with
 //! their host.
 //!
-//! Invariant: shapes are stored, so the same URL has the same shape in every version. The golden test holds it.
+//! Invariant: shapes are stored, so the same URL has the same shape in every version. The golden test checks this.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -49,7 +49,7 @@ fn text(url: &CrawlUrl) -> Vec<u8> {
     out
 }
 
-/// Appends a text with its numbers and ids replaced by signs that no URL has.
+/// Appends a text with its numbers and ids replaced by bytes that no URL has.
 fn push_classes(out: &mut Vec<u8>, text: &[u8]) {
     let mut at = 0;
     while at < text.len() {
@@ -74,7 +74,7 @@ fn push_word(out: &mut Vec<u8>, word: &[u8]) {
     let digits = word.iter().filter(|b| b.is_ascii_digit()).count();
     let letters = word.len() - digits;
     let is_hex = word.len() >= HEX_BYTES_MIN && word.iter().all(u8::is_ascii_hexdigit);
-    // Long words with two digits or more among their letters are no words.
+    // Long words with at least two digits among their letters are random ids.
     let is_random = word.len() >= RANDOM_BYTES_MIN && digits >= 2;
     if letters > 0 && digits > 0 && (is_hex || is_random) {
         out.push(ID);
@@ -106,8 +106,8 @@ const ID: u8 = 1;
 const PARAM: u8 = 2;
 const FOLDER: u8 = 3;
 
-/// Shorter words of hex digits may be words.
+/// Minimum length of a hex id; shorter words of hex digits may be words.
 const HEX_BYTES_MIN: usize = 8;
 
-/// Shorter words with digits in them may be names of things.
+/// Minimum length of a random id; shorter words with digits in them may be names.
 const RANDOM_BYTES_MIN: usize = 16;

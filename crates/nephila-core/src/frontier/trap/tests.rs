@@ -1,4 +1,4 @@
-//! What is taken for a trap, and what is not.
+//! URLs that are traps, and URLs that are not.
 
 use proptest::prelude::*;
 
@@ -186,7 +186,7 @@ fn urls_that_count_pages_have_one_shape() {
     }
 }
 
-// Shapes are stored with their host: another value would open what was closed.
+// Shapes are stored with their host: another value would reopen closed shapes.
 #[test]
 fn golden_shapes() {
     assert_eq!(format!("{:016x}", shape(&url("/a/1?x=2"))), GOLDEN_SHAPE);

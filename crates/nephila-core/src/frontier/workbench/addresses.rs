@@ -1,20 +1,19 @@
-//! The workbench, and names with several addresses: which one a host is asked at, and where it goes when nobody is there.
+//! Names with several addresses: the address a host is requested at, and the fallback when a connection fails.
 //!
-//! A host is asked at one address at a time, so that its slot is the one that bears it. A ticket that found nobody at its
-//! address was no request to a server: its host goes on to the next address of its name, and rests there as it would
-//! anywhere. When the last one could not be reached either the host has failed, and its name is looked up again before the
-//! next try.
+//! A host is requested at one address at a time, so that one slot bears its load. A ticket without a connection was no
+//! request to a server: its host moves on to the next address of its name, and rests there as usual. When the last
+//! address cannot be reached either, the host has failed, and its name is resolved again before the next try.
 //!
-//! What always holds: between two look-ups no address is gone to twice.
+//! Invariant: between two look-ups no address is tried twice.
 
 use std::net::IpAddr;
 
 use super::{HostIndex, Workbench};
 
 impl Workbench {
-    /// The addresses of a host, in the order in which they are to be tried. The one it has is kept if it is still among
-    /// them, or one in the same slot taken, unless nobody could be reached there; else it is the first. False if there is
-    /// none.
+    /// The addresses of a host, in the order in which to try them. The host keeps its current address if the list has
+    /// that address; otherwise the host takes an address in the same slot. If the current address failed, or neither is
+    /// in the list, the host takes the first. Returns `false` if the list is empty.
     pub(crate) fn resolved_to(&mut self, index: HostIndex, addresses: &[IpAddr], mono: u64) -> bool {
         let host = self.host(index);
         let kept = host.address.filter(|address| !host.address_dead && addresses.contains(address));
@@ -34,14 +33,15 @@ impl Workbench {
         true
     }
 
-    /// Nobody could be reached at this address. Is there another one to go to? The host has it then, or had it already.
+    /// A connection to this address failed. Moves the host to its next address. Returns whether the host has another
+    /// address to try, possibly because an earlier ticket moved the host already.
     pub(crate) fn try_next_address(&mut self, index: HostIndex, dead: IpAddr, mono: u64) -> bool {
         let host = self.host_mut(index);
         if host.no_address.is_some() {
             return false;
         }
         if host.address != Some(dead) {
-            // Another ticket found out before.
+            // Another ticket has noticed the failure before.
             return !host.address_dead;
         }
         let Some((next, left)) = host.addresses_left.split_first() else {
@@ -52,7 +52,7 @@ impl Workbench {
         host.addresses_left = left;
         let (resolved_at, resolving) = (host.resolved_at, host.resolving);
         self.resolved(index, next, mono);
-        // The name was not looked up anew, and may be on its way.
+        // The name was not resolved anew, and a look-up may be under way.
         let host = self.host_mut(index);
         host.resolved_at = resolved_at;
         if resolving {

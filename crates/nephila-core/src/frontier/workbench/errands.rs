@@ -1,12 +1,12 @@
-//! The workbench, asked on behalf of others: errands, and hosts that are here for nothing else.
+//! Errands: requests on behalf of other hosts, and hosts that are loaded for errands alone.
 //!
-//! A robots.txt may redirect to another host. That host is then asked like any other, with a ticket, after its rest and
-//! that of its address; what it says belongs to the host that sent us, the **asker**. An errand waits with the host that is
-//! to be asked until its ticket is given out, and travels with the ticket. A host that is not here comes as a **guest**:
-//! beyond the number of hosts at hand, which would otherwise keep an asker waiting for a place.
+//! A robots.txt may redirect to another host. That host is then requested like any other, with a ticket, after its rest
+//! and the rest of its address. The answer belongs to the host that was redirected, the **asker**. An errand waits with
+//! the host to be requested until its ticket is issued, and travels with the ticket. A host that is not loaded comes as
+//! a **guest**, beyond the maximum number of loaded hosts; otherwise an asker would wait for a free place.
 //!
-//! What always holds: an asker stays on the bench as long as its errand is somewhere here, since its robots.txt counts as
-//! asked; so the number by which an errand knows it stays its own.
+//! Invariant: an asker stays on the workbench as long as its errand is here, since its robots.txt counts as requested;
+//! so the host number in the errand stays valid.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use super::super::away::AwayAsker;
 use super::super::key::HostKey;
 use super::{ActiveHost, HostIndex, RobotsPhase, Workbench};
 
-/// Whose robots.txt it is that is asked for elsewhere.
+/// The host whose robots.txt is requested elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// That of a host here.
+    /// A host on this workbench.
     Here(HostIndex),
-    /// That of a host of another node.
+    /// A host of another node.
     Away(AwayAsker),
 }
 
 /// A request on behalf of another host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Errand {
-    /// Whose robots.txt it is.
+    /// The host whose robots.txt this is.
     pub(crate) asker: Asker,
-    /// What is to be asked for.
+    /// The URL to request.
     pub(crate) url: Box<str>,
-    /// What was asked for before on the way here, as hashes, this included.
+    /// Hashes of the URLs requested so far in this redirect chain, this URL included.
     pub(crate) chain: Vec<u64>,
-    /// Is it the second try?
+    /// Whether this is the second try.
     pub(crate) second: bool,
 }
 
 impl ActiveHost {
-    /// Is there something of its own that a ticket could be given out for, if nothing holds it back?
+    /// Whether the host has work of its own that a ticket could be issued for.
     pub(super) fn has_own(&self) -> bool {
         match self.robots {
             _ if self.guest => false,
@@ -49,7 +49,7 @@ impl ActiveHost {
         }
     }
 
-    /// The next errand, if it has the next turn: errands and its own work take turns.
+    /// The next errand, if errands have the next turn: errands and the host's own work alternate.
     pub(super) fn take_errand(&mut self) -> Option<Errand> {
         if self.errands.is_empty() || (self.errand_last && self.has_own()) {
             self.errand_last = false;
@@ -61,22 +61,22 @@ impl ActiveHost {
 }
 
 impl Workbench {
-    /// A host that is here for more than errands.
+    /// The number of a host that is loaded and is no guest.
     pub(crate) fn ordinary(&self, key: &HostKey) -> Option<HostIndex> {
         self.index(key).filter(|index| !self.host(*index).guest)
     }
 
-    /// How many hosts are here for errands alone.
+    /// Number of guests.
     pub(crate) fn guests(&self) -> usize {
         self.guests
     }
 
-    /// How many errands wait or have a ticket.
+    /// Number of errands that wait or have a ticket.
     pub(crate) fn errands(&self) -> usize {
         self.errands
     }
 
-    /// A guest stays as an ordinary host.
+    /// Turns a guest into an ordinary host.
     pub(crate) fn adopt(&mut self, index: HostIndex) {
         let host = self.host_mut(index);
         debug_assert!(host.guest, "an ordinary host is not adopted");
@@ -86,7 +86,7 @@ impl Workbench {
         *self.by_domain.entry(domain).or_default() += 1;
     }
 
-    /// A host gets an errand.
+    /// Queues an errand at a host.
     pub(crate) fn send(&mut self, index: HostIndex, errand: Errand) {
         if let Asker::Here(asker) = errand.asker {
             debug_assert_eq!(self.host(asker).robots, RobotsPhase::Asked, "an asker waits");
@@ -96,7 +96,7 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// An errand found nobody at its host's address, and waits for the next one there, before the others.
+    /// Puts an errand whose connection failed to the front, to be sent to the host's next address.
     pub(crate) fn send_again(&mut self, index: HostIndex, errand: Errand) {
         let host = self.host_mut(index);
         host.errands.insert(0, errand);
@@ -105,14 +105,14 @@ impl Workbench {
         self.wait(index);
     }
 
-    /// The robots.txt of a host is asked for once more. Is that its second try?
+    /// Requests the robots.txt of a host once more. `second` marks a second try.
     pub(crate) fn want_robots(&mut self, index: HostIndex, second: bool) {
         let host = self.host_mut(index);
         (host.robots, host.robots_second) = (RobotsPhase::Wanted, second);
         self.wait(index);
     }
 
-    /// Takes back the errands that wait with a host.
+    /// Removes and returns the errands that wait with a host.
     pub(crate) fn take_back_errands(&mut self, index: HostIndex) -> Vec<Errand> {
         let errands = std::mem::take(&mut self.host_mut(index).errands);
         self.errands -= errands.len();
@@ -122,7 +122,7 @@ impl Workbench {
         errands
     }
 
-    /// No start of a host before this moment, its address aside.
+    /// End of the host's rest, without regard to its address.
     pub(crate) fn host_ready_at(&self, index: HostIndex) -> u64 {
         self.host(index).ready_at
     }

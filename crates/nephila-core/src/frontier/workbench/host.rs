@@ -1,4 +1,4 @@
-//! A host at hand: what it has to do, what is known of it, and when it has rested.
+//! A host loaded in memory: its work, the facts known about the host, and the end of its rest.
 
 use std::net::IpAddr;
 
@@ -13,95 +13,96 @@ use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::HostRecord;
 use crate::time::Seconds;
 
-/// A host at hand.
+/// A host loaded in memory.
 #[derive(Debug)]
 pub(crate) struct ActiveHost {
     pub(crate) key: HostKey,
     pub(crate) origin: Box<str>,
     pub(crate) heads: Heads,
-    /// Tickets open on it.
+    /// Open tickets.
     pub(crate) tickets: Vec<TicketId>,
-    /// How many of them were released: their fetch is over and only the report is missing.
+    /// Number of released tickets: their fetch is over and only the report is missing.
     pub(super) released: u32,
     /// URLs that have ended and whose entries are not folded yet, by the last part of their keys.
     pub(crate) unfolded: Vec<u64>,
-    /// Nobody may fetch from it, or others are waiting for its place: it leaves as soon as it may.
+    /// The host is stopped, or other hosts wait for its place: the host leaves as soon as allowed.
     pub(crate) leaving: bool,
-    /// How far the queue was read.
+    /// Read position in the queue.
     pub(crate) cursor: QueueKey,
-    /// How far the plans were read.
+    /// Read position in the plans.
     pub(crate) later_cursor: LaterKey,
     /// When the next plan is due, as far as known.
     pub(crate) later_next: Option<Seconds>,
-    /// When its domain's budget lets in what is parked, if it was met.
+    /// When the domain's budget admits the next parked URL, if the budget was exhausted.
     pub(crate) room_next: Option<Seconds>,
-    /// The first parked URL that was passed over for want of room: its floor stays before it.
+    /// The first parked URL that was skipped because the budget was exhausted: the floor of the queue stays before its
+    /// place.
     pub(crate) parked_from: Option<QueueKey>,
-    /// Is there anything to read in the queue?
+    /// Whether the queue may have unread URLs.
     pub(crate) more: bool,
-    /// Waiting for its turn to be filled?
+    /// Whether the host waits for URLs.
     pub(crate) hungry: bool,
-    /// Was it given URLs since it came?
+    /// Whether the host received URLs since the host was loaded.
     pub(crate) visited: bool,
-    /// How its name failed to resolve, until it does.
+    /// How the last name resolution failed; `None` after a success.
     pub(crate) no_address: Option<Outcome>,
-    /// Does everything it has end with that? Otherwise it waits in its queue.
+    /// Whether everything in the queue ends with that outcome. Otherwise the URLs stay in the queue.
     pub(crate) given_up: bool,
-    /// What its robots.txt is worth; a ticket for it comes first when it has expired.
+    /// State of the robots.txt; an expired robots.txt is fetched before any page.
     pub(crate) robots: RobotsPhase,
-    /// Is the next request for its robots.txt the second try of the last?
+    /// Whether the next robots.txt request is the second try of the last.
     pub(super) robots_second: bool,
-    /// What it is to be asked for on behalf of others, first to last.
+    /// Errands that wait with this host, first to last.
     pub(crate) errands: Vec<Errand>,
-    /// Is it here for errands alone? Then it takes nobody's place and gets no URLs of its own.
+    /// Guest: loaded for errands alone. A guest takes no place of another host and gets no URLs of its own.
     pub(crate) guest: bool,
-    /// Was its last ticket for an errand? Then its own work has the next turn.
+    /// Whether the last ticket was for an errand. Then the host's own work has the next turn.
     pub(super) errand_last: bool,
-    /// Pages that were asked for, those under way included.
+    /// Pages requested, including requests under way.
     pub(crate) pages: u64,
-    /// Fetches in a row that failed on its account.
+    /// Consecutive failed fetches caused by the host.
     pub(crate) failures: u8,
-    /// Requests in a row that found nothing, those in no group yet included.
+    /// Consecutive requests for missing pages, including those not yet in a group.
     pub(crate) missing: u32,
-    /// What it has sent today.
+    /// Bytes received from the host today.
     pub(crate) spent: Spent,
-    /// Up to when its time is taken up by visits, those in no group yet included.
+    /// Up to when visits occupy the host's time, including visits not yet in a group.
     pub(crate) booked: Seconds,
-    /// The rest that robots.txt or the operator ask for, in milliseconds.
+    /// The rest demanded by robots.txt or the operator, in milliseconds.
     pub(crate) rest_asked: u32,
     /// The rest in force, in milliseconds.
     pub(super) rest: u32,
-    /// No start before this moment.
+    /// No request starts before this moment.
     pub(super) ready_at: u64,
-    /// Was its turn last outside of its hours?
+    /// Whether the host's last turn fell outside of its hours.
     pub(super) out_of_hours: bool,
-    /// The moment under which it waits in its slot.
+    /// The moment under which the host waits in its slot.
     pub(super) waits_at: Option<u64>,
     pub(super) address: Option<IpAddr>,
-    /// Could its address not be reached?
+    /// Whether the current address could not be reached.
     pub(super) address_dead: bool,
-    /// Where to go next if its address cannot be reached, first to last.
+    /// Addresses to try next if the current address cannot be reached, first to last.
     pub(super) addresses_left: Box<[IpAddr]>,
     pub(super) slot: Option<SlotIndex>,
     pub(super) resolved_at: u64,
     pub(super) resolving: bool,
-    /// Does it stand in the list of those to resolve?
+    /// Whether the host is in the list of names to resolve.
     pub(super) unresolved: bool,
 }
 
-/// What a host's robots.txt is worth.
+/// State of a host's robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RobotsPhase {
-    /// It must be asked for before anything else.
+    /// The robots.txt must be fetched before any page.
     Wanted,
-    /// A ticket for it is open, or its answer is on its way into the log.
+    /// A ticket for the robots.txt is open, or its answer is in flight to the log.
     Asked,
-    /// It is in force until then, on the time of day.
+    /// The robots.txt is in force until this time, on the wall clock.
     Until(Seconds),
 }
 
 impl ActiveHost {
-    /// A fresh host, to be given to [`super::Workbench::activate`].
+    /// A new host, to be passed to [`super::Workbench::activate`].
     pub(crate) fn fresh(key: HostKey, origin: Box<str>) -> ActiveHost {
         ActiveHost {
             key,
@@ -146,7 +147,7 @@ impl ActiveHost {
         }
     }
 
-    /// What is known of it from before, but for its queue.
+    /// Restores the facts in the host's record, except the queue positions.
     pub(crate) fn remember(&mut self, record: &HostRecord) {
         self.pages = record.pages;
         self.failures = record.failures;
@@ -156,7 +157,7 @@ impl ActiveHost {
         self.rest_asked = record.delay.max(record.robots.crawl_delay);
     }
 
-    /// Its name or address, without scheme and port.
+    /// The name or address of the host, without scheme and port.
     pub(super) fn name(&self) -> &str {
         let authority = self.origin.split_once("://").map_or(&*self.origin, |(_, authority)| authority);
         match authority.find(']') {

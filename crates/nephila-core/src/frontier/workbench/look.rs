@@ -1,4 +1,4 @@
-//! The workbench, looked at: what a host holds, how far it has come, how long it rests.
+//! Read access to the workbench: the URLs of a host, its progress and its rests.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::planted::{self, Bug};
 use crate::state::queue::{LaterKey, QueueKey};
 
 impl Workbench {
-    /// The lowest places of a host that are neither ended nor behind its cursors: everything before them has ended.
+    /// The floors of a host in its queue and in its plans: every place up to a floor has ended. A floor lies before the
+    /// first URL that is loaded, under way or parked, and never after the read position (cursor).
     pub(crate) fn floors(&self, index: HostIndex) -> (QueueKey, LaterKey) {
         let host = self.host(index);
         if planted::is(Bug::FloorTooFar) {
@@ -30,12 +31,12 @@ impl Workbench {
         host.parked_from.into_iter().for_each(|place| note(Place::Queue(place)));
         let open = host.tickets.iter().filter_map(|ticket| self.open.get(ticket));
         open.filter_map(|open| open.head.as_ref()).for_each(|head| note(head.place));
-        // The cursor itself may have gone back to before the first of them.
+        // The cursor may have gone back to before the first of these places.
         let queue = queue.map_or(host.cursor, |first| first.before().min(host.cursor));
         (queue, later.map_or(host.later_cursor, |first| first.before().min(host.later_cursor)))
     }
 
-    /// Is a URL of a host at hand or being fetched, by the last part of its key?
+    /// Whether a URL of a host is loaded or being fetched, by the last part of its key.
     pub(crate) fn holds(&self, index: HostIndex, path: u64) -> bool {
         let host = self.host(index);
         let mut open = host.tickets.iter().filter_map(|ticket| self.open.get(ticket));
@@ -43,13 +44,13 @@ impl Workbench {
             || host.heads.all().iter().any(|head| head.path == path)
     }
 
-    /// Is a URL of a host being fetched?
+    /// Whether a URL of a host is being fetched.
     pub(crate) fn is_fetching(&self, index: HostIndex, path: u64) -> bool {
         let mut open = self.host(index).tickets.iter().filter_map(|ticket| self.open.get(ticket));
         open.any(|open| open.head.as_ref().is_some_and(|head| head.path == path))
     }
 
-    /// The pages that are being fetched: key, origin, path and query. No more than there may be tickets.
+    /// The pages being fetched: key, origin, path and query. At most as many as tickets may be open.
     pub(crate) fn fetching(&self) -> Vec<(UrlKey, Box<str>, Box<str>)> {
         let open = self.open.values().filter_map(|open| Some((self.host(open.host), open.head.as_ref()?)));
         open.map(|(host, head)| {
@@ -58,25 +59,25 @@ impl Workbench {
         .collect()
     }
 
-    /// Has a ticket of this host its host and its address to itself while it is open?
+    /// Whether a ticket of this host has host and address exclusively while the ticket is open.
     pub(crate) fn is_alone(&self, index: HostIndex) -> bool {
         let slot = self.host(index).slot.and_then(|slot| self.slots[slot as usize].as_ref());
         self.settings.host_connections <= 1 && slot.is_some_and(|slot| slot.limit.connections <= 1)
     }
 
-    /// Offers that may wait in a partition.
+    /// Maximum number of offers that may wait in a partition.
     pub(crate) fn offers_max(&self) -> usize {
         self.settings.offers_max
     }
 
-    /// How long a host and its slot still rest, in milliseconds.
+    /// Remaining rests of a host and of its slot, in milliseconds.
     pub(crate) fn waits(&self, index: HostIndex, mono: u64) -> (u64, u64) {
         let host = self.host(index);
         let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
         (host.ready_at.saturating_sub(mono), slot.map_or(0, |slot| slot.free_at.saturating_sub(mono)))
     }
 
-    /// A host, for whoever asks.
+    /// A snapshot of a loaded host, for users.
     pub(crate) fn at_hand(&self, index: HostIndex) -> AtHand {
         let host = self.host(index);
         AtHand {
@@ -92,7 +93,7 @@ impl Workbench {
         }
     }
 
-    /// An address without its hosts, for whoever asks.
+    /// A snapshot of an address without its hosts, for users.
     pub(crate) fn slot_view(&self, key: SlotKey, mono: u64) -> SlotView {
         let slot = self.by_slot.get(&key).and_then(|slot| self.slots[*slot as usize].as_ref());
         SlotView {
@@ -106,14 +107,14 @@ impl Workbench {
         }
     }
 
-    /// The rest in force after an answer that took so long.
+    /// The rest in force after an answer that took `took_ms`: the longest of all rate limits that apply.
     pub(super) fn rest_of(&self, host: &ActiveHost, took_ms: u64) -> u32 {
         let settings = &self.settings;
         let own = settings.host_delay.as_millis() as u64;
         let by_rate = settings.rate_rest_ms();
         let by_time = took_ms.saturating_mul(settings.host_delay_factor.into());
         let ours = own.max(by_rate).max(by_time.min(settings.host_delay_max.as_millis() as u64));
-        // What the site asks for is never cut.
+        // The rest demanded by the site is never cut.
         u32::try_from(ours.max(host.rest_asked.into())).unwrap_or(u32::MAX)
     }
 
@@ -122,7 +123,7 @@ impl Workbench {
         self.by_key.values().copied()
     }
 
-    /// The memory that hosts and slots take, roughly.
+    /// Approximate memory of hosts and slots, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let hosts = self.hosts.capacity() * size_of::<Option<ActiveHost>>();
         let heads: usize =

@@ -1,12 +1,12 @@
-//! When a fetch is over: host and address rest, and may be asked again.
+//! The end of a fetch: host and address rest, and are then free for the next request.
 
 use super::{HostIndex, Open, SlotIndex, Workbench};
 use crate::frontier::ticket::TicketId;
 use crate::planted::{self, Bug};
 
 impl Workbench {
-    /// The fetch of a ticket is over and its report will follow: host and slot rest from now and may then be asked again.
-    /// False if it is not open, or was released before.
+    /// The fetch of a ticket is over and its report will follow: host and slot rest from now and are free afterwards.
+    /// Returns `false` if the ticket is not open or was released before.
     pub(crate) fn release(&mut self, id: TicketId, took_ms: u64, mono: u64) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| !open.released) else { return false };
         open.released = true;
@@ -16,8 +16,8 @@ impl Workbench {
         true
     }
 
-    /// A ticket was given back, or taken back: host and slot rest from now, if they do not yet. None if it is not open,
-    /// which is what a second or a late report finds.
+    /// Closes a ticket that was reported or has expired: host and slot rest from now, unless the ticket was released.
+    /// Returns `None` if the ticket is not open: the report is late or a duplicate.
     pub(crate) fn close(&mut self, id: TicketId, took_ms: u64, mono: u64) -> Option<Open> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
@@ -26,7 +26,7 @@ impl Workbench {
         host.tickets.retain(|ticket| *ticket != id);
         if open.released {
             host.released -= 1;
-            // It may have waited for its last ticket to end.
+            // The host may have waited for its last ticket to end.
             self.wait(open.host);
         } else {
             let ready_at = self.host(open.host).ready_at;
@@ -40,7 +40,7 @@ impl Workbench {
         Some(open)
     }
 
-    /// A fetch that took this long is over.
+    /// Starts the rests after a fetch that took `took_ms`.
     fn rest(&mut self, index: HostIndex, slot_index: SlotIndex, took_ms: u64, mono: u64) {
         let rest = self.rest_of(self.host(index), took_ms);
         let host = self.host_mut(index);

@@ -1,11 +1,12 @@
-//! The workbench in a cluster: slots that other nodes use too, one node at a time.
+//! The workbench in a cluster: slots shared with other nodes, used by one node at a time.
 //!
-//! While slots are shared, nothing starts on one without its **turn**. It is asked for when a host could use it and kept
-//! while nobody else wants it; how long one that is wanted is kept says [`Turn`]. Every ask is answered once, and no ask is
-//! ever taken back: a turn that comes too late is given back like any other.
+//! While slots are shared, no request starts on a slot without its **turn** (a slot grant). A node requests the turn
+//! when one of its hosts could use the slot, and keeps the turn while no other node wants the slot. [`Turn`] decides
+//! how long a node keeps a wanted turn. Every request for a turn is answered once and never withdrawn: a turn that
+//! comes too late is given back like any other.
 //!
-//! What always holds: a turn is given back only when nothing is open on its slot; a slot whose turn is asked for stays
-//! here until it has come.
+//! Invariants: a turn is given back only when no ticket is open on its slot; a slot whose turn is requested stays here
+//! until the turn has come.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,30 +18,30 @@ use super::super::slot::SlotKey;
 use super::{SlotIndex, Workbench, ms};
 use crate::cluster::slots::{Turn, Verdict};
 
-/// What is to be said about a turn.
+/// A message about a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnAction {
-    /// Ask for the turn of a slot, then call [`Frontier::handle_granted`](super::super::Frontier::handle_granted).
+    /// Request the turn of a slot, then call [`Frontier::handle_granted`](super::super::Frontier::handle_granted).
     Ask(SlotKey),
     /// Give the turn of a slot back.
     GiveBack {
         /// The slot.
         slot: SlotKey,
-        /// Nothing started or ended there for so long, in milliseconds.
+        /// Milliseconds since a request last started or ended on the slot.
         rested: u64,
     },
 }
 
-/// How we stand with the turn of a slot.
+/// Whether this node holds the turn of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holding {
-    /// Nobody else asks there: no turn is needed.
+    /// Slots are not shared: no turn is needed.
     Free,
-    /// It is not ours.
+    /// The turn is not held.
     No,
-    /// It is asked for.
+    /// The turn is requested.
     Asked,
-    /// It is ours.
+    /// The turn is held.
     Held(Turn),
 }
 
@@ -50,18 +51,19 @@ impl Holding {
     }
 }
 
-/// Turns that are to be asked for, given back or looked at.
+/// Turns to request, to give back or to examine.
 #[derive(Debug, Default)]
 pub(super) struct TurnDesk {
-    /// Are slots shared with other nodes?
+    /// Whether slots are shared with other nodes.
     shared: bool,
     actions: VecDeque<TurnAction>,
-    /// Slots whose turn is wanted, and when to look whether to give it back. Each is here a few times at most.
+    /// Slots whose turn other nodes want, and when to examine whether to give the turn back. Each occurs a few times at
+    /// most.
     pub(super) look_at: BTreeSet<(u64, SlotIndex)>,
 }
 
 impl TurnDesk {
-    /// How a new slot stands.
+    /// The initial state of a new slot.
     pub(super) fn fresh(&self) -> Holding {
         if self.shared { Holding::No } else { Holding::Free }
     }
@@ -72,25 +74,25 @@ impl TurnDesk {
 }
 
 impl Workbench {
-    /// From here on nothing starts on a slot without its turn. Before the first host comes.
+    /// From here on no request starts on a slot without its turn. Call before the first host is loaded.
     pub(crate) fn share_slots(&mut self) {
         debug_assert!(self.by_slot.is_empty(), "slots are shared from the beginning");
         self.turns.shared = true;
     }
 
-    /// The slot of a host at this address, and what it may bear.
+    /// The slot of a host at this address, and the limits of the slot.
     pub(crate) fn slot_at(&self, host: &HostKey, address: IpAddr) -> (SlotKey, SlotLimit) {
         self.settings.slot(host, address, self.turns.shared)
     }
 
-    /// Asks for the turn of a slot whose time has come, if that is missing.
+    /// Requests the turn of a slot whose rest is over, if the turn is missing.
     pub(super) fn ask_turn(&mut self, index: SlotIndex) -> bool {
         let slot = self.slots[index as usize].as_ref().expect("a slot in the timeline");
         if slot.turn != Holding::No {
             return false;
         }
         let stood_at = slot.stands_at;
-        // The host it stood there for may have left or moved: nothing is asked for without need.
+        // The host that waited there may have left or moved: no turn is requested without need.
         self.stand(index);
         let slot = self.slots[index as usize].as_mut().expect("a slot in the timeline");
         if slot.stands_at == stood_at {
@@ -101,15 +103,15 @@ impl Workbench {
         true
     }
 
-    /// The turn of a slot is ours.
+    /// The turn of a slot was granted.
     pub(crate) fn granted(&mut self, key: SlotKey, rested: u64, wanted: bool, mono: u64) {
         let index = self.by_slot.get(&key).copied();
         let slot = index.and_then(|index| self.slots[index as usize].as_ref());
         let index = match (index, slot.map(|slot| slot.turn)) {
             (Some(index), Some(Holding::Asked)) => index,
-            // It is ours, and may be in use.
+            // The turn is held already, and may be in use.
             (_, Some(Holding::Held(_) | Holding::Free)) => return,
-            // Nobody here asked for it: kept, it would be kept from everybody for ever.
+            // No slot here requested the turn: keeping the turn would lock out all other nodes for ever.
             _ => return self.turns.actions.push_back(TurnAction::GiveBack { slot: key, rested }),
         };
         let slot = self.slots[index as usize].as_mut().expect("a slot by its key");
@@ -129,14 +131,14 @@ impl Workbench {
         }
     }
 
-    /// What is to be said about turns now.
+    /// The next message about turns, or `None`.
     pub(crate) fn poll_turn(&mut self, mono: u64) -> Option<TurnAction> {
         while self.turns.look_at.first().is_some_and(|(at, _)| *at <= mono) {
             let (_, index) = self.turns.look_at.pop_first().expect("just seen");
             if self.slots.get(index as usize).is_none_or(Option::is_none) {
                 continue;
             }
-            // What is stale on top of its list goes.
+            // Drops stale hosts on top of the waiting list.
             self.stand(index);
             self.turns.look_at.remove(&(0, index));
             let slot = self.slots[index as usize].as_ref().expect("looked at above");
@@ -154,7 +156,7 @@ impl Workbench {
         self.turns.actions.pop_front()
     }
 
-    /// Gives the turn of a slot back, if it is ours.
+    /// Gives the turn of a slot back, if this node holds the turn.
     pub(super) fn give_up_turn(&mut self, index: SlotIndex, mono: u64) {
         let slot = self.slots[index as usize].as_mut().expect("a slot");
         if let Holding::Held(_) = slot.turn {

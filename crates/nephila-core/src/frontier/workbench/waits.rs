@@ -1,4 +1,4 @@
-//! The workbench, counted: what each host waits for, and whether it has anything left.
+//! Counts the loaded hosts by the reason for which they wait, and tells whether a host has work left.
 
 use super::super::REST_ON_BENCH;
 use super::super::outlook::Waits;
@@ -6,7 +6,7 @@ use super::{HostIndex, RobotsPhase, Workbench};
 use crate::time::Seconds;
 
 impl Workbench {
-    /// The hosts by what they wait for.
+    /// Counts the hosts by the reason for which they wait.
     pub(crate) fn count_waits(&self, mono: u64) -> Waits {
         let mut waits = Waits { next_start: self.timeline.first().map(|(at, _)| *at), ..Waits::default() };
         waits.backing_off = self.resting.values().filter(|rest| rest.long && rest.until > mono).count();
@@ -38,10 +38,10 @@ impl Workbench {
         waits
     }
 
-    /// What a host has left, if plans for later than the horizon do not count.
+    /// The work that a host has left, without plans that are due after the horizon.
     pub(crate) fn left(&self, index: HostIndex, horizon: Seconds, horizon_mono: u64) -> HostLeft {
         let host = self.host(index);
-        // What is on its way may bring up anything; what leaves is looked for by the next search.
+        // A request under way may bring up any work; a leaving host is found by the next search.
         let under_way = !host.tickets.is_empty()
             || !host.unfolded.is_empty()
             || !host.errands.is_empty()
@@ -59,7 +59,7 @@ impl Workbench {
         if work || due { HostLeft::Work } else { HostLeft::Nothing }
     }
 
-    /// The hosts at hand that rest for long, with what may be in their queues, and the moment when each has rested.
+    /// The loaded hosts with a long rest and possibly queued URLs, and the moment when each rest ends.
     pub(crate) fn long_resting(&self, mono: u64) -> impl Iterator<Item = (HostIndex, u64)> + '_ {
         self.indexes().filter_map(move |index| {
             let host = self.host(index);
@@ -70,13 +70,13 @@ impl Workbench {
     }
 }
 
-/// What a host at hand has left.
+/// The work that a loaded host has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostLeft {
     /// Nothing before the horizon.
     Nothing,
-    /// There may be something in its queue, and it backs off beyond the horizon.
+    /// The queue may have URLs, and the host's backoff ends after the horizon.
     Resting,
-    /// Something that comes up before the horizon, or is under way.
+    /// Work that is due before the horizon, or is under way.
     Work,
 }

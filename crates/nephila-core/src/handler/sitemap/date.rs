@@ -1,13 +1,13 @@
-//! When a page changed, as sitemaps and feeds write it: W3C dates of any precision, and the dates of mail.
+//! The date of the last change, as written in sitemaps and feeds: W3C dates of any precision, and mail dates.
 //!
-//! What always holds: what cannot be read, and what lies before 1970, is no date.
+//! Invariant: a text that cannot be parsed, or a date before 1970, is no date.
 
 use crate::time::Timestamp;
 
-/// The longest date that is read.
+/// Maximum length of a date in bytes.
 const DATE_BYTES_MAX: usize = 64;
 
-/// Reads a date. Without a time it means midnight, without a zone UTC.
+/// Parses a date. Without a time the date means midnight, without a zone UTC.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if text.len() < 4 || text.len() > DATE_BYTES_MAX || !text.is_ascii() {
@@ -31,7 +31,7 @@ fn w3c(text: &str) -> Option<jiff::Timestamp> {
     if let Ok(time) = whole.parse::<jiff::Timestamp>() {
         return Some(time);
     }
-    // No zone, or one that is written with a space before it.
+    // No zone, or a zone with a space before it.
     let whole = whole.replace(' ', "");
     if let Ok(time) = whole.parse::<jiff::Timestamp>() {
         return Some(time);

@@ -1,12 +1,12 @@
-//! Reads the XML of sitemaps, indexes of sitemaps and feeds, without ever refusing any.
+//! Reads the XML of sitemaps, sitemap indexes and feeds, however malformed.
 //!
-//! Elements are known by the last part of their names, since prefixes and namespaces are often wrong; only what stands
-//! within `image`, `video` or `news` is somebody else's. An entry begins with its wrapper (`url`, `sitemap`, `item`,
-//! `entry`) or, where wrappers are missing, with the next `loc`; a text ends where any tag begins, so that a missing
-//! end tag loses nothing. After markup that makes no sense, reading goes on at the next tag.
+//! Elements are recognized by their local names, since prefixes and namespaces are often wrong; only the contents of
+//! `image`, `video` or `news` are skipped. An entry begins with its wrapper (`url`, `sitemap`, `item`, `entry`) or,
+//! where wrappers are missing, with the next `loc`; a text ends where any tag begins, so a missing end tag loses
+//! nothing. After malformed markup, reading continues at the next tag.
 //!
-//! What always holds: entities are never expanded, except the five of XML and characters by number; the parser's own
-//! memory does not grow with the nesting.
+//! Invariants: entities are never expanded, except the five of XML and characters by number; the parser remembers at
+//! most [`OPEN_MAX`] open tags.
 
 use quick_xml::events::BytesStart;
 
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut()
         draft: Draft::default(),
     };
     match soup::read(text, OPEN_MAX, &mut state, time_is_up) {
-        // A text that no tag has ended is cut, and half a URL is another one.
+        // A text without an end tag is cut, and half a URL is a different URL.
         End::All if state.field != Field::None => {
             state.list.findings.note(Note::Broken);
             state.field = Field::None;
@@ -40,7 +40,7 @@ pub(super) fn read(text: &str, list: &mut List<'_>, time_is_up: &mut dyn FnMut()
     state.end_entry();
 }
 
-/// What an entry is wrapped in.
+/// The element around an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrapper {
     None,
@@ -49,7 +49,7 @@ enum Wrapper {
     Item,
 }
 
-/// What the text that is being read is.
+/// The field that the current text belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     None,
@@ -58,20 +58,20 @@ enum Field {
     Priority,
     /// The text of a feed's `link`.
     Link,
-    /// A feed's `guid`, which is a URL unless it says otherwise.
+    /// The `guid` of a feed entry, a URL unless `isPermaLink` is false.
     Guid,
 }
 
 struct State<'l, 'p> {
     list: &'l mut List<'p>,
     wrapper: Wrapper,
-    /// The root says that entries without a wrapper are sitemaps.
+    /// The root element declares that entries without a wrapper are sitemaps.
     is_index: bool,
-    /// Within an extension that describes something else, and its name.
+    /// The name of the open extension that describes something else.
     media: Option<&'static str>,
     field: Field,
     text: String,
-    /// The text holds what we do not expand.
+    /// The text holds an entity that is not expanded, or is too long.
     spoiled: bool,
     has_document_type: bool,
     draft: Draft,
@@ -79,7 +79,7 @@ struct State<'l, 'p> {
 
 impl Sink for State<'_, '_> {
     fn start(&mut self, tag: &BytesStart<'_>, is_empty: bool) {
-        // A tag within a text ends it: its own end tag is missing.
+        // A tag within a text ends the text: the end tag is missing.
         self.end_field();
         let name = tag.local_name();
         let name: &str = name.as_ref();
@@ -127,7 +127,7 @@ impl Sink for State<'_, '_> {
         if self.media == Some(name) {
             self.media = None;
         } else if matches!(name, "url" | "sitemap" | "item" | "entry") {
-            // Also when an extension was never closed: its entry is over.
+            // Also when an extension was never closed: its entry ends here.
             self.media = None;
             self.end_entry();
         }
@@ -141,7 +141,7 @@ impl Sink for State<'_, '_> {
         }
     }
 
-    /// Only what XML has by itself is expanded: a URL with a name that HTML knows is that URL.
+    /// Only the references of XML are expanded: a URL that contains the name of an HTML entity stays as written.
     fn reference(&mut self, name: &str) {
         if self.field == Field::None {
             return;
@@ -150,7 +150,7 @@ impl Sink for State<'_, '_> {
             self.list.findings.note(Note::OwnEntities);
             self.spoiled = true;
         } else {
-            // An `&` that somebody forgot to escape, with a `;` further on.
+            // An unescaped `&`, with a `;` further on.
             self.text(&format!("&{name};"));
         }
     }
@@ -169,7 +169,7 @@ impl Sink for State<'_, '_> {
 }
 
 impl State<'_, '_> {
-    /// `<link>` of RSS holds a text; that of Atom and the one for other languages hold an attribute.
+    /// `<link>` of RSS holds a text; `<link>` of Atom and of other languages has an attribute.
     fn handle_link(&mut self, tag: &BytesStart<'_>) {
         let Some(href) = attribute(tag, "href") else {
             if self.wrapper == Wrapper::Item {
@@ -232,11 +232,11 @@ impl State<'_, '_> {
     }
 }
 
-/// Open tags that a parser of sitemaps remembers.
+/// Maximum number of open tags that a parser of sitemaps remembers.
 const OPEN_MAX: usize = 1_000_000;
 
-/// A longer text is no URL and no date.
+/// Maximum length of a text; a longer one is no URL and no date.
 const TEXT_BYTES_MAX: usize = 2 * URL_BYTES_MAX;
 
-/// More languages has no page.
+/// Maximum number of alternates (languages) of one page.
 const ALTERNATES_PER_ENTRY_MAX: usize = 256;

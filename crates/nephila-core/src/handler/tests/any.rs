@@ -1,10 +1,10 @@
-//! Any bytes at all: whatever comes in, something comes out, within limits.
+//! Any input: reading always returns a result, within limits.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces that mean something to one of the readers, so that chance meets their states.
+/// Pieces with a meaning for one of the readers, so that random input reaches their states.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let pieces: Vec<&'static str> = vec![
         "<a href=",

@@ -1,4 +1,4 @@
-//! Words and fields that pages address to robots, links in the head.
+//! Robots directives in pages and header fields, links in the head.
 
 use super::*;
 use crate::handler::sniff::Kind;

@@ -1,11 +1,11 @@
-//! What browsers do with markup, and what hostile markup does to us.
+//! Markup as browsers read markup, and hostile markup.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::handler::{LinkKind, read_page_until};
 
-/// Far above what any of these takes, far below what a parser without limits takes.
+/// Far above the need of any of these tests, far below the need of a parser without limits.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 #[test]
@@ -45,7 +45,7 @@ fn one_url_is_named_once_and_by_its_strongest_kind() {
         "<a href=/f><link rel=alternate type=application/atom+xml href=/f>",
         &[("feed", "http://a.test/f")],
     );
-    // The page itself and places in it are nothing new.
+    // The page itself and its fragments are no links.
     links(
         "<a href='#top'><a href=''><a href=page><a href='/dir/page#x'><a href='?q'>",
         &["http://a.test/dir/page?q"],
@@ -110,7 +110,7 @@ fn a_refresh_is_a_redirect_if_it_is_short() {
     assert_eq!(findings.links.len(), 2);
 }
 
-/// Time and what was found, in a page that must not take long.
+/// The time and the findings of a page that must not take long.
 fn timed(answer: &Answer) -> Findings {
     let begun = Instant::now();
     let findings = answer.read();
@@ -140,7 +140,7 @@ fn htm_03_a_tag_may_have_a_hundred_thousand_attributes() {
     let attributes: String = (0..20_000).map(|i| format!(" a{i}=1")).collect();
     let findings = timed(&Answer::html(format!("<a{attributes} href=/x>x</a><a href=/y>")));
     assert_eq!(findings.links.len(), 2);
-    // More than the parser's memory holds: cut there, and what came before is kept.
+    // More than the parser's memory holds: cut there, and earlier findings are kept.
     let attributes: String = (0..400_000).map(|i| format!(" a{i}=1")).collect();
     let findings = timed(&Answer::html(format!("<a href=/before><a{attributes} href=/x>x</a>")));
     assert_eq!((findings.links.len(), findings.cut), (1, true));
@@ -190,7 +190,7 @@ fn htm_07_the_first_base_counts_if_it_can_be_used() {
     let findings = Answer::html("<base href='http://b.test/d/'><a href=x>").read();
     assert_eq!(findings.base_used.unwrap().as_str(), "http://b.test/d/");
     assert!(Answer::html("<base href=''><a href=x>").read().base_used.is_none());
-    // A place in the base is another page, when the base is.
+    // A fragment of the base is another page, when the base is.
     links("<base href=/other><a href='#x'>", &["http://a.test/other"]);
 }
 
@@ -217,7 +217,7 @@ fn htm_09_words_for_robots_are_lists_in_any_case() {
     let findings =
         Answer::html("<meta name=robots content=noindex>").field("x-robots-tag", "Nephila: nofollow").read();
     assert!(findings.page_robots.nofollow && !findings.page_robots.noindex && findings.page_robots.named);
-    // One link without it is enough to follow.
+    // One mention without `nofollow` is enough to follow.
     let findings = Answer::html("<a rel=nofollow href=/x><a href=/x>").read();
     assert!(!findings.links[0].nofollow);
 }
@@ -295,7 +295,7 @@ fn htm_16_what_counts_as_a_source_stands_in_one_table() {
         &["http://a.test/yes"],
     );
     links("<template><a href=/no></a></template>", &[]);
-    // One that never ends is none; one whose parent ends has ended.
+    // A template that never ends is none; a template whose parent ends has ended.
     links("<template><a href=/1><p><a href=/2>", &["http://a.test/1", "http://a.test/2"]);
     links("<div><template><a href=/1></div><a href=/2>", &["http://a.test/2"]);
     links("<template shadowrootmode=open><a href=/x></a></template>", &["http://a.test/x"]);
@@ -330,7 +330,7 @@ fn htm_18_text_that_looks_like_tags_is_text() {
         links(&format!("{hidden}<a href=/yes>"), &["http://a.test/yes"]);
     }
     links("<a href=/yes><plaintext><a href=/no>", &["http://a.test/yes"]);
-    // In foreign content, and in markup that some would call ambiguous, there are real links.
+    // In foreign content, and in ambiguous markup, there are real links.
     links("<svg><style><a href=/x></style></svg>", &["http://a.test/x"]);
     links("<select><xmp></select></xmp><a href=/x>", &["http://a.test/x"]);
     links("<frameset><noframes></noframes></frameset><script></script><a href=/x>", &["http://a.test/x"]);
@@ -356,6 +356,6 @@ fn htm_20_a_canonical_is_a_hint_beside_the_others() {
         "<link rel=canonical href='https://b.test/x'><a href=/y>",
         &[("canonical", "https://b.test/x"), ("link", "http://a.test/y")],
     );
-    // To itself it says nothing.
+    // A refresh to the page itself names nothing.
     kinds("<link rel=canonical href='http://a.test/dir/page#x'><a href=/y>", &[("link", "http://a.test/y")]);
 }

@@ -15,7 +15,7 @@ fn urls(findings: &SitemapFindings) -> Vec<&str> {
     findings.urls.iter().map(|entry| entry.url.as_str()).collect()
 }
 
-/// It names these pages, and nothing else is to be said but the notes.
+/// Asserts that the sitemap names these pages, with exactly these notes.
 #[track_caller]
 fn check(body: &str, want: &[&str], notes: &[Note]) {
     let findings = read(&Answer::sitemap(body));
@@ -92,7 +92,7 @@ fn smp_02_an_index_gives_sitemaps_and_may_name_itself() {
     let sitemaps: Vec<&str> = findings.sitemaps.iter().map(CrawlUrl::as_str).collect();
     assert_eq!(sitemaps, ["http://a.test/dir/page", "http://a.test/s2.xml.gz"]);
     assert!(findings.urls.is_empty() && findings.notes.is_empty());
-    // By what wraps it, not only by the root.
+    // By the wrapper of the entry, not only by the root.
     let findings =
         read(&Answer::sitemap("<urlset><sitemap><loc>/s</loc></sitemap><url><loc>/u</loc></url></urlset>"));
     assert_eq!((findings.sitemaps.len(), findings.urls.len()), (1, 1));
@@ -138,11 +138,11 @@ fn smp_05_a_bomb_is_unpacked_up_to_the_limit() {
     assert!(begun.elapsed() < Duration::from_secs(30), "took {:?}", begun.elapsed());
     assert_eq!((findings.urls.len(), findings.cut), (1, true));
     assert_eq!(findings.notes, [Note::TooLong]);
-    // Where it is cut, a line may be half a URL.
+    // Where the text is cut, a line may be half a URL.
     let lines = "http://a.test/12345\n".repeat(3);
     let findings = read(&Answer::sitemap(lines).limit(|l| l.sitemap_bytes_max = 38));
     assert_eq!((findings.urls.len(), findings.cut), (1, true));
-    // One packed in another costs no more.
+    // One archive inside another costs no more.
     assert!(read(&Answer::sitemap(gzip(&bomb))).cut);
 }
 
@@ -157,7 +157,7 @@ fn packed_files_are_unpacked_even_when_torn() {
     let findings = read(&Answer::sitemap(&packed[..packed.len() / 2]));
     assert!(findings.urls.len() > 100 && findings.urls.len() < 1_000, "{}", findings.urls.len());
     assert!(findings.notes.contains(&Note::TornGzip));
-    // A packed page is not a sitemap unless somebody says so.
+    // A compressed page is no sitemap unless `read_as` says so.
     let mut answer = Answer::sitemap(packed);
     answer.read_as = ReadAs::Page;
     assert!(answer.read().sitemap.is_none());
@@ -219,7 +219,7 @@ fn smp_08_texts_are_gathered_and_trimmed() {
 #[test]
 fn broken_markup_loses_no_more_than_itself() {
     check("<urlset><url><loc>/?a=1&b=2&c;d</loc></url></urlset>", &["http://a.test/?a=1&b=2&c;d"], &[]);
-    // A text that is cut is not a URL; one that a tag has ended is.
+    // A text that is cut is no URL; a text that a tag has ended is one.
     check("<urlset><url><loc>/1</loc></url><url><loc>/2", &["http://a.test/1"], &[Note::Broken]);
     let both = ["http://a.test/1", "http://a.test/2"];
     check("<urlset><url><loc>/1</loc></url><url><loc>/2</lo", &both, &[Note::Broken]);
@@ -306,7 +306,7 @@ fn smp_14_what_a_sitemap_names_is_a_page_and_not_a_part_of_one() {
     let mut answer = Answer::sitemap("<urlset><url><loc>http://b.test/1</loc></url></urlset>");
     answer.read_as = ReadAs::Page;
     let findings = answer.field("content-type", "text/xml").read();
-    // Its entries are apart from the links, so that nobody takes them for embedded things of the page.
+    // Sitemap entries are apart from the links, so that they are not mistaken for requisites of the page.
     assert!(findings.links.is_empty());
     assert!(findings.sitemap.unwrap().urls[0].foreign);
     assert_eq!(crate::handler::LinkKind::Listed.letter(), 'M');

@@ -1,7 +1,7 @@
-//! What lies around the seeds, in one sorted map.
+//! The places around the seeds, in one sorted map.
 //!
-//! What always holds: no entry of a prefix scope begins with another. So if any entry is the beginning of a URL, it is
-//! the last one that does not stand behind the URL, and one search finds it.
+//! Invariant: no entry of a prefix scope begins with another. So if any entry is a prefix of a URL, the prefix is the
+//! last entry that does not sort behind the URL, and one search finds that entry.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,21 +10,21 @@ use crate::url::CrawlUrl;
 
 use super::Kind;
 
-/// The places of all seeds, each with the number of the seed it comes from.
+/// The places of all seeds, each with the number of its seed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     places: BTreeMap<Box<str>, u32>,
 }
 
 impl Index {
-    /// Takes in what lies around a seed. Of several seeds with one place the first is remembered.
+    /// Inserts the place of a seed. Of several seeds with one place the first is remembered.
     pub(super) fn insert(&mut self, kind: Kind, seed: &CrawlUrl, number: u32) {
         let place = place(kind, seed);
         if kind == Kind::Prefix {
             if self.prefix_of(place).is_some() {
                 return;
             }
-            // The new place holds these already.
+            // The new place contains these already.
             let behind = (Bound::Included(place), Bound::Unbounded);
             let held: Vec<Box<str>> = self
                 .places
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// The seed within whose place the URL lies.
+    /// The seed whose place contains the URL.
     pub(super) fn find(&self, kind: Kind, url: &CrawlUrl) -> Option<u32> {
         match kind {
             Kind::Prefix => self.prefix_of(bare(url)),
@@ -57,24 +57,24 @@ impl Index {
         text.starts_with(&**place).then_some(*number)
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// The one place, if there is one.
+    /// The only place, if there is exactly one.
     pub(super) fn only(&self) -> Option<&str> {
         let mut places = self.places.keys();
         places.next().filter(|_| self.places.len() == 1).map(|place| &**place)
     }
 }
 
-/// The registrable domain of a URL, or its host if it has none.
+/// The registrable domain of a URL, or its host if there is none.
 pub(super) fn domain_of(url: &CrawlUrl) -> &str {
     url.registrable_domain().unwrap_or(url.host_str())
 }
 
-/// What lies around a URL. A folder ends with its slash, so `/a/` never holds `/ab`.
+/// The place of a URL: the text that URLs around it share. A folder ends with its slash, so `/a/` never contains `/ab`.
 pub(super) fn place(kind: Kind, url: &CrawlUrl) -> &str {
     match kind {
         Kind::Page | Kind::Any => bare(url),

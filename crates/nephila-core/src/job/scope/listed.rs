@@ -1,10 +1,10 @@
-//! What lies around seeds that are too many to be kept as text: the hash of each place and the number of its seed, sixteen
-//! bytes together, so that a million of them take 16 MB.
+//! The places around seeds that are too many to be kept as text: the hash of each place and the number of its seed,
+//! sixteen bytes together, so a million of them take 16 MB.
 //!
-//! Hashes are of 64 bits, under a secret: that a URL elsewhere has the hash of one of a million places is a matter of one in
-//! 18 million millions, and nobody outside can look for one.
+//! Hashes have 64 bits and are keyed with a secret. That a URL elsewhere has the hash of one of a million places has a
+//! chance of one in 18 million millions, and an outsider cannot search for one.
 //!
-//! What always holds: a look up is one search, and for a prefix one for each folder of the URL, which is read once; of several
+//! Invariants: a lookup is one search, and for a prefix one for each folder of the URL, which is read once; of several
 //! seeds with one place the first is remembered.
 
 use std::fmt;
@@ -34,22 +34,22 @@ impl fmt::Debug for Listed {
 }
 
 impl Listed {
-    /// None yet.
+    /// An empty list.
     pub fn new(kind: Kind, secret: Secret) -> Listed {
         Listed { kind, secret, places: Vec::new() }
     }
 
-    /// The kind of scope they are for.
+    /// The kind of scope of the places.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Is there none?
+    /// Whether there is no place.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -61,20 +61,20 @@ impl Listed {
         hasher.finish()
     }
 
-    /// These places, and more: each with the number of its seed, or 0 for where a seed has moved to.
+    /// These places, and more: each with the number of its seed, or 0 for the target of a seed's redirect.
     #[must_use]
     pub fn with(&self, more: Vec<(u64, u32)>) -> Listed {
         let mut places = Vec::with_capacity(self.places.len() + more.len());
         places.extend_from_slice(&self.places);
         places.extend(more);
-        // What is sorted already costs one pass. Seeds come before what they have moved to.
+        // Sorted input costs one pass. Seeds come before the targets of their redirects.
         places.sort_by_key(|(hash, number)| (*hash, number.wrapping_sub(1)));
         places.dedup_by_key(|(hash, _)| *hash);
         places.shrink_to_fit();
         Listed { kind: self.kind, secret: self.secret, places }
     }
 
-    /// The seed within whose place the URL lies.
+    /// The seed whose place contains the URL.
     pub(super) fn find(&self, url: &CrawlUrl) -> Option<u32> {
         match self.kind {
             Kind::Any => None,

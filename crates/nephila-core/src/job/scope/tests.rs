@@ -297,7 +297,7 @@ fn ops_01_a_seed_in_a_list_is_worth_as_much_as_one_in_the_scope() {
     }
     let list = listed(&scope(Kind::Host, &seeds));
     assert_eq!(list.text(Rule::Outside), "scope=host of 3 places");
-    // Where a seed has moved to comes behind the seeds.
+    // The target of a seed's redirect comes behind the seeds.
     let one = Listed::new(Kind::Host, Secret([7; 16]));
     let place = one.place(&url("http://a.test/"));
     assert_eq!(

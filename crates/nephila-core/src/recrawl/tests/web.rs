@@ -1,6 +1,6 @@
 //! 20,000 pages that change hourly to never, visited for 21 virtual days with the same number of fetches under each
-//! policy. What counts is the time after the first week: the share of pages whose copies are current, and the delay from
-//! a change to its capture.
+//! policy. The time after the first week counts: the share of pages whose copies are current, and the delay from a
+//! change to its capture.
 
 // The figures are worth seeing.
 #![allow(clippy::disallowed_macros)]
@@ -20,7 +20,7 @@ const TICK: u64 = 600;
 /// Each page once a day, on average.
 const FETCHES_PER_TICK: usize = PAGES * TICK as usize / DAY as usize;
 
-/// A page: the mean time between its changes (0 for never), and when it changes.
+/// A page: the mean time between its changes (0 for never), and when the page changes.
 struct Page {
     gap: u64,
     changes: Vec<u32>,
@@ -72,7 +72,7 @@ fn run(web: &[Page], plan: Plan) -> Figures {
     let mut delays = Vec::new();
     for now in (0..END).step_by(TICK as usize) {
         for _ in 0..FETCHES_PER_TICK {
-            // What was due first comes first, early if nothing is due yet: every policy makes as many fetches.
+            // The first due page comes first, early if none is due yet: every policy makes as many fetches.
             let (_, page) = due.pop_first().expect("every page has a time");
             let (history, last) = &mut seen[page];
             let changes = &web[page].changes;

@@ -1,4 +1,4 @@
-//! The seed's steps as it lists them, on lists of plain lines: sort, group, join, filter. 24 virtual hours of random
+//! The seed's steps in the listed order, on lists of plain lines: sort, group, join, filter. 24 virtual hours of random
 //! batches, delivered late, in another order and again, must send the same URLs at the same batches with the same hits.
 
 // The figures are worth seeing.
@@ -12,14 +12,14 @@ use crate::chance::Chance;
 /// One line: URL, time, hits, tag.
 type Line = (String, u64, u64, String);
 
-/// What the seed keeps of a URL in `current_log`.
+/// The seed's data about a URL in `current_log`.
 #[derive(Clone)]
 struct Current {
     time: u64,
     tag: String,
 }
 
-/// What is kept up to ten hours: when it was last named, its last tag, its hits that were not sent.
+/// The data that is kept up to ten hours: the last batch time, the last tag, the hits that were not sent.
 #[derive(Clone)]
 struct Kept {
     named: u64,
@@ -59,7 +59,7 @@ impl Pipeline {
         for url in urls {
             match (self.current.get(&url), incoming.get(&url)) {
                 (None, Some((time, _, tag))) => {
-                    // What is still kept of it may know a tag that this batch does not.
+                    // The kept data may have a tag that this batch does not have.
                     let known = self.kept.get(&url).map(|kept| kept.tag.clone()).unwrap_or_default();
                     let tag = if tag.is_empty() { known } else { tag.clone() };
                     current.insert(url.clone(), Current { time: *time, tag });

@@ -1,8 +1,8 @@
-//! The table of cases: each row is a file, a path and what must come of them, and why.
+//! The table of cases: each row is a file, a path, the expected result and the reason.
 //!
-//! Columns: id, source, agent, path, what is expected, file, why. In file and path, `\n \r \t \0 \\ \xE9` are bytes and
-//! `{{3*ab}}` is `ababab`. Expected is `allow`, `disallow`, `delay SECONDS` or `delay none`, or `sitemaps COUNT`.
-//! What is expected was taken from the source named, not from our reader; the second reader is held to it as well.
+//! Columns: id, source, agent, path, expected, file, why. In file and path, `\n \r \t \0 \\ \xE9` are bytes and
+//! `{{3*ab}}` is `ababab`. Expected is `allow`, `disallow`, `delay SECONDS` or `delay none`, or `sitemaps COUNT`. The
+//! expected result comes from the named source, not from our reader; the second reader must agree as well.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

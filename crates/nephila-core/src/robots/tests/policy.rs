@@ -1,4 +1,4 @@
-//! What is in force after each answer: a table, and a planted mistake that the table finds.
+//! The policy in force after each answer: a table, and a planted mistake that the table finds.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const STRICT: Settings = Settings { denied: Denied::Disallow, unreachable_then_a
 const PATIENT: Settings = Settings { denied: Denied::Allow, unreachable_then_allow: true };
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// What the RFC's sections 2.3.1.1 to 2.3.1.4 and rows ROB-02 to ROB-05 and ROB-11 ask for: the answer, whether there
-/// is an older copy, for how long there has been no answer, the operator's choice, and what follows.
+/// The requirements of the RFC's sections 2.3.1.1 to 2.3.1.4 and rows ROB-02 to ROB-05 and ROB-11: the answer, whether
+/// there is an older copy, for how long there has been no response, the operator's choice, and the policy.
 fn table() -> Vec<(Answer, bool, Duration, Settings, Policy)> {
     use Policy::{AllowAll, DisallowAll, LastRules, Rules};
     let mut table = Vec::new();
@@ -61,7 +61,7 @@ fn table() -> Vec<(Answer, bool, Duration, Settings, Policy)> {
     table
 }
 
-/// The rows in which something else is in force.
+/// The rows with another policy in force.
 fn wrong(in_force: impl Fn(Answer, bool, Duration, &Settings) -> Policy) -> Vec<String> {
     let rows = table().into_iter();
     rows.filter_map(|(answer, copy, age, settings, want)| {

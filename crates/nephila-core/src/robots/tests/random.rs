@@ -10,7 +10,7 @@ use std::fmt::Write;
 use super::second::{Bug, Rules};
 use crate::robots::Robots;
 
-/// How many pairs of a file and a URL are judged.
+/// Number of pairs of a file and a URL.
 const PAIRS: usize = 1_000_000;
 
 /// URLs for each file.
@@ -21,8 +21,8 @@ const PAIRS_UNTIL_FOUND_MAX: usize = 5_000;
 
 const SEED: u64 = 0x9309_2022;
 
-/// What rules and URLs are made of: separators, letters in several spellings, what has a meaning in rules, broken and
-/// whole escapes, and characters of two, three and four bytes.
+/// The pieces of rules and URLs: separators, letters in several spellings, characters with a meaning in rules, broken
+/// and whole escapes, and characters of two, three and four bytes.
 const PIECES: [&str; 36] = [
     "/",
     "/",
@@ -62,7 +62,7 @@ const PIECES: [&str; 36] = [
     " ",
 ];
 
-/// Numbers that look random: xorshift with a multiplication behind it.
+/// Pseudo-random numbers: xorshift with a multiplication behind.
 struct Random(u64);
 
 impl Random {
@@ -124,7 +124,8 @@ impl Random {
         (file, values)
     }
 
-    /// A URL: out of nothing, or out of a rule with its wildcards filled in, its letters respelled and its end changed.
+    /// A URL: made from nothing, or from a rule with its wildcards filled in, its letters respelled and its end
+    /// changed.
     fn path(&mut self, values: &[String]) -> String {
         let mut path = String::from("/");
         if values.is_empty() || self.one_in(2) {
@@ -153,7 +154,7 @@ impl Random {
     }
 }
 
-/// What the pairs were like.
+/// Statistics of the pairs.
 #[derive(Debug, Default)]
 struct Seen {
     pairs: usize,
@@ -162,7 +163,7 @@ struct Seen {
     allowed_by_rule: usize,
 }
 
-/// Judges pairs until the two disagree; says how and after how many.
+/// Judges pairs until the two disagree; returns the disagreement and the number of pairs.
 fn compare(pairs: usize, bug: Bug) -> Result<Seen, (usize, String)> {
     let mut random = Random(SEED);
     let mut seen = Seen::default();

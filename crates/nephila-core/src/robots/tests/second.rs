@@ -1,8 +1,8 @@
-//! A second reader and matcher, to disagree with the first. For tests alone.
+//! A second reader and matcher, to check the first. For tests only.
 //!
-//! It is written in the plainest way and shares no code with the product, not even for percent-encoding: a list of
-//! groups, every rule tried on its own, and a table of pattern by path for the wildcards. It is slow on purpose.
-//! [`Bug`] plants mistakes in it, to show that the comparison would find them.
+//! Written in the plainest way, without code of the product, not even for percent-encoding: a list of groups, every
+//! rule tried on its own, and a table of pattern by path for the wildcards. The reader is slow on purpose. [`Bug`]
+//! plants mistakes, to show that the comparison would find them.
 
 /// A mistake to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Bug {
     EverybodyToo,
 }
 
-/// Is a path allowed by a file?
+/// Whether a file allows a path.
 pub(super) fn allowed(file: &[u8], agent: &str, path: &str) -> bool {
     Rules::of(file, agent, Bug::None).allow(path)
 }
@@ -124,7 +124,7 @@ type Part = u16;
 /// Any octets, or none.
 const ANY: Part = 256;
 
-/// Does the rule match from the start of the URL? `reached[j]`: the rule so far can end before octet `j`.
+/// Whether the rule matches from the start of the URL. `reached[j]`: the rule so far can end before octet `j`.
 fn table(rule: &[Part], url: &[Part], to_end: bool, slash_stops: bool) -> bool {
     let mut reached = vec![false; url.len() + 1];
     reached[0] = true;
@@ -159,7 +159,7 @@ fn both_forms(text: &[u8], is_rule: bool, bug: Bug) -> [Vec<Part>; 2] {
     [first, second]
 }
 
-/// RFC 9309, 2.2.2, octet by octet: what each one is compared as.
+/// The octets as they are compared (RFC 9309, 2.2.2).
 fn parts(text: &[u8], is_rule: bool) -> Vec<Part> {
     let mut out = Vec::with_capacity(3 * text.len());
     let mut rest = text;
@@ -196,7 +196,7 @@ fn is_unreserved(octet: u8) -> bool {
     matches!(octet, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986, 2.2, without `*` and `$`: where these are no signs of a rule they are compared encoded (RFC 9309, 2.2.3).
+/// RFC 3986, 2.2, without `*` and `$`: outside their meaning in rules these are compared encoded (RFC 9309, 2.2.3).
 fn is_reserved(octet: u8) -> bool {
     let general = matches!(octet, b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@');
     general || matches!(octet, b'!' | b'&' | b'\'' | b'(' | b')' | b'+' | b',' | b';' | b'=')
@@ -282,7 +282,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
     groups
 }
 
-/// An empty rule is kept: it matches nothing, but it ends the names.
+/// An empty rule is kept: an empty rule matches nothing, but ends the names.
 fn rule(groups: &mut [Group], allow: bool, value: Vec<u8>) {
     if let Some(group) = groups.last_mut() {
         group.rules.push((allow, value));
@@ -311,7 +311,7 @@ fn record(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((String::from_utf8_lossy(&key).into_owned(), value))
 }
 
-/// Letters, hyphens and underscores at the start. An empty token is nobody's.
+/// Letters, hyphens and underscores at the start. An empty token matches no crawler.
 fn token(name: &str) -> String {
     let is_part = |c: &char| c.is_ascii_alphabetic() || *c == '-' || *c == '_';
     name.trim().chars().take_while(is_part).collect::<String>().to_lowercase()

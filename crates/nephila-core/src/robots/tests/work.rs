@@ -1,7 +1,7 @@
-//! How much work a verdict is: counted in bytes passed over, not in time, so that the figures are the same everywhere.
+//! The work of a verdict: counted in bytes read, not in time, so that the figures are the same everywhere.
 //!
-//! What always holds: a rule costs at most its own length and the URL's, in each of two forms; a verdict at most the
-//! sum over its rules. Clocks are read only where the promise itself is about time, and then with much room. The figures
+//! Invariants: a rule costs at most its own length and the URL's, in each of two forms; a verdict at most the sum over
+//! its rules. Clocks are read only where the guarantee itself is about time, and then with a large margin. The figures
 //! are shown with `--nocapture`.
 #![allow(clippy::disallowed_macros)]
 
@@ -14,7 +14,7 @@ fn robots(file: &str) -> Robots {
     Robots::parse(file.as_bytes(), "nephila")
 }
 
-/// The bytes that one verdict passes over. No path here is allowed by luck: each must be the verdict that is named.
+/// The number of bytes that one verdict reads. No path here is allowed by chance: each must have the given verdict.
 fn work(robots: &Robots, path: &str, allowed: bool) -> usize {
     let mut sum = 0;
     let verdict = robots.verdict_with_work(path, |bytes| sum += bytes);
@@ -31,7 +31,7 @@ fn stars(count: usize) -> Robots {
     ))
 }
 
-/// The bytes that a file of two such rules and a path have between them, in both forms, with the path read once more.
+/// The number of bytes of a file of two such rules and a path, in both forms, with the path read once more.
 fn bound(stars: usize, path: &str) -> usize {
     2 * 2 * (2 * (2 * stars + 4) + path.len()) + path.len()
 }

@@ -1,10 +1,10 @@
-//! Dates in cookies, in any of the shapes that have been seen (RFC 6265, 5.1.1).
+//! Dates in cookies, in any of the formats in use (RFC 6265, 5.1.1).
 //!
-//! What always holds: a date before 1970 is 1970, a date that does not exist is none.
+//! Invariants: a date before 1970 becomes 1970, a date that does not exist is none.
 
 use crate::time::Timestamp;
 
-/// Reads a date; none if a part is missing or impossible.
+/// Parses a date; none if a part is missing or impossible.
 pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     let delimiter = |b: &u8| matches!(b, 0x09 | 0x20..=0x2f | 0x3b..=0x40 | 0x5b..=0x60 | 0x7b..=0x7e);
@@ -49,7 +49,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
     Some(Timestamp(u64::try_from(zoned.timestamp().as_millisecond()).unwrap_or(0)))
 }
 
-/// A number of `min` to `max` digits, followed by the end or by anything that is no digit.
+/// A number of `min` to `max` digits, followed by the end or by a non-digit.
 fn read_number(token: &[u8], min: usize, max: usize) -> Option<i32> {
     let digits = token.iter().take_while(|b| b.is_ascii_digit()).count();
     (min..=max).contains(&digits).then(|| token[..digits].iter().fold(0, |n, d| n * 10 + i32::from(d - b'0')))

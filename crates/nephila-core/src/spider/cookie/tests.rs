@@ -1,4 +1,4 @@
-//! Floods, hostile fields, and the promise that no cookie reaches another site.
+//! Floods, hostile fields, and the guarantee that no cookie reaches another site.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn sent(jar: &Jar, to: &str) -> String {
     String::from_utf8(jar.field(&url(to), NOW).unwrap_or_default()).unwrap()
 }
 
-/// Sets one cookie and says whether each URL would get it.
+/// Sets one cookie and checks which URLs would get the cookie.
 fn check(from: &str, field: &str, reaches: &[&str], misses: &[&str]) {
     let mut jar = Jar::new();
     set(&mut jar, from, field).unwrap_or_else(|e| panic!("{field}: {e}"));
@@ -52,7 +52,7 @@ fn h1_29_a_flood_of_cookies_is_bounded_and_so_is_the_field() {
     assert_eq!(jar.len(), JAR_COOKIES_MAX);
     assert_eq!(sent(&jar, "http://h0.example/"), "");
     assert_eq!(sent(&jar, "http://h4999.example/"), "a=b");
-    // What has expired makes room first.
+    // Expired cookies are evicted first.
     let mut jar = Jar::new();
     set(&mut jar, "http://a.example/", "keep=1").unwrap();
     for n in 0..49 {
@@ -221,14 +221,14 @@ fn host() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// The site of a host: what somebody registered, or the host itself.
+/// The site of a host: the registrable domain, or the host itself.
 fn site(url: &CrawlUrl) -> String {
     url.registrable_domain().map_or_else(|| url.host().to_string(), str::to_owned)
 }
 
 proptest! {
-    // Every hop of a chain of redirects sets a cookie that names its setter, with any domain it likes, and reads what
-    // it would be sent: only its own site's names may be there.
+    // Every hop of a chain of redirects sets a cookie that names its setter, with an arbitrary domain, and reads the
+    // cookies that would be sent: only names of its own site may be there.
     #[test]
     fn h1_31_no_cookie_reaches_another_site(
         hops in prop::collection::vec((host(), prop::option::of(host()), any::<[bool; 3]>()), 1..30),

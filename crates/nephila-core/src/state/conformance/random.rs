@@ -19,7 +19,7 @@ use crate::job::{Job, JobId};
 use crate::spider::outcome::Outcome;
 use crate::time::{Seconds, Timestamp};
 
-/// Domains, hosts of each and URLs of each host that groups are made of: few, so that they meet again.
+/// Numbers of domains, hosts of each and URLs of each host in the groups: few, so that keys repeat.
 const DOMAINS: u64 = 5;
 const HOSTS: u32 = 4;
 const PATHS: u64 = 40;
@@ -27,12 +27,11 @@ const PATHS: u64 = 40;
 /// Every read is compared after this many groups.
 const COMPARE_EVERY: usize = 5;
 
-/// Folds groups made from `seed` into `state` and into one in memory, and compares what both answer. After each group
-/// `disturb` gets the state and the number of the step: it may give back another one that holds fewer groups, which are
-/// then folded again, as after a crash.
+/// Folds groups made from `seed` into `state` and into one in memory, and compares the answers of both. After each
+/// group `disturb` gets the state and the number of the step. `disturb` may return another state that holds fewer
+/// groups, which are then folded again, as after a crash.
 ///
-/// # Panics
-/// If the two differ; the message names seed and step.
+/// # Panics If the two differ; the message names seed and step.
 pub fn random<S: State>(mut state: S, seed: u64, steps: usize, mut disturb: impl FnMut(S, usize) -> S) -> S {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut model = MemoryState::new();
@@ -52,7 +51,7 @@ pub fn random<S: State>(mut state: S, seed: u64, steps: usize, mut disturb: impl
     state
 }
 
-/// Folds what the log holds behind the state's position.
+/// Folds the groups of the log behind the state's position.
 fn catch_up<S: State>(state: &mut S, log: &[Vec<u8>]) {
     let folded = usize::try_from(state.position().sequence).expect("a short log");
     for bytes in &log[folded..] {
@@ -61,7 +60,7 @@ fn catch_up<S: State>(state: &mut S, log: &[Vec<u8>]) {
     }
 }
 
-/// Numbers from a seed.
+/// Pseudo-random numbers from a seed.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -209,7 +208,7 @@ fn odd(random: &mut Random, now: Seconds) -> Entry {
         4 => Entry::Job(Box::new(Job::new(JobId(random.below(4) as u32), "press"))),
         5 => Entry::JobRemoved(JobId(random.below(4) as u32)),
         6 => Entry::Inbox { name: "links".into(), position: random.below(1_000) },
-        // One that gives nothing away: when the rest falls away is the implementation's own affair.
+        // A split that gives nothing away: when an implementation drops the rest is its own affair.
         7 => Entry::Split(Prefixes::ALL),
         _ => {
             let policies = [
@@ -254,7 +253,7 @@ fn compare<S: State>(random: &mut Random, state: &mut S, model: &mut MemoryState
     let open = state.meta().totals.open.clone();
     assert_eq!(recount_open(state, prefixes).unwrap(), open, "what is left of each job: {at}");
     let mut keys: Vec<UrlKey> = (0..1 + random.below(200)).map(|_| random.url()).collect();
-    // Some that cannot be there.
+    // Some keys that cannot be there.
     keys.extend((0..10).map(|_| url(random.host(), random.next() | 1)));
     keys.sort();
     keys.dedup();

@@ -1,5 +1,5 @@
-//! Each kind of record, byte for byte, against the files in `tests/golden/store`. A reader of tomorrow opens what these
-//! say; a change here is a change of the format. `NEPHILA_GOLDEN=write` writes them anew.
+//! Each kind of record, byte for byte, against the files in `tests/golden/store`. A reader of tomorrow opens these
+//! records; a change here is a change of the format. `NEPHILA_GOLDEN=write` writes the files anew.
 
 use bytes::Bytes;
 

@@ -1,11 +1,11 @@
-//! A machine that stops at any call to its disk.
+//! Simulates a machine that stops at any call to its disk.
 //!
-//! A log is folded into a state, with checkpoints and merges, on a disk that fails from some call on. Then the power
-//! goes, what was not synced is lost in one of three ways, and the machine starts again, perhaps to be stopped once more
-//! while it mends what was left. In the end the state must be the one of a machine that was never stopped.
+//! A log is folded into a state, with checkpoints and merges, on a disk that fails from some call on. Then the power is
+//! lost, unsynced data is lost in one of three ways, and the machine starts again, perhaps to be stopped once more
+//! during recovery. In the end the state must equal that of a machine that was never stopped.
 //!
-//! What is checked: nothing that was durable is lost, nothing is held that was never logged, no file is left that nobody
-//! lists, and the hash of the whole state.
+//! Checks: no durable group is lost, the state holds nothing that was never logged, no unlisted file is left, and the
+//! hash of the whole state.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -26,18 +26,18 @@ use crate::runs::Cache;
 
 /// Groups between two checkpoints.
 const CHECKPOINT_EVERY: usize = 12;
-/// Groups between two checkpoints once nothing will be stopped any more: enough of them to build on what was mended.
+/// Groups between two checkpoints after the last stop: enough of them to build on the recovered files.
 const CHECKPOINT_EVERY_LATER: usize = 96;
 /// Groups between two syncs of the journal.
 const SYNC_EVERY: usize = 3;
-/// Small, so that there are several.
+/// Small, so that there are several segments.
 const SEGMENT_BYTES: u64 = 8 << 10;
-/// Recovery itself is stopped at every call for one point in so many.
+/// Recovery itself is stopped at every call for one point in this number.
 const RECOVERY_EVERY: u64 = 5;
-/// Small, so that blocks leave it.
+/// Small, so that blocks are evicted.
 const CACHE_BYTES: usize = 256 << 10;
 
-/// What is done wrong on purpose, to see that it is noticed.
+/// A deliberate mistake, which the checks must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing.
@@ -50,14 +50,14 @@ pub enum Mistake {
     OneMissing,
 }
 
-/// What is lost when the power goes.
+/// Data lost with the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// Everything that was not synced.
     Unsynced,
     /// Half of the unsynced bytes of each file.
     Half,
-    /// Half of the last write; the rest of the unsynced bytes is there, but for the last.
+    /// Half of the last write; the other unsynced bytes are kept, except the last.
     Torn,
 }
 
@@ -77,35 +77,35 @@ impl Loss {
     }
 }
 
-/// What to do.
+/// Parameters of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Groups in the log.
     pub groups: usize,
-    /// Every so many calls is a point.
+    /// Number of calls between two points.
     pub stride: u64,
     /// The first point.
     pub first: u64,
-    /// Does the log lie in a journal on the same disk? Else it is somewhere safe.
+    /// Whether the log is in a journal on the same disk. Otherwise the log is safe.
     pub journal: bool,
-    /// Do other threads flush and merge? Then no two runs make the same calls.
+    /// Whether background threads flush and merge. Then no two runs make the same calls.
     pub background: bool,
-    /// What is done wrong.
+    /// The deliberate mistake.
     pub mistake: Mistake,
 }
 
-/// What was done.
+/// Statistics of the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Calls to the disk of a run that nobody stops.
+    /// Calls to the disk of an undisturbed run.
     pub calls: u64,
     /// Runs that were stopped and started again.
     pub runs: u64,
-    /// Stops while mending.
+    /// Stops during recovery.
     pub recoveries: u64,
 }
 
-/// Stops at every point, in a folder that is empty.
+/// Stops at every point, in an empty folder.
 pub fn crash(folder: &Path, options: Options) -> Result<Figures, String> {
     let points = Points::new(options)?;
     let mut figures = Figures::default();
@@ -126,24 +126,24 @@ pub fn crash(folder: &Path, options: Options) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// A log, and what comes out in the end.
+/// A log, and the expected result.
 struct Points {
     options: Options,
     log: Vec<Vec<u8>>,
-    /// Before each group and behind the last.
+    /// Positions before each group and after the last.
     positions: Vec<Position>,
     hash: u64,
 }
 
-/// A machine and what it promised.
+/// A machine and its promises.
 struct Machine<'a> {
     points: &'a Points,
     folder: PathBuf,
-    /// Groups that the journal said are durable.
+    /// Groups that the journal reported as durable.
     synced: u64,
-    /// Groups that were ever given to a journal.
+    /// Groups ever given to a journal.
     logged: u64,
-    /// What the last checkpoint that ended holds.
+    /// Groups in the last finished checkpoint.
     durable: u64,
     checkpoint_every: usize,
     mistake: Mistake,
@@ -175,7 +175,7 @@ impl Points {
         }
     }
 
-    /// Stops once, and during recovery at every call; returns how often recovery was stopped.
+    /// Stops once, and during recovery at every call. Returns the number of stopped recoveries.
     fn one(&self, folder: &Path, point: u64, loss: Loss) -> Result<u64, String> {
         let folder = folder.join(format!("point-{point}-{loss:?}"));
         let disk = FaultyDisk::new(Plan::From(point), IO_ERROR, loss.damage());
@@ -205,7 +205,7 @@ impl Points {
         Ok(recoveries)
     }
 
-    /// What a machine has in the end that ran to the end of the log and was shut down.
+    /// Checks a machine that ran to the end of the log and was shut down.
     fn check_end(&self, folder: &Path) -> Result<(), String> {
         let mut state = open_state(Arc::new(RealDisk), folder, Merging::Inline)?;
         if state.position() != self.positions[self.log.len()] {
@@ -225,7 +225,7 @@ fn open_state(disk: Arc<dyn Disk>, folder: &Path, merging: Merging) -> Result<Di
 }
 
 impl Machine<'_> {
-    /// Opens what is on disk, and checks that it is what was promised.
+    /// Opens the files on disk, and checks the promises.
     fn open<D: Disk + Clone + 'static>(&self, disk: &D) -> Result<(DiskState, Option<Journal>), String> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let merging = match self.points.options.background {
@@ -265,7 +265,7 @@ impl Machine<'_> {
         Ok((state, Some(journal)))
     }
 
-    /// Starts, folds what the log has, goes on to its end, and shuts down.
+    /// Starts, folds the log, continues to its end, and shuts down.
     fn run<D: Disk + Clone + 'static>(&mut self, disk: &D) -> Result<(), String> {
         let (mut state, mut journal) = self.open(disk)?;
         let points = self.points;
@@ -277,7 +277,7 @@ impl Machine<'_> {
                 }
             }
         }
-        // What the journal holds is what was written, so the log stands for both.
+        // The journal holds the written groups, so the log stands for both.
         let logged = journal.as_ref().map_or(self.durable, Journal::synced);
         let mut next = state.position().sequence as usize;
         match self.mistake {
@@ -324,7 +324,7 @@ impl Machine<'_> {
 
     fn fold(&self, state: &mut DiskState, groups: std::ops::Range<usize>) -> Result<(), String> {
         for at in groups {
-            // Not the state's own position: the mistakes would be refused, as they should be.
+            // Not the state's own position: the state would refuse the mistakes, as it should.
             let (group, behind) =
                 open(&self.points.log[at], self.points.positions[at]).map_err(|error| error.to_string())?;
             fold(state, &group, behind).map_err(|error| error.to_string())?;

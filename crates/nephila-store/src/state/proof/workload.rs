@@ -1,10 +1,10 @@
-//! A log without an end, made from a seed: URLs found on hosts of very different size, their outcomes, robots.txt.
+//! An endless log, generated from a seed: discoveries on hosts of very different size, outcomes, robots.txt.
 //!
-//! A URL lives like this. Some are refused or parked when they are found. The others wait for [`Workload::lag`] groups,
-//! then their fetch ends; some of these fail first and are fetched again a little later. A host's floors follow.
+//! The life of a URL: some URLs are refused or parked at discovery. The others wait for [`Workload::lag`] groups, then
+//! their fetch ends; some fail first and are fetched again a little later. A host's floors follow.
 //!
-//! What always holds: group `n` depends on the seed and on `n` alone, so whoever was killed behind it goes on as if
-//! nothing had happened.
+//! Invariant: group `n` depends on the seed and on `n` alone, so a killed process can continue after group `n` without
+//! a difference.
 
 use std::collections::BTreeMap;
 
@@ -30,29 +30,29 @@ const BEGIN: u32 = 1_794_700_000;
 const RETRY_LAG: u64 = 3;
 /// Hosts of a domain.
 const DOMAIN_HOSTS: u64 = 3;
-/// URLs for each host, in the mean.
+/// Average number of URLs per host.
 const HOST_URLS: u32 = 12;
-/// All have the same, so that they leave their queues in the order they came.
+/// The same for all URLs, so that they leave their queues in order of arrival.
 const PRIORITY: u8 = 5;
-/// As the priority.
+/// The same for all URLs, like the priority.
 const DEPTH: u8 = 1;
-/// So many equal pages close a shape.
+/// Number of equal pages that closes a shape.
 const ALIKE_MAX: u16 = 20;
-/// What some hosts answer for robots.txt.
+/// The robots.txt of some hosts.
 const ROBOTS: &[u8] = b"User-agent: *\nDisallow: /private\nCrawl-delay: 2\n";
 
 /// A log. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Everything follows from it.
+    /// Determines the whole log.
     pub seed: u64,
-    /// New URLs of a group.
+    /// New URLs per group.
     pub urls: u32,
-    /// Groups from finding a URL to the end of its fetch.
+    /// Groups from the discovery of a URL to the end of its fetch.
     pub lag: u64,
 }
 
-/// What becomes of a URL.
+/// Fate of a URL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Refused,
@@ -84,7 +84,7 @@ impl Url {
 }
 
 impl Workload {
-    /// Small groups, for tests that fold each many times.
+    /// Small groups, for tests that fold each group many times.
     pub const SMALL: Workload = Workload { seed: 1, urls: 6, lag: 5 };
 
     /// The group with this number; the first has number 1.
@@ -107,7 +107,7 @@ impl Workload {
         Group { epoch: 1, entries }
     }
 
-    /// The group behind a position, as it stands in a log, and the position behind it.
+    /// The sealed group after a position, and its own position.
     pub fn sealed(&self, behind: Position) -> (Vec<u8>, Position) {
         seal(&self.group(behind.sequence + 1), behind)
     }
@@ -124,7 +124,7 @@ impl Workload {
             .collect()
     }
 
-    /// URLs found and fetches ended in a group.
+    /// Number of discoveries and outcomes in a group.
     pub fn entries(group: &Group) -> u64 {
         let count = |entry: &Entry| match entry {
             Entry::Found(found) => found.hosts.iter().map(|host| host.urls.len() as u64).sum(),
@@ -134,7 +134,7 @@ impl Workload {
         group.entries.iter().map(count).sum()
     }
 
-    /// When a group is written.
+    /// Time of a group.
     pub fn at(number: u64) -> Seconds {
         Seconds(BEGIN + number as u32)
     }
@@ -143,7 +143,7 @@ impl Workload {
         (self.urls / HOST_URLS).max(1)
     }
 
-    /// Hosts there are behind a group.
+    /// Number of hosts after a group.
     fn hosts(&self, number: u64) -> u64 {
         number * u64::from(self.new_hosts())
     }
@@ -211,7 +211,7 @@ impl Workload {
         Found { at, hosts: hosts.into_values().collect() }
     }
 
-    /// The first fetch of a URL that was found in group `first`.
+    /// The first fetch of a URL that was discovered in group `first`.
     fn ended(&self, url: Url, number: u64, first: u64) -> Entry {
         let fails = url.fate() == Fate::FailsFirst;
         let floor = QueueKey { band: band(PRIORITY, DEPTH), age: Workload::at(first), low: u32::MAX };
@@ -242,7 +242,7 @@ impl Workload {
         }))
     }
 
-    /// The second fetch of one that failed.
+    /// The second fetch of a URL whose first fetch failed.
     fn ended_again(&self, url: Url, number: u64) -> Entry {
         let at = Workload::at(number);
         Entry::Ended(Box::new(Ended {

@@ -1,4 +1,4 @@
-//! The state on disk keeps every promise of a state, whatever is flushed, merged, lost and folded again on the way.
+//! The state on disk keeps every promise of a state, through flushes, merges, losses and repeated folds.
 
 use nephila_core::state::conformance::{random, suite};
 
@@ -6,7 +6,7 @@ use super::*;
 
 /// Seeds of the longer walks.
 const SEEDS: u64 = 2;
-/// Groups of each.
+/// Groups of each walk.
 const STEPS: usize = 80;
 
 #[test]

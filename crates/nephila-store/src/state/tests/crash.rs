@@ -1,11 +1,11 @@
-//! Stopped anywhere, the state ends as if it had not been. Each test takes some of the points; `cargo xtask state crash`
-//! takes all.
+//! A state stopped anywhere ends like one that was never stopped. Each test takes some of the points;
+//! `cargo xtask state crash` takes all.
 
 use super::super::proof::crash::{Figures, Mistake, Options, crash};
 
 /// Groups in the log: fewer than in the full form, with merges all the same.
 const GROUPS: usize = 72;
-/// Every so many calls is a point.
+/// Number of calls between two points.
 const STRIDE: u64 = 19;
 
 fn options() -> Options {

@@ -77,7 +77,8 @@ impl<S: State> Crawl<S> {
         self.frontier.offer(offer);
     }
 
-    /// Commits what waits, takes up to so many tickets, reports each at once with some links, and lets time pass.
+    /// Commits pending entries, takes up to `tickets` tickets, reports each at once with some links, and advances the
+    /// clock.
     pub(super) fn round(&mut self, tickets: usize) {
         for _ in 0..tickets {
             if let Some(bytes) = self.frontier.poll_group(0, self.now).unwrap() {
@@ -127,7 +128,7 @@ impl<S: State> Crawl<S> {
     }
 }
 
-/// Folds what a state does not hold yet of a log.
+/// Folds the groups of a log that a state does not hold yet.
 pub(super) fn replay(state: &mut impl State, log: &[Vec<u8>]) {
     for bytes in &log[state.position().sequence as usize..] {
         let (group, behind) = open(bytes, state.position()).unwrap();

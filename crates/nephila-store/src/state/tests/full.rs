@@ -1,4 +1,4 @@
-//! A full disk: whatever call meets it, nothing is lost, and the state goes on once there is room.
+//! A full disk: at whatever call, nothing is lost, and the state continues once there is space.
 
 use super::*;
 use crate::disk::faulty::{Damage, FaultyDisk, NO_SPACE, Plan};
@@ -6,7 +6,7 @@ use crate::disk::faulty::{Damage, FaultyDisk, NO_SPACE, Plan};
 /// Rounds of the crawl; there is a checkpoint after each.
 const ROUNDS: usize = 12;
 
-/// A crawl on a disk that has no room for so many calls from number `from` on. Gives how often that was met.
+/// A crawl on a disk that is full for `calls` calls from number `from` on. Returns the number of failures.
 fn crawl_through_full(from: u64, calls: u64, background: bool) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(Plan::Healthy, NO_SPACE, Damage::HalfWritten);
@@ -24,7 +24,7 @@ fn crawl_through_full(from: u64, calls: u64, background: bool) -> u64 {
         on_disk.round(12);
         let mut tries = 0;
         loop {
-            // As a worker does: soon at first, and with a wait once there was no room.
+            // Like a worker: in the background at first, and with a wait after a full disk.
             let state = on_disk.state();
             match if tries == 0 { state.checkpoint_soon() } else { state.checkpoint() } {
                 Ok(_) => break,

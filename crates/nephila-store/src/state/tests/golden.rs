@@ -1,20 +1,20 @@
-//! A state that was written long ago opens today. The files are made by `state_proof golden`, once for each version of
-//! their format, and then never again.
+//! States written by earlier versions still open. `state_proof golden` makes the files, once for each version of their
+//! format, and then never again.
 
 use nephila_core::state::totals::recount_open;
 
 use super::*;
 
-/// What the state of version 1 holds. The hash covers totals as well, of which only what is left can be known.
+/// Hash of the state of version 1. The hash covers totals as well, of which only the remaining URLs can be known.
 const HASH: u64 = 0x5fb1_7b18_5ee2_56a4;
-/// What the state of version 2 holds.
+/// Hash of the state of version 2.
 const HASH_2: u64 = 0x8749_6c28_cd94_4788;
 const GROUPS: u64 = 90;
 
 #[test]
 fn a_state_of_version_1_opens_and_goes_on() {
     let state = goes_on(Path::new("tests/golden/state-v1"), HASH);
-    // It began to count when it was opened, with what was left by then.
+    // Counting began when the state was opened, with the URLs remaining by then.
     assert!(state.meta().totals.all_jobs().found > 0);
 }
 
@@ -29,7 +29,7 @@ fn a_state_of_version_2_opens_with_its_totals_and_goes_on() {
 
 /// Opens a copy of a golden state, compares its hash, and folds and reopens it.
 fn goes_on(golden: &Path, expected: u64) -> DiskState {
-    // Opening may remove files and going on writes some: the golden ones stay as they are.
+    // Opening may remove files and continuing writes some: the golden files stay unchanged.
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(golden).unwrap() {
         let entry = entry.unwrap();

@@ -1,7 +1,7 @@
 //! DNS-01 to DNS-21: the name server, its sockets and the web servers behind its names.
 //!
-//! A query is written into the journal first, then [`zone`] decides the [`Reaction`] and the loops here carry it
-//! out, over UDP and TCP. Invariant: answers that wait are at most [`WAITING_MAX`]; one more is dropped.
+//! A query is recorded in the journal first, then [`zone`] decides the [`Reaction`] and the loops here carry the
+//! reaction out, over UDP and TCP. Invariant: at most [`WAITING_MAX`] answers wait; one more is dropped.
 
 mod wire;
 mod zone;
@@ -188,7 +188,7 @@ async fn tcp_queries(mut stream: TcpStream, shared: Arc<Shared>) -> io::Result<(
     Ok(())
 }
 
-/// Writes the query down and asks the zone.
+/// Records the query and asks the zone.
 fn react(shared: &Shared, bytes: &[u8], transport: Transport) -> Reaction {
     let Some(query) = wire::Query::parse(bytes) else { return Reaction::Silence };
     let up = shared.dns.is_up();

@@ -26,7 +26,7 @@ pub(super) struct Query {
     /// Lower case, without the final dot.
     pub(super) name: String,
     pub(super) record_type: u16,
-    /// Whether recursion was asked for; the answer repeats it.
+    /// Whether recursion was requested; the answer repeats the flag.
     recursion: bool,
     /// Name, type and class as sent, so that the answer repeats the spelling.
     question: Vec<u8>,
@@ -63,7 +63,7 @@ impl Query {
         })
     }
 
-    /// The same question about another name, as a forger writes it.
+    /// The same question about another name, for a forged answer.
     pub(super) fn renamed(&self, name: &str) -> Query {
         let mut question = name_bytes(name);
         question.extend(self.record_type.to_be_bytes());
@@ -105,7 +105,7 @@ impl Record {
     }
 }
 
-/// An answer before it is bytes.
+/// An answer before serialization.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     pub(super) code: u8,
@@ -150,7 +150,7 @@ impl Answer {
 
 fn header(query: &Query, code: u8, truncated: bool, counts: [usize; 4]) -> Vec<u8> {
     let mut bytes = query.id.to_be_bytes().to_vec();
-    // An authoritative answer that also claims to recurse, so that stub resolvers take it as final.
+    // An authoritative answer that also claims recursion, so that stub resolvers accept the answer as final.
     bytes.push(0x84 | u8::from(truncated) << 1 | u8::from(query.recursion));
     bytes.push(0x80 | code);
     bytes.extend(counts.into_iter().flat_map(|count| (count as u16).to_be_bytes()));

@@ -1,7 +1,7 @@
-//! What the name server says: right answers for every case, and the wrong ones DNS-01 to DNS-21 and SSR-01 to SSR-16
-//! ask for.
+//! The answers of the name server: right answers for every case, and the wrong ones of DNS-01 to DNS-21 and SSR-01 to
+//! SSR-16.
 //!
-//! Invariant: what it remembers about earlier queries is bounded by [`NAMES_MAX`].
+//! Invariant: the memory of earlier queries is bounded by [`NAMES_MAX`].
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -31,14 +31,14 @@ const CHAIN: usize = 9;
 /// A records of DNS-09.
 const MANY: usize = 4_000;
 
-/// What to do about a query.
+/// The reaction to a query.
 #[derive(Debug)]
 pub(super) enum Reaction {
     /// Answer at once.
     Answer(Vec<u8>),
     /// Answer after this time, before scaling.
     Late(Duration, Vec<u8>),
-    /// Over UDP: one answer from a port nobody asked, false ones from the right port, then the right one.
+    /// Over UDP: one answer from a port that was not asked, false ones from the right port, then the right one.
     Spoofed { strange: Vec<u8>, false_answers: Vec<Vec<u8>>, right: Vec<u8> },
     /// Never answer.
     Silence,
@@ -72,7 +72,7 @@ impl Zone {
         self.up.load(Ordering::SeqCst)
     }
 
-    /// Counts this query and says how often it was asked, itself included, and since when.
+    /// Counts this query and returns how often the name was asked, this query included, and since when.
     fn asked(&self, query: &Query) -> Asked {
         let mut asked = self.asked.lock().expect("nobody panics while holding the counts");
         let key = (query.name.clone(), query.record_type);
@@ -247,7 +247,7 @@ fn chain(query: &Query, label: &str, own: Ipv4Addr) -> Answer {
     Answer::of(records)
 }
 
-/// DNS-08. Every false answer leads to the `spoofed` address, and tries to plant it for `good` as well.
+/// DNS-08. Every false answer leads to the `spoofed` address, and tries to plant that address for `good` as well.
 fn spoofed(query: &Query, own: Ipv4Addr) -> Reaction {
     let lie = address("spoofed.dns-08");
     let answer = addresses(query, TTL, &[lie], &[]);

@@ -1,8 +1,8 @@
-//! What a user meets first: whole crawls at the settings we ship, in all that can happen to one site.
+//! First contact of a user: whole crawls at the settings we ship, in every situation of one site.
 //!
-//! No setting is changed but addresses and names. Days pass on a clock that runs faster and is set forward while a crawl
-//! only waits. Each situation ends with the right pages, exit code and closing words; the table is in `situations`. The web
-//! is one of its own (`web`): it knows nothing of the model that the other proofs crawl.
+//! No setting is changed but addresses and names. Days pass on a clock that runs faster and is set forward while a
+//! crawl only waits. Each situation ends with the right pages, exit code and closing words; the table is in
+//! `situations`. The web is one of its own (`web`), independent of the model that the other proofs crawl.
 
 mod run;
 mod situations;
@@ -24,21 +24,21 @@ use situations::{Situation, all};
 use stage::Stage;
 use web::Time;
 
-/// Situations of the long form; fewer, and somebody has taken some away.
+/// Minimum number of situations of the long form, so that none is dropped unnoticed.
 const LONG_MIN: usize = 40;
-/// Situations of the short form.
+/// Minimum number of situations of the short form.
 const SHORT_MIN: usize = 12;
 
-/// Which and how many.
+/// Situations to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only the short form.
     #[arg(long)]
     short: bool,
-    /// Only those in whose name this stands.
+    /// Only the situations whose name contains this text.
     #[arg(long)]
     only: Option<String>,
-    /// Situations at the same time.
+    /// Number of situations at the same time.
     #[arg(long, default_value_t = 6)]
     jobs: usize,
     /// Make known faults come back, and expect them to be found.
@@ -46,7 +46,7 @@ pub struct Args {
     planted: bool,
 }
 
-/// Runs it.
+/// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     if args.planted {
         return planted(place);
@@ -97,7 +97,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a situation and judges it. Gives how often the clock was set forward.
+/// Runs a situation and judges the result. Returns how often the clock was set forward.
 fn once(
     number: usize,
     situation: &Situation,
@@ -148,7 +148,7 @@ fn once(
     Ok(jumps)
 }
 
-/// A command that is run between the interruption of a crawl and its going on.
+/// Runs a command between the interruption of a crawl and its continuation.
 fn run_between(program: &Path, folder: &Path, command: &[String]) -> anyhow::Result<()> {
     let output = std::process::Command::new(program)
         .args(command)
@@ -169,14 +169,14 @@ const FAULTS: [(&str, Bug, &str); 2] = [
     ("first-address-alone", Bug::FirstAddressAlone, "two addresses, the first is dead"),
 ];
 
-/// The bug that this process is to have, if it is to be a crawler and no proof.
+/// The planted bug of this process, if the process is to be a crawler and no proof.
 pub fn planted_here() -> Option<Bug> {
     let name = std::env::var(PLANTED).ok()?;
     FAULTS.iter().find(|(fault, _, _)| *fault == name).map(|(_, bug, _)| *bug)
 }
 
-/// The faults come back, in a crawler that is this program: each must be found by its situation, which a crawler without
-/// it passes.
+/// Plants each known fault in a crawler that is this program: its situation must find the fault, and a crawler without
+/// the fault must pass.
 fn planted(place: &Place) -> anyhow::Result<()> {
     let (program, helper) = (std::env::current_exe()?, helper(&place.base)?);
     for (at, (fault, _, name)) in FAULTS.into_iter().enumerate() {

@@ -1,6 +1,7 @@
-//! The crawler under a clock of its own: runs faster than ours, and is set forward while the crawl says that it only waits.
+//! The crawler under a clock of its own, which runs faster than ours, and is set forward while the crawl only waits, by
+//! its own output.
 //!
-//! What always holds: the clock is never touched while a request is under way, so that no deadline passes because of it.
+//! Invariant: the clock is never touched while a request is under way, so that no deadline passes because of a jump.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,27 +15,28 @@ use super::PLANTED;
 use super::web::Time;
 use crate::outage::faketime;
 
-/// The clock runs so much faster than ours. Deadlines of seconds are still tenths of one: a busy machine keeps them.
+/// Factor by which the clock runs faster than ours. Deadlines of seconds are still tenths of one: a busy machine keeps
+/// them.
 pub const RATE: u32 = 20;
-/// How often the parent looks what the crawl says.
+/// Interval between reads of the crawl's output.
 const LOOK: Duration = Duration::from_millis(100);
 /// Waits shorter than this pass by themselves.
 const WAIT_MIN: Duration = Duration::from_secs(30);
 /// The clock is set to this long before the end of a wait.
 const BEFORE: Duration = Duration::from_secs(5);
-/// After the clock was set nothing is believed that was said before; the library looks at its file every second.
+/// After the clock was set, earlier output is ignored for this long; the library reads its file every second.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// A run that takes longer than this, by our own clock, is taken for hanging.
+/// Timeout of a run, by our own clock.
 const RUN_MAX: Duration = Duration::from_secs(240);
 
-/// When it is asked to end.
+/// When the crawl is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Never.
     Never,
-    /// When it says that it only waits.
+    /// When the crawl says that it only waits.
     Waiting,
-    /// When its first site was asked so often.
+    /// After this number of requests to its first site.
     Asked(usize),
 }
 
@@ -43,7 +45,7 @@ pub enum Stop {
 pub struct Ended {
     /// Its exit code.
     pub code: i32,
-    /// What it said, from its last words back.
+    /// The output, from its last words back.
     pub said: String,
     /// How often the clock was set forward.
     pub jumps: u32,
@@ -64,9 +66,9 @@ pub fn helper(folder: &Path) -> anyhow::Result<PathBuf> {
 pub struct Clock<'a> {
     /// The program.
     pub program: &'a Path,
-    /// What is loaded before the library.
+    /// The library that is loaded before libfaketime.
     pub helper: &'a Path,
-    /// The bug that it is to have, if the program is this one.
+    /// The planted bug, if the program is this one.
     pub bug: Option<&'static str>,
     /// A folder of ours.
     pub folder: PathBuf,
@@ -75,15 +77,15 @@ pub struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    /// `before` is what the clock of earlier runs has gained: the library counts from the start of a program.
+    /// `before` is the time that the clock gained in earlier runs: the library counts from the start of a program.
     fn set(&self, before: Duration) -> anyhow::Result<()> {
-        // Replaced as a whole: the library may read it at any moment.
+        // Replaced as a whole: the library may read the file at any moment.
         let (file, new) = (self.folder.join("time"), self.folder.join("time.new"));
         std::fs::write(&new, format!("+{} x{RATE}\n", (before + self.time.ahead()).as_secs()))?;
         Ok(std::fs::rename(new, file)?)
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn run(&self, args: &[String], stop: Stop, asked: &dyn Fn() -> usize) -> anyhow::Result<Ended> {
         let library = faketime().context("no libfaketime: apt-get install libfaketime")?;
         let before = self.time.ours() * (RATE - 1);
@@ -116,7 +118,7 @@ impl Clock<'_> {
 struct Running {
     child: Child,
     began: Instant,
-    /// The time of day when it began. The library adds to it.
+    /// The time of day at the start. The library adds to this time.
     wall: SystemTime,
     before: Duration,
 }
@@ -185,7 +187,7 @@ impl Drop for Running {
     }
 }
 
-/// Until when it waits, if that is all it does, by the last line of progress.
+/// Until when the crawl waits, if there is nothing else to do, by the last line of progress.
 fn waits_until(lines: &str) -> Option<SystemTime> {
     let line: Value = lines.lines().rev().find_map(|line| serde_json::from_str(line).ok())?;
     let text = line["waits_for"].as_str()?.strip_prefix("waiting for ")?;
@@ -203,7 +205,7 @@ pub fn last(text: &str) -> &str {
     &text[from..]
 }
 
-/// The closing words: what was said that is not progress.
+/// The closing words: all output that is not progress.
 pub fn words(said: &str) -> String {
     let words = said.lines().filter(|line| !line.starts_with('{'));
     words.collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! What can happen to a crawl, and how each must end: the table of this proof.
+//! The situations of a crawl, and how each must end: the table of this proof.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::web::{Ask, Reply, Said};
 pub struct Situation {
     /// Its name.
     pub name: &'static str,
-    /// Is it part of the short form?
+    /// Whether the situation is part of the short form.
     pub short: bool,
-    /// Sets it up.
+    /// Sets the situation up.
     pub set: fn(&mut Stage) -> anyhow::Result<()>,
     /// When the crawl is interrupted; then the same folder is crawled on.
     pub stop: Stop,
@@ -25,7 +25,7 @@ pub struct Situation {
     pub pages: usize,
     /// The exit code of the last run.
     pub exit: i32,
-    /// What the closing words must say.
+    /// Texts that the closing words must contain.
     pub words: &'static [&'static str],
 }
 
@@ -78,8 +78,8 @@ fn busy_once(ask: &Ask) -> Option<Reply> {
     (ask.total == 5).then(|| Reply::status(429).field("Retry-After", "7200"))
 }
 
-/// 503 with so many seconds, once: after robots.txt, the home page and another. Which page that is differs: their order is by
-/// chance, and after the last one nothing would be left to wait for.
+/// 503 with this `Retry-After` in seconds, once: after robots.txt, the home page and another. The page differs from run
+/// to run: their order is random, and after the last one nothing would be left to wait for.
 fn busy_early(ask: &Ask, seconds: &str) -> Option<Reply> {
     (ask.total == 4).then(|| Reply::status(503).field("Retry-After", seconds))
 }
@@ -387,7 +387,7 @@ pub fn all() -> Vec<Situation> {
         Situation {
             name: "a page that drips",
             set: site!(3, |ask| on("/2", ask, Reply::page("slow", &[]).slow(Duration::from_secs(2)))),
-            // The site has given it out in the end; we were gone by then.
+            // The site has given the page out in the end; the crawler was gone by then.
             pages: 4,
             exit: 23,
             words: &["done: 3 pages", "1 URLs that failed are to be tried again"],

@@ -16,15 +16,15 @@ pub struct Stage {
     pub names: Option<Names>,
     /// Where the crawl begins.
     pub seeds: Vec<String>,
-    /// Further flags: only what a user would say in this situation.
+    /// Further flags: only flags that a user would give in this situation.
     pub args: Vec<String>,
-    /// Commands that are run when a crawl was interrupted, before it goes on; `-o crawl` is added.
+    /// Commands that are run after an interruption, before the crawl goes on; `-o crawl` is added.
     pub between: Vec<Vec<String>>,
     number: u8,
     addresses: u8,
 }
 
-/// A function that answers what differs from the usual.
+/// A function that gives the unusual answers.
 pub type Odd = fn(&Ask) -> Option<Reply>;
 
 impl Stage {
@@ -40,7 +40,8 @@ impl Stage {
         IpAddr::V4(Ipv4Addr::new(127, 77, self.number, self.addresses))
     }
 
-    /// A site of a home page and so many others, all linked from it; some answers may be odd. Its home page is a seed.
+    /// A site of a home page and this number of others, all linked from the home page; some answers may be odd. Its
+    /// home page is a seed.
     pub fn site(&mut self, pages: u32, odd: Odd) -> std::io::Result<SocketAddr> {
         let address = self.address();
         let site = Site::start(address, &self.time, usual(pages, odd), None)?;
@@ -60,7 +61,7 @@ impl Stage {
         Ok(address)
     }
 
-    /// A site under a name. What the resolver says of it at some time is another matter.
+    /// A site under a name. The resolver's answers for the name are set apart.
     pub fn named_site(
         &mut self,
         pages: u32,
@@ -76,14 +77,14 @@ impl Stage {
         Ok(())
     }
 
-    /// A port where nobody listens.
+    /// A port without a listener.
     pub fn closed_port(&mut self) -> std::io::Result<SocketAddr> {
         let address = self.address();
         let listener = std::net::TcpListener::bind(SocketAddr::new(address, 0))?;
         listener.local_addr()
     }
 
-    /// Flags.
+    /// Command line arguments.
     pub fn say(&mut self, args: &[&str]) {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
     }
@@ -98,7 +99,7 @@ impl Stage {
         args
     }
 
-    /// The command that goes on with it.
+    /// The command that continues the crawl.
     pub fn again(&self) -> Vec<String> {
         let mut args: Vec<String> =
             ["crawl", "--progress", "json", "-o", "crawl"].map(str::to_owned).to_vec();
@@ -119,7 +120,7 @@ impl Stage {
     }
 }
 
-/// A home page that links to so many others, and no robots.txt.
+/// A home page that links to this number of others, and no robots.txt.
 fn usual(pages: u32, odd: Odd) -> Answers {
     Arc::new(move |ask: &Ask| {
         if let Some(reply) = odd(ask) {

@@ -1,6 +1,6 @@
 //! A small web of plain threads: sites on loopback addresses that answer as a function says, and a resolver for their names.
 //!
-//! What always holds: a server ends with the value that stands for it; what it was asked is remembered, in order.
+//! Invariants: a server ends when its value is dropped; its requests are recorded, in order.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A connection that nobody uses is looked at this often.
+/// Polling interval of an idle connection.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time of a situation: runs faster than ours, and is set forward while everybody waits.
+/// The time of a situation: runs faster than ours, and is set forward while everything waits.
 #[derive(Clone, Debug)]
 pub struct Time {
     began: Instant,
@@ -20,44 +20,44 @@ pub struct Time {
 }
 
 impl Time {
-    /// It begins now, and runs so much faster.
+    /// A time that begins now, and runs faster by this factor.
     pub fn new(rate: u32) -> Time {
         Time { began: Instant::now(), rate, ahead_ms: Arc::default() }
     }
 
-    /// Since it began.
+    /// The time since the start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed() * self.rate + self.ahead()
     }
 
-    /// Since it began, by our own clock.
+    /// The time since the start, by our own clock.
     pub fn ours(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// By how much it was set forward.
+    /// The sum of all jumps.
     pub fn ahead(&self) -> Duration {
         Duration::from_millis(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets it forward.
+    /// Sets the time forward.
     pub fn jump(&self, by: Duration) {
         self.ahead_ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
     }
 }
 
-/// What a site is asked for.
+/// A request to a site.
 #[derive(Debug)]
 pub struct Ask {
     /// Path and query.
     pub path: String,
-    /// How often this site was asked for anything, this time included.
+    /// Number of requests to this site, this one included.
     pub total: usize,
     /// When, since the situation began.
     pub at: Duration,
 }
 
-/// What a site answers.
+/// An answer of a site.
 #[derive(Clone, Debug)]
 pub struct Reply {
     status: u16,
@@ -70,7 +70,7 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Whole,
-    /// Not at all; the connection stays open until the other side closes it.
+    /// Not at all; the connection stays open until the other side closes.
     Silent,
     /// Not at all; the connection is closed.
     Closed,
@@ -109,7 +109,7 @@ impl Reply {
         self
     }
 
-    /// Nothing is said, and nobody hangs up.
+    /// No answer, and the connection stays open.
     pub fn silent() -> Reply {
         Reply { how: How::Silent, ..Reply::status(200) }
     }
@@ -119,18 +119,18 @@ impl Reply {
         Reply { how: How::Closed, ..Reply::status(200) }
     }
 
-    /// Only half of it comes.
+    /// Only half of the body comes.
     pub fn half(self) -> Reply {
         Reply { how: How::Half, ..self }
     }
 
-    /// It comes in pieces, with such a rest between them.
+    /// The body comes in pieces, with this rest between them.
     pub fn slow(self, rest: Duration) -> Reply {
         Reply { how: How::Slow(rest), ..self }
     }
 }
 
-/// What a site answers to whom.
+/// The function that answers requests.
 pub type Answers = Arc<dyn Fn(&Ask) -> Reply + Send + Sync>;
 
 /// How a connection speaks before HTTP.
@@ -178,19 +178,19 @@ impl Site {
                     return;
                 }
                 let (Ok(stream), its) = (stream, its.clone()) else { continue };
-                // Whoever hangs up in the middle is of no interest here.
+                // A client that hangs up in the middle is ignored.
                 std::thread::spawn(move || its.serve(stream).ok());
             }
         });
         Ok(Site { address, shared })
     }
 
-    /// Where it is served.
+    /// The address of the site.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What was asked: when, path and status, in order. Status 0 where nothing was said.
+    /// The requests: when, path and status, in order. Status 0 if there was no answer.
     pub fn asked(&self) -> Vec<(Duration, String, u16)> {
         self.shared.asked.lock().expect("nobody panics holding it").clone()
     }
@@ -209,7 +209,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // It waits for somebody to come.
+        // The listener waits for a connection.
         TcpStream::connect(self.address).ok();
     }
 }
@@ -249,7 +249,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives false if the connection is over.
+    /// Sends an answer. Returns false if the connection is over.
     fn send(&self, out: &mut Box<dyn ReadWrite>, reply: &Reply) -> io::Result<bool> {
         match reply.how {
             How::Closed => return Ok(false),
@@ -294,23 +294,23 @@ impl Shared {
     }
 }
 
-/// What a resolver says of a name, at some time since the situation began.
+/// The answer of a resolver for a name, at some time since the situation began.
 pub type Lookup = Arc<dyn Fn(&str, Duration) -> Said + Send + Sync>;
 
-/// What a resolver says.
+/// A resolver's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// These addresses, of both families.
     Addresses(Vec<IpAddr>),
     /// There is no such name.
     NoName,
-    /// It cannot say.
+    /// A server failure.
     Failure,
     /// Nothing at all.
     Nothing,
 }
 
-/// A resolver. It ends with the process: a datagram is all it holds.
+/// A resolver, which ends with the process: its only resource is a UDP socket.
 pub struct Names {
     address: SocketAddr,
 }
@@ -334,7 +334,7 @@ impl Names {
         Ok(Names { address })
     }
 
-    /// Where it answers.
+    /// The address of the resolver.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -343,7 +343,7 @@ impl Names {
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 
-/// The name and type of the one question, and where it ends.
+/// The name and type of the one question, and its end.
 fn question(packet: &[u8]) -> Option<(String, u16, usize)> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {

@@ -1,32 +1,32 @@
-//! Lines of a site's access log: what others wrote about us.
+//! Parser for lines of a site's access log.
 //!
-//! What always holds: a line that cannot be read is none; nothing here panics, whatever the line is.
+//! Invariant: an unreadable line gives none; no line causes a panic.
 
 use serde_json::Value;
 
 use crate::cli::ask::AccessFormat;
 
-/// A longer line is no line of an access log.
+/// Maximum length in bytes of a line of an access log.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// One request, as a server saw it.
+/// One request, as logged by a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    /// Milliseconds since 1970: when the server wrote the line, or when the request came, as the server does it.
+    /// Milliseconds since 1970: when the line was written, or when the request arrived, depending on the server.
     pub(super) at: u64,
-    /// How exact that is, in milliseconds.
+    /// Precision of the time in milliseconds.
     pub(super) exact_ms: u64,
-    /// What was asked for: path and query.
+    /// Path and query of the request.
     pub(super) path: String,
-    /// Who asked; none if the format has no such field.
+    /// The user agent; none if the format has no such field.
     pub(super) agent: Option<String>,
     /// The host, if the line has one.
     pub(super) host: Option<String>,
-    /// How long the request took, in milliseconds, if the line says so.
+    /// Duration of the request in milliseconds, if logged.
     pub(super) took_ms: Option<u64>,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse(line: &str, format: AccessFormat) -> Option<Access> {
     match format {
         AccessFormat::JsonNginx => json(line),
@@ -40,7 +40,7 @@ pub(super) fn parse(line: &str, format: AccessFormat) -> Option<Access> {
     }
 }
 
-/// Common and combined, which begin alike.
+/// The common and the combined format, which begin alike.
 fn plain(line: &str) -> Option<Access> {
     let open = line.find('[')?;
     let close = open + line[open..].find(']')?;
@@ -60,14 +60,14 @@ fn plain(line: &str) -> Option<Access> {
         words += 1;
     }
     let agent = quoted(&mut rest).and_then(|_referrer| quoted(&mut rest));
-    // Whatever else a server adds: a number with a point is how long it took, as `$request_time` writes it.
+    // Of further fields, a number with a decimal point is the duration, as `$request_time` writes one.
     let seconds = rest.split_whitespace().find(|word| word.contains('.') && word.parse::<f64>().is_ok());
     let took_ms = agent.as_ref().and(seconds).and_then(millis);
     // Some put the host in front of everything, or behind.
     Some(Access { at, exact_ms: 1_000, path, agent, host: None, took_ms })
 }
 
-/// Takes a field in quotes from the front. A backslash keeps a quote inside.
+/// Takes a quoted field from the front. A backslash escapes a quote.
 fn quoted(rest: &mut &str) -> Option<String> {
     let inner = rest.strip_prefix('"')?;
     let mut text = String::new();
@@ -91,7 +91,7 @@ fn quoted(rest: &mut &str) -> Option<String> {
     None
 }
 
-/// Path and query of a request line. A whole URL, as proxies are asked, is cut down to them.
+/// Path and query of a request line. An absolute URL, as sent to proxies, is reduced to path and query.
 fn path_of(request: &str) -> Option<String> {
     let mut words = request.split(' ');
     let method = words.next().filter(|method| method.bytes().all(|b| b.is_ascii_alphabetic()))?;

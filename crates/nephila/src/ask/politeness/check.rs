@@ -1,10 +1,10 @@
-//! `nephila politeness check`: a site's own log against our promise.
+//! `nephila politeness check`: compares a site's own access log with our promise.
 //!
-//! Most access logs have whole seconds. Two lines that are n seconds apart were between n-1 and n+1 seconds apart, so a
-//! rest is proved too short only if n+1 seconds are not more than the promise, and proved long enough only from n-1
-//! seconds on; what is between cannot be told, and the answer says how often that was. A line tells when a request came
-//! or when it ended, as the server does it: either way the rest was not longer than the lines are apart. With the time a
-//! request took in the line, the rest itself is known.
+//! Most access logs have whole seconds. Two lines that are n seconds apart were between n-1 and n+1 seconds apart. So a
+//! delay is proved too short only if n+1 seconds are not more than the promise, and proved long enough only if n-1
+//! seconds are at least the promise; all others are unclear, and the output counts them. Depending on the server, a
+//! line has the start or the end of a request: either way the delay was not longer than the distance of the lines. If
+//! the line has the duration of the request, the delay itself is known.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,16 +24,16 @@ use super::access::{Access, LINE_BYTES_MAX, parse};
 use crate::cli::ask::PolitenessCheckArgs;
 use crate::exit::Exit;
 
-/// Lines are written when requests end; so many are put in order again.
+/// Size of the reorder buffer: lines are written when requests end, and are sorted by start.
 const REORDER_MAX: usize = 10_000;
-/// Hosts that a log may be about.
+/// Maximum number of hosts in a log.
 const HOSTS_MAX: usize = 10_000;
-/// Violations that are printed; all are counted.
+/// Maximum number of printed violations; all are counted.
 const VIOLATIONS_MAX: usize = 10_000;
-/// A robots.txt is read up to this many bytes.
+/// Maximum size in bytes of a robots.txt.
 const ROBOTS_BYTES_MAX: u64 = 512_000;
 
-/// What was promised.
+/// The promised crawl delay, connections and robots.txt rules.
 struct Promise {
     rest_ms: u64,
     connections: usize,
@@ -50,18 +50,18 @@ struct Violation {
     detail: String,
 }
 
-/// What was found.
+/// Result of the check.
 #[derive(Debug, Default, Serialize)]
 struct Found {
-    /// Lines that could be read.
+    /// Readable lines.
     lines: u64,
-    /// Lines that could not.
+    /// Unreadable lines.
     unread: u64,
-    /// Requests of ours.
+    /// Requests of our user agent.
     ours: u64,
-    /// Rests that were long enough, as far as the log shows.
+    /// Delays that were long enough, as far as the log shows.
     kept: u64,
-    /// Rests about which the log is not exact enough.
+    /// Delays that the log is too imprecise to judge.
     unclear: u64,
     violations: u64,
     #[serde(skip)]
@@ -161,7 +161,7 @@ fn summary(
     Ok(())
 }
 
-/// A file or standard input, unpacked if it is gzip.
+/// Opens a file or standard input, decompressing gzip.
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let mut input: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(BufReader::new(io::stdin()))
@@ -207,7 +207,7 @@ fn read(
     }
 }
 
-/// One request of ours, in order of its beginning as far as that is known.
+/// One request of ours, ordered by start as far as known.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     began: u64,
@@ -224,7 +224,7 @@ struct Checker<'a> {
     found: Found,
     line: u64,
     waiting: BinaryHeap<Reverse<Seen>>,
-    /// The ends of the last requests of a host, as many as may be under way at once and one more.
+    /// The last requests of each host by end time: the permitted number of connections plus one.
     hosts: HashMap<String, Vec<Seen>>,
     coarse: bool,
 }
@@ -244,7 +244,7 @@ impl<'a> Checker<'a> {
     fn take(&mut self, access: Access) {
         self.found.ours += 1;
         self.coarse |= access.exact_ms >= 1_000;
-        // A server that says how long a request took writes the line when it has ended.
+        // A server that logs the duration of a request writes the line at the end of the request.
         let took = access.took_ms.unwrap_or(0);
         self.waiting.push(Reverse(Seen {
             began: access.at.saturating_sub(took),
@@ -294,7 +294,7 @@ impl<'a> Checker<'a> {
             return;
         }
         let earlier = self.hosts.remove(&seen.host).unwrap_or_default();
-        // How much longer or shorter than the log says it may have been.
+        // The uncertainty of the logged times.
         let slack = |other: &Seen| {
             let exact = seen.exact_ms.max(other.exact_ms);
             if exact > 1 { exact } else { 1 }

@@ -1,4 +1,4 @@
-//! Access logs with and without what they should not have.
+//! Access logs with and without violations.
 
 use super::*;
 use crate::cli::ask::AccessFormat;

@@ -1,11 +1,11 @@
-//! Judges the requests of a log: rests and requests at once, per host and per address.
+//! Judges the requests of a log: crawl delays and concurrent requests, per host and per slot (IP address).
 //!
-//! Lines come in the order in which requests ended; a request that took long comes after shorter ones that began later.
-//! So each host and each address keeps its last requests until nothing can come that began before they ended
-//! ([`HORIZON_MS`]), and every pair within that time is looked at.
+//! Lines come in the order in which requests ended; a long request comes after shorter ones that began later. So each
+//! host and each slot keeps its last requests until no line can follow whose request began before they ended
+//! ([`HORIZON_MS`]), and every pair within that time is compared.
 //!
-//! What always holds: memory is bounded by [`KEYS_MAX`], [`WINDOW_MAX`] and [`EXCEPTIONS_MAX`]; what is beyond them is
-//! counted and said.
+//! Invariants: memory is bounded by [`KEYS_MAX`], [`WINDOW_MAX`] and [`EXCEPTIONS_MAX`]; everything beyond is counted
+//! and reported.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,155 +14,156 @@ use serde::Serialize;
 
 use crate::log::Line;
 
-/// Hosts, and addresses, that are told apart.
+/// Maximum number of distinct hosts, and of distinct slots.
 const KEYS_MAX: usize = 1_000_000;
-/// Requests of one host that are kept at once.
+/// Maximum number of requests kept per host or slot.
 const WINDOW_MAX: usize = 512;
-/// No request takes longer than this, retries of its connection included.
+/// Maximum duration of a request, retries of its connection included.
 const HORIZON_MS: u64 = 15 * 60 * 1_000;
-/// After so many lines, what is older than the horizon is dropped everywhere.
+/// Number of lines after which requests older than the horizon are dropped everywhere.
 const SWEEP_LINES: u64 = 100_000;
-/// Exceptions that are listed; all are counted.
+/// Maximum number of listed exceptions; all are counted.
 const EXCEPTIONS_MAX: usize = 1_000;
-/// Requests that one line can stand for; no version made more than two.
+/// Maximum number of requests that one line can stand for; no version made more than two.
 const REPEATS_MAX: u32 = 8;
-/// Lines that may stand before others that ended earlier.
+/// Maximum number of lines by which the log is out of order.
 const DISORDER_MAX: usize = 16;
-/// Times are written down in whole milliseconds.
+/// Rounding error: times are logged in whole milliseconds.
 const ROUNDING_MS: u64 = 1;
 
-/// Where the parts of the histogram begin, in hundredths of the promise. The first part must be empty.
+/// Lower bounds of the histogram's buckets, in hundredths of the promise. The first bucket must be empty.
 pub(super) const RATIOS: [u64; 8] = [0, 100, 110, 125, 150, 200, 500, 1_000];
 
-/// One request, while it may still meet others.
+/// One request, while later lines may still overlap.
 #[derive(Debug)]
 struct Request {
     began: u64,
     ended: u64,
     promise: u64,
     url: Box<str>,
-    /// The shortest rest before it: from the end of another to its beginning.
+    /// The shortest delay before this request: from the end of another request to this start.
     rest: Option<u64>,
-    /// From the beginning of another to its own.
+    /// The shortest distance from the start of another request to this start.
     apart: Option<u64>,
-    /// Others that were under way when it began.
+    /// Number of other requests running when this one began.
     at_once: u32,
-    /// Whose end was nearest.
+    /// URL of the nearest other request.
     after: Option<Box<str>>,
 }
 
-/// What is known of one host or one address.
+/// Statistics of one host or one slot.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Subject {
-    /// The host's origin, or the address.
+    /// The host's origin, or the IP address.
     pub(super) name: String,
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub(super) requests: u64,
-    /// The closest rest from the end of one request to the beginning of the next, in milliseconds.
+    /// The shortest delay from the end of one request to the start of the next, in milliseconds. For permitted
+    /// concurrent requests the distance of the starts counts.
     pub(super) rest_ms_min: Option<u64>,
-    /// What was promised there.
+    /// The promise for that delay.
     pub(super) promise_ms_there: Option<u64>,
-    /// The closest beginnings of two requests.
+    /// The shortest distance between the starts of two requests.
     pub(super) apart_ms_min: Option<u64>,
     /// The shortest promise.
     pub(super) promise_ms_min: Option<u64>,
     /// The longest promise.
     pub(super) promise_ms_max: Option<u64>,
-    /// Most requests at once.
+    /// Maximum number of concurrent requests.
     pub(super) at_once_max: u32,
-    /// How often a promise was not kept.
+    /// Number of broken promises.
     pub(super) exceptions: u64,
-    /// Requests that were repeated without a rest, because the first had no answer that counts.
+    /// Requests that were repeated without a delay, because the first had no usable answer.
     pub(super) repeated: u64,
-    /// Requests for robots.txt among them, its last status, and when that was, in milliseconds since 1970.
+    /// Number of requests for robots.txt among them, the last status, and its time in milliseconds since 1970.
     pub(super) robots_requests: u64,
     /// See `robots_requests`.
     pub(super) robots_status: Option<u16>,
     /// See `robots_requests`.
     pub(super) robots_at: Option<u64>,
-    /// Requests sent although robots.txt was not asked for.
+    /// Requests sent without obeying robots.txt.
     pub(super) robots_ignored: u64,
-    /// URLs that were not asked for because robots.txt forbids them.
+    /// URLs not requested because robots.txt forbids them.
     pub(super) robots_denied: u64,
     #[serde(skip)]
     window: VecDeque<Request>,
-    /// How tight it got: the closest rest in hundredths of its promise.
+    /// The shortest delay in hundredths of its promise.
     pub(super) ratio_min: Option<u64>,
 }
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Exception {
-    /// The host or the address.
+    /// The host or the IP address.
     pub(super) subject: String,
-    /// What happened.
+    /// The kind of promise.
     pub(super) kind: Kind,
-    /// When the later request began, in milliseconds since 1970.
+    /// Start of the later request, in milliseconds since 1970.
     pub(super) at: u64,
-    /// What was had: milliseconds, or requests at once.
+    /// The actual value: milliseconds, or concurrent requests.
     pub(super) had: u64,
-    /// What was promised.
+    /// The promised value.
     pub(super) promised: u64,
     /// The later request.
     pub(super) url: String,
-    /// The earlier one.
+    /// The earlier request.
     pub(super) after: Option<String>,
 }
 
-/// What a promise was about.
+/// Kinds of promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// The host rested too short.
+    /// The crawl delay of the host was too short.
     HostRest,
-    /// The address rested too short.
+    /// The crawl delay of the slot was too short.
     SlotRest,
-    /// The host had more requests at once than allowed.
+    /// The host had too many concurrent requests.
     HostAtOnce,
-    /// The address had.
+    /// The slot had too many concurrent requests.
     SlotAtOnce,
 }
 
-/// All that was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub(super) requests: u64,
-    /// Requests for robots.txt among them.
+    /// Number of requests for robots.txt among them.
     pub(super) robots: u64,
-    /// Requests that were repeated without a rest: a connection had died, a server sent us to another, or wanted a signature.
-    /// Only earlier versions did that.
+    /// Requests that were repeated without a delay: a connection had died, a server redirected to another server, or
+    /// required a signature. Only earlier versions did that.
     pub(super) repeated: u64,
-    /// When the first began.
+    /// Start of the first request.
     pub(super) first: Option<u64>,
-    /// When the last ended.
+    /// End of the last request.
     pub(super) last: Option<u64>,
-    /// Hosts, the tightest first.
+    /// Hosts, the lowest ratio of delay to promise first.
     pub(super) hosts: Vec<Subject>,
-    /// Addresses, the tightest first.
+    /// Slots, the lowest ratio first.
     pub(super) slots: Vec<Subject>,
-    /// Rests of hosts over what was promised, by [`RATIOS`].
+    /// Delays of hosts as ratios of the promise, by [`RATIOS`].
     pub(super) histogram: [u64; RATIOS.len()],
-    /// How many there are.
+    /// Total number of exceptions.
     pub(super) exceptions_total: u64,
-    /// The first of them.
+    /// The first exceptions.
     pub(super) exceptions: Vec<Exception>,
-    /// Requests of hosts or addresses beyond what could be told apart: they were not judged.
+    /// Requests of hosts or slots beyond [`KEYS_MAX`], which were not judged.
     pub(super) unjudged: u64,
-    /// Requests at once that a host was promised.
+    /// Promised maximum of concurrent requests per host.
     pub(super) host_connections: u32,
-    /// Requests at once that an address was promised.
+    /// Promised maximum of concurrent requests per slot.
     pub(super) slot_connections: u32,
 }
 
 impl Judged {
-    /// Was everything kept, as far as was judged?
+    /// Whether every judged promise was kept.
     pub(super) fn is_clean(&self) -> bool {
         self.exceptions_total == 0
     }
 }
 
-/// Takes lines, in the order of the log.
+/// Judges lines, fed in the order of the log.
 #[derive(Debug)]
 pub(super) struct Judge {
     hosts: HashMap<Box<str>, Subject>,
@@ -186,7 +187,7 @@ struct Found {
     listed: Vec<Exception>,
 }
 
-/// What a subject was promised, beside the rest.
+/// Promises for a subject, in addition to the crawl delay.
 #[derive(Clone, Copy)]
 struct Terms {
     connections: u32,
@@ -196,7 +197,7 @@ struct Terms {
 }
 
 impl Judge {
-    /// With so many requests at once allowed to a host and to an address.
+    /// With the permitted numbers of concurrent requests per host and per slot.
     pub(super) fn new(host_connections: u32, slot_connections: u32) -> Judge {
         Judge {
             hosts: HashMap::new(),
@@ -232,7 +233,7 @@ impl Judge {
         }
     }
 
-    /// Takes a line.
+    /// Processes a line.
     pub(super) fn line(&mut self, line: &Line) {
         self.lines += 1;
         if self.lines.is_multiple_of(SWEEP_LINES) {
@@ -247,7 +248,7 @@ impl Judge {
             .hosts
             .entry(line.origin.as_str().into())
             .or_insert_with(|| Subject { name: line.origin.clone(), ..Subject::default() });
-        // Nothing was sent: no server knows of it.
+        // Nothing was sent: no server was involved.
         let Some(address) = line.address else {
             host.robots_denied += u64::from(line.outcome == "robots-denied");
             return;
@@ -286,7 +287,7 @@ impl Judge {
         self.slots.values_mut().for_each(|slot| slot.forget(before, terms, &mut self.found));
     }
 
-    /// What was found in all of them.
+    /// Judges the remaining requests and returns the result.
     pub(super) fn finish(mut self) -> Judged {
         let (host_terms, slot_terms) = (self.host_terms(), self.slot_terms());
         let mut hosts: Vec<Subject> = self.hosts.into_values().collect();
@@ -341,7 +342,7 @@ impl Subject {
             at_once: 0,
             after: None,
         };
-        // Those that ended before it began are ever further away, but for lines that changed places on their way.
+        // Requests that ended before this start are ever further away, except for reordered lines.
         let mut over = 0;
         for other in self.window.iter_mut().rev() {
             if other.began <= new.began {
@@ -361,7 +362,7 @@ impl Subject {
         }
     }
 
-    /// A line of an earlier version that stands for more than one request: those after the first had no rest.
+    /// Handles a line of an earlier version that stands for several requests: the repeated requests had no delay.
     fn repeat(&mut self, line: &Line, promise: u64, terms: Terms, found: &mut Found) {
         for _ in 1..line.requests.min(REPEATS_MAX) {
             if promise <= ROUNDING_MS {
@@ -387,7 +388,7 @@ impl Subject {
         }
     }
 
-    /// Drops what nothing can meet any more, but for the last, from whose end the next rest is counted.
+    /// Drops requests that no later line can overlap, except the last one: the next delay is counted from its end.
     fn forget(&mut self, before: u64, terms: Terms, found: &mut Found) {
         while self.window.len() > 1 && self.window.front().is_some_and(|first| first.ended < before) {
             self.judge_first(terms, found);
@@ -453,7 +454,7 @@ impl Subject {
 }
 
 impl Request {
-    /// Another one of the same subject, which did not begin later.
+    /// Compares with another request of the same subject, which did not begin later.
     fn meets(&mut self, began: u64, ended: u64, url: &str) {
         let apart = self.began - began;
         let nearer = if ended > self.began {
@@ -474,7 +475,7 @@ impl Request {
     }
 }
 
-/// In hundredths; none if nothing was promised. What the rounding may have taken is given back.
+/// Ratio in hundredths; none without a promise. Compensates for the rounding error.
 fn ratio(rest: u64, promise: u64) -> Option<u64> {
     let rest = if rest < promise { (rest + ROUNDING_MS).min(promise) } else { rest };
     (promise > 0).then(|| rest.saturating_mul(100) / promise)

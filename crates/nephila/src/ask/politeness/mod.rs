@@ -1,7 +1,7 @@
-//! `nephila politeness`: was every site asked as gently as was promised?
+//! `nephila politeness`: checks whether every site was crawled as gently as promised.
 //!
-//! `report` answers from our own log, `check` from the log of a site. Neither asks the frontier, which made the
-//! promises: each line of our log carries the rest that was promised when its request began.
+//! `report` uses our own log, `check` the log of a site. Neither uses the frontier, which made the promises: each line
+//! of our log carries the crawl delay that was promised when its request began.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let filter = Filter::of_host(args.host.as_deref()).between(from, to);
     let settings = settings_of(&folder)?;
     let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
-    // A host moves from node to node, and an address is asked by several: only together they show how it rested.
+    // A host moves from node to node, and several nodes may use a slot: only the merged logs show the delays.
     let mut lines = Merged::of(&logs)?;
     for line in lines.by_ref() {
         let line = line?;

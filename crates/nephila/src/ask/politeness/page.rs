@@ -1,6 +1,6 @@
 //! The politeness report as text, and as one page for the operator of a site.
 //!
-//! What always holds: the page has no script and loads nothing; text of strangers is shown and escaped.
+//! Invariants: the page has no script and loads nothing; text of third parties is sanitized and escaped.
 
 use std::io::{self, Write};
 
@@ -10,22 +10,22 @@ use nephila_core::time::Timestamp;
 use super::super::time::span;
 use super::judge::{Exception, Judged, Kind, RATIOS, Subject};
 
-/// Hosts and addresses in a printed table; JSON has all.
+/// Maximum number of hosts and slots in a printed table; JSON has all.
 const ROWS_MAX: usize = 50;
-/// Exceptions in a printed list.
+/// Maximum number of exceptions in a printed list.
 const EXCEPTIONS_SHOWN_MAX: usize = 100;
 
-/// What else a page says.
+/// Further data of a page.
 pub(super) struct About {
-    /// The host it is about, if it is about one.
+    /// The host, if the report is about one.
     pub(super) host: Option<String>,
-    /// Lines of the log that could not be read.
+    /// Number of unreadable lines in the log.
     pub(super) skipped: u64,
-    /// Folders that it was made from.
+    /// Number of folders the report was made from.
     pub(super) folders: usize,
-    /// When it was made.
+    /// Time of the report.
     pub(super) made: String,
-    /// How we call ourselves.
+    /// Our user agent.
     pub(super) agent: String,
 }
 
@@ -62,7 +62,7 @@ fn said(exception: &Exception) -> String {
     }
 }
 
-/// For a terminal.
+/// Text for a terminal.
 pub(super) fn text(out: &mut dyn Write, judged: &Judged, about: &About) -> io::Result<()> {
     writeln!(out, "{}", verdict(judged))?;
     if let Some((first, last)) = judged.first.zip(judged.last) {
@@ -149,7 +149,7 @@ table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em .2em 0;text-
 td.n,th.n{text-align:right}th{border-bottom:1px solid #888}.bar{background:#369;height:.8em;display:block}\
 .bad{color:#a00}.good{color:#060}code{word-break:break-all}";
 
-/// One page for the operator of a site.
+/// HTML page for the operator of a site.
 pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::Result<()> {
     let title = match &about.host {
         Some(host) => format!("How {} was crawled", escaped(host)),
@@ -272,7 +272,7 @@ pub(super) fn html(out: &mut dyn Write, judged: &Judged, about: &About) -> io::R
     )
 }
 
-/// What its robots.txt answered last, and when.
+/// Last status of robots.txt, and its time.
 fn robots(subject: &Subject) -> String {
     match (subject.robots_status, subject.robots_at) {
         (Some(status), Some(at)) => format!("{status}, {}", Timestamp(at)),

@@ -1,4 +1,4 @@
-//! `nephila cluster map`: which domain is crawled by which node, to look at or to keep.
+//! `nephila cluster map`: which node crawls which domain, as a table or a file.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +13,7 @@ use crate::table::{Column, Table};
 const COLUMNS: [Column; 6] =
     [("domain", 32), ("node", 16), ("partition", 9), ("hosts", 6), ("pages", 10), ("left", 10)];
 
-/// Prints it, page by page.
+/// Prints the map, page by page.
 pub(super) async fn print(who: &Who, format: TableFormat) -> anyhow::Result<Exit> {
     let Who::Node(node) = who else {
         return Err(usage(anyhow::anyhow!(

@@ -1,4 +1,4 @@
-//! What a person says about where domains are crawled: `nephila cluster pin`, `unpin` and `pins`.
+//! `nephila cluster pin`, `unpin` and `pins`: where domains are crawled.
 
 use nephila_core::text::shown;
 
@@ -6,7 +6,7 @@ use super::{Who, said, say};
 use crate::exit::Exit;
 use crate::node::views::PinView;
 
-/// Pins a domain to a node, or with none lets it go.
+/// Pins a domain to a node, or removes the pin with none.
 pub(super) async fn pin(who: &Who, domain: &str, to: Option<&str>) -> anyhow::Result<Exit> {
     let pinned = match (who, to) {
         (Who::Node(node), to) => node.pin(domain, to).await?,

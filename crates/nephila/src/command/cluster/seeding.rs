@@ -1,4 +1,4 @@
-//! `nephila job create`: a few seeds are said at once, many step by step, and it is said how far that is.
+//! `nephila job create`: sends a few seeds at once, many seeds step by step with progress messages.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ use crate::node::seeding::are_many;
 use crate::node::views::Created;
 use crate::settings::usage;
 
-/// Seeds that are said at once: as many as fit into what a node takes.
+/// Maximum size in bytes of the seeds in one request: within the limit of a node.
 const PIECE_BYTES: usize = 1 << 20;
-/// How far it is is said this often.
+/// Interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
@@ -41,7 +41,7 @@ pub(super) fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Begins a job with many seeds, or goes on with one that was cut short.
+/// Creates a job with many seeds, or resumes an interrupted creation.
 async fn many(who: &Who, mut job: Job) -> anyhow::Result<Exit> {
     let seeds = std::mem::take(&mut job.scope.seeds);
     let Created { id, name, seeds: before } = who.begin(job).await?;
@@ -77,7 +77,7 @@ async fn many(who: &Who, mut job: Job) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Says how far it is, now and then.
+/// Prints progress messages at intervals.
 struct Told<'a> {
     name: &'a str,
     all: usize,
@@ -94,7 +94,7 @@ impl Told<'_> {
     }
 }
 
-/// Seeds in pieces, one per line, and how many are in each.
+/// Splits seeds into pieces, one seed per line, with the number of seeds in each.
 fn pieces(seeds: &[String]) -> impl Iterator<Item = (String, usize)> + '_ {
     let mut left = seeds;
     std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
-//! What a person says about sites: `nephila stop`, and `nephila host set`.
+//! `nephila stop` and `nephila host set`: orders about sites.
 //!
-//! What always holds: it is said to one place, the folder of a crawl or a cluster, and is durable there when the command ends.
+//! Invariant: an order goes to one place, the folder of a crawl or a cluster, and is durable there when the command
+//! ends.
 
 use nephila_core::orders::{Order, Orders, Target};
 use nephila_core::text::shown;
@@ -70,7 +71,7 @@ fn order_change(place: &StopWhere, change: &Change) -> anyhow::Result<usize> {
     Ok(changed + there)
 }
 
-/// Stops are in a folder that is named, in the cluster of the settings, or else in the folder at hand.
+/// Selects the place of the stops: a named folder, the cluster of the settings, or else the default folder.
 fn at_stops(
     place: &StopWhere,
     here: impl FnOnce(&Folder) -> anyhow::Result<Exit>,

@@ -1,4 +1,4 @@
-//! `nephila job wait`, and how far a job is, in words.
+//! `nephila job wait`, and the progress of a job in words.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::node::jobs::{Ended, JobRecord, READ_EVERY};
 use crate::node::views::{JobSaid, Progress};
 use crate::settings::usage;
 
-/// Where nobody watches, how far it is is said this often.
+/// Interval of progress messages without a terminal.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// What a job does, in one word.
+/// State of a job, in one word.
 pub(super) fn state(state: State, progress: &Progress) -> &'static str {
     match state {
         State::Running if progress.complete.is_some() => "complete",
@@ -24,7 +24,7 @@ pub(super) fn state(state: State, progress: &Progress) -> &'static str {
     }
 }
 
-/// How far a job is, line by line.
+/// Progress of a job, line by line.
 pub(super) fn describe(record: &JobRecord, progress: &Progress) -> Vec<String> {
     let mut lines = Vec::new();
     match &progress.complete {

@@ -1,7 +1,7 @@
-//! Where a node listens, by which address the others reach it, who may ask, and what proves who answers.
+//! Listening socket of a node: its address, access control and TLS certificate.
 //!
-//! What always holds: a node that others than this machine can reach has a token; one that is to answer over TLS does so, or
-//! does not start.
+//! Invariants: a node reachable from other machines has a token; a node configured for TLS serves TLS or does not
+//! start.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,27 +15,27 @@ use crate::api::Guard;
 use crate::api::tls::{self, Among, HTTPS, Trust, name_of};
 use crate::settings::{API_LISTEN, Settings, usage};
 
-/// The longest token.
+/// Maximum length of a token in bytes.
 const TOKEN_BYTES_MAX: usize = 4_096;
 
-/// A socket that nobody reads from yet.
+/// A bound socket, not yet served.
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
     pub(crate) guard: Guard,
-    /// None: it answers without TLS.
+    /// TLS configuration; none without TLS.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// How others reach it: `HOST:PORT`, over TLS `https://HOST:PORT`.
+    /// Address for other nodes: `HOST:PORT`, with TLS `https://HOST:PORT`.
     pub(crate) address: String,
 }
 
 impl Bound {
-    /// Where people find it.
+    /// URL for people.
     pub(crate) fn url(&self) -> String {
         if self.tls.is_some() { self.address.clone() } else { format!("http://{}", self.address) }
     }
 }
 
-/// Listens, if the settings say where.
+/// Binds the socket, if configured.
 pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Option<Bound>> {
     let api = &settings.api;
     if api.listen.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Opti
     };
     let bound = listener.local_addr().context("the address of the API")?;
     let address = match &*api.advertise {
-        // Nobody is reached at "all addresses".
+        // The unspecified address cannot be dialled by others.
         "" if bound.ip().is_unspecified() => {
             let name = rustix::system::uname();
             format!("{}:{}", name.nodename().to_string_lossy(), bound.port())
@@ -107,7 +107,7 @@ pub(crate) async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Opti
     Ok(Some(Bound { listener, guard, tls, address }))
 }
 
-/// How this node speaks to the others.
+/// TLS configuration for connections to other nodes.
 pub(crate) fn among(settings: &Settings) -> anyhow::Result<Among> {
     let api = &settings.api;
     let file = [&api.tls_ca_file, &settings.cluster.tls_ca_file].into_iter().find(|file| !is_empty(file));
@@ -115,7 +115,7 @@ pub(crate) fn among(settings: &Settings) -> anyhow::Result<Among> {
     Ok(Among { cluster: settings.cluster.name.clone(), trust, always: !is_empty(&api.tls_cert_file) })
 }
 
-/// The TLS of the settings, if they have any. In a cluster the others must know us by it.
+/// The TLS server configuration, if configured. In a cluster, the other nodes must accept our certificate.
 fn answers_over(settings: &Settings, node: &str) -> anyhow::Result<Option<TlsAcceptor>> {
     let api = &settings.api;
     if is_empty(&api.tls_cert_file) {
@@ -135,7 +135,7 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// The token in a file; none if no file is named.
+/// Reads the token from a file; none without a file.
 pub(crate) fn token(file: &Path) -> anyhow::Result<Option<Arc<str>>> {
     if file.as_os_str().is_empty() {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! `GET /api/v1/events?from=&kind=&wait=`: a page of events as lines of JSON, the last of which says where to go on. Any node
-//! answers for the whole cluster.
+//! `GET /api/v1/events?from=&kind=&wait=`: a page of events as lines of JSON, the last of which has the next position.
+//! Any node answers for the whole cluster.
 //!
-//! What always holds: a page is bounded in size and time; followers are bounded, and take no room from other questions.
+//! Invariants: a page is bounded in size and time; the number of followers is bounded, and they take no capacity from
+//! other requests.
 
 use http::StatusCode;
 use tokio::sync::Semaphore;
@@ -12,10 +13,10 @@ use crate::events::stream::{Place, Stream};
 use crate::events::{From, Shelf, Wanted};
 
 pub(super) const PATH: &str = "/api/v1/events";
-/// Whoever asks for events at once; others are told to come back.
+/// Maximum number of concurrent requests for events; further requests get 503 with `Retry-After`.
 const FOLLOWERS_MAX: usize = 32;
 
-/// Those who follow.
+/// Clients that follow the events, and their cached readers.
 #[derive(Debug)]
 pub(super) struct Followers {
     room: Semaphore,

@@ -1,11 +1,11 @@
-//! `GET cluster/map`: which domain is crawled by which node, page by page.
+//! `GET cluster/map`: which node crawls which domain, page by page.
 //!
-//! Domains come in the order of their keys, which is that of the partitions. A page is answered by the owner of the partition
-//! that its cursor lies in, and ends where the partitions of that node end; so whoever follows the cursors to the end has
-//! seen every domain once, whichever node is asked.
+//! Domains come in the order of their keys, which is the order of the partitions. A page is answered by the owner of
+//! the partition at the cursor, and ends with the last partition of that node. So a client that follows the cursors to
+//! the end sees every domain once, whichever node answers.
 //!
-//! What always holds: a page looks at [`HOSTS_PAGE_MAX`] hosts at most; all of it comes from partitions that the node held
-//! before and after it looked.
+//! Invariants: a page scans at most [`HOSTS_PAGE_MAX`] hosts; all rows come from partitions that the node held before
+//! and after the scan.
 
 use http::StatusCode;
 use nephila_core::frontier::key::{DomainKey, HostKey, Prefixes};
@@ -71,7 +71,7 @@ impl Api {
     }
 }
 
-/// Is this partition one of the worker's?
+/// Whether the worker holds this partition.
 fn holds(shared: &Shared, number: u32, partitions: u32) -> bool {
     shared.handle.holds_domain(Prefixes::share(number, partitions).first_domain())
 }

@@ -1,12 +1,12 @@
-//! The HTTP API of a node: any node answers for any URL, by asking the node that owns it.
+//! HTTP API of a node: any node answers for any URL, by forwarding the request to the owner.
 //!
-//! The same [`Api`] answers on the folder's socket and over TCP. What is about a URL goes to the owner of its partition,
-//! one hop and no more: a request that was forwarded is answered by whoever gets it, or not at all (`others`). Pages are
-//! found in the archive of the owner, or in those of the others (`pages`). What is said about jobs and the cluster goes to
-//! the servers, whichever node it is said to (`said`).
+//! The same [`Api`] serves the folder's socket and TCP. A request about a URL goes to the owner of the URL's partition,
+//! with one hop at most: a node that receives a forwarded request answers or fails (`others`). Pages come from the
+//! archive of the owner, or from the archives of other nodes (`pages`). Requests about jobs and the cluster go to the
+//! servers, whichever node receives the request (`said`).
 //!
-//! What always holds: a request is forwarded at most once; an answer about a URL comes from a node that held its partition
-//! before and after it was asked; whatever cannot be answered now is 503 and says when to ask again.
+//! Invariants: a request is forwarded at most once; an answer about a URL comes from a node that held the partition
+//! before and after the query; a request that cannot be answered now gets 503 with `Retry-After`.
 
 mod bind;
 mod events;
@@ -38,57 +38,57 @@ use crate::crawl::shared::Shared;
 
 pub(crate) use bind::{Bound, among, bind, token};
 
-/// Connections over TCP answered at once, those of other nodes among them; more wait.
+/// Maximum number of TCP connections served at the same time, including other nodes; further connections wait.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
-/// Requests answered at once that no other node has forwarded. Fewer than connections: those of other nodes find room,
-/// so that two nodes never wait for each other.
+/// Maximum number of concurrent requests that were not forwarded. Lower than the number of connections, so that
+/// forwarded requests find capacity and two nodes never wait for each other (no deadlock).
 const CLIENTS_MAX: usize = 32;
-/// Who finds no room within this time is told to come back.
+/// Maximum waiting time for capacity; then the client gets 503 with `Retry-After`.
 const CLIENT_WAIT: Duration = Duration::from_secs(5);
-/// The worker answers within this time, or is taken for held up.
+/// Timeout for an answer from the worker.
 const WORKER_MAX: Duration = Duration::from_secs(10);
-/// Who finds something on the move asks again after so many seconds.
+/// `Retry-After` in seconds while a partition changes its owner.
 const MOVING_RETRY: u64 = 3;
-/// The feeds of one node have at most so many bytes.
+/// Maximum size in bytes of the feeds of one node.
 const FEEDS_BYTES_MAX: usize = 64 << 20;
-/// Who answers says its name in this field.
+/// Header field with the name of the answering node.
 const NODE: &str = "nephila-node";
 
-/// An answer given instead of what was asked for: it says what is wrong.
+/// An error answer, sent instead of the requested one.
 type Instead = Box<Answer>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Api {
     node: Arc<Node>,
-    /// What nodes prove to each other that they know.
+    /// Shared secret of the nodes.
     token: Option<Arc<str>>,
-    /// How other nodes are spoken to.
+    /// TLS configuration for connections to other nodes.
     among: Among,
     clients: Semaphore,
     archive: Archive,
     /// Archives in the object store.
     stored: Option<Stored>,
-    /// Who waits for events.
+    /// Clients that wait for events.
     followers: events::Followers,
 }
 
-/// What a node says of itself.
+/// State of a node, as reported by the node.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct SelfView {
-    /// Its name.
+    /// Name of the node.
     pub(crate) node: String,
-    /// Does it hold its lease?
+    /// Whether the node holds its lease.
     pub(crate) holds_lease: bool,
-    /// What is wrong, in sentences.
+    /// Active faults, in sentences.
     #[serde(default)]
     pub(crate) alarms: Vec<String>,
-    /// What its worker did and holds; none if it has none now.
+    /// Statistics of the worker; none without a worker.
     #[serde(default)]
     pub(crate) stats: Option<StatsView>,
 }
 
-/// Answers until it is dropped.
+/// Serves until dropped.
 #[derive(Debug)]
 pub(super) struct Serving {
     _folder: Option<Server>,
@@ -103,7 +103,7 @@ impl Drop for Serving {
     }
 }
 
-/// Begins to answer.
+/// Starts serving.
 pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
         Some(Guard::Token { nodes, .. }) => Some(nodes.clone()),
@@ -126,7 +126,7 @@ pub(super) fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Se
 
 impl Answers for Api {
     async fn answer(&self, asked: Asked) -> Answer {
-        // Who waits for events has a room of its own: it may stay long. A node that is busy lives.
+        // Followers of events have separate capacity, because they may stay long. A busy node is still live.
         let has_room =
             asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
         let answered = if has_room {
@@ -151,7 +151,7 @@ impl Answers for Api {
 }
 
 impl Api {
-    /// An answer is an answer, also where it says that something is wrong: `?` ends with it.
+    /// Routes a request. Error answers are returned as `Err`, so that `?` ends the handler.
     async fn route(&self, asked: &Asked) -> Result<Answer, Instead> {
         let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
         let parts: Vec<String> = path.split('/').map(unescaped).collect();
@@ -209,7 +209,7 @@ impl Api {
         }
     }
 
-    /// `GET /metrics`: of this node alone. Without a lease it says so, and has no numbers of a frontier.
+    /// `GET /metrics` of this node alone. Without a lease, the answer says so and has no metrics of a frontier.
     async fn metrics(&self) -> Answer {
         let stats = match self.session() {
             Ok(shared) => self.bounded(self.questions(&shared).stats()).await.ok(),
@@ -255,10 +255,10 @@ impl Api {
         Ok(ok(&self.explained(&shared, &text, &url).await?))
     }
 
-    /// What is known of a URL of a partition that is here.
+    /// Explains a URL of a partition that this node holds.
     async fn explained(&self, shared: &Shared, text: &str, url: &CrawlUrl) -> Result<Explained, Instead> {
         let explained = self.bounded(self.questions(shared).explain(text)).await?;
-        // It may have left while it was asked about: then nothing is known of it here.
+        // The partition may have left during the query: then the answer is void.
         if shared.handle.holds(url) { Ok(explained) } else { Err(self.moving("its partition has just left")) }
     }
 
@@ -279,7 +279,7 @@ impl Api {
         }
     }
 
-    /// `GET feeds`: those of all nodes.
+    /// `GET feeds`: the feeds of all nodes.
     async fn feeds(&self, asked: &Asked) -> Result<Answer, Instead> {
         let mut said = match self.node.known.session() {
             Some(shared) => self.bounded(self.questions(&shared).feeds()).await?,
@@ -362,11 +362,11 @@ impl Api {
     }
 }
 
-/// Where a question is answered.
+/// Where a request is answered.
 enum Place {
     /// By the worker of this session.
     Here(Arc<Shared>),
-    /// Elsewhere, and this is the answer.
+    /// By another node, with this answer.
     Answered(Answer),
 }
 

@@ -1,8 +1,8 @@
-//! Who owns a URL, and how another node is asked.
+//! Finds the owner of a URL, and sends requests to other nodes.
 //!
-//! What always holds: what another node answers counts only if it is the node that was meant, and, where there is a token,
-//! only if it proves that it knows it; the token itself is sent to nobody. Where there is TLS, nothing is sent to anybody who
-//! has not proved the name of that node.
+//! Invariants: an answer counts only if the expected node sent the answer and, with a token, only if the node proves
+//! that it knows the token; the token itself is never sent. With TLS, nothing is sent before the server has proved the
+//! name of that node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use super::{Api, Instead, NODE, Place};
 use crate::api::tls::Among;
 use crate::api::{Answer, Asked, FORWARDED, Peer, Question, Reply, problem, retry_after};
 
-/// Another node answers within this time.
+/// Timeout for another node.
 const OTHER_MAX: Duration = Duration::from_secs(20);
-/// Other nodes asked at once.
+/// Maximum number of nodes queried concurrently.
 const OTHERS_AT_ONCE: usize = 32;
-/// What another node answers has at most so many bytes.
+/// Maximum size of another node's answer in bytes.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
-/// Fields that belong to one connection, or are made anew.
+/// Header fields of one connection (hop-by-hop), or set anew.
 const OWN_FIELDS: [&str; 5] = ["connection", "transfer-encoding", "content-length", "date", NODE];
 
 impl Api {
-    /// Where a question about a URL is answered: here, or by its owner, who is asked then.
+    /// Finds the place that answers a request about a URL: this node, or the owner, to which the request is forwarded.
     pub(super) async fn owner(&self, asked: &Asked, url: &CrawlUrl) -> Result<Place, Instead> {
         self.owner_of(asked, UrlKey::of(url, &self.node.cluster.secret).host.domain).await
     }
 
-    /// The same for a question about a domain.
+    /// The same for a request about a domain.
     pub(super) async fn owner_of(&self, asked: &Asked, domain: DomainKey) -> Result<Place, Instead> {
         let node = &self.node;
         if let Some(shared) = node.known.session().filter(|shared| shared.handle.holds_domain(domain)) {
@@ -60,7 +60,7 @@ impl Api {
         Ok(Place::Answered(passed_on(reply)))
     }
 
-    /// Asks another node the same.
+    /// Forwards a request to another node.
     pub(super) async fn ask(
         &self,
         other: &NodeRecord,
@@ -69,14 +69,14 @@ impl Api {
     ) -> Result<Reply, Instead> {
         let question = Question::get(&*asked.target, ANSWER_BYTES_MAX, OTHER_MAX).with(FORWARDED, as_what);
         let reply = ask_of(self.token.clone(), &self.among, other, question).await.map_err(|why| {
-            // Whoever does not answer may be dead: then its partitions are taken over when its lease has run out.
+            // A node that does not answer may be dead: then its partitions are taken over when its lease expires.
             let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the owner does not answer", why);
             retry_after(answer, self.node.settings.cluster.lease_ttl.as_secs())
         })?;
         Ok(reply)
     }
 
-    /// Asks all other live nodes the same, some at once: what each of them answered.
+    /// Sends a request to all other live nodes, some concurrently. Returns the answer of each.
     pub(super) async fn ask_all(&self, question: &Question) -> Vec<(NodeRecord, Result<Reply, String>)> {
         let Some((view, _)) = self.node.known.view() else { return Vec::new() };
         let me = NodeId::of(&self.node.name);
@@ -102,7 +102,7 @@ impl Api {
     }
 }
 
-/// Asks another node; says why there is no answer.
+/// Sends a request to another node. The error is the reason for a missing answer.
 async fn ask_of(
     token: Option<Arc<str>>,
     among: &Among,
@@ -136,7 +136,7 @@ async fn ask_of(
     Ok(reply)
 }
 
-/// An answer of another node, as ours.
+/// Another node's answer, as our own.
 pub(super) fn passed_on(reply: Reply) -> Answer {
     let Reply { status, headers, body } = reply;
     let mut answer = Answer::new(Full::new(Bytes::clone(&body)));

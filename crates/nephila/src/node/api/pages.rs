@@ -1,12 +1,12 @@
-//! `GET /api/v1/pages`: what was fetched from a URL, wherever it lies.
+//! `GET /api/v1/pages`: the capture of a URL, wherever in the cluster.
 //!
-//! The owner of a URL knows whether it was fetched, and when. Its capture lies in the archive of the node that fetched it,
-//! which is another one after a take-over: if the owner does not have the newest, it asks all others what they have and
-//! passes on what the best of them gives. What no live node has is looked for in the object store, where archives are sent
-//! (`stored`). What is not there is 404 if nobody wants it, and 503 with the expected time
-//! if it is still to come.
+//! The owner of a URL knows whether and when the URL was fetched. The capture is in the archive of the node that
+//! fetched the URL, which is another node after a take-over. If the owner does not have the newest capture, the owner
+//! queries all other nodes and forwards the best result. If no live node has a capture, the object store is searched,
+//! which receives the archives (`stored`). A URL without a capture gets 404 if no fetch is planned, and 503 with the
+//! expected time if a fetch is still to come.
 //!
-//! What always holds: an answer says whose archive it comes from.
+//! Invariant: an answer names the archive that the capture comes from.
 
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ use super::{AWAY_RETRY, Api, Asked, FORWARDED, Instead, Place};
 use crate::api::captures::{Found, Wanted, missing, seconds};
 use crate::api::{Answer, Explained, Question, escaped, problem, retry_after};
 
-/// Another node says what it has within this time.
+/// Timeout for another node's search result.
 const FIND_MAX: Duration = Duration::from_secs(10);
-/// What it says of a capture has at most so many bytes.
+/// Maximum size of a search result in bytes.
 const FOUND_BYTES_MAX: usize = 256 << 10;
-/// A capture of our own that began this many seconds before its fetch ended at the latest is the one of that fetch.
+/// A capture of our own belongs to the last fetch if the capture began at most this number of seconds before the fetch
+/// ended.
 const FETCH_SECONDS_MAX: u64 = 600;
 
 impl Api {
@@ -46,14 +47,14 @@ impl Api {
                 .await?
                 .ok_or_else(|| self.moving("its capture has just moved"));
         }
-        // What was never asked for lies nowhere.
+        // A URL that was never requested has no capture.
         if own.is_none() && explained.last.is_none() {
             return Err(missing(&explained, &[]).into());
         }
         self.best(asked, &wanted, own, &explained).await
     }
 
-    /// The best of what all nodes have.
+    /// Returns the best capture of all nodes.
     async fn best(
         &self,
         asked: &Asked,
@@ -82,7 +83,7 @@ impl Api {
                 Ok(_) => {}
             }
         }
-        // What nodes had that are gone may lie in the object store.
+        // Captures of dead nodes may be in the object store.
         let is_with_another = best.as_ref().is_some_and(|(_, whose)| whose.is_some());
         if !(is_with_another && wanted.at.is_none())
             && let Some(answer) = self.stored(wanted, best.as_ref().map(|(rank, _)| *rank)).await?
@@ -98,7 +99,7 @@ impl Api {
         }
     }
 
-    /// What the archives of nodes that do not live have of it in the object store, if that is better than this.
+    /// Searches the archives of dead nodes in the object store for a better capture than rank `than`.
     async fn stored(&self, wanted: &Wanted, than: Option<(bool, u64)>) -> Result<Option<Answer>, Instead> {
         let Some(stored) = &self.stored else { return Ok(None) };
         let Some((view, _)) = self.node.known.view() else { return Ok(None) };
@@ -124,7 +125,7 @@ impl Api {
     }
 }
 
-/// Is our capture that of the last fetch? Nobody else has a newer one then.
+/// Whether our capture is the one of the last fetch. Then no other node has a newer one.
 fn is_newest(own: &Found, url: &str, explained: &Explained) -> bool {
     let Some(last) = &explained.last else { return own.url == url };
     let ended: String = last.at.chars().filter(char::is_ascii_digit).take(14).collect();

@@ -1,6 +1,6 @@
-//! What is asked and said about the cluster and its jobs. It goes to the servers: every node gives the same answer.
+//! Requests about the cluster and its jobs. They go to the servers: every node gives the same answer.
 //!
-//! What always holds: while the servers are away, what a node saw last is said to be that.
+//! Invariant: while the servers are unreachable, a node answers with its last view, and says so.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::api::{Answer, Question, ok, problem};
 use crate::clock::Clock;
 use crate::orders::{Change, Written};
 
-/// Another node says how it is within this time.
+/// Timeout for another node's report.
 const NODE_MAX: Duration = Duration::from_secs(5);
-/// What it says has at most so many bytes.
+/// Maximum size of a report in bytes.
 const NODE_BYTES_MAX: usize = 1 << 20;
 
 impl Api {
-    /// The cluster as it is now, or as it was last seen if the servers do not answer.
+    /// The current state of the cluster, or the last view if the servers do not answer.
     async fn counted(&self) -> Result<ClusterView, Instead> {
         let partitions = self.node.cluster.partitions;
         let error = match self.node.cluster.counted().await {
@@ -43,7 +43,7 @@ impl Api {
         Ok(counted)
     }
 
-    /// `GET cluster`: with what each node says is wrong.
+    /// `GET cluster`: the cluster, with the alarms of each node.
     pub(super) async fn cluster(&self, asked: &Asked) -> Result<Answer, Instead> {
         let mut counted = self.counted().await?;
         if asked.field(FORWARDED).is_none() {
@@ -60,7 +60,7 @@ impl Api {
         Ok(ok(&counted))
     }
 
-    /// `GET cluster/nodes`: what each of them says of itself, where it answers.
+    /// `GET cluster/nodes`: the live nodes, each with its own report.
     pub(super) async fn nodes(&self) -> Result<Answer, Instead> {
         let counted = self.counted().await?;
         let mut said = self.all().await;
@@ -77,13 +77,13 @@ impl Api {
         Ok(ok(&nodes))
     }
 
-    /// What every live node says of itself, this one first.
+    /// Reports of all live nodes, this one first.
     async fn all(&self) -> Vec<(String, Result<SelfView, String>)> {
         let question = Question::get("/api/v1/node", NODE_BYTES_MAX, NODE_MAX).with(FORWARDED, "owner");
         let (own, others) = tokio::join!(self.about_itself(), self.ask_all(&question));
         let mut all = vec![(own.node.clone(), Ok(own))];
         for (other, answer) in others {
-            // One without an API is no fault: nobody wanted it to have one.
+            // A node without an API is no fault: the API is optional.
             if other.address.is_empty() {
                 continue;
             }
@@ -127,7 +127,7 @@ impl Api {
         Ok(ok(&self.node.cluster.said_of(name).await?))
     }
 
-    /// `POST jobs`: a job as JSON, without a number. With `list=true` its seeds come later, as a list: see [`Api::seed`].
+    /// `POST jobs`: a job as JSON, without an id. With `list=true` the seeds follow as a list: see [`Api::seed`].
     pub(super) async fn create(&self, asked: &Asked) -> Result<Answer, Instead> {
         let mut said: serde_json::Value = read(asked)?;
         if let Some(fields) = said.as_object_mut() {
@@ -163,8 +163,8 @@ impl Api {
         Ok(ok(&self.node.cluster.change(name, &JobChange::state(state)).await?))
     }
 
-    /// The steps by which a job gets many seeds. `POST jobs/NAME/seeds`: some of them, one per line; `listed`: these were all;
-    /// `seeded`: all of them were sent, with `POST urls?job=NAME&seed=true`.
+    /// Steps for a job with many seeds. `POST jobs/NAME/seeds`: some seeds, one per line; `listed`: the list is
+    /// complete; `seeded`: all seeds were sent, with `POST urls?job=NAME&seed=true`.
     pub(super) async fn seed(&self, name: &str, step: &str, asked: &Asked) -> Result<Answer, Instead> {
         let Node { cluster, settings, .. } = &*self.node;
         match step {
@@ -179,7 +179,7 @@ impl Api {
         Ok(ok(&Changed { changed: 1 }))
     }
 
-    /// `POST host?url=&delay_ms=`: a rest of its own.
+    /// `POST host?url=&delay_ms=`: sets the crawl delay of a host.
     pub(super) async fn set_host(&self, asked: &Asked) -> Result<Answer, Instead> {
         let wrong = |what: &str| Error::Wrong(what.to_owned());
         let url = asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing"))?;
@@ -218,7 +218,7 @@ impl Api {
         }
     }
 
-    /// `POST urls?job=`: lines of URLs, or of JSON.
+    /// `POST urls?job=`: URLs, as lines of plain text or JSON.
     pub(super) async fn add(&self, asked: &Asked) -> Result<Answer, Instead> {
         let as_seeds = asked.parameter("seed").is_some_and(|seed| seed == "true");
         let adding = Adding { job: asked.parameter("job"), as_seeds };
@@ -230,8 +230,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// `POST reflog?job=&batch=&part=`: lines of a stream of visited URLs. They are cut into parts, numbered from `part` on;
-    /// a batch without an id has one made from what it says.
+    /// `POST reflog?job=&batch=&part=`: lines of a stream of visited URLs. The lines are cut into parts, numbered from
+    /// `part` on; a batch without an id gets one derived from its content.
     pub(super) async fn stream(&self, asked: &Asked) -> Result<Answer, Instead> {
         let missing = |what| problem(StatusCode::BAD_REQUEST, "the parameter is missing", what);
         let job = asked.parameter("job").ok_or_else(|| missing("job"))?;

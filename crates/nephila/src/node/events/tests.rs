@@ -1,4 +1,4 @@
-//! Tellers on a real NATS server: what they make up for, what they say is gone, and a stream that somebody removed.
+//! Tellers on a real NATS server: catching up, gaps, and a removed stream.
 
 use nephila_core::entry::{Aside, Entry, Group, HostChange, seal};
 use nephila_core::event::Kind;
@@ -38,7 +38,7 @@ impl World {
         Telling::begin(&self.cluster, BYTES_MAX, "one").await.unwrap()
     }
 
-    /// The log of the one partition there is.
+    /// The log of the only partition.
     async fn log(&self, epoch: u64) -> nephila_log::jetstream::JetLog {
         self.cluster.engine.log(0, epoch, Fence::new()).await.unwrap()
     }
@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-/// Groups that follow each other, each with one event.
+/// Consecutive groups, each with one event.
 struct Chain(Position);
 
 impl Chain {
@@ -71,7 +71,7 @@ impl Chain {
     }
 }
 
-/// Writes as a worker does, on a thread that may wait.
+/// Writes as a worker does, on a blocking thread.
 async fn write(mut log: Box<dyn GroupLog>, groups: Vec<(u64, Vec<u8>)>) -> Box<dyn GroupLog> {
     let write = move || {
         for (number, bytes) in groups {
@@ -88,7 +88,7 @@ fn events_of(page: &Page) -> Vec<Event> {
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
-/// The first events of the stream, so many.
+/// The first `count` events of the stream.
 async fn told(telling: &Telling, count: usize) -> Vec<Event> {
     let mut stream = Stream::open(&telling.stream, Place::Beginning).await.unwrap();
     let (mut events, began) = (Vec::new(), Instant::now());
@@ -102,7 +102,7 @@ async fn told(telling: &Telling, count: usize) -> Vec<Event> {
     events
 }
 
-/// The groups of events, and of gaps the first and the last.
+/// The groups of events; for gaps, the first and the last group.
 fn groups(events: &[Event]) -> Vec<(u64, u64)> {
     let group = |event: &Event| match event.gone {
         Some([_, first, last]) => (first, last),

@@ -1,11 +1,11 @@
-//! A partition's log whose durable groups are told: what waits to be told, and how far that came.
+//! A partition's log whose durable groups are published as events: the queue, and the progress.
 //!
-//! [`Told`] lies around the log and puts a copy of each durable group into a [`Queue`] of bounded size, from which the teller
-//! takes them. What the queue had no room for stands in the log, which is not removed before its events are told and that
-//! is written down: whoever owns the partition next goes on there.
+//! [`Told`] wraps the log and puts a copy of each durable group into a bounded [`Queue`] for the teller. Groups that
+//! did not fit into the queue are in the log, which is not truncated before their events are published and this
+//! progress is recorded: the next owner of the partition continues there.
 //!
-//! What always holds: the worker never waits for the teller; what the log is kept for is bounded, in groups, and in bytes since it
-//! was opened.
+//! Invariants: the worker never waits for the teller; the log retained for events is bounded, in groups, and in bytes
+//! since opening.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,54 +16,54 @@ use tokio::sync::Notify;
 
 use crate::node::tails::Recorded;
 
-/// Bytes of groups of one partition that wait in memory to be told; with more, those that wait are read from the log.
+/// Maximum size in bytes of a partition's queued groups in memory; beyond that, groups are read from the log.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// The log is kept for events that could not be published up to so many groups, and a new owner goes back no further.
+/// Maximum number of groups that the log is retained for unpublished events; a new owner goes back no further.
 pub(super) const BEHIND_GROUPS_MAX: u64 = 50_000;
-/// And while no more than so many bytes were added since it was opened, as they lie on the servers.
+/// Maximum number of bytes, as stored on the servers, added since opening while the log is retained for events.
 const BEHIND_BYTES_MAX: u64 = if cfg!(test) { 4 << 20 } else { 128 << 20 };
 
-/// How far the events of a partition are told.
+/// How far the events of a partition are published.
 #[derive(Debug, Default)]
 pub(in crate::node) struct HowFar {
-    /// Groups up to this one are told.
+    /// Groups up to this one are published.
     pub(in crate::node) told: AtomicU64,
-    /// And it is written down of those up to this one.
+    /// Groups up to this one are recorded as published.
     pub(in crate::node) written: AtomicU64,
 }
 
-/// Where telling goes on in a log.
+/// Where publishing continues in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node) struct Start {
-    /// Groups up to this one are told, or nobody is owed them.
+    /// Groups up to this one are published, or need not be.
     pub(super) told: u64,
-    /// The log is read from this one on; what lies between is told as a gap.
+    /// The log is read from this group on; skipped groups become a gap event.
     pub(super) from: u64,
 }
 
 impl Start {
-    /// In a log that begins with one group and ends with another, from what its owners wrote down.
+    /// The start for a log with this first and last group, from the recorded progress.
     pub(in crate::node) fn of(recorded: Recorded, first: u64, synced: u64) -> Start {
         let (before_log, too_old) = (first.saturating_sub(1), synced.saturating_sub(BEHIND_GROUPS_MAX));
         let told = match recorded {
             Recorded { now: Some(now), .. } => now.min(synced),
-            // The log was begun anew since. Nothing of what it holds now was told, whatever numbers it has.
+            // A new log was started since. None of its groups was published, regardless of their numbers.
             Recorded { before: Some(before), .. } => before.min(before_log),
-            // Events were never told here: what the log still has is a good beginning.
+            // Events were never published here: start with the groups that the log still has.
             _ => before_log.max(too_old),
         };
         Start { told, from: told.max(too_old) + 1 }
     }
 }
 
-/// Where the group is that comes next.
+/// Where the next group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Here.
+    /// In the queue.
     Group(Vec<u8>),
-    /// It is durable, and has to be read from the log.
+    /// Durable, but only in the log.
     InLog,
-    /// Nowhere yet.
+    /// Not durable yet.
     Nothing,
 }
 
@@ -71,11 +71,11 @@ pub(super) enum Next {
 struct Waiting {
     groups: VecDeque<(u64, Vec<u8>)>,
     bytes: usize,
-    /// The last group that is durable.
+    /// The last durable group.
     durable: u64,
 }
 
-/// Groups that wait to be told.
+/// Queue of groups to publish.
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -83,7 +83,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// For a log that ends with this group.
+    /// A queue for a log that ends with this group.
     pub(super) fn new(durable: u64) -> Queue {
         let waiting = Waiting { durable, ..Waiting::default() };
         Queue { waiting: Mutex::new(waiting), arrived: Notify::new() }
@@ -106,7 +106,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The group with this number. Those before it are dropped.
+    /// Takes the group with this number. Drops earlier groups.
     pub(super) fn next(&self, number: u64) -> Next {
         let mut waiting = self.waiting();
         while waiting.groups.front().is_some_and(|(group, _)| *group <= number) {
@@ -119,7 +119,7 @@ impl Queue {
         if waiting.durable >= number { Next::InLog } else { Next::Nothing }
     }
 
-    /// Has the group with this number to be read from the log?
+    /// Whether the group with this number must be read from the log.
     pub(super) fn is_in_log(&self, number: u64) -> bool {
         let waiting = self.waiting();
         waiting.durable >= number && !waiting.groups.iter().any(|(group, _)| *group == number)
@@ -132,19 +132,19 @@ impl Queue {
         here.map_or(waiting.durable, |group| group - 1)
     }
 
-    /// Until another group is pushed.
+    /// Waits until another group is pushed.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
     }
 }
 
-/// A log whose durable groups are told.
+/// A log whose durable groups are published.
 #[derive(Debug)]
 pub(super) struct Told {
     log: Box<dyn GroupLog>,
     queue: Arc<Queue>,
     how_far: Arc<HowFar>,
-    /// Appended, and not durable yet.
+    /// Groups appended, but not yet durable.
     appended: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -205,7 +205,7 @@ impl GroupLog for Told {
 
     fn truncate_before(&mut self, sequence: u64) -> Result<(), Error> {
         let written = self.how_far.written.load(Ordering::Acquire);
-        // Whoever tells cannot hold up the log for ever. What is removed then is told as a gap.
+        // The teller cannot retain the log forever. Groups removed then are published as a gap.
         let is_far_behind = self.log.synced().saturating_sub(written) > BEHIND_GROUPS_MAX
             || self.log.bytes() > BEHIND_BYTES_MAX;
         let kept = if is_far_behind { sequence } else { sequence.min(written + 1) };
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written down, a log from one group to another, and where telling goes on.
+    /// The recorded progress, a log with its first and last group, and where publishing continues.
     fn check(now: Option<u64>, before: Option<u64>, log: (u64, u64), told: u64, from: u64) {
         let start = Start::of(Recorded { now, before }, log.0, log.1);
         assert_eq!(start, Start { told, from }, "{now:?} {before:?} {log:?}");

@@ -1,12 +1,12 @@
-//! Brings a partition's state and its log together, or says why they do not fit.
+//! Combines a partition's state and its log, or reports why they do not fit.
 //!
-//! The state comes from this machine if the log still reaches back to it, else from the latest snapshot. It is compared
-//! with everything that is known of the log from elsewhere: the snapshots' pointer, and what its owners wrote down. A log
-//! that ends before that, or does not follow, has lost what the servers had acknowledged. If a state has it all, the log
-//! begins anew behind that state; if none has, it is a [`Doubt`].
+//! The state comes from this machine if the log still reaches back to that state, otherwise from the latest snapshot.
+//! The log is compared with all external knowledge about the log: the snapshots' pointer, and the records of its
+//! owners. A log that ends earlier, or does not follow, has lost entries that the servers had acknowledged. If a state
+//! has all of them, a new log starts behind that state; otherwise the result is a [`Doubt`].
 //!
-//! What always holds: a partition with a doubt is opened only once a person has accepted the loss; nothing that could still
-//! tell what was lost is removed before.
+//! Invariants: a partition with a doubt is opened only once a person has accepted the loss; until then, nothing is
+//! removed that could help to recover the lost entries.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ use super::super::{Node, heal};
 use super::{States, folder};
 use crate::worker::{self, Part};
 
-/// Snapshots that lead past a hole in the log: the log is kept from the older of two on.
+/// Number of snapshots that make a hole in the log harmless: the log is kept from the older of two on.
 pub(super) const SNAPSHOTS_PAST_A_HOLE: u32 = 2;
 
 /// A partition that can be opened.
@@ -38,32 +38,32 @@ pub(in crate::node) struct Found {
     pub(in crate::node) progress: Arc<Progress>,
     pub(in crate::node) watch: Watch,
     pub(in crate::node) pointed: Pointed,
-    /// Where in the stream our claim of the log is: behind everything that was there before.
+    /// Stream position of our claim of the log: behind everything written before.
     pub(in crate::node) claim: u64,
-    /// Where telling its events goes on.
+    /// Where publishing of events continues.
     pub(in crate::node) start: Start,
 }
 
-/// What is known of a log.
+/// Known facts about a log.
 struct Facts<'a> {
     partition: u32,
     stream: String,
     /// The first group that is kept, and the last.
     first: u64,
     synced: u64,
-    /// How far owners saw it go.
+    /// The last group seen by earlier owners.
     known: u64,
-    /// How far they told its events.
+    /// The recorded progress of published events.
     told: Recorded,
     pointer: Option<&'a Pointer>,
 }
 
-/// What came of a try.
+/// Result of a try.
 enum Tried {
     Ready(Box<Part<DiskState>>),
-    /// What lies here cannot be used, for this reason; a snapshot may.
+    /// The local state is unusable, for this reason; a snapshot may help.
     Unfit(String),
-    /// The log does not reach back to what lies here; a snapshot may.
+    /// The log does not reach back to the local state; a snapshot may help.
     TooOld(String),
     Doubt(String),
 }
@@ -137,7 +137,7 @@ pub(in crate::node) async fn find(
     }
 }
 
-/// The state on this machine with everything folded that stands in the log.
+/// Opens the local state and folds the whole log.
 async fn try_local(
     node: &Node,
     states: &States,
@@ -172,7 +172,7 @@ async fn try_local(
         match part.replay(bytes) {
             Ok(_) => Ok(Tried::Ready(Box::new(part))),
             Err(worker::Error::Chain { sequence, source: source @ ChainError::Newer { .. } }) => {
-                // Nothing is damaged and nothing lost: a newer node opens it.
+                // Nothing is damaged or lost: a newer node can open the partition.
                 let text = format!(
                     "node {name} cannot open partition {number}: group {sequence} of its log is {source}. Upgrade this \
                      node, or drain it"
@@ -190,8 +190,8 @@ async fn try_local(
     tried.with_context(|| place)
 }
 
-/// What is done about a doubt. If everything that is known of the log is in a state, here or in a snapshot, the log begins
-/// anew behind that, and nothing is lost. Else a person is told, and what a person has decided is done.
+/// Resolves a doubt. If a state, here or in a snapshot, has all known entries of the log, a new log starts behind that
+/// state, and nothing is lost. Otherwise the operator is alerted, and the operator's decision is executed.
 #[expect(clippy::too_many_arguments, reason = "each is one thing that an opening knows")]
 async fn settle(
     node: &Node,
@@ -214,7 +214,7 @@ async fn settle(
         return Err(anyhow::Error::new(Doubt(facts.what_to_do(node.snapshots.is_some(), &why))));
     }
     if let (Some(snapshots), Some(pointer)) = (&node.snapshots, facts.pointer.filter(|_| stored > here)) {
-        // What lies here stays if no snapshot is whole.
+        // The local state stays if no snapshot is complete.
         let restored = snapshot::restore(snapshots, partition, pointer, &tables).await?;
         if !is_accepted && restored.is_none_or(|point| point.sequence < facts.known) {
             return Err(anyhow::Error::new(Doubt(facts.what_to_do(true, &why))));
@@ -241,7 +241,7 @@ async fn settle(
     let how = if is_accepted { "as was decided" } else { "with nothing lost" };
     eprintln!("nephila: partition {partition} goes on behind group {last}, {how}: {why}");
     let (watch, progress, claim) = (log.watch(), Arc::new(Progress::default()), log.position());
-    // The snapshots there are may be of groups that do not exist any more.
+    // The existing snapshots may contain groups that no longer exist.
     progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);
     let start = Start::of(facts.told.begun_anew(), last + 1, last);
     let part = Part { prefixes, state, log: Box::new(Held::new(Box::new(log), progress.clone())) };
@@ -249,7 +249,7 @@ async fn settle(
 }
 
 impl Facts<'_> {
-    /// Does the log end before what is known of it?
+    /// Whether the log ends before its known end, with the reason.
     fn is_too_short(&self) -> Option<String> {
         let snapshot = self.pointer.map(|pointer| &pointer.latest);
         let synced = self.synced;
@@ -278,7 +278,7 @@ impl Facts<'_> {
         )
     }
 
-    /// A doubt, and what to do about it.
+    /// The description of a doubt, with advice.
     fn what_to_do(&self, has_objects: bool, why: &str) -> String {
         let Facts { partition, stream, .. } = self;
         let mut text = format!("partition {partition} stays closed: {why}. ");

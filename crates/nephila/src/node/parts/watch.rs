@@ -1,8 +1,8 @@
-//! Watches the log of an open partition: the servers may lose what they acknowledged, and never say so.
+//! Monitors the log of an open partition: servers may silently lose entries that they acknowledged.
 //!
-//! What is gone from the middle of a log, its owner still knows: two snapshots lead past the hole. If the end is gone, the
-//! owner makes what it knows durable, and the session begins again, since its next write would be refused; opening the
-//! partition then finds out whether everything is there.
+//! If entries in the middle of a log are gone, the owner still knows them: two snapshots make the hole harmless. If the
+//! end is gone, the owner makes its state durable, and the session restarts, because the next write would be refused;
+//! opening the partition then determines whether anything is missing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,10 @@ use crate::node::snapshot::Progress;
 use crate::node::{Node, alarm};
 use crate::worker::Door;
 
-/// How often a log is looked at. A few more looks, a second apart, come before an alarm: together less than a minute.
+/// Interval between checks of a log. A few more checks, a second apart, precede an alarm: together less than a minute.
 const LOOK_EVERY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
 
-/// An open partition, and who has to hear of it.
+/// An open partition, with the channels for reports.
 pub(super) struct Watched {
     pub(super) watch: Watch,
     pub(super) partition: u32,
@@ -35,11 +35,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Until it is dropped.
+    /// Runs until dropped.
     pub(super) async fn run(self, node: Arc<Node>) {
         let leases = &*node.cluster.leases;
         let about = alarm::of_partition(self.partition);
-        // It is open, so whatever was wrong with it is not any more.
+        // The partition is open, so an earlier alarm is obsolete and will be cleared.
         let mut is_alarmed = true;
         let is_healing = || self.progress.urgent.load(Ordering::Acquire) > 0;
         loop {
@@ -54,18 +54,18 @@ impl Watched {
                         eprintln!("nephila: node {}: {text}", node.name);
                     }
                     is_alarmed = true;
-                    // If it cannot be raised now, the next look does it.
+                    // If raising the alarm fails now, the next check raises it.
                     _ = alarm::raise(leases, &about, &node.name, &text).await;
                     self.progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);
                 }
-                // It is well, or nobody could be asked.
+                // The log is fine, or the servers are unreachable.
                 _ => {}
             }
             sleep(LOOK_EVERY).await;
         }
     }
 
-    /// The next write would be refused.
+    /// Handles a log whose end is gone: the next write would be refused.
     async fn end_is_gone(&self, node: &Node, error: &Error) {
         let durable =
             self.door.visit(self.prefixes, |state, _| state.checkpoint().map_err(|e| e.to_string()));
@@ -73,7 +73,7 @@ impl Watched {
             eprintln!("nephila: node {}: partition {}: {why}", node.name, self.partition);
         }
         let text = format!("{}: {error}", self.begin(node));
-        // Whoever listened may have ended already.
+        // The receiver may have ended already.
         _ = self.notices.send(Notice::Failed(anyhow::anyhow!(text))).await;
     }
 

@@ -1,15 +1,16 @@
-//! Snapshots of partitions in the object store: what they are made of, and which of them count.
+//! Snapshots of partitions in the object store: their format, and which of them are valid.
 //!
-//! A snapshot is a copy of a partition's state at one position of its log: immutable files, then a **manifest** that lists
-//! them with their lengths and digests. It counts once the **pointer** of the partition names it, a record that changes by
-//! compare and swap alone; the pointer names the one before it as well. [`take`] makes them while the owner works,
-//! `restore` brings one back.
+//! A snapshot is a copy of a partition's state at one position of its log: immutable files, then a **manifest** that
+//! lists them with their lengths and digests. A snapshot is valid once the **pointer** of the partition names the
+//! snapshot. The pointer is a record that changes by compare-and-swap alone, and also names the previous snapshot.
+//! [`take`] makes snapshots while the owner works, `restore` restores one.
 //!
-//! Names carry partition, epoch and content, so two owners never write different bytes under one name, and one that was
-//! replaced can at most add files that nobody lists. It removes none that a later owner uses: those are either of a later
-//! epoch, or listed by a snapshot that it saw itself.
+//! Names contain partition, epoch and content digest, so two owners never write different bytes under one name, and a
+//! replaced owner can at most add files that no manifest lists. A replaced owner removes no file that a later owner
+//! uses: such files are of a later epoch, or listed by a snapshot that the replaced owner saw.
 //!
-//! What always holds: the log is kept from the older of the two snapshots on; what the pointer names is there, whole.
+//! Invariants: the log is kept from the older of the two snapshots on; everything that the pointer names is stored
+//! completely.
 
 mod restore;
 mod take;
@@ -28,33 +29,33 @@ use crate::objects::{Content, Objects};
 pub(super) use restore::restore;
 pub(super) use take::{AT_ONCE, Held, Keeper, Progress};
 
-/// Pointers begin like this.
+/// Prefix of pointer records.
 const POINTER: &str = "snapshot.";
-/// The layout of manifests.
+/// Format version of manifests.
 const VERSION: u32 = 1;
-/// An object of the same name with this behind it says that somebody found the first one damaged.
+/// Suffix of an object that marks the object without this suffix as damaged.
 const DAMAGED: &str = ".damaged";
-/// So much of a digest is in a name: enough that no two contents ever share one.
+/// Length of the digest in a name: enough that no two contents ever share one.
 const NAME_DIGEST: usize = 40;
 
-/// One snapshot, as the pointer names it.
+/// One snapshot, as named by the pointer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Point {
-    /// The object that lists its files.
+    /// The object with the manifest.
     pub(super) manifest: String,
-    /// What that object is.
+    /// Length and digest of the manifest.
     pub(super) content: Content,
-    /// The last group of the log that is in it.
+    /// The last group of the log in the snapshot.
     pub(super) sequence: u64,
     /// The hash of that group, with which the next one begins.
     pub(super) chain: u64,
-    /// Under which ownership it was made.
+    /// The epoch in which the snapshot was made.
     pub(super) epoch: u64,
-    /// Who made it.
+    /// The node that made the snapshot.
     pub(super) node: String,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub(super) at_ms: u64,
-    /// Bytes of all its files.
+    /// Total size of the files in bytes.
     pub(super) bytes: u64,
 }
 
@@ -64,7 +65,7 @@ impl Point {
     }
 }
 
-/// Which snapshots of a partition count.
+/// The valid snapshots of a partition.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Pointer {
     pub(super) latest: Point,
@@ -72,12 +73,12 @@ pub(super) struct Pointer {
 }
 
 impl Pointer {
-    /// What is left when this one comes: it and the newest of the others.
+    /// The pointer after a new snapshot: the new one and the newest of the others.
     fn with(old: Option<&Pointer>, new: Point) -> Pointer {
         Pointer { before: old.map(|old| old.latest.clone()), latest: new }
     }
 
-    /// The log is needed from here on; from its beginning if there is only one snapshot.
+    /// The first group of the log that is needed; none with only one snapshot, where the whole log is needed.
     fn floor(&self) -> Option<u64> {
         self.before.as_ref().map(|before| before.sequence + 1)
     }
@@ -93,15 +94,15 @@ pub(super) struct Pointed {
 /// A file of a snapshot.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct Listing {
-    /// Its name in the state's folder.
+    /// Name in the state's folder.
     name: String,
-    /// The object that holds it.
+    /// The object with the content.
     object: String,
     #[serde(flatten)]
     content: Content,
 }
 
-/// What a snapshot is made of, as it is stored.
+/// The stored manifest of a snapshot.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct Manifest {
     version: u32,
@@ -110,9 +111,9 @@ struct Manifest {
     epoch: u64,
     sequence: u64,
     chain: u64,
-    /// The inbox was read up to here.
+    /// Position up to which the inbox was read.
     inbox: u64,
-    /// The state's own manifest last.
+    /// The files; the state's own manifest last.
     files: Vec<Listing>,
 }
 
@@ -158,7 +159,7 @@ impl Snapshots {
     }
 }
 
-/// The pointer of a partition.
+/// Reads the pointer of a partition.
 pub(super) async fn pointed(leases: &dyn Leases, partition: u32) -> anyhow::Result<Pointed> {
     let item = leases.record(&key(partition)).await.context("reading the pointer to its snapshots")?;
     let Some(item) = item else { return Ok(Pointed::default()) };

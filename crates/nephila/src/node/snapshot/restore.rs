@@ -1,7 +1,7 @@
-//! Brings a partition's state back from the object store.
+//! Restores a partition's state from the object store.
 //!
-//! What always holds: the state's folder holds what it held, or a whole snapshot; every file was looked at, length and
-//! digest, before it counts. A snapshot that is damaged is passed over for the one before it.
+//! Invariants: the state's folder holds its former content or a complete snapshot; length and digest of every file are
+//! verified before use. A damaged snapshot is skipped for the one before.
 
 use std::path::Path;
 
@@ -11,11 +11,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use super::{DAMAGED, Manifest, Point, Pointer, Snapshots};
 use crate::objects::Error;
 
-/// Files brought at the same time.
+/// Maximum number of concurrent downloads.
 const FILES_AT_ONCE: usize = 4;
 
-/// Puts the latest snapshot that is whole into `tables`, in place of what is there, and says which it was. None if none of
-/// them is.
+/// Replaces `tables` by the latest complete snapshot, and returns that snapshot. None if no snapshot is complete.
 pub(crate) async fn restore(
     snapshots: &Snapshots,
     partition: u32,
@@ -35,7 +34,8 @@ pub(crate) async fn restore(
                     "nephila: partition {partition}: the snapshot of group {sequence} is not used: {error}"
                 );
                 if let Error::Damaged { name, .. } = &error {
-                    // Whoever makes the next snapshot sends it again. If nobody can be told, we are told again.
+                    // The next snapshot sends the file again. If the mark cannot be written, the next restore finds the
+                    // damage again.
                     _ = snapshots.objects.put(&format!("{name}{DAMAGED}"), bytes::Bytes::new()).await;
                 }
             }
@@ -48,7 +48,7 @@ pub(crate) async fn restore(
 async fn bring(snapshots: &Snapshots, partition: u32, point: &Point, to: &Path) -> Result<(), Error> {
     let manifest = snapshots.manifest(partition, point).await?;
     let wrong = |source| Error::File { path: to.into(), source };
-    // What an earlier try has left.
+    // Leftovers of an earlier try.
     match std::fs::remove_dir_all(to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
         _ => {}
@@ -65,7 +65,7 @@ async fn bring(snapshots: &Snapshots, partition: u32, point: &Point, to: &Path) 
         .collect();
     futures_util::stream::iter(files).buffer_unordered(FILES_AT_ONCE).try_collect::<()>().await?;
     std::fs::File::open(to).and_then(|folder| folder.sync_all()).map_err(wrong)?;
-    // Every file is as it was sent; do they make up the state that was meant?
+    // Every file is intact; check that together they are the expected state.
     let listed = nephila_store::state::list(to).ok().flatten();
     match listed.is_some_and(|listed| listed.position == point.position()) {
         true => Ok(()),
@@ -77,7 +77,7 @@ fn damaged(snapshots: &Snapshots, point: &Point, why: String) -> Error {
     Error::Damaged { name: point.manifest.clone(), store: snapshots.objects.place().into(), why }
 }
 
-/// A name that leads out of the folder is not one that we wrote.
+/// Rejects file names that lead out of the folder: we never write such names.
 fn check_names(snapshots: &Snapshots, point: &Point, manifest: &Manifest) -> Result<(), Error> {
     let is_plain =
         |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);

@@ -1,11 +1,11 @@
-//! Makes snapshots of a partition while its owner works, and shortens the log behind them.
+//! Makes snapshots of a partition while its owner works, and truncates the log behind them.
 //!
-//! The worker is asked twice for a few milliseconds: to begin a checkpoint, and to give the files of what is on its disk
-//! second names. Everything else (digests, sending, the pointer) happens here, with what never changes any more.
+//! The worker is involved twice for a few milliseconds: to begin a checkpoint, and to hard-link the files of the
+//! checkpoint on its disk. Everything else (digests, sending, the pointer) happens here, on immutable files.
 //!
-//! What always holds: the pointer moves when everything it names is stored; the log is shortened when the pointer has
-//! moved; files are removed when nothing that the pointer names lists them. While the object store is away nothing is
-//! lost: the log grows, and the next snapshot takes everything.
+//! Invariants: the pointer moves when everything that the pointer names is stored; the log is truncated when the
+//! pointer has moved; files are removed when no snapshot of the pointer lists them. While the object store is
+//! unreachable nothing is lost: the log grows, and the next snapshot takes everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,42 +29,42 @@ use crate::objects::{Content, Sent};
 use crate::settings;
 use crate::worker::{Door, INBOX};
 
-/// Snapshots that a node makes at the same time.
+/// Maximum number of snapshots that a node makes concurrently.
 pub(crate) const AT_ONCE: usize = 2;
-/// How often it is looked whether one is due.
+/// Interval between checks whether a snapshot is due.
 const LOOK: Duration = Duration::from_secs(2);
-/// Files of a snapshot sent at the same time.
+/// Maximum number of files of a snapshot sent concurrently.
 const FILES_AT_ONCE: usize = 2;
-/// How often the worker is asked whether its checkpoint is on disk, and how long in between.
+/// Maximum number of checks whether the checkpoint is on disk, with [`FLUSH_LOOK`] between them.
 const FLUSH_LOOKS_MAX: u32 = 100;
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
-/// One that failed is tried again after this time, which doubles up to the other.
+/// First backoff after a failed snapshot; doubles up to [`AGAIN_MAX`].
 const AGAIN_FIRST: Duration = Duration::from_secs(5);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// How often the pointer is tried while somebody else moves it.
+/// Maximum number of tries to move the pointer when other writers change the record.
 const POINTER_TRIES_MAX: u32 = 5;
-/// Objects removed behind one snapshot at most; the next removes the rest.
+/// Maximum number of objects removed after one snapshot; the next removes the rest.
 const REMOVED_MAX: usize = 10_000;
 
-/// How far a partition's log is, for those who look from outside the worker's thread.
+/// Progress of a partition's log, for readers outside of the worker's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The last group that is durable.
+    /// The last durable group.
     pub(crate) synced: AtomicU64,
-    /// Bytes of groups written since the partition was opened, as they were before they were packed.
+    /// Size in bytes, before compression, of the groups written since opening.
     pub(crate) written: AtomicU64,
     /// Groups before this one may be removed; none at 0.
     floor: AtomicU64,
-    /// So many snapshots are wanted at once: something is wrong with the log, and they lead past it.
+    /// Number of snapshots wanted at once: the log is damaged, and snapshots make the damage harmless.
     pub(crate) urgent: AtomicU32,
 }
 
-/// A log that is kept from the older of two snapshots on, whatever its owner has on its own disk.
+/// A log that is kept from the older of two snapshots on, whatever its owner has on disk.
 #[derive(Debug)]
 pub(crate) struct Held {
     log: Box<dyn GroupLog>,
     progress: Arc<Progress>,
-    /// Bytes appended, and not durable yet.
+    /// Bytes appended, but not yet durable.
     appended: u64,
 }
 
@@ -74,7 +74,7 @@ impl Held {
         Held { log, progress, appended: 0 }
     }
 
-    /// What was appended is durable.
+    /// Notes that everything appended is durable.
     fn note(&mut self) {
         self.progress.written.fetch_add(std::mem::take(&mut self.appended), Ordering::AcqRel);
         self.progress.synced.store(self.log.synced(), Ordering::Release);
@@ -137,7 +137,7 @@ impl GroupLog for Held {
     }
 }
 
-/// Makes the snapshots of one partition, for one ownership of it.
+/// Makes the snapshots of one partition, during one epoch.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) snapshots: Snapshots,
@@ -145,7 +145,7 @@ pub(crate) struct Keeper {
     pub(crate) prefixes: Prefixes,
     pub(crate) epoch: u64,
     pub(crate) node: String,
-    /// Where the copy is made whose files are sent.
+    /// Folder of the local copy whose files are sent.
     pub(crate) copy: PathBuf,
     pub(crate) door: Door<DiskState>,
     pub(crate) fence: Fence,
@@ -154,11 +154,11 @@ pub(crate) struct Keeper {
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) every: Duration,
     pub(crate) log_bytes: u64,
-    /// Digests of files that were sent or looked at, by name. Files never change while the partition is open.
+    /// Digests of files that were sent or read, by name. Files never change while the partition is open.
     known: BTreeMap<String, Listing>,
     /// Files of the snapshots that the pointer names, by digest.
     stored: BTreeMap<String, Listing>,
-    /// Objects that say of others that they are damaged.
+    /// Objects that mark others as damaged.
     damaged: BTreeSet<String>,
 }
 
@@ -198,7 +198,7 @@ impl Keeper {
         }
     }
 
-    /// Makes them until the partition is gone. `trouble` hears how each went.
+    /// Makes snapshots until the partition is gone. Reports each result to `trouble`.
     pub(crate) async fn run(mut self, trouble: Arc<Trouble>) {
         let mut last = Instant::now();
         // The first of all partitions of a node would otherwise be due together.
@@ -244,7 +244,7 @@ impl Keeper {
         }
     }
 
-    /// Makes one.
+    /// Makes one snapshot.
     pub(crate) async fn take(&mut self) -> anyhow::Result<Taken> {
         if self.copy().await?.is_none() {
             return Ok(Taken::Gone);
@@ -283,12 +283,12 @@ impl Keeper {
         }
         self.stored = self.listed_by_pointer(Some(manifest)).await?;
         self.shorten().await;
-        // What is not removed now is removed behind the next one.
+        // Objects not removed now are removed after the next snapshot.
         _ = self.clean().await;
         Ok(Taken::Done)
     }
 
-    /// Brings the copy on this disk up to date. None if the partition is gone.
+    /// Updates the local copy. None if the partition is gone.
     async fn copy(&self) -> anyhow::Result<Option<()>> {
         let mut target = None;
         for look in 0..FLUSH_LOOKS_MAX {
@@ -318,7 +318,7 @@ impl Keeper {
         Ok(Some(()))
     }
 
-    /// Sends the files that are not there yet.
+    /// Sends the missing files.
     async fn send(&mut self, files: Vec<(String, Content)>) -> anyhow::Result<Vec<Listing>> {
         let (stored, copy, objects) = (&self.stored, &self.copy, &self.snapshots.objects);
         let (partition, epoch, fence, damaged) = (self.partition, self.epoch, &self.fence, &self.damaged);
@@ -331,7 +331,7 @@ impl Keeper {
             objects.put_file(&object, &copy.join(&name), Sent::default(), |_| {}).await?;
             let mark = format!("{object}{DAMAGED}");
             if damaged.contains(&mark) {
-                // It was this very object, and is whole again.
+                // The mark is about this very object, which is whole again.
                 objects.delete(&mark).await?;
             }
             Ok(Listing { name, object, content })
@@ -342,7 +342,7 @@ impl Keeper {
         Ok(sent)
     }
 
-    /// Moves the pointer. False if somebody else owns the partition by now.
+    /// Moves the pointer. False if another node owns the partition by now.
     async fn point_to(&mut self, point: Point) -> anyhow::Result<bool> {
         for _ in 0..POINTER_TRIES_MAX {
             self.fence.check()?;
@@ -371,8 +371,8 @@ impl Keeper {
         self.progress.urgent.load(Ordering::Acquire) > 0
     }
 
-    /// Learns what is stored already: listed by a snapshot that counts, there, as long as it should be, and never found
-    /// damaged.
+    /// Determines the files that are already stored: listed by a valid snapshot, present with the right length, and
+    /// never found damaged.
     async fn learn(&mut self) -> anyhow::Result<()> {
         if self.stored.is_empty() {
             self.stored = self.listed_by_pointer(None).await?;
@@ -387,7 +387,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Files that the pointer's snapshots list, by digest. A manifest that is lost lists nothing: its files are sent again.
+    /// Files that the pointer's snapshots list, by digest. A lost manifest lists nothing: its files are sent again.
     async fn listed_by_pointer(&self, known: Option<Manifest>) -> anyhow::Result<BTreeMap<String, Listing>> {
         let mut stored = BTreeMap::new();
         let mut points = Vec::new();
@@ -411,12 +411,12 @@ impl Keeper {
         Ok(stored)
     }
 
-    /// Removes the log behind the older of the two.
+    /// Truncates the log behind the older of the two snapshots.
     async fn shorten(&self) {
         let floor = self.pointed.pointer.as_ref().and_then(Pointer::floor);
         let Some(floor) = floor else { return };
         self.progress.floor.store(floor, Ordering::Release);
-        // If it cannot be now, it is behind the next one.
+        // If the truncation fails now, the next snapshot repeats it.
         _ = self.door.visit(self.prefixes, move |_, log| log.truncate_before(floor)).await;
     }
 
@@ -430,7 +430,7 @@ impl Keeper {
         let objects = &self.snapshots.objects;
         let listed = objects.list(&folder(self.partition)).await?;
         let gone = listed.iter().filter(|(name, _)| {
-            // Those of a later epoch are somebody's who has replaced us.
+            // Objects of a later epoch belong to an owner that has replaced us.
             epoch_of(name).is_some_and(|epoch| epoch <= self.epoch) && !kept.contains(&**name)
         });
         for (name, _) in gone.take(REMOVED_MAX) {
@@ -441,18 +441,18 @@ impl Keeper {
     }
 }
 
-/// What became of a snapshot.
+/// Result of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// The pointer is where it should be.
+    /// The pointer is up to date.
     Done,
-    /// The partition is not ours any more.
+    /// The partition is no longer ours.
     Gone,
 }
 
 type Looked = Option<(nephila_store::state::Listed, Vec<(String, Content)>)>;
 
-/// The files of a copy, with what they are.
+/// The files of a copy, with length and digest.
 fn look(copy: &std::path::Path, known: &BTreeMap<String, Listing>) -> anyhow::Result<Looked> {
     let Some(listed) = nephila_store::state::list(copy)? else { return Ok(None) };
     let mut files = Vec::with_capacity(listed.files.len());

@@ -1,4 +1,4 @@
-//! Partitions of real nodes on a real NATS server: snapshots, restores, and servers that lose what they acknowledged.
+//! Partitions of real nodes on a real NATS server: snapshots, restores, and servers that lose acknowledged entries.
 
 mod lies;
 
@@ -35,7 +35,7 @@ struct World {
     nats: Nats,
     dir: TempDir,
     has_objects: bool,
-    /// Instead of the folder.
+    /// Replaces the folder.
     moto: Option<Moto>,
 }
 
@@ -92,13 +92,13 @@ impl World {
         })
     }
 
-    /// Past the engine, to do what only a broken server would.
+    /// A direct connection past the engine, to simulate a broken server.
     async fn past(&self) -> async_nats::jetstream::Context {
         async_nats::jetstream::new(async_nats::connect(self.nats.urls()).await.unwrap())
     }
 }
 
-/// A node that owns the one partition there is.
+/// A node that owns the only partition.
 struct Owner {
     node: Arc<Node>,
     session: Session,
@@ -123,7 +123,7 @@ impl Owner {
         }
     }
 
-    /// Makes URLs known; they are in the log when this returns.
+    /// Offers URLs; they are in the log on return.
     async fn learn(&self, numbers: std::ops::Range<u32>) {
         let links: Vec<Link> = numbers
             .map(|number| Link {
@@ -150,7 +150,7 @@ impl Owner {
         pointed(&*self.node.cluster.leases, 0).await.unwrap().pointer
     }
 
-    /// Waits until everything that is known is in the latest snapshot.
+    /// Waits until the latest snapshot contains everything known.
     async fn stored(&self) -> Pointer {
         let began = Instant::now();
         loop {
@@ -165,7 +165,7 @@ impl Owner {
         }
     }
 
-    /// Ends it as if its process had been killed; what it last knew.
+    /// Ends the owner as if its process had been killed. Returns its last state.
     async fn kill(self) -> (Position, u64) {
         let state = self.state().await;
         self.session.end_now().await;
@@ -190,7 +190,7 @@ async fn wait_for_alarm(node: &Node, wanted: impl Fn(&[String]) -> bool) -> Vec<
     }
 }
 
-/// What a node finds when it opens the partition, before it writes anything.
+/// The state that a node finds when opening the partition, before any write.
 async fn find_state(node: &Arc<Node>, epoch: u64) -> anyhow::Result<(Position, u64)> {
     let states = States::new()?;
     let mut found = find::find(node, &states, &nephila_log::Fence::new(), 0, epoch).await?;

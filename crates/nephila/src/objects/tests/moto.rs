@@ -1,6 +1,6 @@
-//! A server that speaks S3, on loopback: moto, from PyPI. For tests only; it keeps everything in memory.
+//! An S3 server on loopback: moto, from PyPI. For tests only; all objects are in memory.
 //!
-//! What always holds: no server outlives the value that stands for it, and each is ended by its own process id.
+//! Invariants: no server outlives its value, and each is ended by its own process id.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,17 +13,17 @@ use object_store::aws::AmazonS3Builder;
 use crate::objects::Objects;
 use crate::settings::Cluster;
 
-/// How long it may take until it answers, on a machine that does much else.
+/// Maximum time until the server answers, on a busy machine.
 const READY_WAIT: Duration = Duration::from_secs(90);
 const BUCKET: &str = "nephila";
 
-/// A server that runs, with one bucket.
+/// A running server with one bucket.
 pub(crate) struct Moto {
     port: u16,
     child: Option<Child>,
 }
 
-/// What `.ci/run` installed, or what `NEPHILA_MOTO_SERVER` names.
+/// The program that `.ci/run` installed, or the one in `NEPHILA_MOTO_SERVER`.
 fn program() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("NEPHILA_CACHE")
@@ -52,7 +52,7 @@ impl Moto {
         }
     }
 
-    /// Empty, but for the bucket.
+    /// Starts a new server with an empty bucket.
     pub(crate) fn restart(&mut self) {
         let port = self.port.to_string();
         let mut command = Command::new(program());

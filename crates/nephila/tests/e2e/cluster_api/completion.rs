@@ -1,11 +1,10 @@
-//! A job says that it is complete when nothing of it is left on any node: never before, soon after, and not because of
-//! others.
+//! A job is reported complete when nothing is left on any node: never before, soon after, and not because of others.
 
 use super::*;
 
-/// Completion is said within this time.
+/// Maximum delay of the completion report.
 const LATE_MAX: Duration = Duration::from_secs(30);
-/// Whatever was still to come would have come by then: longer than any rest, and than a node that was killed is missed.
+/// Anything still to come would have come by then: longer than any rest, and than the lease of a killed node.
 const QUIET: Duration = Duration::from_secs(12);
 /// Hosts of the job that is watched; the others are another's.
 const PRESS: u32 = 8;
@@ -34,7 +33,7 @@ impl World {
         assert!(created.status.success(), "{}", text(&created));
     }
 
-    /// Waits for a job; nothing of it may come afterwards. Gives how many requests there were.
+    /// Waits for a job; nothing may come afterwards. Returns the number of requests.
     fn wait_for_job(&self, name: &str, hosts: std::ops::Range<u32>) -> usize {
         let waited = self.say(&["job", "wait", name, "--timeout", "100s"]);
         let at = Instant::now();
@@ -83,7 +82,7 @@ async fn row_05_a_job_is_complete_when_nothing_of_it_is_left_on_any_node() {
     let never = world.say(&["job", "wait", "beside"]);
     assert_eq!(never.status.code(), Some(2), "{}", text(&never));
 
-    // What is added is wanted, from the moment in which the command that adds it returns.
+    // An added URL is wanted from the moment in which the command returns.
     let more = world.url(HOSTS - 1, 0);
     world.tell(0, &["job", "stop", "beside"]);
     let added = world.tell(2, &["add", "press", &world.url(0, 10_000), &more, "--seed"]);

@@ -1,4 +1,4 @@
-//! Events of a cluster: told by whoever owns a partition, read by any NATS client, and page by page over HTTP.
+//! Events of a cluster: sent by the owner of a partition, read by any NATS client, and page by page over HTTP.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ async fn every_event_of_a_cluster_is_told_though_a_node_is_killed() {
         }
         let Some((events, next)) = world.events(0, &position) else { continue };
         let new = events.into_iter().filter(|event| seen.insert(id(event), event.clone()).is_none()).count();
-        // A program that dies before it has written down how far it came sees some again.
+        // A program that dies before the position is saved sees some events again.
         if number % 3 > 0 {
             position = next;
         } else {
@@ -84,7 +84,7 @@ async fn every_event_of_a_cluster_is_told_though_a_node_is_killed() {
     }
     assert_eq!(seen.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>());
     assert!(all.values().all(|event| event["kind"] != "gap"), "nothing was left out");
-    // What the site saw was told, every page of it.
+    // Every page that the site served has its event.
     let told: BTreeSet<String> = all
         .values()
         .filter(|event| event["fetch"].is_string())

@@ -1,10 +1,11 @@
-//! Who has the API's token may name URLs, and reaches nothing inside by that: no address of ours, no store, no folder.
+//! A client with the API's token may name URLs, and reaches nothing inside by that: no address of ours, no store, no
+//! folder.
 
 use std::net::TcpListener;
 
 use super::*;
 
-/// Somebody who came would have come by then: hosts rest for a part of a second here.
+/// Any request would have come by then: hosts rest for a part of a second here.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +65,7 @@ async fn ssr_12_what_is_said_over_the_api_reaches_nothing_inside() {
         assert!([404, 503].contains(&page.status), "{url}: {} {}", page.status, page.text());
     }
 
-    // Settings, stores and whoever is told of things are named in files, and nowhere else.
+    // Settings, stores and webhooks are named in files, and nowhere else.
     for target in ["settings", "cluster/settings", "webhooks", "snapshots", "objects"] {
         for method in ["POST", "PUT", "PATCH"] {
             let token = format!("Bearer {TOKEN}");

@@ -1,4 +1,5 @@
-//! Domains that an operator wants on a node: they go there while everything is fetched once, come back to it, and are let go.
+//! Domains that an operator pins to a node: they go there while everything is fetched once, come back to that node, and
+//! are let go.
 
 use super::*;
 
@@ -32,7 +33,7 @@ async fn a_pinned_domain_goes_to_its_node_and_comes_back_to_it() {
     let created = world.tell(0, &args);
     assert!(created.status.success(), "{}", text(&created));
     let domain = homes[0].split('/').nth(2).unwrap().split(':').next().unwrap().to_owned();
-    // To and fro while it is fetched.
+    // To and fro during the fetches.
     for node in ["one", "two", "one", "two"] {
         world.pin_to(&domain, node);
     }
@@ -47,7 +48,7 @@ async fn a_pinned_domain_goes_to_its_node_and_comes_back_to_it() {
     assert!(twice.is_empty(), "{twice:?}");
     assert!(asked.len() > 100, "{}", asked.len());
 
-    // Its node dies: the other takes it. Its node comes back: so does the domain.
+    // Its node dies: the other takes the domain over. Its node comes back: so does the domain.
     world.nodes[1].child.kill().unwrap();
     world.nodes[1].child.wait().unwrap();
     world.wait("the other takes it", |world| world.pin().0 == "one");

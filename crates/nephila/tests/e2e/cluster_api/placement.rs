@@ -9,7 +9,7 @@ const NEW: u32 = 40;
 const PARTITIONS: usize = 128;
 
 impl World {
-    /// The map as it is exported: domain and node.
+    /// The exported map: domain and node.
     fn map(&self, node: usize) -> BTreeMap<String, String> {
         let said = self.tell(node, &["cluster", "map", "--format", "csv"]);
         if !said.status.success() {
@@ -64,7 +64,7 @@ async fn row_06_new_domains_go_to_the_least_loaded_node_and_stay() {
     let made = world.tell(0, &["job", "create", "giants", "--scope", "host", &giants[0], &giants[1]]);
     assert!(made.status.success(), "{}", text(&made));
 
-    // Each is on a node of its own in the end, and what is empty on the third.
+    // Each is on a node of its own in the end, and empty partitions are on the third.
     let busy = |map: &BTreeMap<String, String>| {
         let mut busy: Vec<String> = map.values().cloned().collect();
         busy.sort();

@@ -8,7 +8,7 @@ use nephila_testweb::settings::RobotsShares;
 
 use super::*;
 
-/// Redirects of a kind that are looked at: enough that both nodes have some of either end.
+/// Number of redirects of a kind that are judged: enough that both nodes have some of either end.
 const DETOURS: usize = 20;
 /// Redirects of a kind from one host to another: whether a node has both is decided once for all of them.
 const DETOURS_OF_PAIR: usize = 1;
@@ -24,7 +24,7 @@ struct Detour {
 }
 
 impl World {
-    /// No URL stands in two of them, so each is asked for in one way alone.
+    /// No URL stands in two of them, so each is requested in one way alone.
     fn detours(&self) -> Vec<Detour> {
         let world = self.web.world();
         let (mut detours, mut named) = (Vec::<Detour>::new(), BTreeSet::new());
@@ -48,7 +48,7 @@ impl World {
         detours
     }
 
-    /// Which nodes have asked for each URL, and how that ended.
+    /// Which nodes have requested each URL, and how that ended.
     fn asked_by(&self) -> BTreeMap<String, Vec<(usize, String)>> {
         let mut asked = BTreeMap::<String, Vec<(usize, String)>>::new();
         for node in 0..self.nodes.len() {
@@ -64,7 +64,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn red_15_a_redirect_to_a_host_of_another_node_is_handed_over_with_its_hops() {
     let mut world = World::of(Settings { redirect_share: SHARE, ..World::web() }).await;
-    // One redirect is followed, so the second in a row shows that the first was counted, whoever met it.
+    // One redirect is followed, so the second in a row shows that the first was counted, on any node.
     world.more = vec!["spider.redirects_max=1".into(), "frontier.host_delay=300ms".into()];
     world.start_nodes(&["one", "two"], 3);
     let detours = world.detours();
@@ -90,7 +90,7 @@ async fn red_15_a_redirect_to_a_host_of_another_node_is_handed_over_with_its_hop
     println!("{} redirects, handed over {handed_over:?}", detours.len());
     assert!([false, true].iter().all(|goes_on| handed_over.get(goes_on) > Some(&0)), "{handed_over:?}");
 
-    // The sites saw nobody else: each target was asked for once, and so was the robots.txt of its host.
+    // The sites saw no other requests: each target was requested once, and so was the robots.txt of its host.
     let mut seen = BTreeMap::<String, usize>::new();
     for request in world.web.journal().log().requests {
         *seen.entry(format!("http://{}{}", request.host, request.path)).or_default() += 1;
@@ -115,7 +115,7 @@ async fn pro_01_a_robots_txt_that_redirects_to_a_host_of_another_node_is_read_an
     let created = world.tell(0, &args);
     assert!(created.status.success(), "{}", text(&created));
 
-    // Every host but the first is read by rules that lie on the next one; most of those are on another node.
+    // Every host but the first has its rules on the next one; most of these are on another node.
     let model = world.web.world();
     let closed = |place: &Place| !model.robots_rules(place.host, "nephila", 0).allows(&model.path(*place));
     let (closed, open): (Vec<Place>, Vec<Place>) = model.pages().partition(closed);

@@ -1,5 +1,5 @@
-//! Jobs with more seeds than fit into a record: they are crawled in scope on all nodes, more are added while they run, and
-//! a command that was cut short is finished by saying the same again.
+//! Jobs with more seeds than fit into a record: they are crawled in scope on all nodes, more are added while they run,
+//! and a command that was cut short is completed by repeating the command (idempotent).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use nephila_testweb::settings::RobotsShares;
 
 use super::*;
 
-/// Seeds that nobody may fetch: every one of them is known all the same.
+/// Number of seeds that may not be fetched: every one of them is known all the same.
 const CLOSED_SEEDS: usize = 25_000;
 /// Open hosts that have no seed.
 const OUTSIDE: usize = 4;
@@ -39,7 +39,7 @@ impl World {
             let host = hosts.closed[n % hosts.closed.len()];
             format!("{}named-by-somebody/{n}", self.url(host, 0))
         });
-        // Those that can be fetched stand in the middle.
+        // Seeds that can be fetched stand in the middle.
         let mut seeds: Vec<String> = closed.collect();
         let middle = seeds.len() / 2;
         drop(seeds.splice(middle..middle, hosts.inside.iter().map(|host| self.url(*host, 0))));
@@ -48,7 +48,7 @@ impl World {
         path.display().to_string()
     }
 
-    /// What was asked for of the web, but for robots.txt.
+    /// The places requested of the web, robots.txt left out.
     fn asked_for(&self) -> BTreeSet<Place> {
         let all = self.web.world();
         let requests = self.web.journal().log().requests;
@@ -56,7 +56,7 @@ impl World {
         places.filter_map(|request| all.place(&request.host, &request.path)).collect()
     }
 
-    /// What of these hosts a crawl from their homes finds.
+    /// The places of these hosts that a crawl from their homes finds.
     fn truth_of(&self, hosts: &[u32]) -> BTreeSet<Place> {
         let options = TruthOptions {
             seeds: hosts.iter().map(|host| Place { host: *host, what: What::Page(0) }).collect(),
@@ -85,7 +85,7 @@ async fn ops_01_a_job_with_many_seeds_is_crawled_in_scope_and_takes_more_while_i
     let again = world.say(&["job", "create", "big", "--scope", "host", "-d", "255", "-i", &file]);
     assert_eq!(again.status.code(), Some(2), "it has begun: {}", text(&again));
 
-    // A seed is added while it runs, through a node; what lies around it is wanted from then on.
+    // A seed is added while the job runs, through a node; its surroundings are wanted from then on.
     let late = hosts.outside.pop().unwrap();
     let (home, other) = (world.url(late, 0), world.url(hosts.outside[0], 0));
     let refused = world.tell(1, &["add", "big", &home]);
@@ -107,7 +107,7 @@ async fn ops_01_a_job_with_many_seeds_is_crawled_in_scope_and_takes_more_while_i
         let url = world.web.world().url(*place);
         assert!(hosts.inside.contains(&place.host), "{url} is around no seed");
     }
-    // Any node says which seed it is, and why one was not fetched.
+    // Any node gives the number of a seed, and the reason why a seed was not fetched.
     let number = CLOSED_SEEDS / 2 + 1;
     for said in world.explained_by_all(&world.url(hosts.inside[0], 3)) {
         let scope = said["scope"].to_string();
@@ -134,7 +134,8 @@ async fn ops_01_a_list_that_was_cut_short_is_said_and_finished_by_the_same_words
     let file = world.seeds_file(&hosts);
     let create = ["job", "create", "big", "--scope", "host", "-d", "255", "-i", file.as_str()];
 
-    // While a node of an older version lives, which would take such a job for one without seeds, nobody makes one.
+    // While a node of an older version lives, which would read such a job as one without seeds, no such job can be
+    // made.
     let elder = NodeRecord {
         node: NodeId::of("elder"),
         incarnation: Incarnation(1 << 60),
@@ -151,7 +152,7 @@ async fn ops_01_a_list_that_was_cut_short_is_said_and_finished_by_the_same_words
         !text(&world.say(&["cluster", "status"])).contains("elder")
     });
 
-    // As far as a command comes that is killed while it lists.
+    // The state after a command that was killed while sending its list.
     let job = r#"{"name":"big","scope":{"kind":"host","depth_max":255}}"#;
     let begun = world.post(0, "jobs?list=true", job);
     assert_eq!(begun.status, 201, "{}", begun.text());
@@ -169,7 +170,7 @@ async fn ops_01_a_list_that_was_cut_short_is_said_and_finished_by_the_same_words
     assert_eq!(waited.status.code(), Some(24), "it is not complete: {}", text(&waited));
     assert!(world.asked_for().is_empty(), "nothing is fetched before all seeds are known");
 
-    // The same words go on where it stopped, through a node; other words are another job.
+    // The same command continues where the first stopped, through a node; another command is another job.
     let other = world.say(&["job", "create", "big", "--scope", "domain", "-i", &file]);
     assert_eq!(other.status.code(), Some(2), "{}", text(&other));
     let created = world.tell(1, &create);

@@ -1,4 +1,4 @@
-//! Captures that no live node has on its disk any more: they are read from the object store.
+//! Captures that no live node has on its disk: they are read from the object store.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ async fn ops_03_captures_of_a_dead_node_are_read_from_the_object_store() {
         world.files(0) + world.files(1) == 0 && !world.sent("one").is_empty() && !world.sent("two").is_empty()
     });
 
-    // What has left the disk of the node that fetched it is still given, by either of them.
+    // A capture that has left the disk of its node can still be read, through either node.
     let (ours, theirs) = (world.sent("one"), world.sent("two"));
     let before: Vec<Reply> = ours.iter().chain(&theirs).map(|url| world.page(0, url)).collect();
     for (page, url) in before.iter().zip(ours.iter().chain(&theirs)) {

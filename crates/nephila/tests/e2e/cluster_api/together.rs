@@ -1,4 +1,4 @@
-//! What all nodes and all jobs owe a host and an address together.
+//! Politeness of all nodes and all jobs together towards a host and an address.
 
 use nephila_testweb::check::Politeness;
 
@@ -51,7 +51,7 @@ async fn pol_02_pol_21_three_nodes_and_two_jobs_are_as_polite_to_an_address_as_o
     };
     let report = rules.check(&log);
     assert!(report.judged >= REQUESTS && report.is_clean(), "{report:?}");
-    // Without turns it would not hold: the nodes do share the addresses.
+    // Without turns the limit would not hold: the nodes do share the addresses.
     let by_address = log.requests.iter().fold(BTreeMap::<_, usize>::new(), |mut by_address, request| {
         *by_address.entry(request.local).or_default() += 1;
         by_address

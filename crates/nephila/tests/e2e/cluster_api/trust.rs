@@ -1,9 +1,10 @@
-//! A cluster whose servers know their clients, as `nephila cluster keys` and `docs/operating.md` set it up: three servers with
-//! TLS and accounts, nodes with keys of their own, and strangers who try to learn or to change something.
+//! A cluster whose servers authenticate their clients, as set up by `nephila cluster keys` and `docs/operating.md`:
+//! three servers with TLS and accounts, nodes with keys of their own, and strangers that try to learn or to change
+//! something.
 
-// Who tries what, and gets nowhere.
+// Attacks, all without success.
 mod attacks;
-// What they try it with.
+// The cluster under attack.
 mod fortress;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use super::*;
 
 /// How long a stranger waits for an answer that must not come.
 const SILENCE: Duration = Duration::from_millis(700);
-/// A message as others would write it.
+/// A forged message.
 const FORGED: &str = r#"{"forged":true}"#;
 
 impl World {
@@ -56,7 +57,7 @@ impl World {
         self.dir.path().join("keys")
     }
 
-    /// Who the next commands and nodes are to the servers.
+    /// Sets the identity of the next commands and nodes towards the servers.
     fn be(&mut self, name: &str) {
         self.more = vec![
             format!("cluster.tls_ca_file={}", self.keys().join("ca.pem").display()),
@@ -88,7 +89,8 @@ impl World {
         connected.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())
     }
 
-    /// What the servers hold: for each stream its last message and how many there are, as the operator sees it.
+    /// The contents of the servers: for each stream its last message and the number of messages, as seen by the
+    /// operator.
     async fn stored(&self) -> Vec<(String, u64, u64)> {
         let operator = self.client(&self.keys().join("operator.nk")).await.unwrap();
         let context = async_nats::jetstream::new(operator);
@@ -102,7 +104,7 @@ impl World {
     }
 }
 
-/// Asks, and says whether anything came back that is not a refusal.
+/// Sends a request, and returns any answer that is not a refusal.
 async fn learns(client: &Client, subject: &str, body: &str) -> Option<String> {
     let asked = client.request(subject.to_owned(), body.to_owned().into());
     let answer = tokio::time::timeout(SILENCE, asked).await.ok()?.ok()?;
@@ -110,14 +112,14 @@ async fn learns(client: &Client, subject: &str, body: &str) -> Option<String> {
     (!answer.contains("\"error\"")).then_some(answer)
 }
 
-/// Says something to a subject, and waits until the server has heard it or refused it.
+/// Publishes a message to a subject, and waits until the server has accepted or refused the message.
 async fn says(client: &Client, subject: &str) {
     client.publish(subject.to_owned(), FORGED.into()).await.unwrap();
     client.flush().await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// Does a subscription bring anything within a few heartbeats?
+/// Whether a subscription brings anything within a few heartbeats.
 async fn overhears(client: &Client, subject: &str) -> bool {
     use futures_util::StreamExt as _;
     let Ok(mut heard) = client.subscribe(subject.to_owned()).await else { return false };
@@ -133,7 +135,7 @@ async fn sec_04_keys_are_made_once_and_a_node_with_its_own_key_works() {
     world.wait("all is well", |world| world.say(&["cluster", "status"]).status.success());
     let doctor = world.say(&["doctor"]);
     assert!(text(&doctor).contains("lets in only those it knows"), "{}", text(&doctor));
-    // A fourth machine: what is there stays as it is.
+    // A fourth machine: existing keys stay unchanged.
     let before = std::fs::read(world.keys().join("node-one.nk")).unwrap();
     let keys = world.keys().display().to_string();
     let said = world.ask(&["cluster", "keys", &keys, "--server", "127.0.0.1", "--node", "three"]);
@@ -159,7 +161,7 @@ async fn sec_04_keys_are_made_once_and_a_node_with_its_own_key_works() {
 async fn sec_04_strangers_and_readers_learn_nothing_and_change_nothing() {
     let mut world = World::guarded().await;
     world.start_guarded(&[]);
-    // Who is not known does not come in, whatever it says.
+    // An unknown client is not let in, with any message.
     assert!(world.connect(ConnectOptions::new()).await.is_err(), "nobody");
     let unknown = nkeys::KeyPair::new_user().seed().unwrap();
     assert!(world.connect(ConnectOptions::new().nkey(unknown)).await.is_err(), "another key");
@@ -170,7 +172,8 @@ async fn sec_04_strangers_and_readers_learn_nothing_and_change_nothing() {
         tokio::time::timeout(Duration::from_secs(10), plain).await.is_ok_and(|met| met.is_err()),
         "no TLS"
     );
-    // A program that reads events can do nothing else. Beats of the nodes are in between: only what is forged counts.
+    // A program that reads events can do nothing else. Heartbeats of the nodes are in between: only forged messages
+    // count.
     let reader = world.client(&world.keys().join("reader.nk")).await.unwrap();
     for subject in [
         "neph.nephila.lease.node.one",
@@ -224,7 +227,7 @@ async fn sec_04_strangers_and_readers_learn_nothing_and_change_nothing() {
     ] {
         assert_eq!(learns(&operator, subject, r#"{"seq":1}"#).await, None, "{subject}");
     }
-    // Nothing of it is stored anywhere, and the cluster is as it was.
+    // No forged message is stored anywhere, and the cluster is unchanged.
     let context = async_nats::jetstream::new(operator);
     for (name, last, messages) in world.stored().await {
         let stream = context.get_stream(format!("NEPH_nephila_{name}")).await.unwrap();
@@ -253,7 +256,7 @@ async fn sec_04_a_reader_receives_every_event_through_its_own_account() {
     assert!(made.status.success(), "{}", text(&made));
     let done = world.say(&["job", "wait", "press", "--timeout", "90s"]);
     assert!(done.status.success(), "{}", text(&done));
-    // What the servers hold, as the operator sees it, and what the reader was told, are the same.
+    // The events on the servers, as seen by the operator, equal the events sent to the reader.
     let operator = world.client(&world.keys().join("operator.nk")).await.unwrap();
     let context = async_nats::jetstream::new(operator);
     let mut kept = Vec::new();
@@ -285,7 +288,7 @@ async fn events(context: &async_nats::jetstream::Context) -> Vec<(String, String
     events
 }
 
-/// Takes connections, answers each with a page of its own, and keeps what was said there.
+/// Accepts connections, answers each with a page of its own, and keeps the received bytes.
 async fn stranger() -> (String, std::sync::Arc<std::sync::Mutex<Vec<u8>>>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -309,7 +312,7 @@ async fn stranger() -> (String, std::sync::Arc<std::sync::Mutex<Vec<u8>>>) {
     (address, heard)
 }
 
-/// Servers without accounts: whoever reaches them can forge a lease. The token is safe all the same.
+/// Servers without accounts: any client that reaches them can forge a lease. The token is safe all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn sec_04_a_forged_lease_brings_nobody_the_token_and_no_belief() {
     use nephila_core::cluster::member::NodeRecord;
@@ -338,7 +341,7 @@ async fn sec_04_a_forged_lease_brings_nobody_the_token_and_no_belief() {
     );
     assert!(!heard.contains(TOKEN), "the token was sent to a stranger: {heard}");
     assert!(answer.contains("does not prove to be node evil"), "{answer}");
-    // What was heard there opens nothing: it was made for another node, and it only asks.
+    // The credentials received there open nothing: they were made for another node, and only permit questions.
     let credentials = heard.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap().trim();
     for (method, target) in [("GET", "cluster/nodes"), ("GET", "node"), ("POST", "cluster/drain/one")] {
         let reply = world.request(0, method, target, &[("authorization", credentials)], "").unwrap();

@@ -1,9 +1,9 @@
-//! What holds for a cluster as a whole: limits of a job over all nodes, and URLs that are given to several of them.
+//! Promises of a cluster as a whole: limits of a job over all nodes, and URLs that are given to several of them.
 
 use super::*;
 
 impl World {
-    /// Pages that were asked for.
+    /// Number of pages that were requested.
     fn pages_asked(&self) -> usize {
         let asked = self.web.journal().log().requests;
         asked.iter().filter(|asked| !asked.path.starts_with("/robots")).count()
@@ -73,7 +73,7 @@ async fn a_job_ends_at_its_limit_over_all_nodes_and_stays_ended() {
     let asked = world.pages_asked();
     assert!(asked as u64 >= LIMIT, "{asked}");
 
-    // A node that begins anew does not go on with it, and neither does the one that takes its partitions.
+    // A restarted node does not continue the job, and neither does the node that takes its partitions.
     world.nodes[1].child.kill().unwrap();
     world.nodes[1].child.wait().unwrap();
     world.wait("the other has all partitions", |world| {
@@ -87,14 +87,14 @@ async fn a_job_ends_at_its_limit_over_all_nodes_and_stays_ended() {
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(world.pages_asked(), asked, "{}", world.said());
 
-    // With more it runs again; what came up meanwhile was put back, and comes later.
+    // With a higher limit the job runs again; URLs that came up meanwhile were put back, and come later.
     let more = world.tell(0, &["job", "set", "press", "--limit", "100000"]);
     assert!(more.status.success(), "{}", text(&more));
     let resumed = world.tell(0, &["job", "resume", "press"]);
     assert!(resumed.status.success(), "{}", text(&resumed));
     let job = world.job(0);
     assert_eq!((&job["ended"], &job["job"]["state"]), (&Value::Null, &"running".into()), "{job}");
-    // Time ends it as well: it has run for more than a second.
+    // A time limit ends the job as well: the job has run for more than a second.
     let less = world.tell(0, &["job", "set", "press", "--time-limit", "1s"]);
     assert!(less.status.success(), "{}", text(&less));
     world.wait("its time is over", |world| world.job(0)["ended"]["limit"] == "time_max");
@@ -126,12 +126,12 @@ async fn the_same_batch_given_to_two_nodes_counts_once() {
     assert_eq!(taken(&first), Some(u64::from(HOSTS) - 1), "{}", text(&first));
     let after = world.messages_at_rest();
     assert!(after > before, "it arrived");
-    // The other node takes it as well, and the inboxes do not.
+    // The other node accepts the URL as well, and the inboxes do not.
     let second = add(&urls[1]);
     assert_eq!(taken(&second), taken(&first), "{}", text(&second));
     assert_eq!(world.messages_at_rest(), after, "given twice, it is there once");
 
-    // If one does not answer, the next is asked: one that is gone, and one where nobody ever was.
+    // If one address does not answer, the next is tried: a node that is gone, and an address without a listener.
     let gone = format!("http://127.0.0.1:9, {},{}", urls[0], urls[1]);
     world.nodes[0].child.kill().unwrap();
     world.nodes[0].child.wait().unwrap();
@@ -145,7 +145,7 @@ async fn the_same_batch_given_to_two_nodes_counts_once() {
     assert_eq!(nobody.status.code(), Some(8), "{}", text(&nobody));
 }
 
-/// Addresses that are listened at, where nobody ever answers. Their port.
+/// Listening addresses that never answer. Returns their port.
 async fn silent(addresses: usize) -> u16 {
     let address = |n: usize| std::net::Ipv4Addr::new(127, 7, (n / 200) as u8, (n % 200 + 1) as u8);
     let first = tokio::net::TcpListener::bind((address(0), 0)).await.expect("a listener");
@@ -209,12 +209,12 @@ async fn clu_22_a_node_with_many_fetches_open_leaves_when_it_is_told_and_the_nex
         assert!(began.elapsed() < PATIENCE, "it does not leave: {}", world.said());
         std::thread::sleep(LOOK);
     }
-    // Its lease was given back, so nobody waits for it to run out, and what was open is asked for again.
+    // Its lease was given back, so no node waits for the expiry, and open tickets are requested again.
     world.nodes.remove(0);
     world.learn_addresses();
     world.wait_for_owners(1);
     world.wait("the next owner asks", |world| open(world, 0) >= Some(OPEN as u64 / 2));
-    // Told twice, a node is gone at once, and that harms nobody.
+    // After a second signal a node ends at once, without harm.
     let node = &mut world.nodes[0].child;
     let pid = rustix::process::Pid::from_child(node);
     for _ in 0..2 {

@@ -14,18 +14,18 @@ use nephila_testweb::{RunningWeb, Settings, Web};
 use serde_json::Value;
 
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_nephila");
-/// Longer than anything that is waited for takes on a busy machine.
+/// Timeout, longer than any wait takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is looked.
+/// Polling interval of a wait.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
-/// An answer comes within this time.
+/// Timeout of an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Hosts of the web, each a domain of its own; the last is out of scope.
 pub(super) const HOSTS: u32 = 20;
-/// Who was about to ask when the word came may still do so.
+/// A node that was about to send a request when the command came may still do so within this time.
 pub(super) const GRACE_US: u64 = 2_000_000;
 pub(super) const TOKEN: &str = "open-sesame";
-/// What every node says of a URL alike.
+/// Fields of an explanation that are the same on every node.
 pub(super) const EXPLAINED: [&str; 7] =
     ["summary", "canonical", "depth", "found", "last", "scope", "standing"];
 
@@ -53,7 +53,7 @@ impl Drop for Node {
     }
 }
 
-/// What a node answered.
+/// The answer of a node.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -62,7 +62,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// From what came over a connection; none if that is no answer.
+    /// Parses the bytes of a connection; none if they are no answer.
     pub(super) fn read(answer: &[u8]) -> Option<Reply> {
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&answer[..end]).into_owned();
@@ -116,7 +116,7 @@ impl World {
         World { web, nats, dir, nodes: Vec::new(), more: Vec::new() }
     }
 
-    /// Nodes, each with at least so many partitions.
+    /// Starts nodes, each with at least this number of partitions.
     pub(super) fn start_nodes(&mut self, names: &[&str], least: u64) {
         for name in names {
             let node = self.start_node(name);
@@ -125,7 +125,7 @@ impl World {
         self.wait_for_owners(least);
     }
 
-    /// All partitions have an owner, and each node has at least so many.
+    /// Waits until all partitions have an owner, and each node has at least this number.
     pub(super) fn wait_for_owners(&mut self, least: u64) {
         self.wait("all partitions have an owner", |world| {
             let Ok(status) =
@@ -186,7 +186,7 @@ impl World {
             "spider.allow_addresses=[\"127.0.0.0/8\", \"::1/128\"]".into(),
             format!("spider.ports=[{http}, {https}]"),
             format!("spider.ca_file={}", self.dir.path().join("ca.pem").display()),
-            // Long enough that much is still queued when it is asked for.
+            // Long enough that many URLs are still queued when the test asks.
             "frontier.host_delay=2s".into(),
             "frontier.slot_delay=0s".into(),
             "crawl.disk_free_min=0".into(),
@@ -225,7 +225,7 @@ impl World {
         self.request(node, "GET", target, &[("authorization", &format!("Bearer {TOKEN}"))], "")
     }
 
-    /// A plain request; none if nobody is there.
+    /// A plain request; none if there is no connection.
     pub(super) fn request(
         &self,
         node: usize,
@@ -255,7 +255,7 @@ impl World {
         reply.expect("an answer")
     }
 
-    /// What a node has asked for, by its own log.
+    /// The requests of a node, by its own log.
     pub(super) fn lines(&self, node: usize) -> Vec<Value> {
         let folder = self.nodes[node].folder.display().to_string();
         let said = self.ask(&["log", "-o", &folder, "--format", "jsonl"]);
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// What the nodes said.
+    /// The output of the nodes.
     pub(super) fn said(&self) -> String {
         let said = self.nodes.iter().map(|node| {
             let path = self.dir.path().join(format!("{}.txt", node.name));
@@ -294,7 +294,7 @@ impl World {
         said.collect::<Vec<_>>().join("\n")
     }
 
-    /// Nothing is being fetched, and what was is reported.
+    /// Waits until no fetch is open and all outcomes are reported.
     pub(super) fn wait_until_still(&self) {
         self.wait("nothing is open", |world| {
             let nodes = world.get(0, "cluster/nodes").expect("an answer").json();
@@ -304,7 +304,7 @@ impl World {
         });
     }
 
-    /// Nothing waits, and the outcomes of all fetches stand in the logs.
+    /// Waits until no URL is queued and the outcomes of all fetches are in the logs.
     pub(super) fn wait_until_written(&self) {
         self.wait("everything is written down", |world| {
             let said = world.tell(0, &["stats", "--json"]);
@@ -314,7 +314,7 @@ impl World {
         });
     }
 
-    /// What each node says of a URL while nothing happens to it: a URL of a paused job is looked at and put back.
+    /// The explanation of a URL by each node while its record is stable: a URL of a paused job is loaded and put back.
     pub(super) fn explained_by_all(&self, url: &str) -> Vec<Value> {
         let mut said: Vec<Value> = Vec::new();
         self.wait("the same is said before and after", |world| {
@@ -325,7 +325,7 @@ impl World {
         said
     }
 
-    /// A URL of which every node says this.
+    /// A URL with this summary on every node.
     pub(super) fn find(&self, summary: &str) -> String {
         let urls = (0..10).flat_map(|page| (0..HOSTS - 1).map(move |host| (host, page)));
         let found = urls
@@ -355,7 +355,7 @@ pub(super) async fn begun() -> World {
     world
 }
 
-/// The same, and nothing of it is fetched any more.
+/// The same, paused: no more fetches.
 pub(super) async fn paused() -> World {
     let world = begun().await;
     let paused = world.tell(1, &["job", "pause", "press"]);

@@ -1,4 +1,5 @@
-//! What a crawl says of its own politeness, against what the servers saw; stops while a crawl runs; words about use.
+//! A crawl's own report of its politeness, against the journals of the servers; stops while a crawl runs; usage signals
+//! of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -7,10 +8,10 @@ use super::*;
 
 /// Hosts of the web.
 const HOSTS: u32 = 50;
-/// What is rounded on both sides, in milliseconds.
+/// Rounding error of both sides, in milliseconds.
 const ROUNDING_MS: u64 = 3;
 
-/// What the servers saw of one host.
+/// The requests of one host, as seen by the servers.
 #[derive(Default)]
 struct Seen {
     starts_ms: Vec<u64>,
@@ -79,8 +80,8 @@ async fn the_report_says_of_fifty_hosts_what_their_servers_saw() {
         assert_eq!(host["requests"], saw.starts_ms.len() as u64, "{name}");
         assert_eq!(host["robots_requests"], saw.robots, "{name}");
         assert_eq!((host["robots_status"].is_u64(), &host["at_once_max"]), (true, &1.into()), "{name}");
-        // A server sees each request some time later than we began it. Its closest starts differ from ours by no more than
-        // the largest such time, which is measured here, request by request.
+        // A server sees each request some time after its start here. Its closest starts differ from ours by no more
+        // than the largest such delay, which is measured here, request by request.
         let ours = starts(&world, name);
         assert_eq!(ours.len(), saw.starts_ms.len());
         let late: Vec<u64> =
@@ -111,7 +112,7 @@ async fn the_report_says_of_fifty_hosts_what_their_servers_saw() {
     let html = String::from_utf8(html.stdout).unwrap();
     assert!(html.contains(&format!("{} requests, every promise was kept", hosts[0]["requests"])), "{html}");
     assert!(html.contains(name) && !html.contains(hosts[1]["name"].as_str().unwrap()), "{html}");
-    // Two folders that are judged as one: all of it twice, and so every promise is broken.
+    // Two folders that are judged as one: every request counts twice, and so every promise is broken.
     let twice = world.ask(&["politeness", "report", "-o", "crawl", "--also", "crawl", "--format", "json"]);
     let twice: Value = serde_json::from_slice(&twice.stdout).expect("JSON");
     assert_eq!(twice["requests"], 2 * log.requests.len() as u64);
@@ -190,7 +191,7 @@ async fn pol_19_a_stop_holds_while_a_crawl_runs_and_after_it_begins_again() {
     ]);
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
     let at = world.web.journal().now_us();
-    // Whoever shares the stopped address is stopped with it.
+    // Hosts that share the stopped address are stopped as well.
     let log = world.web.journal().log();
     let at_range: BTreeSet<String> =
         log.requests.iter().filter(|seen| seen.local == address).map(|seen| seen.host.to_string()).collect();
@@ -198,7 +199,7 @@ async fn pol_19_a_stop_holds_while_a_crawl_runs_and_after_it_begins_again() {
     let free: Vec<usize> = (0..6).filter(|number| !is_stopped(number)).collect();
     assert!(!free.is_empty(), "somebody is left to be asked");
     let closed: Vec<usize> = (0..6).filter(is_stopped).collect();
-    // Ten seconds later nobody there is asked; the others are.
+    // Ten seconds later no stopped host is requested; the others are.
     std::thread::sleep(Duration::from_secs(10));
     let later = world.web.journal().now_us().max(at + 10_000_000);
     all_asked_since(later, &free);
@@ -221,7 +222,7 @@ async fn pol_19_a_stop_holds_while_a_crawl_runs_and_after_it_begins_again() {
         listed.lines().all(|line| line.contains("me") && line.ends_with("the operator wrote to us")),
         "{listed}"
     );
-    // What is queued there is kept, with the reason.
+    // Queued URLs there are kept, with the reason.
     let summaries: BTreeSet<String> = (1..40)
         .map(|page| world.explain(&world.web.world().url(Place { host: 0, what: What::Page(page) })))
         .filter(|explained| explained.to_string().contains("stop-list"))
@@ -246,7 +247,7 @@ async fn rob_29_words_about_use_stand_beside_every_capture() {
         "spider.allow_addresses=[\"127.80.0.0/12\"]".to_owned(),
         format!("spider.ports=[{}]", web.port()),
     ];
-    // The second process reads no robots.txt: it is in force, and its words with it.
+    // The second process reads no robots.txt: the stored file is in force, with its usage signals.
     for path in ["/usage", "/page"] {
         let folder = dir.path().join("crawl");
         let mut command = Command::new(PROGRAM);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Asked, Site, complaints, crawl, page, run, status};
 
-/// `nephila fetch` of these, of loopback addresses and whatever port.
+/// `nephila fetch` of these arguments, with the loopback addresses and ports of the sites open.
 fn fetch(dir: &Path, sites: &[&Site], args: &[&str]) -> Output {
     let ports: Vec<u16> = sites.iter().map(|site| site.port).collect();
     let ports = format!("spider.ports={ports:?}");
@@ -39,12 +39,12 @@ fn sec_08_a_redirect_chooses_no_credentials() {
         fetch(dir.path(), &[&site, &other], &["-L", &format!("http://me:mine@127.0.0.1:{}/away", site.port)]);
     assert_eq!(other.count("/in"), 1, "{}", complaints(&ran));
     assert!(other.asked().iter().all(|asked| asked.authorization().is_none()), "{:?}", other.asked());
-    // What was given for the first origin went there and nowhere else.
+    // The credentials for the first origin went there and nowhere else.
     let away = site.asked().into_iter().find(|asked| asked.path == "/away").unwrap();
     assert_eq!(away.authorization(), Some("Basic bWU6bWluZQ=="));
 }
 
-/// Whether a request has what the site wants: a Digest of `me` and `pw`, in the realm `r`, for this nonce.
+/// Whether a request has the right credentials: a Digest of `me` and `pw`, in the realm `r`, for this nonce.
 fn is_right(asked: &Asked, nonce: &str) -> bool {
     let Some(value) = asked.authorization().and_then(|value| value.strip_prefix("Digest ")) else {
         return false;
@@ -88,7 +88,7 @@ fn row_01_a_crawl_answers_a_digest_rests_before_and_asks_for_the_rest_at_once() 
     let (dir, site) = (tempfile::tempdir().unwrap(), behind_digest());
     fs::write(dir.path().join("password"), "pw\n").unwrap();
     settings(dir.path(), &site, "password_file = \"password\"\nscheme = \"digest\"\n");
-    // Longer than anything here takes, shorter than what is shipped, so that the test is.
+    // Longer than anything here takes, shorter than the shipped value, so that the test is short.
     let rest = Duration::from_millis(700);
     let ran = run(
         dir.path(),
@@ -117,7 +117,7 @@ fn row_01_a_crawl_answers_a_digest_rests_before_and_asks_for_the_rest_at_once() 
     assert_eq!(log.lines().count(), asked.len(), "a line for every request: {log}");
     assert_eq!(log.lines().filter(|line| line.contains("\"unauthorized\"")).count(), 1, "{log}");
 
-    // A wrong password is asked twice for nothing, once, and stays what it is.
+    // A wrong password is tried once: two requests for the page, and the outcome stays `unauthorized`.
     settings(dir.path(), &site, "password = \"wrong\"\nscheme = \"digest\"\n");
     let before = site.asked().len();
     crawl(dir.path(), &[&site.url("/a"), "-o", "wrong"]);
@@ -158,14 +158,14 @@ fn row_01_a_crawl_of_a_url_with_a_password_sends_it_and_says_that_it_is_not_kept
     assert_eq!((site.count("/"), site.count("/a")), (1, 1), "{}", complaints(&ran));
     let plan = fs::read_to_string(dir.path().join("crawl/job.json")).unwrap();
     assert!(!plan.contains("pw@") && plan.contains(&site.url("/")), "{plan}");
-    // Without it the crawl goes on and says what is missing.
+    // Without the password the crawl goes on and names the missing setting.
     fs::write(dir.path().join("more"), site.url("/b")).unwrap();
     let ran = run(dir.path(), &[&["crawl", "-i", "more"], &go[..]].concat());
     assert!(complaints(&ran).contains("the password of me at"), "{}", complaints(&ran));
     assert!(
         site.asked().iter().filter(|asked| asked.path == "/b").all(|asked| asked.authorization().is_none())
     );
-    // With it in the settings file it is sent again.
+    // With the password in the settings file the credentials are sent again.
     settings(dir.path(), &site, "password = \"pw\"\n");
     fs::write(dir.path().join("more"), site.url("/c")).unwrap();
     run(dir.path(), &[&["crawl", "-i", "more"], &go[..]].concat());

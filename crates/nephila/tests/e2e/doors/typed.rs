@@ -1,4 +1,4 @@
-//! Only what is typed opens a private address, and only at its port.
+//! Only a typed URL opens a private address, and only at its port.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -27,7 +27,7 @@ fn sec_03_a_list_opens_no_private_address() {
     let said = complaints(&child.wait_with_output().unwrap());
     assert!(said.contains("3 of the listed URLs"), "{said}");
     assert!(site.asked().is_empty(), "{:?}", site.asked());
-    // Typed, it is what a person means; also for a list that names the same server afterwards.
+    // A typed URL is the user's intention; also for a list that names the same server afterwards.
     crawl(dir.path(), &[&site.url("/"), "-o", "typed"]);
     assert_eq!(site.count("/"), 1);
     let before = std::fs::read_to_string(dir.path().join("typed/settings.toml")).unwrap();
@@ -51,7 +51,7 @@ fn sec_03_fin_10_lists_open_nothing_and_typed_urls_are_all_urls() {
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert!(said.contains("127.0.0.1 is in") && said.contains("spider.allow_addresses"), "{said}");
     assert!(!dir.path().join("news/feeds.opml").exists());
-    // A feed of a cloud's metadata is not opened by typing it either.
+    // A feed at a cloud's metadata address is not opened by typing the URL either.
     let ran = run(dir.path(), &["feed", "add", "http://169.254.169.254/feed", "-o", "news"]);
     assert_eq!(ran.status.code(), Some(1), "{}", complaints(&ran));
     assert!(complaints(&ran).contains("spider.allow_addresses"), "{}", complaints(&ran));

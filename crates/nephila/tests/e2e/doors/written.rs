@@ -1,4 +1,4 @@
-//! What is written belongs to its owner, and no secret is among it.
+//! Written files belong to their owner, and contain no secret.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -51,7 +51,7 @@ fn sec_06_a_crawl_and_an_archive_are_their_owners_whatever_the_umask() {
     let secret = fs::metadata(dir.path().join("crawl/state/secret")).unwrap();
     assert_eq!(secret.mode() & 0o777, 0o600);
 
-    // What an older version left open is closed, and that is said.
+    // Permissions that an older version left open are closed, with a message.
     for (path, mode) in [("crawl", 0o755), ("crawl/state", 0o755), ("crawl/state/secret", 0o644)] {
         fs::set_permissions(dir.path().join(path), Permissions::from_mode(mode)).unwrap();
     }
@@ -133,7 +133,7 @@ fn fin_05_a_crawl_on_disk_is_not_forgotten_by_one_in_memory() {
     let disk = ["--set", "crawl.state=disk"];
     crawl(dir.path(), &[&[&*site.url("/b"), "-o", "crawl"], &disk[..]].concat());
     assert_eq!((site.count("/"), site.count("/b")), (1, 1), "it knows what was fetched");
-    // One in memory may be run again: it begins anew.
+    // A run with a memory-only state may be repeated: the run begins anew.
     for _ in 0..2 {
         crawl(dir.path(), &[&[&*site.url("/m"), "-o", "fleeting"], &memory[..]].concat());
     }

@@ -1,4 +1,5 @@
-//! Members over one store in virtual time, with partitions that are more or less work: what moves, and that it ends.
+//! Members over one store in virtual time, with partitions of different loads: which partitions move, and that moves
+//! end.
 
 use proptest::prelude::*;
 
@@ -10,14 +11,14 @@ use crate::cluster::load::Meter;
 const STEP: u64 = 250;
 /// Loads are measured this often.
 const MEASURE: u64 = 5_000;
-/// A partition that is given up is without fetches for so long.
+/// A partition that is given up has no fetches for this long.
 const HAND_OVER: u64 = 2_000;
 const MINUTE: u64 = 60_000;
 
 struct Node {
     member: Member,
     meter: Meter,
-    /// What is being handed over, and when it is done.
+    /// Partitions in hand-over, and when each is done.
     going: Vec<(u32, Epoch, u64)>,
 }
 
@@ -47,9 +48,9 @@ impl Cluster {
         self.nodes.push(Node { member, meter: Meter::default(), going: Vec::new() });
     }
 
-    /// Fetches of one step: the rate, with chance in it.
+    /// Fetches of one step: the rate, with chance.
     fn fetches(&mut self, partition: usize) -> u64 {
-        // Sixteen throws of a coin each: their sum has the mean of what is due, and about half its variance.
+        // Sixteen throws of a coin each: their sum has the mean of the fetches due, and about half its variance.
         let due = self.rates[partition] * STEP * 1_000 / MINUTE;
         let mut sum = 0;
         for _ in 0..16 {
@@ -128,7 +129,7 @@ impl Cluster {
         self.opened.iter().sum::<u64>() - self.rates.len() as u64
     }
 
-    /// What each node really has to do.
+    /// The true load of each node.
     fn work(&self) -> Vec<u64> {
         let of = |node: &Node| {
             let open = node.member.holdings().filter(|(_, phase)| *phase == Phase::Open);

@@ -1,6 +1,6 @@
 //! Several members over one store, in virtual time, from random numbers: calls are late, lost or lose their answers,
-//! nodes sleep, die, join and leave. Never do two of them hold one partition; and once it is calm, every partition has an
-//! owner.
+//! nodes sleep, die, join and leave. Never do two of them hold one partition; and once the cluster is calm, every
+//! partition has an owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 const PARTITIONS: u32 = 6;
-/// A call without an answer is given up after this.
+/// A call without an answer is given up after this time (timeout).
 const CALL_MAX: u64 = 5_000;
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Store {
 }
 
 enum Event {
-    /// A call arrives at the store; its answer is lost or comes after so long.
+    /// A call arrives at the store; its answer is lost or comes after this delay.
     Call {
         node: usize,
         life: u64,
@@ -108,7 +108,7 @@ enum Event {
 
 struct Node {
     member: Member,
-    /// Which process of this name it is.
+    /// The number of this process among the processes of this name.
     life: u64,
     sleeps_until: u64,
     dead_until: Option<u64>,
@@ -216,7 +216,7 @@ impl Cluster {
         }
     }
 
-    /// Is this process still there? If it sleeps, what comes for it waits.
+    /// Whether this process is still there. Events for a sleeping process wait.
     fn reaches(&self, node: usize, life: u64) -> bool {
         self.nodes[node].life == life && self.nodes[node].dead_until.is_none()
     }
@@ -295,7 +295,7 @@ impl Cluster {
                 break;
             }
             let (_, event) = self.events.pop_first().unwrap();
-            // What comes for a process that sleeps waits for it.
+            // Events for a sleeping process wait.
             let sleeper = match &event {
                 Event::Answer { node, .. }
                 | Event::View { node, .. }
@@ -355,7 +355,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// It is calm: everybody comes back, and everything finds its place.
+    /// The cluster is calm: all nodes come back, and every partition finds its owner.
     fn calm_down(&mut self) -> Result<(), String> {
         self.calm = true;
         for node in &mut self.nodes {
@@ -403,8 +403,8 @@ fn a_cluster_that_nothing_happens_to_moves_nothing() {
 
 #[test]
 fn clu_12_what_was_given_away_does_not_come_back_with_an_older_view() {
-    // A release whose answer was lost had been written; the second try was refused, and a view read before made the node take
-    // for its own what it had given away.
+    // A release whose answer was lost had been written; the second try was refused. Because of a view read before,
+    // the node took the released partition for its own.
     let mut cluster = Cluster::new(1_314_899_728_914_328_876, 3);
     cluster.run(400_000).and_then(|()| cluster.calm_down()).unwrap();
 }

@@ -1,13 +1,13 @@
-//! Several nodes in virtual time: each fetches from a few slots under its turns, over a network that is not to be
-//! trusted, while nodes die, pause and join. The books see starts and ends at the servers.
+//! Several nodes in virtual time: each fetches from a few slots under its turns, over an unreliable network, while
+//! nodes die, pause and join. The books record starts and ends at the servers.
 
 use std::collections::BTreeMap;
 
 use super::super::*;
 
-/// The rest of every slot, in milliseconds.
+/// The crawl delay of every slot, in milliseconds.
 pub(super) const REST: u64 = 100;
-/// A lease of a node that died goes after this time.
+/// The lease of a dead node expires after this time.
 const TTL: u64 = 1_500;
 const TICK: u64 = 5;
 const SLOTS_MAX: u64 = 4;
@@ -19,7 +19,7 @@ struct Work {
     turn: Option<Turn>,
     open_until: Option<u64>,
     free_at: u64,
-    /// When something last happened, at the latest.
+    /// When a fetch last started or ended, at the latest.
     last: u64,
     /// When a host of ours is ready.
     ready_at: u64,
@@ -34,7 +34,7 @@ struct Node {
     work: Vec<Work>,
     read_at: u64,
     pauses_until: u64,
-    /// Its clock is ahead by this.
+    /// Its clock is ahead by this time.
     ahead: u64,
     busy: Vec<bool>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Lab {
     t: u64,
     random: u64,
     nodes: Vec<Node>,
-    /// When the lease of one that died goes.
+    /// When the lease of a dead node expires.
     leases: BTreeMap<Incarnation, (NodeId, Option<u64>)>,
     books: Vec<Book>,
     coming: BTreeMap<(u64, u64), Coming>,
@@ -92,7 +92,7 @@ impl Lab {
         lab
     }
 
-    /// One in which nothing goes wrong.
+    /// A lab in which nothing goes wrong.
     pub(super) fn calm(seed: u64, nodes: usize, slots: usize) -> Lab {
         let mut lab = Lab::new(seed);
         lab.nodes.clear();
@@ -114,7 +114,7 @@ impl Lab {
         self.starts
     }
 
-    /// Has every node started something on every slot that it has work for?
+    /// Whether every node has started a fetch on every slot that the node has work for.
     pub(super) fn everyone_started(&self) -> Result<(), String> {
         for node in &self.nodes {
             for (slot, work) in node.work.iter().enumerate().filter(|(slot, _)| node.busy[*slot]) {
@@ -167,7 +167,7 @@ impl Lab {
         }
     }
 
-    /// Something goes wrong.
+    /// Injects a fault.
     fn fault(&mut self) {
         let n = self.below(self.nodes.len() as u64) as usize;
         match self.below(6) {

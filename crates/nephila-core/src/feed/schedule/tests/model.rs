@@ -1,5 +1,5 @@
-//! Both rules again, written from the prose: a model that keeps every poll and works its answer out from the whole list
-//! each time. Random feeds for 30 virtual days must be asked at the very same moments.
+//! Both rules again, written from the prose: a model that keeps every poll and computes its answer from the whole list
+//! each time. Random feeds over 30 virtual days must be polled at exactly the same times.
 
 // The figures are worth seeing.
 #![allow(clippy::disallowed_macros)]
@@ -15,7 +15,7 @@ struct Past {
     failed: bool,
 }
 
-/// The seed's rule: count the polls since the last that found something.
+/// The seed's rule: count the polls since the last one that found a story.
 fn doubling_model(past: &[Past]) -> u64 {
     let fruitless = past.iter().rev().take_while(|poll| poll.new == 0).count();
     let mut wait = 5 * MINUTE;
@@ -38,10 +38,10 @@ fn adaptive_model(past: &[Past], ttl: u64) -> u64 {
     let since = finds.last().map_or(past[0].at, |find| find.at);
     let mut wait = gap.max(last.at - since) / 2;
     if past.len() > 1 && !last.failed && last.entries >= 4 && last.new >= last.entries / 2 {
-        // The wait that led here was the plan made at the poll before, however late it was kept.
+        // The wait that led here was the plan made at the poll before, however late that poll was.
         wait = wait.min(planned(past, ttl) / 2);
     }
-    // Nobody knows of its validators before it has answered.
+    // Validators are unknown before the first answer.
     let min = if past.iter().all(|poll| poll.failed) { 30 * MINUTE } else { 5 * MINUTE };
     let failures = past.iter().rev().take_while(|poll| poll.failed).count();
     if failures > 0 {
@@ -54,7 +54,7 @@ fn planned(past: &[Past], ttl: u64) -> u64 {
     adaptive_model(&past[..past.len() - 1], ttl)
 }
 
-/// What a feed came to.
+/// The figures of one feed.
 struct Figures {
     polls: u64,
     stories: u64,
@@ -84,7 +84,7 @@ fn run(seed: u64, rule: Rule) -> Figures {
         let there = published.partition_point(|at| *at <= now);
         let new = if failed { 0 } else { there - seen };
         if !failed {
-            // What the first poll finds was there before us.
+            // Stories of the first poll are older than the first poll.
             figures.delays.extend(published[seen..there].iter().filter(|_| seen > 0).map(|at| now - at));
             seen = there;
         }

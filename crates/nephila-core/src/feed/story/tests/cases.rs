@@ -1,4 +1,4 @@
-//! The story rule, case by case: what was there first, what comes then, and what it is.
+//! The story rule, case by case: the first entry, the second entry, and the verdict on the second.
 
 use super::Verdict::{KnownGuid, KnownTitle, KnownUrl, New};
 use super::*;
@@ -10,7 +10,7 @@ struct Seen {
     url: &'static str,
     guid: &'static str,
     title: &'static str,
-    /// As it stands in the feed; empty for none.
+    /// The date as written in the feed; empty for none.
     date: &'static str,
     /// When the feed is read.
     now: &'static str,
@@ -30,7 +30,7 @@ fn moment(text: &str) -> Timestamp {
     Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond() as u64)
 }
 
-/// Reads both from feeds, so that links are resolved and dates are read as in life.
+/// Reads both from feeds, so that links are resolved and dates are parsed as in production.
 fn check(name: &str, feed: &str, first: &Seen, then: &Seen, want: Verdict) {
     let mut memory = Memory::default();
     let mut verdict = None;

@@ -6,7 +6,7 @@ use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord, UrlRecord};
 use crate::state::{Beside, Changes, Item, Meta, Planned, Position, Queued, State, StateError};
 
-/// Where something stands beside a URL.
+/// The key of a record beside a URL.
 type Place = (Beside, UrlKey);
 
 /// All changes, the latest last.

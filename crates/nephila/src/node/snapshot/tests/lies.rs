@@ -1,4 +1,4 @@
-//! Servers that lose what they acknowledged: noticed, and healed where somebody still knows it.
+//! Servers that lose acknowledged entries: detected, and healed if any node still knows the entries.
 
 use super::*;
 use crate::node::heal;
@@ -24,7 +24,7 @@ async fn lose(world: &World, messages: &[u64]) {
     }
 }
 
-/// Deletes the stream and makes it anew, empty.
+/// Deletes the stream and creates an empty one.
 async fn recreate(world: &World) {
     let past = world.past().await;
     let config = past.get_stream(STREAM).await.unwrap().cached_info().config.clone();
@@ -36,7 +36,7 @@ async fn purge(world: &World) {
     world.past().await.get_stream(STREAM).await.unwrap().purge().await.unwrap();
 }
 
-/// An owner that knows a hundred URLs, all of them in a snapshot.
+/// An owner with a hundred URLs, all of them in a snapshot.
 async fn with_a_snapshot(node: &Arc<Node>) -> Owner {
     let owner = Owner::open(node, 1).await.unwrap();
     owner.learn(0..100).await;
@@ -44,7 +44,7 @@ async fn with_a_snapshot(node: &Arc<Node>) -> Owner {
     owner
 }
 
-/// A hundred URLs in each round, and so several groups of the log.
+/// Offers a hundred URLs in each round, which gives several groups in the log.
 async fn learn_in_rounds(owner: &Owner, rounds: std::ops::Range<u32>) {
     for round in rounds {
         owner.learn(round * 100..round * 100 + 100).await;

@@ -1,5 +1,5 @@
-//! Attacks on a cluster as we tell people to set it up. Each has a name, and a word of its own about what it learned or
-//! changed; after each the servers must hold what they held before.
+//! Attacks on a cluster set up as we recommend. Each has a name, and a message about anything learned or changed; after
+//! each the servers must hold the same records as before.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,19 +14,19 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::fortress::{NODES, Standing, Stranger, client, server};
 use super::*;
 
-/// So many at least are tried on the servers, and on the nodes.
+/// Minimum number of attacks on the servers and on the nodes.
 const ATTACKS_MIN: usize = 30;
-/// How long a lie is told before it counts as not believed: some looks of every node.
+/// How long a forged message is sent before the attack counts as failed: several polls of every node.
 const LIED: Duration = Duration::from_secs(4);
-/// Connections that never shake hands: more than a node has room for.
+/// Number of connections without a TLS handshake: more than the capacity of a node.
 const IDLE: usize = 200;
-/// What a NATS server says first, with a number that clients sign.
+/// The greeting of a NATS server, with a nonce that clients sign.
 const GREETING: &str = "INFO {\"server_id\":\"X\",\"server_name\":\"x\",\"version\":\"2.15.0\",\"proto\":1,\"headers\":true,\
     \"max_payload\":1048576,\"auth_required\":true,\"nonce\":\"abcdefghijk\"}\r\n";
 const GREETING_TLS: &str = "INFO {\"server_id\":\"X\",\"server_name\":\"x\",\"version\":\"2.15.0\",\"proto\":1,\"headers\":true,\
     \"max_payload\":1048576,\"auth_required\":true,\"tls_required\":true,\"nonce\":\"abcdefghijk\"}\r\n";
 
-/// What has been tried, and what stood before it.
+/// The attacks so far, and the state before them.
 struct Attacks<'a> {
     world: &'a World,
     operator: Client,
@@ -43,9 +43,9 @@ impl<'a> Attacks<'a> {
         Attacks { world, operator, before, secrets, tried: Vec::new(), strangers: Vec::new() }
     }
 
-    /// All have been tried.
+    /// Final checks after all attacks.
     async fn over(self) {
-        // Strangers were told nothing, whoever came.
+        // No client told the strangers anything.
         for stranger in &self.strangers {
             assert_eq!(stranger.heard(), None);
         }
@@ -65,13 +65,13 @@ impl<'a> Attacks<'a> {
             }
         }
         assert!(seen > 20, "{seen} messages were looked at");
-        // What the nodes and the servers wrote down has no secret either.
+        // The output of the nodes and the servers has no secret either.
         assert_eq!(self.leaks(&self.world.said()), None);
         assert!(self.tried.len() >= ATTACKS_MIN, "{} attacks: {:?}", self.tried.len(), self.tried);
         println!("{} attacks: {}", self.tried.len(), self.tried.join("; "));
     }
 
-    /// An attack has been made, and this is what it brought: nothing.
+    /// Records an attack; `brought` must be none, and the servers must be unchanged.
     async fn tried(&mut self, name: &str, brought: Option<String>) {
         assert_eq!(brought, None, "{name}");
         let standing = self.world.standing(&self.operator).await;
@@ -82,14 +82,14 @@ impl<'a> Attacks<'a> {
         self.tried.push(name.to_owned());
     }
 
-    /// An answer that must be a refusal with this status, and says nothing that is secret.
+    /// Checks that an answer is a refusal with this status, without a secret.
     fn refused(&self, reply: Option<Reply>, status: u16) -> Option<String> {
         let Some(reply) = reply else { return Some("no answer".to_owned()) };
         let said = format!("{:?} {}", reply.fields, reply.text());
         self.leaks(&said).or_else(|| (reply.status != status).then(|| format!("{} {said}", reply.status)))
     }
 
-    /// Which secret stands in a text.
+    /// The secret that a text contains.
     fn leaks(&self, text: &str) -> Option<String> {
         let found = self.secrets.iter().find(|(_, secret)| text.contains(secret.as_str()));
         found.map(|(name, _)| format!("{name} stands in {text}"))
@@ -132,7 +132,7 @@ async fn sec_04_who_attacks_the_nodes_learns_no_secret_changes_no_record_and_tak
     attacks.over().await;
 }
 
-/// Who has no key, or not the right one.
+/// Clients without a key, or with a wrong key.
 async fn doors_of_the_servers(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let came_in = |met: Result<Client, String>| met.ok().map(|_| "it came in".to_owned());
@@ -146,7 +146,7 @@ async fn doors_of_the_servers(attacks: &mut Attacks<'_>) {
     let guess = ConnectOptions::new().user_and_password("nephila".into(), "nephila".into());
     let guess = world.connect(guess).await;
     attacks.tried("a password is guessed", came_in(guess)).await;
-    // Without TLS the server says who it is, and nothing after that.
+    // Without TLS the server sends its greeting, and nothing after that.
     let mut plain = tokio::net::TcpStream::connect(world.nats.address(0)).await.unwrap();
     let said =
         b"CONNECT {\"verbose\":false}\r\nSUB > 1\r\nPUB neph.nephila.record.forged 6\r\nforged\r\nPING\r\n";
@@ -184,7 +184,7 @@ async fn doors_of_the_servers(attacks: &mut Attacks<'_>) {
         let taken = taken.or_else(|| heard.contains("INFO").then(|| heard.clone()));
         attacks.tried(name, taken).await;
     }
-    // Servers that are none: whoever has a key says nothing to them.
+    // False servers: a client with a key sends them nothing.
     let other = world.dir.path().join("other");
     for (name, greeting, tls) in [
         ("a false server without TLS waits for a key", GREETING, None),
@@ -206,7 +206,7 @@ async fn doors_of_the_servers(attacks: &mut Attacks<'_>) {
     }
 }
 
-/// A program that reads events, or whoever stole its key.
+/// A program that reads events, or a thief of its key.
 async fn readers(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let reader = world.client(&world.keys().join("reader.nk")).await.unwrap();
@@ -255,7 +255,7 @@ async fn readers(attacks: &mut Attacks<'_>) {
     }
 }
 
-/// Whoever runs jobs writes no lease and no log, and removes nothing.
+/// An operator who runs jobs writes no lease and no log, and removes nothing.
 async fn operators(attacks: &mut Attacks<'_>) {
     let operator = attacks.operator.clone();
     for (what, subject) in [
@@ -286,7 +286,7 @@ async fn operators(attacks: &mut Attacks<'_>) {
     }
 }
 
-/// Whoever has a token does what it is for, and nothing else.
+/// A holder of a token has the permissions of its role, and no others.
 async fn stolen_tokens(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let bearer = |name: &str| format!("Bearer {}", world.key(name));
@@ -310,7 +310,7 @@ async fn stolen_tokens(attacks: &mut Attacks<'_>) {
         let learned = attacks.refused(world.call(0, method, target, &fields).await, 403);
         attacks.tried(&format!("a stolen read token: {method} {target}"), learned).await;
     }
-    // It may ask; no answer has a secret.
+    // The token permits questions; no answer has a secret.
     let mut learned = None;
     for target in
         ["jobs", "jobs/press", "cluster", "cluster/nodes", "cluster/partitions", "stats", "node", "stops"]
@@ -327,7 +327,7 @@ async fn stolen_tokens(attacks: &mut Attacks<'_>) {
         let learned = attacks.refused(world.call(0, "GET", "jobs", &[("authorization", &*said)]).await, 401);
         attacks.tried(&format!("somebody poses as a node with {token}"), learned).await;
     }
-    // A page of another site has no token, and is told nothing that a browser would let it read.
+    // A page of another site has no token, and gets no answer that a browser would let the page read.
     for (method, fields) in [
         ("GET", [("origin", "https://evil.test"), ("sec-fetch-site", "cross-site")]),
         ("OPTIONS", [("origin", "https://evil.test"), ("access-control-request-method", "POST")]),
@@ -343,7 +343,7 @@ async fn stolen_tokens(attacks: &mut Attacks<'_>) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// What a node said to another counts once, there, for a while, and only asks.
+/// Credentials from one node to another count once, there, for a while, and only permit questions.
 async fn requests_of_nodes(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let token = world.key("node.token");
@@ -368,7 +368,7 @@ async fn requests_of_nodes(attacks: &mut Attacks<'_>) {
     attacks.tried("whoever knows what nodes share drains a node", learned).await;
 }
 
-/// The wire itself.
+/// Attacks on the TLS connections.
 async fn wires(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let mut plain = tokio::net::TcpStream::connect(world.place(0)).await.unwrap();
@@ -397,7 +397,7 @@ async fn wires(attacks: &mut Attacks<'_>) {
     let kept_out = kept_out.then(|| format!("somebody was kept out for {:?}", began.elapsed()));
     drop(idle);
     attacks.tried("many hands are never shaken", kept_out).await;
-    // Whoever poses as a node to a person is not told the token.
+    // A false node does not get the token from a user.
     let other = world.dir.path().join("other");
     let token = world.keys().join("operate.token").display().to_string();
     let ca = world.keys().join("ca.pem").display().to_string();
@@ -418,13 +418,13 @@ async fn wires(attacks: &mut Attacks<'_>) {
     let said = tokio::task::block_in_place(|| world.ask(&args));
     let obeyed = said.status.success().then(|| text(&said));
     attacks.tried("a person is told to believe another authority", obeyed).await;
-    // With the right one it works, or all of this would show nothing.
+    // With the right authority the command works, or all of this would show nothing.
     let args = ["job", "show", "press", "--node", &url, "--token-file", &token, "--ca-file", &ca];
     let said = tokio::task::block_in_place(|| world.ask(&args));
     assert!(said.status.success(), "{}", text(&said));
 }
 
-/// A thief has the key of the node `evil`, and nothing else of it.
+/// A thief has the key of the node `evil`, and nothing else.
 async fn false_nodes(attacks: &mut Attacks<'_>) {
     let world = attacks.world;
     let evil = world.client(&world.keys().join("node-evil.nk")).await.unwrap();
@@ -436,7 +436,7 @@ async fn false_nodes(attacks: &mut Attacks<'_>) {
         evil.flush().await.unwrap();
     };
     let own = "neph.nephila.lease.node.evil";
-    // The node goes on beating: only what is not its own would change where it is and which life this is.
+    // The node goes on renewing: only a foreign write would change its address and its incarnation.
     say("neph.nephila.lease.node.two", recorded.payload.to_vec()).await;
     attacks.tried("a recorded lease is sent again with another node's key", None).await;
     let forged = Stranger::new("", Some(server(&world.dir.path().join("other"), "node-two"))).await;
@@ -451,7 +451,7 @@ async fn false_nodes(attacks: &mut Attacks<'_>) {
     attacks.tried("a lease of another node is forged", None).await;
     let evil_says = |name: &'static str, node: &str, address: String| {
         let (node, name) = (NodeId::of(node), name.to_owned());
-        // It is leaving: nobody gives it a partition, as to any node that leaves.
+        // The node is leaving: no partition is assigned to a node that leaves.
         NodeRecord {
             node,
             name,
@@ -490,7 +490,7 @@ async fn false_nodes(attacks: &mut Attacks<'_>) {
         }
         attacks.tried(name, believed).await;
     }
-    // Its own lease is its own business; whoever it names is told nothing all the same.
+    // A node may write its own lease; the address named there is told nothing all the same.
     let keys = world.keys();
     for (name, scheme, tls, why) in [
         ("a lease names a stranger without TLS", "", None, "without TLS"),

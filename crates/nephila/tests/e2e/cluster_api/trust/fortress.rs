@@ -1,4 +1,4 @@
-//! A cluster with everything that `docs/operating.md` says about keys, what its servers hold, and strangers who listen.
+//! A cluster with all keys of `docs/operating.md`, the contents of its servers, and strangers that listen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,19 +17,19 @@ use super::*;
 pub(super) const NODES: [&str; 3] = ["one", "two", "three"];
 /// Records that nothing but an order, a start or a take-over changes.
 const STANDING: [&str; 7] = ["owner.", "job.", "orders", "pins", "drain.", "cluster", "session"];
-/// An answer comes within this time, or does not.
+/// Timeout of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-/// What the servers hold that no attack may change.
+/// The contents of the servers that no attack may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// By subject, the number of the message and what it says.
+    /// By subject, the number of the message and its payload.
     records: BTreeMap<String, (u64, Vec<u8>)>,
-    /// Of the three nodes: where they answer, and which of their lives it is.
+    /// The three nodes: their addresses and incarnations.
     leases: BTreeMap<String, (String, u64)>,
-    /// Each stream as it is set up.
+    /// The configuration of each stream.
     streams: BTreeMap<String, Value>,
-    /// Messages of each log.
+    /// Number of messages of each log.
     logs: BTreeMap<String, usize>,
 }
 
@@ -71,7 +71,7 @@ impl World {
         world
     }
 
-    /// What a file of the keys holds.
+    /// The contents of a key file.
     pub(super) fn key(&self, name: &str) -> String {
         std::fs::read_to_string(self.keys().join(name)).unwrap().trim().to_owned()
     }
@@ -95,7 +95,7 @@ impl World {
         self.more.push("cluster.replicas=3".to_owned());
     }
 
-    /// Everything that nobody may learn.
+    /// All secrets.
     pub(super) fn secrets(&self) -> Vec<(String, String)> {
         let mut secrets = Vec::new();
         for entry in std::fs::read_dir(self.keys()).unwrap() {
@@ -143,7 +143,7 @@ impl World {
         tokio::time::timeout(CALL_MAX, asked).await.ok()?
     }
 
-    /// What the servers hold now: as their own monitoring and an operator who looks see it.
+    /// The present contents of the servers, from their own monitoring and from an operator's view.
     pub(super) async fn standing(&self, operator: &Client) -> Standing {
         let context = async_nats::jetstream::new(operator.clone());
         let mut streams = BTreeMap::new();
@@ -192,7 +192,7 @@ async fn subjects(context: &async_nats::jetstream::Context, stream: &str) -> BTr
 }
 
 impl Standing {
-    /// Is everything as it was? Logs may have grown.
+    /// Checks that everything is unchanged. Logs may have grown.
     pub(super) fn holds(&self, before: &Standing) -> Result<(), String> {
         let shorter = before.logs.iter().find(|(log, count)| self.logs.get(*log) < Some(count));
         if let Some((log, _)) = shorter {
@@ -203,7 +203,7 @@ impl Standing {
     }
 }
 
-/// Believes one authority, and shows a certificate of its own if it has one.
+/// A TLS client that trusts one authority, and shows a certificate of its own if given.
 pub(super) fn client(
     ca: &Path,
     own: Option<(&Path, &Path)>,
@@ -224,7 +224,7 @@ pub(super) fn client(
     TlsConnector::from(Arc::new(config))
 }
 
-/// Shows this certificate.
+/// A TLS server with this certificate.
 pub(super) fn server(dir: &Path, name: &str) -> TlsAcceptor {
     let chain = vec![CertificateDer::from_pem_file(dir.join(format!("{name}.pem"))).unwrap()];
     let key = PrivateKeyDer::from_pem_file(dir.join(format!("{name}.key"))).unwrap();
@@ -234,7 +234,7 @@ pub(super) fn server(dir: &Path, name: &str) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Somebody who waits to be told something.
+/// A listener that records everything sent to its address.
 pub(super) struct Stranger {
     pub(super) address: String,
     met: Arc<AtomicUsize>,
@@ -242,7 +242,7 @@ pub(super) struct Stranger {
 }
 
 impl Stranger {
-    /// Greets with these words, shakes hands if it can, listens, and answers what a node would.
+    /// Sends this greeting, performs the TLS handshake if possible, listens, and answers like a node.
     pub(super) async fn new(greeting: &'static str, tls: Option<TlsAcceptor>) -> Stranger {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -268,12 +268,12 @@ impl Stranger {
         Stranger { address, met, heard }
     }
 
-    /// Did anybody come?
+    /// Whether any client connected.
     pub(super) fn met(&self) -> bool {
         self.met.load(Ordering::Relaxed) > 0
     }
 
-    /// What was said there; none if nothing was.
+    /// The received bytes; none if there were none.
     pub(super) fn heard(&self) -> Option<String> {
         let heard = self.heard.lock().unwrap();
         (!heard.is_empty()).then(|| String::from_utf8_lossy(&heard).into_owned())
@@ -286,7 +286,7 @@ where
 {
     let mut bytes = vec![0; 8_192];
     let read = stream.read(&mut bytes).await.unwrap_or(0);
-    // A hello of TLS says who is meant, and nothing of ours.
+    // A TLS hello names the server, and has no secret of ours.
     if !bytes.starts_with(&[0x16, 0x03]) {
         kept.lock().unwrap().extend_from_slice(&bytes[..read]);
     }
