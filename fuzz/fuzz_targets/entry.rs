@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use nephila_core::entry::{Group, open, seal};
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, Position, State};
 
 fuzz_target!(|data: &[u8]| {

@@ -4,10 +4,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use nephila_core::cluster::errand::Said;
-use nephila_core::cluster::message::{Message, OfferedUrl, UNPACKED_MAX};
-use nephila_core::cluster::word::Word;
+use nephila_core::cluster::message::{Message, UNPACKED_MAX};
+use nephila_core::frontier::offers::OfferedUrl;
+use nephila_core::frontier::feedback::Word;
 use nephila_core::codec::put_u64;
-use nephila_core::frontier::key::Secret;
+use nephila_core::key::Secret;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SECRET: Secret = Secret([7; 16]);

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use nephila_core::codec::Reader;
-use nephila_core::frontier::key::Secret;
+use nephila_core::key::Secret;
 use nephila_core::intake::reflog::{QUARANTINED_BYTES_MAX, read};
 use nephila_core::job::JobId;
 use nephila_core::reflog::part::{Part, Streamed};

@@ -16,9 +16,9 @@ use crate::entry::{
     Admission, DomainChange, Ended, Entry, Found, FoundUrl, Group, HostChange, NO_FETCH, Origin, RobotsRead,
 };
 use crate::feed;
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::handler::ReadAs;
 use crate::job::JobId;
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::planted::{self, Bug};
 use crate::recrawl::visited::Visited;
 use crate::spider::outcome::{Class, Outcome};

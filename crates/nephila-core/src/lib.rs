@@ -38,10 +38,13 @@
 // Tests read golden files and measure time; the tested code does neither (see clippy.toml).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod budget;
 #[cfg(test)]
 mod chance;
 pub mod cluster;
 pub mod codec;
+#[cfg(any(test, feature = "test-util"))]
+pub mod conformance;
 pub mod entry;
 pub mod event;
 pub mod feed;
@@ -51,14 +54,17 @@ pub mod handler;
 pub mod identity;
 pub mod intake;
 pub mod job;
+pub mod key;
 pub mod orders;
 pub mod planted;
 pub mod recrawl;
 pub mod reflog;
+pub mod refusal;
 pub mod robots;
 pub mod spider;
 pub mod state;
 pub mod store;
 pub mod text;
 pub mod time;
+pub mod trap;
 pub mod url;

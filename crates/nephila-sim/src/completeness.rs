@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nephila_core::frontier::key::{HostKey, Prefixes};
+use nephila_core::key::{HostKey, Prefixes};
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::record::{DomainRecord, HostRecord, UrlRecord, UrlState};
 use nephila_core::state::{Item, MemoryState, State};

@@ -3,8 +3,8 @@
 use nephila_core::entry::{self, ChainError, DomainChange, Entry, HostChange};
 use nephila_core::fold::fold;
 use nephila_core::frontier::Frontier;
-use nephila_core::frontier::key::Prefixes;
 use nephila_core::job;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State};
 
 use crate::facts::Fact;

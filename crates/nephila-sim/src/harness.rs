@@ -9,13 +9,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use nephila_core::entry::{self, Entry, Group};
-use nephila_core::frontier::key::HostKey;
 use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{self, Job, JobId};
+use nephila_core::key::HostKey;
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::{MemoryState, Position, State, StateError};

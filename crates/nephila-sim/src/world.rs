@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use nephila_core::frontier::key::{PREFIXES, Prefixes, Secret, UrlKey};
-use nephila_core::frontier::refusal::Refusal;
-use nephila_core::frontier::{Config, Settings, budget, retry, trap};
+use nephila_core::frontier::{Config, Settings, retry};
 use nephila_core::job::{Job, JobId, Schedule};
+use nephila_core::key::{PREFIXES, Prefixes, Secret, UrlKey};
+use nephila_core::refusal::Refusal;
 use nephila_core::url::CrawlUrl;
+use nephila_core::{budget, trap};
 
 use crate::rng::{Rng, mix};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::pool::Key;
+use crate::live::Key;
 
 /// Maximum wait for a socket to close. A socket that is still open then means that the machine is stalled.
 const WAIT_MAX: Duration = Duration::from_secs(2);

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 
 use crate::closing::Noted;
 use crate::error::{self, Hints};
-use crate::pool::Live;
+use crate::live::Live;
 use crate::tee::{Tee, Witness};
 use crate::tls::TlsInfo;
 

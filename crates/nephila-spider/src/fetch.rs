@@ -7,6 +7,8 @@
 //!
 //! Invariant: a fetch ends before its total deadline plus the time of one buffer, regardless of the server.
 
+mod receive;
+
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -33,7 +35,6 @@ use crate::error::Hints;
 use crate::fetched::{Fetched, Timings};
 use crate::pool::Pool;
 use crate::proxy::{Proxies, Proxy};
-use crate::receive;
 use crate::resolver::Resolver;
 use crate::sign::Signer;
 use crate::tls::Tls;

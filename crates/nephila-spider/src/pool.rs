@@ -13,38 +13,17 @@ use nephila_core::frontier::slot::SlotKey;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
+use crate::live::{Key, Live, LiveCounts};
 
 /// Interval between two sweeps for expired connections.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Scheme and authority. The address is part of the connection; one origin has one address at a time here.
-pub(crate) type Key = Arc<str>;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     idle_timeout: Duration,
     idle_max: usize,
     kept: Mutex<Kept>,
-    live: Arc<Mutex<HashMap<SlotKey, usize>>>,
-}
-
-/// An open connection, kept or in use: counts at its address until dropped.
-#[derive(Debug)]
-pub(crate) struct Live {
-    slot: SlotKey,
-    live: Arc<Mutex<HashMap<SlotKey, usize>>>,
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        let mut live = self.live.lock().expect("nobody panics holding it");
-        if let Some(count) = live.get_mut(&self.slot) {
-            *count -= 1;
-            if *count == 0 {
-                live.remove(&self.slot);
-            }
-        }
-    }
+    live: LiveCounts,
 }
 
 #[derive(Debug, Default)]
@@ -71,9 +50,7 @@ impl Pool {
 
     /// Counts a connection to this address.
     pub(crate) fn count(&self, address: IpAddr) -> Live {
-        let slot = SlotKey::of(address);
-        *self.live.lock().expect("nobody panics holding it").entry(slot).or_default() += 1;
-        Live { slot, live: self.live.clone() }
+        Live::new(SlotKey::of(address), &self.live)
     }
 
     /// Closes kept connections to an address, the oldest first, until one more may be opened there, or none is left.

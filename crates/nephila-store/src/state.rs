@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::memory::Tables;
 use nephila_core::state::totals::{recount, recount_open};
 use nephila_core::state::{Changes, Meta, Position, StateError};

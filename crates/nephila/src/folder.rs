@@ -33,8 +33,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use nephila_core::feed::opml::{self, Outline};
-use nephila_core::frontier::key::Secret;
 use nephila_core::job::Job;
+use nephila_core::key::Secret;
 use nephila_core::spider::door::Doors;
 use nephila_core::url::CrawlUrl;
 use nephila_store::contents::{self, Contents, Key};

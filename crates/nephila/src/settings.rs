@@ -40,9 +40,9 @@ pub struct Settings {
     /// When something that failed is asked for again.
     pub retry: nephila_core::frontier::retry::Settings,
     /// How much of a crawl one domain may take.
-    pub budget: nephila_core::frontier::budget::Settings,
+    pub budget: nephila_core::budget::Settings,
     /// What sites make without end.
-    pub trap: nephila_core::frontier::trap::Settings,
+    pub trap: nephila_core::trap::Settings,
     /// robots.txt.
     pub robots: Robots,
     /// How one URL is fetched.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use nephila_core::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::{Config, Rules};
+use nephila_core::key::{HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::state::record::HostRecord;
 use nephila_core::state::{Durable, MemoryState, StateError};
 use nephila_core::url::CrawlUrl;

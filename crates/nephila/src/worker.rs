@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use nephila_core::entry::ChainError;
 use nephila_core::frontier::away::ErrandAction;
-use nephila_core::frontier::key::{HostKey, Prefixes, Secret};
 use nephila_core::frontier::{Action, Config, Frontier, TurnAction};
+use nephila_core::key::{HostKey, Prefixes, Secret};
 use nephila_core::state::{Durable, StateError};
 use nephila_log::{GroupLog, Wake};
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 //! Every check is a function from data to a list of complaints, so that each can be shown a planted violation. A
 //! complaint names the file or package and the remedy.
 
+mod circles;
 mod direction;
 mod purity;
 mod text;

@@ -20,47 +20,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::count::Count;
 use crate::job::JobId;
-use crate::state::totals::Tally;
+use crate::state::totals::Work;
 use crate::time::Timestamp;
 
 /// Maximum number of jobs in the record of one node. Beyond this number, the jobs with the highest numbers are left
 /// out and are never complete.
 pub const JOBS_MAX: usize = 4_096;
-
-/// The work of a node for a job, over all its partitions.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(default)]
-pub struct Work {
-    /// URLs that will still be requested.
-    pub left: u64,
-    /// URLs that were found, and fetches that ended, since the beginning. This number grows with every change.
-    pub events: u64,
-    /// Pages fetched.
-    pub pages: u64,
-    /// Bytes received.
-    pub bytes: u64,
-}
-
-impl Work {
-    /// The work of a tally, and this number of URLs that are left.
-    pub fn of(tally: &Tally, left: u64) -> Work {
-        let Count { pages, bytes } = Count::of(tally);
-        let ended = tally.ended.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
-        Work { left, events: tally.found.saturating_add(ended), pages, bytes }
-    }
-
-    /// The sum of both.
-    pub fn plus(self, other: Work) -> Work {
-        Work {
-            left: self.left.saturating_add(other.left),
-            events: self.events.saturating_add(other.events),
-            pages: self.pages.saturating_add(other.pages),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-}
 
 /// The record of one node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]

@@ -16,8 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Counts, JobId, Limits};
-use crate::spider::outcome::{Class, Outcome};
-use crate::state::totals::Tally;
+use crate::state::totals::Count;
 
 /// Maximum number of jobs with such limits that may run at once: their counts have to fit into a record.
 pub const JOBS_MAX: usize = 32;
@@ -29,23 +28,6 @@ const LOOK_MAX: u64 = 30_000;
 /// Whether a job has a limit that is counted over all nodes.
 pub fn has_limit(limits: &Limits) -> bool {
     limits.pages_max > 0 || limits.bytes_max > 0 || !limits.time_max.is_zero()
-}
-
-/// The counts of one job in one partition.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Count {
-    /// Pages fetched.
-    pub pages: u64,
-    /// Bytes received.
-    pub bytes: u64,
-}
-
-impl Count {
-    /// The counts of a tally.
-    pub fn of(tally: &Tally) -> Count {
-        let is_page = |outcome: Outcome| outcome.class() == Class::Ok && outcome != Outcome::Redirect;
-        Count { pages: tally.ended_as(is_page), bytes: tally.bytes }
-    }
 }
 
 /// The published counts of a partition.

@@ -18,11 +18,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::NodeId;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::entry::{Entry, get_entry, put_entry};
-use crate::frontier::key::{Secret, UrlKey};
-use crate::frontier::offers::Offer;
-use crate::frontier::refusal::Refusal;
+use crate::frontier::offers::OfferedUrl;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
+use crate::key::{Secret, UrlKey};
+use crate::refusal::Refusal;
 use crate::url::CrawlUrl;
 
 /// Maximum unpacked size of a message in bytes, and maximum size of the texts of its links. A parcel holds 64 kB and
@@ -36,80 +36,6 @@ const VERSION_OLDEST: u8 = 1;
 
 /// Deflate's level: the fastest. The prefixes are gone already, and the next levels save less than a tenth.
 const LEVEL: u32 = 1;
-
-/// A URL on its way to its partition: an [`Offer`] that owns its texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedUrl {
-    /// Its key.
-    pub key: UrlKey,
-    /// Scheme and authority.
-    pub origin: Box<str>,
-    /// Path and query.
-    pub text: Box<str>,
-    /// The job that wants the URL.
-    pub job: JobId,
-    /// Links from a seed.
-    pub depth: u8,
-    /// Links out of scope and redirects on the way to the URL.
-    pub hops: Hops,
-    /// How the response is to be read.
-    pub read_as: ReadAs,
-    /// 0 is the most urgent.
-    pub priority: u8,
-    /// How often a stream named the URL.
-    pub hits: u32,
-    /// The rule that refuses the URL, if there is one.
-    pub refusal: Option<Refusal>,
-    /// Where the URL was found, if that is known.
-    pub via: Option<Arc<Via>>,
-}
-
-impl OfferedUrl {
-    /// As an offer to the frontier.
-    pub fn offer(&self) -> Offer<'_> {
-        Offer {
-            key: self.key,
-            origin: &self.origin,
-            text: &self.text,
-            job: self.job,
-            depth: self.depth,
-            hops: self.hops,
-            read_as: self.read_as,
-            priority: self.priority,
-            hits: self.hits,
-            refusal: self.refusal,
-            via: self.via.as_ref(),
-        }
-    }
-
-    /// Approximate size in bytes before packing.
-    pub fn bytes(&self) -> usize {
-        size_of::<OfferedUrl>() + self.origin.len() + self.text.len()
-    }
-
-    fn wants(&self) -> Wants {
-        let OfferedUrl { job, depth, hops, read_as, priority, hits, refusal, .. } = *self;
-        Wants { job, depth, hops, read_as, priority, hits, refusal, via: self.via.clone() }
-    }
-}
-
-impl From<&Offer<'_>> for OfferedUrl {
-    fn from(offer: &Offer<'_>) -> OfferedUrl {
-        OfferedUrl {
-            key: offer.key,
-            origin: offer.origin.into(),
-            text: offer.text.into(),
-            job: offer.job,
-            depth: offer.depth,
-            hops: offer.hops,
-            read_as: offer.read_as,
-            priority: offer.priority,
-            hits: offer.hits,
-            refusal: offer.refusal,
-            via: offer.via.cloned(),
-        }
-    }
-}
 
 /// A message to a partition's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,6 +154,13 @@ struct Wants {
     via: Option<Arc<Via>>,
 }
 
+impl Wants {
+    fn of(url: &OfferedUrl) -> Wants {
+        let OfferedUrl { job, depth, hops, read_as, priority, hits, refusal, .. } = *url;
+        Wants { job, depth, hops, read_as, priority, hits, refusal, via: url.via.clone() }
+    }
+}
+
 /// The low bits of a link's first number; the bits above hold the length of the prefix shared with the link before.
 mod link {
     /// Job, depth and the like are those of the link before.
@@ -248,7 +181,7 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
         let mut text = "";
         for this in links {
             let mut flags = 0;
-            let these = this.wants();
+            let these = Wants::of(this);
             if wants.as_ref() == Some(&these) {
                 flags |= link::SAME;
             }

@@ -35,29 +35,8 @@ pub mod message;
 pub mod outbox;
 pub mod placement;
 pub mod slots;
-pub mod word;
 
-use std::fmt;
-
-/// A node, by a hash of its name. The id survives restarts.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(transparent)]
-pub struct NodeId(pub u64);
-
-impl NodeId {
-    /// The node of this name.
-    pub fn of(name: &str) -> NodeId {
-        NodeId(xxhash_rust::xxh3::xxh3_64(name.as_bytes()))
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+pub use crate::key::NodeId;
 
 /// One life of a node's lease: a new number each time the lease is acquired, never used again.
 #[derive(

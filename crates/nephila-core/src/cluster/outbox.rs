@@ -28,9 +28,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::NodeId;
-use super::message::{Message, OfferedUrl};
+use super::message::Message;
 use crate::frontier::URGENT;
-use crate::frontier::key::{Secret, UrlKey};
+use crate::frontier::offers::OfferedUrl;
+use crate::key::{Secret, UrlKey};
 
 /// The first wait before a parcel is sent again, in milliseconds; each next one is twice as long (exponential
 /// backoff).

@@ -9,13 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::frontier::key::HostKey;
+use crate::feed::record::NewStory;
+use crate::key::HostKey;
 use crate::time::Seconds;
-
-/// Maximum number of stories of one poll in the log; a feed with more has only their number there.
-pub const STORIES_MAX: usize = 1_000;
-/// Maximum size of a story's title in bytes. A longer title is cut.
-pub const TITLE_BYTES_MAX: usize = 300;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,24 +23,7 @@ pub struct Aside {
     /// Fetches of pages that were known before, and whether they had changed.
     pub visits: BTreeMap<u64, bool>,
     /// New stories, by the fetch of their feed.
-    pub stories: Vec<(u64, Vec<Story>)>,
-}
-
-/// A new story, as its feed has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
-    /// URL of its page.
-    pub url: Box<str>,
-    /// Its title; empty if there is none.
-    pub title: Box<str>,
-}
-
-impl Story {
-    /// A story; a title that is too long is cut.
-    pub fn new(url: &str, title: &str) -> Story {
-        let end = (0..=TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
-        Story { url: url.into(), title: title[..end.unwrap_or(0)].into() }
-    }
+    pub stories: Vec<(u64, Vec<NewStory>)>,
 }
 
 impl Aside {
@@ -87,7 +66,7 @@ impl Aside {
         for _ in 0..reader.u64(WHAT)? {
             let (fetch, mut stories) = (reader.u64(WHAT)?, Vec::new());
             for _ in 0..reader.u64(WHAT)? {
-                stories.push(Story { url: reader.text(WHAT)?.into(), title: reader.text(WHAT)?.into() });
+                stories.push(NewStory { url: reader.text(WHAT)?.into(), title: reader.text(WHAT)?.into() });
             }
             aside.stories.push((fetch, stories));
         }
@@ -98,7 +77,8 @@ impl Aside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::DomainKey;
+    use crate::feed::record::STORY_TITLE_BYTES_MAX;
+    use crate::key::DomainKey;
 
     // The bytes outlive us: a log of today is read by the node of tomorrow.
     #[test]
@@ -108,7 +88,7 @@ mod tests {
             at: Seconds(300),
             origins: BTreeMap::from([(host, "a".into())]),
             visits: BTreeMap::from([(7, true), (8, false)]),
-            stories: vec![(9, vec![Story::new("u", "t")])],
+            stories: vec![(9, vec![NewStory::new("u", "t")])],
         };
         let mut out = Vec::new();
         aside.put(&mut out);
@@ -125,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_long_title_is_cut_between_two_characters() {
-        let story = Story::new("http://a.test/", &"ü".repeat(TITLE_BYTES_MAX));
-        assert_eq!(&*story.title, "ü".repeat(TITLE_BYTES_MAX / 2));
+        let story = NewStory::new("http://a.test/", &"ü".repeat(STORY_TITLE_BYTES_MAX));
+        assert_eq!(&*story.title, "ü".repeat(STORY_TITLE_BYTES_MAX / 2));
     }
 }

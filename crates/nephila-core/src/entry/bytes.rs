@@ -9,13 +9,13 @@ use super::{
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::feed::record::Polled;
 use crate::feed::source::Sighted;
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;

@@ -16,18 +16,19 @@ use std::sync::Arc;
 
 use crate::feed::record::Polled;
 use crate::feed::source::Sighted;
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, Job, JobId, Via};
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
 
+pub use crate::state::record::NO_FETCH;
 pub use aside::Aside;
 pub(crate) use bytes::{get_entry, put_entry};
 pub use group::{ChainError, Group, look, open, seal};
@@ -198,9 +199,6 @@ pub struct Ended {
     /// Consecutive failures of the host, this fetch included.
     pub failures: u8,
 }
-
-/// The bit of [`Ended::fetch`] for a URL that was refused without a fetch.
-pub const NO_FETCH: u64 = 1 << 63;
 
 /// Where a URL was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::aside::Story;
+use crate::feed::record::NewStory;
 use crate::recrawl::rate::Visit;
 use crate::recrawl::trust::{Ask, Found as Seen};
 use crate::state::Position;
@@ -183,7 +183,7 @@ fn version_3() -> Group {
         at: Seconds(216_950_401),
         origins: [(key, "https://news.example".into())].into(),
         visits: [(1 << 40 | 5, true), (1 << 40 | 6, false)].into(),
-        stories: vec![(1 << 40 | 7, vec![Story::new("https://news.example/a", "Caf\u{e9}")])],
+        stories: vec![(1 << 40 | 7, vec![NewStory::new("https://news.example/a", "Caf\u{e9}")])],
     };
     let forward = Forward { host: key, paths: vec![0x0a01, u64::MAX] };
     let entries =

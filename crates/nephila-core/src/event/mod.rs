@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{self, Admission, Aside, ChainError, Ended, Entry, Found, Group, HostChange, NO_FETCH};
 use crate::feed::record::Polled;
 use crate::feed::schedule::Health;
-use crate::frontier::key::{HostKey, UrlKey};
+use crate::key::{HostKey, UrlKey};
 use crate::spider::outcome::{Action, Class};
 use crate::state::Position;
 use crate::state::record::RobotsPolicy;

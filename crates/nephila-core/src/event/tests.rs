@@ -1,12 +1,12 @@
 //! Events: which events each entry gives, and that a group always gives the same ones.
 
 use super::*;
-use crate::entry::aside::Story;
 use crate::entry::{FoundHost, FoundUrl, Origin, seal};
-use crate::frontier::key::{DomainKey, UrlKey};
-use crate::frontier::refusal::Refusal;
+use crate::feed::record::NewStory;
 use crate::handler::ReadAs;
 use crate::job::{Hops, Job, JobId};
+use crate::key::{DomainKey, UrlKey};
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 
@@ -195,7 +195,8 @@ fn stories_are_told_with_their_feed() {
         title: Some("News".into()),
         wrong: Box::default(),
     };
-    let stories = vec![(1, vec![Story::new("http://s.test/1", "One"), Story::new("http://s.test/2", "")])];
+    let stories =
+        vec![(1, vec![NewStory::new("http://s.test/1", "One"), NewStory::new("http://s.test/2", "")])];
     let events = events(
         2,
         vec![

@@ -11,8 +11,13 @@ use super::Hints;
 use super::schedule::{Answer, Health, History, Why};
 use super::story::{Memory, Sighting};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::frontier::key::UrlKey;
+use crate::key::UrlKey;
 use crate::time::Timestamp;
+
+/// Maximum number of stories of one poll in the log; a feed with more has only their number there.
+pub const STORIES_MAX: usize = 1_000;
+/// Maximum size of a story's title in bytes. A longer title is cut.
+pub const STORY_TITLE_BYTES_MAX: usize = 300;
 
 /// Maximum number of polls that are kept per feed for queries.
 pub const POLLS_MAX: usize = 20;
@@ -44,7 +49,7 @@ pub struct Brought {
     /// The title of the feed, empty if the feed was not read.
     pub title: Box<str>,
     /// The new stories, for readers of the log.
-    pub stories: Vec<crate::entry::aside::Story>,
+    pub stories: Vec<NewStory>,
     /// A fault that neither status nor outcome shows.
     pub fault: Option<Fault>,
 }
@@ -431,6 +436,23 @@ impl Record {
     }
 }
 
+/// A new story, as its feed has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewStory {
+    /// URL of its page.
+    pub url: Box<str>,
+    /// Its title; empty if there is none.
+    pub title: Box<str>,
+}
+
+impl NewStory {
+    /// A story; a title that is too long is cut.
+    pub fn new(url: &str, title: &str) -> NewStory {
+        let end = (0..=STORY_TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
+        NewStory { url: url.into(), title: title[..end.unwrap_or(0)].into() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -438,7 +460,7 @@ mod tests {
     use super::*;
     use crate::feed::schedule::{Poll, Settings};
     use crate::feed::story::Week;
-    use crate::frontier::key::{DomainKey, HostKey};
+    use crate::key::{DomainKey, HostKey};
 
     fn polled(number: u64) -> Polled {
         let mut history = History::default();

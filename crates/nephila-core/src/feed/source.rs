@@ -13,10 +13,10 @@
 //! Invariants: folding a sighting is idempotent; reading the written bytes gives an equal value.
 
 use super::FeedEntry;
+use super::record::{STORIES_MAX, STORY_TITLE_BYTES_MAX};
 use super::story::{Memory, Sighting};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::entry::aside::{STORIES_MAX, TITLE_BYTES_MAX};
-use crate::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
+use crate::key::{DomainKey, HostKey, Secret, UrlKey};
 use crate::time::{Seconds, Timestamp};
 
 /// Maximum length of the name of a source in bytes.
@@ -112,7 +112,7 @@ impl StoryRecord {
 pub struct Shown {
     /// The page.
     pub url: Box<str>,
-    /// The title, cut to [`TITLE_BYTES_MAX`].
+    /// The title, cut to [`STORY_TITLE_BYTES_MAX`].
     pub title: Box<str>,
     /// The date of publication by the feed's statement; 0 if there is none.
     pub published: Seconds,
@@ -122,7 +122,7 @@ impl Shown {
     /// From an entry of a feed.
     pub fn of(entry: &FeedEntry) -> Shown {
         let title = &entry.title;
-        let end = (0..=TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
+        let end = (0..=STORY_TITLE_BYTES_MAX.min(title.len())).rev().find(|&at| title.is_char_boundary(at));
         Shown {
             url: entry.url.as_str().into(),
             title: title[..end.unwrap_or(0)].into(),

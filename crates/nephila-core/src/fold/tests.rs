@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::entry::{ChainError, FoundHost, open, seal};
-use crate::frontier::key::Prefixes;
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
+use crate::key::Prefixes;
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::MemoryState;
 use crate::state::queue::QueueKey;

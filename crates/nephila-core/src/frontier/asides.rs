@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::key::{HostKey, UrlKey};
 use super::ticket::Report;
 use super::workbench::Workbench;
-use crate::entry::aside::{Aside, Story};
+use crate::entry::aside::Aside;
 use crate::entry::{Admission, Entry, HostChange};
+use crate::feed::record::NewStory;
+use crate::key::{HostKey, UrlKey};
 use crate::spider::outcome::Outcome;
 use crate::state::{State, StateError};
 use crate::time::Now;
@@ -22,7 +23,7 @@ use crate::time::Now;
 pub(crate) struct Asides {
     /// Fetches of pages that were fetched before.
     again: Vec<(UrlKey, u64, Seen)>,
-    stories: Vec<(u64, Vec<Story>)>,
+    stories: Vec<(u64, Vec<NewStory>)>,
     /// The origins of refused hosts. At most one for each host of the group.
     refused: BTreeMap<HostKey, Box<str>>,
 }
@@ -48,7 +49,7 @@ impl Asides {
     }
 
     /// A feed had new stories.
-    pub(crate) fn stories(&mut self, fetch: u64, stories: &[Story]) {
+    pub(crate) fn stories(&mut self, fetch: u64, stories: &[NewStory]) {
         self.stories.push((fetch, stories.to_vec()));
     }
 

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::errand::ERRANDS_MAX;
-use super::key::UrlKey;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{Asker, Errand, HostIndex};
 use super::{Frontier, REST_ON_BENCH};
-use crate::cluster::NodeId;
+use crate::key::NodeId;
+use crate::key::UrlKey;
 use crate::robots::policy::Answer;
 use crate::state::{State, StateError};
 use crate::time::Now;

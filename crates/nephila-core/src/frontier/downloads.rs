@@ -10,10 +10,10 @@
 use std::collections::BTreeSet;
 
 use super::Frontier;
-use super::key::{HostKey, UrlKey};
 use crate::entry::NO_FETCH;
 use crate::handler::ReadAs;
 use crate::job::JobId;
+use crate::key::{HostKey, UrlKey};
 use crate::spider::outcome::{Class, Outcome};
 use crate::state::queue::QueueKey;
 use crate::state::record::{UrlRecord, UrlState};

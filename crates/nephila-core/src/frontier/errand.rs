@@ -16,10 +16,10 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::key::UrlKey;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{ActiveHost, Asker, Errand, HostIndex, Open};
 use super::{Frontier, REST_MAX, REST_ON_BENCH, dates};
+use crate::key::UrlKey;
 use crate::robots::policy::{Answer, REDIRECTS_MAX};
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::hours;
-use super::key::UrlKey;
-use super::refusal::Refusal;
 use super::slot::SlotKey;
 use super::workbench::RobotsPhase;
 use super::{Frontier, dates};
+use crate::key::UrlKey;
+use crate::refusal::Refusal;
 use crate::robots::{Group, Robots};
 use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, RobotsPolicy, Unread, UrlRecord, UrlState};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::Frontier;
 use super::heads::Head;
-use super::key::UrlKey;
 use crate::entry::Entry;
 use crate::feed::record::{Brought, PollLine, Polled, Record, WRONG_BYTES_MAX};
 use crate::feed::schedule::{Answer, Poll};
 use crate::feed::source::{self, SourceKey, StoryRecord};
+use crate::key::UrlKey;
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 use crate::state::{Beside, State, StateError};
@@ -99,7 +99,7 @@ impl<S: State> Frontier<S> {
         let mut all: Vec<KeptBeside> = Vec::new();
         for partition in &mut self.partitions {
             let first = UrlKey {
-                host: super::key::HostKey { domain: partition.prefixes.first_domain(), host: 0 },
+                host: crate::key::HostKey { domain: partition.prefixes.first_domain(), host: 0 },
                 path: 0,
             };
             let (last, begin) = (partition.prefixes.last_domain(), all.len());

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::heads::Head;
-use super::key::{HostKey, UrlKey};
 use super::outlook::Held;
 use super::ticket::Place;
 use super::workbench::{HostIndex, RobotsPhase};
 use super::{FILLS_AT_ONCE, Frontier, SCAN_HOSTS, SCANS_AT_ONCE, dates};
-use crate::cluster::word::Why;
+use crate::frontier::feedback::Why;
 use crate::job;
+use crate::key::{HostKey, UrlKey};
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
 use crate::spider::outcome::Outcome;
@@ -365,7 +365,7 @@ impl<S: State> Frontier<S> {
         let Some(domain) = self.partitions[partition].state.domain(host.domain)? else { return Ok(0) };
         let allowed =
             self.config.rules.budget.allowed(domain.found.0, Seconds::from(now.wall).0, domain.budget);
-        Ok(super::budget::room(domain.admitted, allowed))
+        Ok(crate::budget::room(domain.admitted, allowed))
     }
 
     /// When time alone admits the next parked URL of a domain.

@@ -10,9 +10,9 @@
 //! partitions behind by one; a closed partition never issues another ticket.
 
 use super::Frontier;
-use super::key::Prefixes;
 use super::partition::Partition;
 use super::workbench::HostIndex;
+use crate::key::Prefixes;
 use crate::planted::{self, Bug};
 use crate::state::State;
 use crate::time::Now;

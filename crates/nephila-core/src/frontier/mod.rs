@@ -18,23 +18,21 @@
 
 mod asides;
 pub mod away;
-pub mod budget;
 mod dates;
 pub mod downloads;
 pub mod errand;
 pub mod explain;
+pub mod feedback;
 pub mod feeds;
 mod fill;
 mod hand_over;
 mod heads;
 pub mod hours;
 mod idle;
-pub mod key;
 pub mod offers;
 pub mod outlook;
 mod partition;
 mod recrawl;
-pub mod refusal;
 pub mod report;
 pub mod retry;
 pub mod settings;
@@ -43,7 +41,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
-pub mod trap;
+pub mod turn;
 mod turns;
 mod unreached;
 pub mod views;
@@ -53,7 +51,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use key::{HostKey, Prefixes, Secret, UrlKey};
+use crate::key::{HostKey, Prefixes, Secret, UrlKey};
 use offers::{Offer, Recent};
 use partition::Partition;
 use ticket::{Purpose, Ticket};

@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use super::key::{DomainKey, Prefixes, UrlKey};
-use super::refusal::Refusal;
-use crate::cluster::message::OfferedUrl;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
+use crate::key::{DomainKey, Prefixes, UrlKey};
+use crate::refusal::Refusal;
 use crate::state::record::UrlRecord;
 
 /// A URL proposed to the frontier.
@@ -208,10 +207,79 @@ impl Recent {
     }
 }
 
+/// A URL on its way to its partition: an [`Offer`] that owns its texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedUrl {
+    /// Its key.
+    pub key: UrlKey,
+    /// Scheme and authority.
+    pub origin: Box<str>,
+    /// Path and query.
+    pub text: Box<str>,
+    /// The job that wants the URL.
+    pub job: JobId,
+    /// Links from a seed.
+    pub depth: u8,
+    /// Links out of scope and redirects on the way to the URL.
+    pub hops: Hops,
+    /// How the response is to be read.
+    pub read_as: ReadAs,
+    /// 0 is the most urgent.
+    pub priority: u8,
+    /// How often a stream named the URL.
+    pub hits: u32,
+    /// The rule that refuses the URL, if there is one.
+    pub refusal: Option<Refusal>,
+    /// Where the URL was found, if that is known.
+    pub via: Option<Arc<Via>>,
+}
+
+impl OfferedUrl {
+    /// As an offer to the frontier.
+    pub fn offer(&self) -> Offer<'_> {
+        Offer {
+            key: self.key,
+            origin: &self.origin,
+            text: &self.text,
+            job: self.job,
+            depth: self.depth,
+            hops: self.hops,
+            read_as: self.read_as,
+            priority: self.priority,
+            hits: self.hits,
+            refusal: self.refusal,
+            via: self.via.as_ref(),
+        }
+    }
+
+    /// Approximate size in bytes before packing.
+    pub fn bytes(&self) -> usize {
+        size_of::<OfferedUrl>() + self.origin.len() + self.text.len()
+    }
+}
+
+impl From<&Offer<'_>> for OfferedUrl {
+    fn from(offer: &Offer<'_>) -> OfferedUrl {
+        OfferedUrl {
+            key: offer.key,
+            origin: offer.origin.into(),
+            text: offer.text.into(),
+            job: offer.job,
+            depth: offer.depth,
+            hops: offer.hops,
+            read_as: offer.read_as,
+            priority: offer.priority,
+            hits: offer.hits,
+            refusal: offer.refusal,
+            via: offer.via.cloned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::HostKey;
+    use crate::key::HostKey;
 
     fn key(host: u32, path: u64) -> UrlKey {
         UrlKey { host: HostKey { domain: DomainKey(5), host }, path }

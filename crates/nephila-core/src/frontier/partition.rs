@@ -13,23 +13,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use again::Again;
 
 use super::asides::Asides;
-use super::budget;
-use super::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use super::offers::{Buffered, Offer, Offers};
 use super::outlook::Held;
 use super::recrawl::Hearsay;
-use super::refusal::Refusal;
-use super::trap;
 use super::workbench::{HostIndex, Workbench};
-use crate::cluster::message::OfferedUrl;
-use crate::cluster::word::{Hot, Why};
+use crate::budget;
 use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, seal};
 use crate::fold::fold;
+use crate::frontier::feedback::{Hot, Why};
+use crate::frontier::offers::OfferedUrl;
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::reflog::part::Part;
+use crate::refusal::Refusal;
 use crate::state::queue::{LaterKey, PARKED, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord};
 use crate::state::{Position, State, StateError};
 use crate::time::{Now, Seconds};
+use crate::trap;
 use crate::url::CrawlUrl;
 
 /// Offers of this priority are examined even if the URL is known: the URL may wait further back in the queue.

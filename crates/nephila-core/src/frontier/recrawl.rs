@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::Frontier;
 use super::heads::Head;
-use super::key::{HostKey, UrlKey};
 use super::offers::Offer;
 use super::partition::Partition;
 use super::ticket::{HeadFirst, HeadSaid, Report};
 use super::workbench::HostIndex;
 use crate::entry::Entry;
 use crate::job::{JobId, Schedule};
+use crate::key::{HostKey, UrlKey};
 use crate::recrawl::claims::{Forward, Listed, PENDING_MAX, book, free_from, is_large};
 use crate::recrawl::trust::{Ask, Found, HEAD_BYTES_MIN, Known};
 use crate::recrawl::visited::Visited;

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::Frontier;
 use super::heads::Head;
-use super::key::UrlKey;
 use super::retry::{self, Next, UrlNext};
 use super::ticket::{Purpose, Report, TicketId};
-use super::trap::{folder, missing_rest, shape};
 use super::workbench::HostIndex;
 use crate::entry::{Ended, Entry, NO_FETCH, RobotsRead};
+use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
 use crate::robots::policy::{self, Answer, Policy};
@@ -20,6 +19,7 @@ use crate::state::queue::LaterKey;
 use crate::state::record::{RobotsPolicy, RobotsRecord, Unread};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
+use crate::trap::{folder, missing_rest, shape};
 use crate::url::CrawlUrl;
 
 /// Interval at which a URL of a job that is not running is examined again.
@@ -329,7 +329,7 @@ impl<S: State> Frontier<S> {
         if passed { Seconds(host.later_cursor.due.0.saturating_add(1)) } else { due }
     }
 
-    pub(super) fn pend(&mut self, host: super::key::HostKey, entry: Entry) {
+    pub(super) fn pend(&mut self, host: crate::key::HostKey, entry: Entry) {
         let partition = self.partition_of(&host).expect("a host on the bench is of a partition here");
         self.partitions[partition].pending.push(entry);
     }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::hours::Hours;
-use super::key::HostKey;
 use super::slot::SlotKey;
+use crate::key::HostKey;
 
 /// Rate limits (politeness) and memory limits. Section `[frontier]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -174,7 +174,7 @@ fn lane(name: &[u8], host: &HostKey, connections: u32) -> SlotKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::DomainKey;
+    use crate::key::DomainKey;
 
     fn host(number: u64) -> HostKey {
         HostKey { domain: DomainKey(number << 40), host: 7 }

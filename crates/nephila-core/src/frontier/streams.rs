@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Frontier;
-use super::key::UrlKey;
 use super::offers::Offer;
 use super::partition::{Partition, URGENT};
 use crate::entry::Entry;
 use crate::handler::ReadAs;
 use crate::job::{Hops, PRIORITY_MAX};
+use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::reflog::part::{Part, Streamed};
 use crate::reflog::{Ahead, Batch, BatchKey, Decision, Record, priority};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::entry::Origin;
 use crate::feed::record::Brought;
-use crate::frontier::key::UrlKey;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
+use crate::key::UrlKey;
 use crate::recrawl::claims::Listed;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};

@@ -116,7 +116,7 @@ impl<S: State> Frontier<S> {
     /// The name resolution of a host failed with this outcome.
     pub fn handle_unresolved(
         &mut self,
-        host: super::key::HostKey,
+        host: crate::key::HostKey,
         outcome: Outcome,
         now: Now,
     ) -> Result<(), StateError> {

@@ -30,10 +30,10 @@ use std::net::IpAddr;
 
 use super::dates::ROBOTS_AHEAD_MAX;
 use super::heads::{Head, Heads};
-use super::key::{DomainKey, HostKey, Prefixes};
 use super::settings::{Settings, SlotLimit};
 use super::slot::SlotKey;
 use super::ticket::{Purpose, TicketId};
+use crate::key::{DomainKey, HostKey, Prefixes};
 use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
 use crate::time::{Now, Seconds};

@@ -17,7 +17,7 @@
 
 use super::trust::HEAD_BYTES_MIN;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::frontier::key::HostKey;
+use crate::key::HostKey;
 use crate::time::Seconds;
 
 /// A page, and when the page was changed, as claimed by its site.
@@ -197,7 +197,7 @@ impl Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::DomainKey;
+    use crate::key::DomainKey;
 
     fn forward(paths: &[u64]) -> Forward {
         Forward { host: HostKey { domain: DomainKey(5), host: 1 }, paths: paths.to_vec() }

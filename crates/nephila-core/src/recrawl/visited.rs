@@ -6,7 +6,7 @@
 use super::rate::Visit;
 use super::trust::{Ask, Found};
 use crate::codec::{Damaged, Reader, put_u64};
-use crate::frontier::key::UrlKey;
+use crate::key::UrlKey;
 use crate::time::Seconds;
 
 /// A page was visited again.
@@ -87,7 +87,7 @@ impl Visited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::{DomainKey, HostKey};
+    use crate::key::{DomainKey, HostKey};
 
     // The bytes outlive us: a log of today is folded by the node of tomorrow.
     #[test]

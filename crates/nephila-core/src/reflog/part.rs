@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use super::{Batch, BatchKey, Grouped, Record, group};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::frontier::key::{Secret, UrlKey};
 use crate::intake::reflog;
 use crate::job::JobId;
+use crate::key::{Secret, UrlKey};
 use crate::time::Timestamp;
 use crate::url::CrawlUrl;
 
@@ -255,7 +255,7 @@ pub fn first_part(text: &[u8], is_end: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::key::{DomainKey, HostKey};
+    use crate::key::{DomainKey, HostKey};
 
     fn key(host: u32, path: u64) -> UrlKey {
         UrlKey { host: HostKey { domain: DomainKey(0x0102_0304), host }, path }

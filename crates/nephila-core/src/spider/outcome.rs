@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::url::{PortDenied, UrlError};
+
 /// The kind of end of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -377,6 +379,25 @@ pub fn docs_page() -> String {
         ));
     }
     page
+}
+
+impl UrlError {
+    /// The outcome under which the error is recorded.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            UrlError::Bad(_) => Outcome::UrlBad,
+            UrlError::BadHost(_) => Outcome::UrlBadHost,
+            UrlError::TooLong => Outcome::UrlTooLong,
+            UrlError::Scheme(_) => Outcome::UrlScheme,
+        }
+    }
+}
+
+impl PortDenied {
+    /// The outcome under which the refusal is recorded.
+    pub const fn outcome(self) -> Outcome {
+        Outcome::PortDenied
+    }
 }
 
 #[cfg(test)]

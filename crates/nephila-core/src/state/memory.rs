@@ -8,7 +8,7 @@ use std::ops::Bound;
 use super::queue::{LaterKey, QueueKey};
 use super::record::{DomainRecord, HostRecord, UrlRecord};
 use super::{Beside, Changes, Durable, Item, Meta, Planned, Position, Queued, State, StateError};
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 
 /// Approximate cost of a table entry in bytes beside its own text: half-full tree nodes and one allocation.
 const ENTRY_BYTES: usize = 48;

@@ -8,8 +8,6 @@
 //! Invariants: after [`State::apply`] returned, every read agrees with the entries up to [`State::position`]; after a
 //! crash every read agrees with an earlier position, never with half an entry.
 
-#[cfg(any(test, feature = "test-util"))]
-pub mod conformance;
 pub mod memory;
 pub mod queue;
 pub mod record;
@@ -20,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::codec::Damaged;
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::job::Job;
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::reflog::{Batch, BatchKey, Batches};
 use queue::{LaterKey, QueueKey};
 use record::{DomainRecord, HostRecord, UrlRecord};

@@ -6,19 +6,21 @@
 use std::sync::Arc;
 
 pub use super::robots::{RobotsPolicy, RobotsRecord, Unread};
+use crate::budget::Spent;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
-use crate::entry::NO_FETCH;
-use crate::frontier::budget::Spent;
-use crate::frontier::refusal::Refusal;
-use crate::frontier::trap::Alike;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, Via};
 use crate::recrawl::claims::Claims;
 use crate::recrawl::rate::{Seen, Site};
 use crate::recrawl::trust::Trust;
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
+use crate::trap::Alike;
+
+/// The bit of [`Ended::fetch`] for a URL that was refused without a fetch.
+pub const NO_FETCH: u64 = 1 << 63;
 
 /// The state of a URL. Every URL that was ever admitted is in exactly one of these states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{DomainRecord, HostRecord};
 use super::{State, StateError};
 use crate::codec::{Damaged, Reader, put_u64};
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
-use crate::spider::outcome::Outcome;
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::spider::outcome::{Class, Outcome};
 
 /// Batch size in hosts when everything is counted anew.
 const RECOUNT_HOSTS: usize = 1_024;
@@ -295,4 +297,54 @@ pub fn recount_open<S: State + ?Sized>(
         }
     }
     Ok(open)
+}
+
+/// The counts of one job in one partition.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Count {
+    /// Pages fetched.
+    pub pages: u64,
+    /// Bytes received.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// The counts of a tally.
+    pub fn of(tally: &Tally) -> Count {
+        let is_page = |outcome: Outcome| outcome.class() == Class::Ok && outcome != Outcome::Redirect;
+        Count { pages: tally.ended_as(is_page), bytes: tally.bytes }
+    }
+}
+
+/// The work of a node for a job, over all its partitions.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub struct Work {
+    /// URLs that will still be requested.
+    pub left: u64,
+    /// URLs that were found, and fetches that ended, since the beginning. This number grows with every change.
+    pub events: u64,
+    /// Pages fetched.
+    pub pages: u64,
+    /// Bytes received.
+    pub bytes: u64,
+}
+
+impl Work {
+    /// The work of a tally, and this number of URLs that are left.
+    pub fn of(tally: &Tally, left: u64) -> Work {
+        let Count { pages, bytes } = Count::of(tally);
+        let ended = tally.ended.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        Work { left, events: tally.found.saturating_add(ended), pages, bytes }
+    }
+
+    /// The sum of both.
+    pub fn plus(self, other: Work) -> Work {
+        Work {
+            left: self.left.saturating_add(other.left),
+            events: self.events.saturating_add(other.events),
+            pages: self.pages.saturating_add(other.pages),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
 }

@@ -23,8 +23,6 @@ use encoding_rs::Encoding;
 use sha1::Digest;
 use url::Url;
 
-use crate::spider::Outcome;
-
 pub use canonical::{Fragments, KeyRules};
 pub use percent::{decode as percent_decode, decode_all as percent_decode_all};
 pub use port::{BAD_PORTS, PortDenied, PortRule};
@@ -63,16 +61,6 @@ pub enum UrlError {
 }
 
 impl UrlError {
-    /// The outcome under which the error is recorded.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            UrlError::Bad(_) => Outcome::UrlBad,
-            UrlError::BadHost(_) => Outcome::UrlBadHost,
-            UrlError::TooLong => Outcome::UrlTooLong,
-            UrlError::Scheme(_) => Outcome::UrlScheme,
-        }
-    }
-
     fn from_parse(error: url::ParseError) -> Self {
         use url::ParseError as E;
         match error {

@@ -4,8 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spider::Outcome;
-
 /// Ports of other protocols, which browsers refuse too: an HTTP request there could be read as a command. The Fetch
 /// standard's list, section "Port blocking".
 pub const BAD_PORTS: &[u16] = &[
@@ -51,13 +49,6 @@ pub enum PortDenied {
     /// The port is not in the operator's list.
     #[error("port {0} is not in the allow-list")]
     NotAllowed(u16),
-}
-
-impl PortDenied {
-    /// The outcome under which the refusal is recorded.
-    pub const fn outcome(self) -> Outcome {
-        Outcome::PortDenied
-    }
 }
 
 #[cfg(test)]

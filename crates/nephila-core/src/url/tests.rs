@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
+use crate::spider::Outcome;
 use crate::spider::address::AddressFilter;
 
 fn url(text: &str) -> CrawlUrl {

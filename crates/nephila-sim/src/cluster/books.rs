@@ -207,7 +207,7 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use nephila_core::frontier::key::Secret;
+    use nephila_core::key::Secret;
 
     use super::*;
     use crate::rng::Rng;

@@ -11,8 +11,8 @@ use nephila_core::cluster::{Epoch, Incarnation};
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
 use nephila_core::frontier::Frontier;
-use nephila_core::frontier::key::Prefixes;
 use nephila_core::frontier::ticket::TicketId;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State};
 
 use super::engine::Appended;

@@ -32,10 +32,10 @@ use nephila_core::cluster::member::Phase;
 use nephila_core::cluster::message::Message;
 use nephila_core::cluster::{Incarnation, NodeId};
 use nephila_core::entry::Entry;
-use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Config, Settings, retry};
 use nephila_core::job::Job;
+use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{MemoryState, State};
 use xxhash_rust::xxh3::Xxh3;
 

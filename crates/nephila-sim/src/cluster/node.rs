@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use nephila_core::cluster::member::{Action as Deed, Member, NodeRecord};
-use nephila_core::cluster::message::{Message, OfferedUrl};
+use nephila_core::cluster::message::Message;
 use nephila_core::cluster::outbox::{self, Outbox};
 use nephila_core::cluster::{Epoch, Incarnation, NodeId, member};
 use nephila_core::entry::Entry;
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Action, Frontier, Offered};
 use nephila_core::state::{MemoryState, State};

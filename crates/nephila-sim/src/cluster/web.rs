@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use nephila_core::cluster::message::OfferedUrl;
-use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Hops, JobId};
+use nephila_core::key::{Prefixes, Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
 
 use crate::rng::{Rng, mix};

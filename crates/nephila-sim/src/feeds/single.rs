@@ -12,8 +12,8 @@ use nephila_core::feed::poll::take_in;
 use nephila_core::feed::record::{Brought, PollLine, Polled, Record};
 use nephila_core::feed::schedule::{Answer, Poll, Rule, Settings};
 use nephila_core::feed::{Limits, read_feed, story};
-use nephila_core::frontier::key::{DomainKey, HostKey, UrlKey};
 use nephila_core::handler::{Page, ReadAs};
+use nephila_core::key::{DomainKey, HostKey, UrlKey};
 use nephila_core::time::Timestamp;
 use nephila_core::url::{CrawlUrl, KeyRules};
 

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use nephila_core::frontier::key::{HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
 use nephila_core::frontier::{Action, Config, Frontier, Offered, URGENT};
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Hops, JobId};
+use nephila_core::key::{HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::robots::policy::Answer as RobotsAnswer;
 use nephila_core::spider::Outcome;
 use nephila_core::state::{MemoryState, StateError};

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use nephila_core::entry::{self, Entry};
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
 use nephila_core::job::JobId;
+use nephila_core::key::{Prefixes, Secret, UrlKey};
 use nephila_core::reflog::BatchKey;
 use nephila_core::reflog::part::{Part, first_part};
 use nephila_core::state::{MemoryState, State};

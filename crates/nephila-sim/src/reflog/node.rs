@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use nephila_core::entry::Entry;
-use nephila_core::frontier::key::{Prefixes, UrlKey};
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, TicketId};
 use nephila_core::frontier::{Action, Config, Frontier};
+use nephila_core::key::{Prefixes, UrlKey};
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::{MemoryState, State};

@@ -4,7 +4,8 @@
 //! Invariants: hosts wait in the order in which they have rested; one fetch at a time is open at an address; an address
 //! without hosts is given up.
 
-use nephila_core::cluster::slots::{Event as SlotEvent, Turn, Verdict};
+use nephila_core::cluster::slots::Event as SlotEvent;
+use nephila_core::frontier::turn::{Turn, Verdict};
 
 use super::super::Violation;
 use super::web::{Class, HOST_REST, NONE, took};

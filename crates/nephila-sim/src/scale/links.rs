@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 
 use nephila_core::cluster::NodeId;
-use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::outbox::{Outbox, Pushed, Settings, Stats};
-use nephila_core::frontier::key::{Secret, UrlKey};
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Hops, JobId};
+use nephila_core::key::{Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
 
 use super::super::rng::{Rng, mix};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, PersistMode};
-use nephila_core::frontier::key::UrlKey;
+use nephila_core::key::UrlKey;
 use nephila_core::state::queue::QueueKey;
 use nephila_core::state::record::{UrlRecord, UrlState};
 use nephila_core::time::Seconds;

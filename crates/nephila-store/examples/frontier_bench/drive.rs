@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nephila_core::frontier::key::{HostKey, Prefixes};
 use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket, TicketId};
 use nephila_core::frontier::{Action, Config, Frontier, Offered};
+use nephila_core::key::{HostKey, Prefixes};
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::MemoryState;

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-use nephila_core::frontier::key::HostKey;
+use nephila_core::budget;
+use nephila_core::frontier::Config;
 use nephila_core::frontier::ticket::Purpose;
-use nephila_core::frontier::{Config, budget};
+use nephila_core::key::HostKey;
 
 use crate::drive::{Driver, Failure, Kept, create};
 use crate::goals::Goals;

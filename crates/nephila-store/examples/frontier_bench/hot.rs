@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nephila_core::frontier::Config;
-use nephila_core::frontier::key::DomainKey;
 use nephila_core::frontier::ticket::Purpose;
+use nephila_core::key::DomainKey;
 
 use crate::drive::{Failure, Kept};
 use crate::goals::Goals;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nephila_core::frontier::{Config, Stats, budget};
+use nephila_core::budget;
+use nephila_core::frontier::{Config, Stats};
 
 use crate::baseline::{self, Load};
 use crate::drive::{Driver, Failure, Journal, Kept, create};

@@ -3,10 +3,10 @@
 //! Nothing is stored but how many URLs of a host are known: the text of URL `i` of host `h` is computed from the seed.
 //! The same seed gives the same web and the same links in the same order.
 
-use nephila_core::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
 use nephila_core::frontier::offers::Offer;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
+use nephila_core::key::{DomainKey, HostKey, Secret, UrlKey};
 
 use crate::text;
 

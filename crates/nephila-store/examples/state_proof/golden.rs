@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::State;
 use nephila_store::disk::RealDisk;
 use nephila_store::runs::Cache;

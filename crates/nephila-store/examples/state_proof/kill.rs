@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nephila_core::entry::open;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State};
 use nephila_store::disk::RealDisk;
 use nephila_store::journal::{self, Journal};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nephila_core::entry::open;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{Position, State};
 use nephila_store::disk::RealDisk;
 use nephila_store::journal::{Journal, Settings};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use nephila_core::entry::open;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::{HostKey, Prefixes};
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::Purpose;
 use nephila_core::frontier::{Action, Config, Frontier};
+use nephila_core::key::{HostKey, Prefixes};
 use nephila_core::robots::Answer;
 use nephila_core::state::{Changes, Durable, Item, Position, State};
 use nephila_core::time::{Now, Timestamp};

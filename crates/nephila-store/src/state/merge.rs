@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use nephila_core::frontier::key::{HostKey, Prefixes};
+use nephila_core::key::{HostKey, Prefixes};
 use nephila_core::state::record::HostRecord;
 
 use super::table::{Table, domain_of, host_of};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use nephila_core::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use nephila_core::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use nephila_core::state::memory::Tables;
 use nephila_core::state::queue::{LaterKey, QueueKey};
 use nephila_core::state::record::{DomainRecord, HostRecord, UrlRecord};

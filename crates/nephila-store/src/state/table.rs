@@ -1,6 +1,6 @@
 //! The tables of a state on disk: the layout of their runs, and the encoding of records as keys and values.
 
-use nephila_core::frontier::key::{DomainKey, HostKey, UrlKey};
+use nephila_core::key::{DomainKey, HostKey, UrlKey};
 use nephila_core::state::Beside;
 use nephila_core::state::queue::{LaterKey, QueueKey};
 

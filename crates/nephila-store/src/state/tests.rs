@@ -9,7 +9,7 @@ mod golden;
 use std::path::Path;
 use std::sync::Arc;
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State, totals};
 
 use super::*;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nephila_core::entry;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State};
 use nephila_log::jetstream::{self, Engine};
 use nephila_log::{Fence, GroupLog};

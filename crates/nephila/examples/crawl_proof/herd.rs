@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState};
-use nephila_core::frontier::key::{Prefixes, Secret, UrlKey};
+use nephila_core::key::{Prefixes, Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
 use nephila_log::jetstream::{self, Engine};

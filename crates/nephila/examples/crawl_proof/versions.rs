@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use nephila_core::entry;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, State};
 use nephila_log::{Fence, GroupLog, Leases};
 use nephila_store::disk::RealDisk;

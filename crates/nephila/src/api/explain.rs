@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use nephila_core::frontier::explain::{Explanation, Hold, Standing};
-use nephila_core::frontier::refusal::Refusal;
-use nephila_core::frontier::trap;
 use nephila_core::job::State;
+use nephila_core::refusal::Refusal;
 use nephila_core::spider::outcome::{Class, Outcome};
 use nephila_core::state::record::{HostRecord, RobotsPolicy};
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::Spider;
 use serde::{Deserialize, Serialize};

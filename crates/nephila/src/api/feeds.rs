@@ -6,7 +6,7 @@ use nephila_core::feed::opml::Outline;
 use nephila_core::feed::record::PollLine;
 use nephila_core::feed::schedule::Health;
 use nephila_core::frontier::feeds::FeedView;
-use nephila_core::frontier::key::UrlKey;
+use nephila_core::key::UrlKey;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};

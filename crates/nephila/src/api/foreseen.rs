@@ -2,10 +2,10 @@
 //!
 //! Invariant: a dry run changes no state.
 
-use nephila_core::frontier::trap;
 use nephila_core::reflog::Record;
 use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 
 use nephila_core::feed::source::SourceKey;
 use nephila_core::frontier::downloads::{Cursor, Download, DownloadState, DownloadType, Wanted};
-use nephila_core::frontier::key::{DomainKey, UrlKey};
+use nephila_core::key::{DomainKey, UrlKey};
 use nephila_core::time::{Seconds, Timestamp};
 use serde::{Deserialize, Serialize};
 

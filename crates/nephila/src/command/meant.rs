@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use http::header::{HeaderName, HeaderValue};
+use nephila_core::budget;
 use nephila_core::feed::opml::Outline;
-use nephila_core::frontier::budget;
 use nephila_core::job::{Job, Kind, SEEDS_MAX, Schedule};
 use nephila_core::spider::address::why_private;
 use nephila_core::spider::door::{Doors, is_local_name};

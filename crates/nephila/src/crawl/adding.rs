@@ -2,11 +2,12 @@
 //!
 //! What always holds: a line is taken or refused with a reason; what an `exclude` or a trap keeps out is never taken.
 
-use nephila_core::frontier::{URGENT, trap};
+use nephila_core::frontier::URGENT;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::{Found, Hops, Job, JobId, PRIORITY_MAX, State, Via};
 use nephila_core::reflog;
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 

@@ -10,9 +10,9 @@
 use std::time::{Duration, Instant};
 
 use http::header::{ETAG, LAST_MODIFIED};
-use nephila_core::entry::aside::{self, STORIES_MAX};
+
 use nephila_core::feed::poll::{Taken, fault, take_in};
-use nephila_core::feed::record::{Brought, Fault, Found, Record};
+use nephila_core::feed::record::{Brought, Fault, Found, NewStory, Record, STORIES_MAX};
 use nephila_core::feed::schedule::Answer;
 use nephila_core::feed::source::{Record as SourceRecord, Shown, Sighted};
 use nephila_core::feed::story::Sighting;
@@ -194,7 +194,7 @@ pub(crate) async fn poll(
     brought.hints = feed.hints;
     brought.title = feed.title.as_str().into();
     let stories = taken.stories.iter().take(STORIES_MAX).map(|place| &feed.entries[*place]);
-    brought.stories = stories.map(|entry| aside::Story::new(entry.url.as_str(), &entry.title)).collect();
+    brought.stories = stories.map(|entry| NewStory::new(entry.url.as_str(), &entry.title)).collect();
     let of_source = taken.of_source.take();
     // What the source knew and saw this week need not be written again.
     let is_news = |sighting: &Sighting| !sighting.marks.is_empty() || !taken.unknown_to_source.is_empty();

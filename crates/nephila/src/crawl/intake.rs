@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nephila_core::frontier::refusal::Refusal;
 use nephila_core::frontier::ticket::Ticket;
-use nephila_core::frontier::trap;
 use nephila_core::handler::{Findings, LinkKind, ReadAs};
 use nephila_core::job::{Decision, Found, Hops, JobId, Rule, Trail, Via};
 use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
+use nephila_core::refusal::Refusal;
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 
 use super::jobs::InForce;

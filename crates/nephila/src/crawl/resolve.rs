@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use nephila_core::frontier::key::HostKey;
+use nephila_core::key::HostKey;
 use nephila_core::orders::Order;
 use nephila_core::spider::Outcome;
 use nephila_core::url::{CrawlUrl, Host};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use nephila_core::feed::opml::Outline;
 use nephila_core::feed::source::{Sighted, SourceKey};
-use nephila_core::frontier::key::{DomainKey, UrlKey};
+use nephila_core::key::{DomainKey, UrlKey};
 use nephila_core::url::CrawlUrl;
 use tokio::sync::OwnedMutexGuard;
 

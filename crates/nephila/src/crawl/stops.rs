@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nephila_core::entry::HostChange;
-use nephila_core::frontier::key::HostKey;
 use nephila_core::frontier::views::HOSTS_PAGE_MAX;
+use nephila_core::key::HostKey;
 use nephila_core::orders::{Order, Orders, Target};
 use nephila_core::url::CrawlUrl;
 

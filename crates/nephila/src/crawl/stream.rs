@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 
-use nephila_core::frontier::key::Secret;
-use nephila_core::frontier::trap;
+use nephila_core::key::Secret;
 use nephila_core::reflog::part::{LinesRead, Part, first_part, id_of};
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 

@@ -208,7 +208,7 @@ mod tests {
     use std::sync::Arc;
 
     use nephila_core::entry::{Aside, Entry, Group, HostChange, seal};
-    use nephila_core::frontier::key::{DomainKey, HostKey};
+    use nephila_core::key::{DomainKey, HostKey};
     use nephila_core::state::Position;
     use nephila_core::time::Seconds;
     use nephila_store::disk::RealDisk;

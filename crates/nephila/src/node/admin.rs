@@ -12,12 +12,13 @@ use anyhow::Context;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::count::{JOBS_MAX, has_limit};
 use nephila_core::cluster::member::{NodeRecord, OwnerRecord, OwnerState, View};
-use nephila_core::cluster::message::{Message, OfferedUrl};
+use nephila_core::cluster::message::Message;
 use nephila_core::entry::Entry;
-use nephila_core::frontier::trap;
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::job::{Counts, Job, JobId, Limit, State};
 use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
+use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::cluster::NodeId;
-use nephila_core::cluster::completion::{self, JOBS_MAX, NodeWork, Phase, Round, Step, Work};
+use nephila_core::cluster::completion::{self, JOBS_MAX, NodeWork, Phase, Round, Step};
 use nephila_core::cluster::member::View;
 use nephila_core::cluster::message::Message;
 use nephila_core::event::{Event, Kind};
-use nephila_core::frontier::key::Prefixes;
 use nephila_core::job::{JobId, State};
+use nephila_core::key::Prefixes;
+use nephila_core::state::totals::Work;
 use nephila_log::Leases;
 
 use super::admin::{Error, new_id, owner};

@@ -395,7 +395,7 @@ fn decode(bytes: &[u8]) -> Result<JobRecord, serde_json::Error> {
 
 #[cfg(test)]
 mod tests {
-    use nephila_core::frontier::key::Secret;
+    use nephila_core::key::Secret;
     use nephila_log::memory::Engine;
     use serde_json::json;
 

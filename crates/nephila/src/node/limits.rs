@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use nephila_core::cluster::count::{Count, Ran, Said, Share, counts, has_limit};
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::cluster::count::{Ran, Said, Share, counts, has_limit};
 use nephila_core::job::{JobId, State};
+use nephila_core::key::Prefixes;
+use nephila_core::state::totals::Count;
 use nephila_log::Item;
 
 use super::Node;

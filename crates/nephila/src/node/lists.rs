@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use nephila_core::frontier::key::{PREFIXES, Secret};
 use nephila_core::job::{JobId, Kind, Listed};
+use nephila_core::key::{PREFIXES, Secret};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Inbox;
 use serde::{Deserialize, Serialize};

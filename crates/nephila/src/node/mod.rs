@@ -53,7 +53,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use nephila_core::frontier::key::{PREFIXES, Secret};
+use nephila_core::key::{PREFIXES, Secret};
 use nephila_log::jetstream::Engine;
 use nephila_log::{Inbox, Leases};
 use serde::{Deserialize, Serialize};

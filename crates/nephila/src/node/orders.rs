@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
 use nephila_core::entry::{Entry, HostChange};
-use nephila_core::frontier::key::UrlKey;
+use nephila_core::key::UrlKey;
 use nephila_core::orders::Orders;
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::State;
 use nephila_log::Fence;
 use nephila_store::state::DiskState;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use nephila_core::cluster::NodeId;
-use nephila_core::frontier::key::UrlKey;
+use nephila_core::key::UrlKey;
 use nephila_core::url::CrawlUrl;
 use nephila_log::{Leases, Reply};
 use serde::{Deserialize, Serialize};

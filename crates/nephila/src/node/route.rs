@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use nephila_core::cluster::NodeId;
-use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::outbox::{self, Outbox, Pushed};
-use nephila_core::cluster::word::{Why, Word, Words};
-use nephila_core::frontier::key::{DomainKey, PREFIXES, Secret};
+use nephila_core::frontier::feedback::{Why, Word, Words};
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::job::JobId;
+use nephila_core::key::{DomainKey, PREFIXES, Secret};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Inbox;
 use tokio::sync::{Notify, oneshot};
@@ -64,8 +64,7 @@ pub(crate) fn partition_of(domain: DomainKey, partitions: u32) -> u32 {
     // Shares are cut by rounding down, so the first guess may be one too low or too high.
     let guess = (u64::from(domain.prefix()) * u64::from(partitions) / u64::from(PREFIXES)) as u32;
     let holds = |number: &u32| {
-        *number < partitions
-            && nephila_core::frontier::key::Prefixes::share(*number, partitions).holds(domain)
+        *number < partitions && nephila_core::key::Prefixes::share(*number, partitions).holds(domain)
     };
     [guess, guess + 1, guess.saturating_sub(1)].into_iter().find(holds).expect("shares have no gaps")
 }
@@ -300,7 +299,7 @@ impl Drop for ForgetOnDrop<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nephila_core::frontier::key::Prefixes;
+    use nephila_core::key::Prefixes;
 
     use super::*;
 

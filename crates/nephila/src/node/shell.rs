@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, OwnerRecord, Phase, View};
 use nephila_core::cluster::{Epoch, Incarnation, NodeId};
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
 use tokio::sync::mpsc;

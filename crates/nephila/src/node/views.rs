@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use nephila_core::cluster::completion::Work;
 use nephila_core::job::{Job, JobId, Kind, Schedule, State};
+use nephila_core::state::totals::Work;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobRecord;

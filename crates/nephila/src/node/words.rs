@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use nephila_core::cluster::word::{self, Word};
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::frontier::feedback::{self, Word};
+use nephila_core::key::Prefixes;
 use nephila_log::{Error, Leases};
 
 use crate::worker::Handle;
@@ -53,7 +53,7 @@ pub(super) async fn say(
             continue;
         };
         let Ok(closed) = handle.closed_hosts(prefixes).await else { return };
-        let lags = word::lags(before.lags, unread_bytes.load(Ordering::Relaxed));
+        let lags = feedback::lags(before.lags, unread_bytes.load(Ordering::Relaxed));
         let word = Word { lags, closed };
         if word == *before {
             continue;

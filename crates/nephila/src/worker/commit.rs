@@ -8,7 +8,7 @@
 
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::DomainKey;
+use nephila_core::key::DomainKey;
 use nephila_core::state::{Durable, Position, StateError};
 
 use super::log::{Flight, Log, Reply, Waiter};

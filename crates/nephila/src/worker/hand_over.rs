@@ -7,7 +7,7 @@
 //! What always holds: the logs stand in the order of the frontier's partitions; a partition that was given back has nothing
 //! under way here.
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{Durable, Position};
 use nephila_log::GroupLog;
 use tokio::sync::{mpsc, oneshot};

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use nephila_core::cluster::errand::Said;
-use nephila_core::cluster::message::OfferedUrl;
 use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
+use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::frontier::ticket::{Report, TicketId};
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;

@@ -3,7 +3,7 @@
 //! What always holds: one group of a partition is on its way at a time; groups are counted when they begin and when they
 //! are durable, so whoever waits for one knows its number.
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_log::{GroupLog, Wake};
 use tokio::sync::oneshot;
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::HostChange;
-use crate::frontier::key::{DomainKey, HostKey};
+use crate::key::{DomainKey, HostKey};
 
 const SECRET: Secret = Secret([7; 16]);
 

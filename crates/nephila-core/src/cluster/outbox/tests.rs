@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::refusal::Refusal;
 use crate::url::CrawlUrl;
 
 const SECRET: Secret = Secret([7; 16]);

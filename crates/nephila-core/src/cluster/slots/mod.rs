@@ -28,7 +28,6 @@ mod map;
 mod owner;
 mod packet;
 mod ring;
-pub mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +49,6 @@ pub use link::{ACK_AFTER, AGAIN_AFTER, FLUSH};
 pub use owner::FORGET_AFTER;
 pub use packet::ITEMS_MAX;
 pub use ring::Ring;
-pub use turn::{Turn, Verdict};
 
 /// Maximum number of linked nodes, nodes that left lately included. Packets of further nodes are dropped.
 pub const LINKS_MAX: usize = 8_192;

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use super::{Partition, URGENT};
 use crate::frontier::Frontier;
-use crate::frontier::key::UrlKey;
 use crate::frontier::offers::{Buffered, Offer};
 use crate::frontier::workbench::Workbench;
 use crate::handler::ReadAs;
+use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
 use crate::state::record::{UrlRecord, UrlState};

@@ -6,8 +6,8 @@ use super::lab::{Lab, MONO, config, key};
 use crate::cluster::NodeId;
 use crate::entry::{Entry, HostChange};
 use crate::frontier::away::{ANSWERS_MAX, AwayAsker, ErrandAction};
-use crate::frontier::key::Prefixes;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
+use crate::key::Prefixes;
 use crate::robots::policy::Answer;
 use crate::state::record::RobotsPolicy;
 

@@ -118,8 +118,8 @@ fn hosts_of_several_partitions_share_one_bench() {
 #[test]
 fn a_url_of_another_nodes_partition_is_not_taken() {
     use super::lab::SECRET;
-    use crate::frontier::key::Prefixes;
     use crate::frontier::{Frontier, Offered};
+    use crate::key::Prefixes;
     use crate::state::MemoryState;
     let mut lab = Lab::new(config());
     lab.frontier = Frontier::new(config(), SECRET, vec![(Prefixes::share(1, 4), MemoryState::new())], None);

@@ -246,10 +246,10 @@ fn a_target_in_a_partition_that_is_not_here_counts_as_not_reached() {
     let mut frontier = crate::frontier::Frontier::new(
         config(),
         super::lab::SECRET,
-        vec![(crate::frontier::key::Prefixes::share(0, 2), crate::state::MemoryState::new())],
+        vec![(crate::key::Prefixes::share(0, 2), crate::state::MemoryState::new())],
         None,
     );
-    let here = |text: &str| crate::frontier::key::Prefixes::share(0, 2).holds(key(text).host.domain);
+    let here = |text: &str| crate::key::Prefixes::share(0, 2).holds(key(text).host.domain);
     let names: Vec<String> = (0..40).map(|n| format!("http://h{n}.test/")).collect();
     let ours = names.iter().find(|name| here(name)).unwrap();
     let theirs = names.iter().find(|name| !here(name)).unwrap();

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::lab::{Lab, config, failed, key, url};
+use crate::budget;
 use crate::entry::{Entry, HostChange};
-use crate::frontier::budget;
 use crate::frontier::explain::{Explanation, Hold, Standing};
 use crate::frontier::offers::Offer;
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::JobId;
+use crate::refusal::Refusal;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 
@@ -199,7 +199,7 @@ fn what_is_beyond_the_budget_or_refused_is_explained() {
 
 #[test]
 fn explaining_changes_nothing() {
-    use crate::frontier::key::Prefixes;
+    use crate::key::Prefixes;
     use crate::state::State;
     let mut lab = Lab::new(config());
     lab.offer(&["http://a.test/1", "http://a.test/2"]);

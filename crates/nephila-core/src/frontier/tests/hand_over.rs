@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, SECRET, config, key};
 use crate::frontier::Frontier;
-use crate::frontier::key::Prefixes;
+use crate::key::Prefixes;
 use crate::state::State;
 use crate::state::record::UrlState;
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::lab::{Lab, SECRET, config, failed, key, url};
+use crate::budget;
 use crate::entry::{DomainChange, Entry};
-use crate::frontier::budget;
-use crate::frontier::key::{HostKey, UrlKey};
 use crate::frontier::offers::Offer;
-use crate::frontier::refusal::Refusal;
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Offered};
 use crate::handler::ReadAs;
 use crate::job::{Job, JobId, Limits};
+use crate::key::{HostKey, UrlKey};
+use crate::refusal::Refusal;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::State;
@@ -220,7 +220,7 @@ fn hosts_that_share_32_bits_are_told_apart_within_one_batch() {
 fn a_refusal_is_remembered_with_its_reason_and_its_text() {
     let mut lab = Lab::new(config());
     let whole = url("http://a.test/a/a/a/a/a/a");
-    let trap = crate::frontier::trap::judge(&whole, &lab.config.rules.trap).expect("a trap");
+    let trap = crate::trap::judge(&whole, &lab.config.rules.trap).expect("a trap");
     let offer = Offer {
         key: key(whole.as_str()),
         origin: "http://a.test",

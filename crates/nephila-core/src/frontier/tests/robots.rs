@@ -1,7 +1,7 @@
 //! robots.txt: fetched first, always obeyed, and applied anew after a change.
 
 use super::lab::{Lab, config, key};
-use crate::cluster::word::Why;
+use crate::frontier::feedback::Why;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{RobotsPolicy, UrlState};

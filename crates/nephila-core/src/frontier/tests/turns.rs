@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::lab::{Lab, MONO, config};
-use crate::cluster::slots::turn::BLOCK;
 use crate::frontier::TurnAction;
 use crate::frontier::settings::Fleet;
 use crate::frontier::slot::SlotKey;
+use crate::frontier::turn::BLOCK;
 
 const ADDRESS: &str = "192.0.2.1";
 const SLOT_REST: u64 = 500;

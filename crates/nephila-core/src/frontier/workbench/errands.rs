@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use super::super::away::AwayAsker;
-use super::super::key::HostKey;
 use super::{ActiveHost, HostIndex, RobotsPhase, Workbench};
+use crate::key::HostKey;
 
 /// The host whose robots.txt is requested elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

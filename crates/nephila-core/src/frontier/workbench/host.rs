@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::super::budget::Spent;
 use super::super::heads::Heads;
-use super::super::key::HostKey;
 use super::super::ticket::TicketId;
 use super::SlotIndex;
 use super::errands::Errand;
+use crate::budget::Spent;
+use crate::key::HostKey;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::HostRecord;

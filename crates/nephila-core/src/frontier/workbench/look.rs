@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::key::UrlKey;
 use super::super::slot::SlotKey;
 use super::super::ticket::{Place, TicketId};
 use super::super::views::{AtHand, SlotView};
 use super::{ActiveHost, HostIndex, Open, Slot, Workbench};
+use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::state::queue::{LaterKey, QueueKey};
 

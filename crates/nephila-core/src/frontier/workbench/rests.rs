@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 
 use super::super::hours;
-use super::super::key::HostKey;
 use super::{Holding, HostIndex, SlotIndex, Workbench};
+use crate::key::HostKey;
 use crate::time::Now;
 
 /// The rest of an unloaded host.

@@ -12,11 +12,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use super::super::key::HostKey;
 use super::super::settings::SlotLimit;
 use super::super::slot::SlotKey;
 use super::{SlotIndex, Workbench, ms};
-use crate::cluster::slots::{Turn, Verdict};
+use crate::frontier::turn::{Turn, Verdict};
+use crate::key::HostKey;
 
 /// A message about a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
-use crate::frontier::key::Secret;
+use crate::key::Secret;
 use crate::url::CrawlUrl;
 
 use super::Kind;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::frontier::key::Secret;
+use crate::key::Secret;
 
 const LINK: Found<'static> = Found::link(1, 0);
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nephila_core::entry::open;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{MemoryState, Position, State};
 
 use super::super::{DiskState, Merger, Merging};

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use nephila_core::entry::{
     Admission, Ended, Entry, Found, FoundHost, FoundUrl, Group, Origin, RobotsRead, seal,
 };
-use nephila_core::frontier::key::{DomainKey, HostKey, Secret, UrlKey};
-use nephila_core::frontier::refusal::Refusal;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
+use nephila_core::key::{DomainKey, HostKey, Secret, UrlKey};
+use nephila_core::refusal::Refusal;
 use nephila_core::spider::Outcome;
 use nephila_core::state::Position;
 use nephila_core::state::queue::{LaterKey, QueueKey, band};
@@ -329,7 +329,7 @@ mod tests {
         let mut kinds = BTreeMap::new();
         let (mut waiting, mut ended) = (0, 0);
         state
-            .walk(nephila_core::frontier::key::Prefixes::ALL, &mut |item| {
+            .walk(nephila_core::key::Prefixes::ALL, &mut |item| {
                 let kind = match item {
                     Item::Url(..) => "url",
                     Item::Host(_, host) => {

@@ -1,6 +1,6 @@
 //! The state on disk keeps every promise of a state, through flushes, merges, losses and repeated folds.
 
-use nephila_core::state::conformance::{random, suite};
+use nephila_core::conformance::{random, suite};
 
 use super::*;
 

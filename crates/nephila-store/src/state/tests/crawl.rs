@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use nephila_core::entry::open;
 use nephila_core::fold::fold;
-use nephila_core::frontier::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
+use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::robots::Answer;
 use nephila_core::spider::Outcome;
 use nephila_core::state::State;

@@ -8,8 +8,8 @@
 //! and after the scan.
 
 use http::StatusCode;
-use nephila_core::frontier::key::{DomainKey, HostKey, Prefixes};
 use nephila_core::frontier::views::HOSTS_PAGE_MAX;
+use nephila_core::key::{DomainKey, HostKey, Prefixes};
 use nephila_core::state::record::HostRecord;
 use nephila_core::url::CrawlUrl;
 

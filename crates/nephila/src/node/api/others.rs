@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::Full;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::NodeRecord;
-use nephila_core::frontier::key::{DomainKey, UrlKey};
+use nephila_core::key::{DomainKey, UrlKey};
 use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,7 @@
 
 use nephila_core::entry::{Aside, Entry, Group, HostChange, seal};
 use nephila_core::event::Kind;
-use nephila_core::frontier::key::{DomainKey, HostKey};
+use nephila_core::key::{DomainKey, HostKey};
 use nephila_core::state::Position;
 use nephila_core::time::Seconds;
 use nephila_log::Fence;

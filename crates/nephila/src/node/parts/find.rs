@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use nephila_core::entry::ChainError;
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{State as _, StateError};
 use nephila_log::jetstream::{JetLog, Watch};
 use nephila_log::{Fence, GroupLog};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_log::Error;
 use nephila_log::jetstream::Watch;
 use nephila_store::state::DiskState;

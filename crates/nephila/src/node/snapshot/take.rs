@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use nephila_core::frontier::key::Prefixes;
+use nephila_core::key::Prefixes;
 use nephila_core::state::{State as _, StateError};
 use nephila_log::{Error, Fence, GroupLog, Groups, Wake};
 use nephila_store::state::DiskState;

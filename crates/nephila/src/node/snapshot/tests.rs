@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nephila_core::cluster::Incarnation;
-use nephila_core::frontier::key::{Prefixes, Secret};
 use nephila_core::job::{Hops, JobId};
+use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{Position, State as _};
 use nephila_core::url::CrawlUrl;
 use nephila_testnats::Nats;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::*;
+use crate::frontier::turn::{Turn, Verdict};
 
 /// The crawl delay of every slot, in milliseconds.
 pub(super) const REST: u64 = 100;

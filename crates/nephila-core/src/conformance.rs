@@ -10,12 +10,12 @@
 
 mod random;
 
-use super::queue::{LaterKey, QueueKey};
-use super::record::{DomainRecord, HostRecord, UrlRecord, UrlState};
-use super::{Beside, Changes, Item, Meta, Planned, Position, Queued, State};
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
-use crate::frontier::refusal::Refusal;
 use crate::job::JobId;
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::refusal::Refusal;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::state::record::{DomainRecord, HostRecord, UrlRecord, UrlState};
+use crate::state::{Beside, Changes, Item, Meta, Planned, Position, Queued, State};
 use crate::time::Seconds;
 
 pub use random::random;
@@ -308,9 +308,9 @@ fn what_is_below_the_floor_is_not_walked<S: State>(mut state: S) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MemoryState;
     use super::random::Naive;
     use super::*;
+    use crate::state::MemoryState;
 
     #[test]
     fn a_state_in_memory_keeps_every_promise() {

@@ -12,10 +12,10 @@ use nephila_core::store::{Exchange, Payload, Truncation};
 use sha1::{Digest, Sha1};
 use tokio::time::{Instant, timeout_at};
 
+use super::{Answered, Inner, Request, now};
 use crate::body::{Body, Spool};
 use crate::decode::{self, Note, Stop};
 use crate::decoders::{DECODE_CPU_MAX, thread_cpu};
-use crate::fetch::{Answered, Inner, Request, now};
 use crate::fetched::Fetched;
 use crate::tee::Witness;
 

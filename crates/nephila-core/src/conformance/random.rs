@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::super::queue::{LaterKey, QueueKey};
-use super::super::record::{RobotsPolicy, RobotsRecord, Unread, UrlState};
-use super::super::totals::{recount, recount_open};
-use super::super::{Item, MemoryState, Planned, Queued, State};
 use super::{host, url};
 use crate::entry::{
     Admission, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, Group, HostChange, Origin, RobotsRead,
     open, seal,
 };
 use crate::fold::fold;
-use crate::frontier::key::{HostKey, Prefixes, UrlKey};
-use crate::frontier::refusal::Refusal;
 use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
+use crate::key::{HostKey, Prefixes, UrlKey};
+use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
+use crate::state::queue::{LaterKey, QueueKey};
+use crate::state::record::{RobotsPolicy, RobotsRecord, Unread, UrlState};
+use crate::state::totals::{recount, recount_open};
+use crate::state::{Item, MemoryState, Planned, Queued, State};
 use crate::time::{Seconds, Timestamp};
 
 /// Numbers of domains, hosts of each and URLs of each host in the groups: few, so that keys repeat.

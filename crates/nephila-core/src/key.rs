@@ -220,6 +220,26 @@ impl Prefixes {
     }
 }
 
+/// A node, by a hash of its name. The id survives restarts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The node of this name.
+    pub fn of(name: &str) -> NodeId {
+        NodeId(xxhash_rust::xxh3::xxh3_64(name.as_bytes()))
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::frontier::key::{Secret, UrlKey};
 use crate::job::{Hops, JobId};
+use crate::key::{Secret, UrlKey};
 use crate::url::CrawlUrl;
 
 fn host(domain: u64, host: u32) -> HostKey {

@@ -1,7 +1,7 @@
 //! A state of plain lists: every change is kept, and every read looks through all of them. Slow, and too simple to be
 //! wrong in the ways that a clever one is.
 
-use crate::frontier::key::{DomainKey, HostKey, Prefixes, UrlKey};
+use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::{DomainRecord, HostRecord, UrlRecord};
 use crate::state::{Beside, Changes, Item, Meta, Planned, Position, Queued, State, StateError};
@@ -11,7 +11,7 @@ type Place = (Beside, UrlKey);
 
 /// All changes, the latest last.
 #[derive(Default)]
-pub(in crate::state::conformance) struct Naive {
+pub(in crate::conformance) struct Naive {
     position: Position,
     meta: Meta,
     urls: Vec<(UrlKey, UrlRecord)>,

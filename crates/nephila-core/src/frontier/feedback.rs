@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::message::OfferedUrl;
+use super::offers::OfferedUrl;
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::frontier::URGENT;
-use crate::frontier::key::{DomainKey, HostKey};
 use crate::handler::ReadAs;
+use crate::key::{DomainKey, HostKey};
 
 /// Maximum number of hosts in a word.
 pub const CLOSED_MAX: usize = 256;
