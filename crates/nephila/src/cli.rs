@@ -1,4 +1,5 @@
-//! What can be asked on the command line. Flags are what was *said*; `settings` turns them into what is *meant*.
+//! The command line: commands, arguments and their help texts. `settings` combines the arguments with file and
+//! environment.
 
 pub mod cluster;
 pub mod crawl;
@@ -17,9 +18,14 @@ use crate::settings::{self, Settings};
 
 pub mod ask;
 
-/// A web crawler: fetches whatever the server does, keeps it as standard WARC.
+/// A polite, robust web crawler that stores responses as standard WARC files.
 #[derive(Debug, Parser)]
-#[command(name = "nephila", version, max_term_width = 110)]
+#[command(
+    name = "nephila",
+    version,
+    max_term_width = 110,
+    after_help = "Examples:\n  nephila crawl https://docs.example.org/ --contact https://you.example/bot -o docs\n  nephila report summary -o docs"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,236 +33,286 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Crawl sites until nothing is left or a limit is reached. The same command goes on after any end.
+    /// Crawl sites until nothing is left or a limit is reached. The same command continues a crawl.
     ///
-    /// A crawl is a folder: everything it knows and has fetched lies in it. robots.txt is obeyed, each host is asked by
-    /// one connection at a time with a rest in between, private addresses are refused unless a URL that is typed here
-    /// names them: lists and feeds open none. Ctrl-C ends what is open and stops; once more stops at once. Both are safe,
-    /// and so is a crash.
+    /// A crawl is a folder with its state, archive, logs and settings. robots.txt is obeyed. Each host gets one
+    /// connection at a time, with a crawl delay between requests. Private addresses are refused, unless a URL on this
+    /// command line names one; lists and feeds open none. Ctrl-C finishes open fetches and stops; a second Ctrl-C stops
+    /// at once. Both are safe, and so is a crash.
     ///
-    /// It ends when nothing is left that was never tried, however long a host asks us to wait; only second tries of what
-    /// has failed are left for later (crawl.retry_wait_max).
+    /// The crawl ends when every URL was tried at least once, however long a host asks to wait; only retries of failed
+    /// URLs are left for later (crawl.retry_wait_max).
     ///
-    /// Exit code: 0 nothing is left and every seed was answered, 1 failed, 2 wrong flags or settings, 5 input unreadable,
-    /// 9 a seed could not be fetched, 11 stopped by a signal, 12 too many failures, 13 stopped by a second signal,
-    /// 14 size limit, 15 time limit, 17 the folder is damaged, 19 another process crawls here, 20 page limit, 23 second tries are left for later,
-    /// 24 waited as long as --wait-max says.
+    /// Exit code: 0 nothing is left and every seed was answered, 1 failed, 2 wrong flags or settings, 5 input
+    /// unreadable, 9 a seed could not be fetched, 11 stopped by a signal, 12 too many failures, 13 stopped by a second
+    /// signal, 14 size limit, 15 time limit, 17 the folder is damaged, 19 another process crawls here, 20 page limit,
+    /// 23 retries are left for later, 24 the wait of --wait-max is over.
+    #[command(
+        after_help = "Examples:\n  nephila crawl https://docs.example.org/ --contact https://you.example/bot -o docs\n  nephila crawl -i seeds.txt --scope domain --limit 10000 -o sites"
+    )]
     Crawl(Box<crawl::CrawlArgs>),
-    /// List what a crawl would fetch first, and the rule that decided. Fetches robots.txt, sitemaps and seeds only.
-    Map(Box<crawl::MapArgs>),
-    /// Fetch URLs and say how each of them ended.
+    /// List the URLs that a crawl would fetch first, each with the rule that decided.
     ///
-    /// One JSON line per URL, or a readable line on a terminal. robots.txt is obeyed, each host is asked by one
-    /// connection at a time with a rest in between, private addresses are refused unless the settings open them.
+    /// Fetches robots.txt, sitemaps and seeds only.
+    #[command(
+        after_help = "Examples:\n  nephila map https://docs.example.org/ --contact https://you.example/bot\n  nephila map -i seeds.txt --scope host --exclude /cart --json"
+    )]
+    Map(Box<crawl::MapArgs>),
+    /// Fetch URLs and report the outcome of each.
+    ///
+    /// Prints one JSON line per URL, or readable lines on a terminal. robots.txt is obeyed. Each host gets one
+    /// connection at a time, with a crawl delay between requests. Private addresses are refused unless the settings
+    /// open them.
     ///
     /// Exit code: 0 every URL ended well, 1 some did not, 2 wrong flags or settings, 3 disk full, 5 input unreadable,
     /// 11 stopped by a signal, 12 too many failures, 13 stopped by a second signal.
+    #[command(
+        after_help = "Examples:\n  nephila fetch https://a.example/ --contact https://you.example/bot\n  nephila fetch -i urls.txt --warc archive -c 256 > fetched.jsonl"
+    )]
     Fetch(Box<FetchArgs>),
-    /// Check WARC files and their indexes strictly, also for what other tools do not notice.
+    /// Check WARC files and their indexes strictly, also for defects that other tools overlook.
     ///
     /// Exit code: 0 clean, 1 defects found, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila verify docs\n  nephila verify --json old.warc.gz index.cdxj"
+    )]
     Verify(VerifyArgs),
-    /// Read the stored pages again with the reader of this version: their main text, their title, what they name.
+    /// Extract title, main text and links from the stored pages again, with the parser of this version.
     ///
-    /// What is new is written into the archive as `conversion` and `metadata` records that refer to the capture; `read
-    /// --text` and `report links` use the latest. A second run writes nothing. Nothing is fetched, and no crawl may run here
-    /// meanwhile. Exit code: 0 done, 1 failed, 2 wrong flags.
+    /// New results are written to the archive as `conversion` and `metadata` records that refer to the capture; `read
+    /// --text` and `report links` use the latest. The command is idempotent: a second run writes nothing. Nothing is
+    /// fetched, and no crawl may run in the folder meanwhile. Exit code: 0 done, 1 failed, 2 wrong flags.
+    #[command(after_help = "Examples:\n  nephila extract -o docs\n  nephila extract --text -o docs")]
     Extract(ExtractArgs),
-    /// Print all settings with their meaning and defaults, as a file that can be used.
+    /// Print all settings with their meaning and defaults, as a usable settings file.
+    #[command(
+        after_help = "Examples:\n  nephila settings > nephila.toml\n  nephila settings --effective --set spider.total_timeout=30s"
+    )]
     Settings(SettingsArgs),
-    /// Say who crawls, so that sites can check it: keys and pages to publish.
-    #[command(subcommand)]
+    /// Create the keys and pages by which sites can verify the identity of the crawler.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila identity key key.pem\n  nephila identity directory"
+    )]
     Identity(identity::IdentityCommand),
-    /// Hosts, domains and addresses that are not asked any more.
-    #[command(subcommand)]
+    /// Manage the stop list: never request these hosts, domains or addresses.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila stop add a.example --reason \"mail of 15 November\" -o docs\n  nephila stop list -o docs"
+    )]
     Stop(stop::StopCommand),
-    /// Run all the time, and answer over HTTP: a crawl on one machine, or a node of a cluster.
+    /// Run permanently with an HTTP API: a crawl on one machine, or a node of a cluster.
     ///
-    /// Without `cluster.servers` the crawl in the folder goes on and does not end by itself: it waits for feeds, for pages
-    /// that are fetched again, and for what `nephila add` brings. At `api.listen` (127.0.0.1:6374) it answers for its pages
-    /// and its URLs. Nothing else has to run.
+    /// Without `cluster.servers` the crawl in the folder continues and does not end by itself: the process waits for
+    /// feeds, for revisits of pages, and for URLs from `nephila add`. The API at `api.listen` (127.0.0.1:6374) answers
+    /// for pages and URLs. No other server is needed.
     ///
-    /// With `cluster.servers` it is a node of a cluster, until it is told to leave.
-    /// Nodes are equal: start as many as there are machines, all with the same `[cluster]` settings. A node takes its share
-    /// of the partitions, and the others take them over when it is gone. Ctrl-C hands everything over and ends; once more
-    /// ends at once. Both are safe, and so is a crash.
+    /// With `cluster.servers` the process is a node of a cluster until told to leave. Nodes are equal: start one per
+    /// machine, all with the same `[cluster]` settings. Each node owns its share of the partitions; if a node is lost,
+    /// the others take its partitions over. Ctrl-C hands everything over and ends; a second Ctrl-C ends at once. Both
+    /// are safe, and so is a crash.
     ///
-    /// Exit code: 1 failed, 2 wrong flags or settings, 11 stopped by a signal or `nephila cluster drain`, 13 stopped by a
-    /// second signal, 19 another process works in the folder.
+    /// Exit code: 1 failed, 2 wrong flags or settings, 11 stopped by a signal or `nephila cluster drain`, 13 stopped by
+    /// a second signal, 19 another process works in the folder.
+    #[command(
+        after_help = "Examples:\n  nephila serve -o docs\n  nephila serve -o /data/nephila --node one --config /etc/nephila/nephila.toml"
+    )]
     Serve(cluster::ServeArgs),
-    /// Jobs of a cluster: what it crawls.
-    #[command(subcommand)]
+    /// Manage the jobs of a cluster.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila job create news -i seeds.txt --scope domain\n  nephila job list"
+    )]
     Job(cluster::JobCommand),
-    /// Add URLs to a job of a cluster, or with `-o` to a crawl on this machine, whether it runs or not.
+    /// Add URLs to a job of a cluster, or with `-o` to a crawl on this machine, running or not.
     ///
-    /// They come as arguments, from lists, JSON lines, CDXJ indexes, sitemaps, WARC files, or a stream of visited URLs. Each is
-    /// taken or refused with a reason: no URL, out of the job's scope, a trap. What is known already is not fetched
-    /// again. Exit code: 0 all were taken, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be reached.
+    /// Sources are arguments, lists, JSON lines, CDXJ indexes, sitemaps, WARC files, or a stream of visited URLs. Each
+    /// URL is accepted, or refused with a reason: no URL, out of the job's scope, a trap. A known URL is not fetched
+    /// again. Exit code: 0 all were accepted, 1 some were refused, 2 wrong flags or settings, 8 the node cannot be
+    /// reached.
+    #[command(
+        after_help = "Examples:\n  nephila add https://docs.example.org/new -i more.txt -o docs\n  nephila add --job news --sitemap map.xml --cdxj old.cdxj"
+    )]
     Add(cluster::AddArgs),
     /// List downloads by state and type, or stories by source.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila list downloads --state error -o docs\n  nephila list stories -o news"
+    )]
     List(list::ListCommand),
-    /// Follow feeds, and see how they are.
-    #[command(subcommand)]
+    /// Follow feeds and inspect their health.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila feed add https://a.example/feed.xml -o news\n  nephila feed list -o news"
+    )]
     Feed(feed::FeedCommand),
-    /// A cluster as a whole.
-    #[command(subcommand)]
+    /// Inspect and manage a cluster as a whole.
+    #[command(subcommand, after_help = "Examples:\n  nephila cluster status\n  nephila cluster drain three")]
     Cluster(cluster::ClusterCommand),
     #[command(flatten)]
     Ask(ask::Ask),
 }
 
-/// Flags that every command with settings has.
+/// Arguments of every command with settings.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// The settings file [default: $NEPHILA_CONFIG, ./nephila.toml, ~/.config/nephila/nephila.toml, /etc/nephila/nephila.toml]
-    #[arg(long, value_name = "FILE")]
+    /// Settings file [default: $NEPHILA_CONFIG, ./nephila.toml, ~/.config/nephila/nephila.toml,
+    /// /etc/nephila/nephila.toml]
+    #[arg(long, value_name = "FILE", help_heading = "Settings")]
     pub config: Option<PathBuf>,
-    /// Set one setting, such as `spider.total_timeout=30s`; may be given several times
-    #[arg(long, value_name = "KEY=VALUE")]
+    /// Set one setting, such as `spider.total_timeout=30s`; repeatable
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Settings")]
     pub set: Vec<String>,
 }
 
 impl Common {
-    /// The settings in force.
+    /// Loads the effective settings.
     pub fn load(&self) -> anyhow::Result<Settings> {
         self.load_from(None)
     }
 
-    /// The settings in force, from this file if there is one to prefer.
+    /// Loads the effective settings; the file `before`, if given, replaces the settings file.
     pub fn load_from(&self, before: Option<&Path>) -> anyhow::Result<Settings> {
         settings::load(self.config.as_deref(), &self.set, before)
     }
 }
 
-/// Flags of `nephila extract`.
+/// Arguments of `nephila extract`.
 #[derive(Args, Clone, Debug)]
 pub struct ExtractArgs {
-    /// The folder of the crawl [default: the current folder if it is a crawl, else nephila-data]
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// The main text alone
+    /// Extract the main text only
     #[arg(long, conflicts_with = "links")]
     pub text: bool,
-    /// What pages say of themselves and what they name alone
+    /// Extract metadata and links only
     #[arg(long)]
     pub links: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// Which node of a cluster is asked.
+/// The node of a cluster that answers a command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Remote {
-    /// Ask this node of a cluster, such as `http://127.0.0.1:6374` or `https://one.example:6374`; any node answers for all of them. Of several, with
-    /// commas between them, the next is asked when one does not answer
-    #[arg(long, value_name = "URL")]
+    /// Send the command to this node, such as `http://127.0.0.1:6374` or `https://one.example:6374`; any node answers
+    /// for the whole cluster. In a comma-separated list, the next node is tried if one does not answer
+    #[arg(long, value_name = "URL", help_heading = "Cluster")]
     pub node: Option<String>,
-    /// A file with the token that the node asks for
-    #[arg(long, value_name = "FILE", requires = "node")]
+    /// File with the API token of the node
+    #[arg(long, value_name = "FILE", requires = "node", help_heading = "Cluster")]
     pub token_file: Option<PathBuf>,
-    /// A file with the certificates that sign those of the nodes, for https: ca.pem of `nephila cluster keys`. Without it
-    /// those are believed that browsers believe
-    #[arg(long, value_name = "FILE", requires = "node")]
+    /// File with the CA certificates of the nodes, for https: ca.pem of `nephila cluster keys` [default: the CAs that
+    /// browsers trust]
+    #[arg(long, value_name = "FILE", requires = "node", help_heading = "Cluster")]
     pub ca_file: Option<PathBuf>,
 }
 
 impl Remote {
-    /// The nodes that were named, if any were.
+    /// Opens the named nodes, if any.
     pub(crate) fn open(&self) -> anyhow::Result<Option<node::remote::Remote>> {
         let Some(urls) = &self.node else { return Ok(None) };
         node::remote::Remote::open(urls, self.token_file.as_deref(), self.ca_file.as_deref()).map(Some)
     }
 }
 
-/// Flags of `nephila fetch`.
+/// Arguments of `nephila fetch`.
 #[derive(Args, Clone, Debug)]
 pub struct FetchArgs {
     /// URLs; `-` reads them from standard input, one per line
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// A file of URLs, one per line; `-` is standard input
-    #[arg(short = 'i', long = "seeds", value_name = "FILE")]
+    /// File of URLs, one per line; `-` is standard input
+    #[arg(short = 'i', long = "seeds", value_name = "FILE", help_heading = "Input")]
     pub seeds: Vec<PathBuf>,
-    /// Write what was fetched into this folder: archive/*.warc.gz and indexes/index.cdxj
-    #[arg(long, value_name = "DIR")]
+    /// Archive responses in this folder: archive/*.warc.gz and indexes/index.cdxj
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub warc: Option<PathBuf>,
-    /// Keep what was fetched in this folder, as `--warc` does, and go on there: the same command asks only for what was not
-    /// answered for, or may do better now
-    #[arg(short, long, value_name = "DIR")]
+    /// Archive responses in this folder, like `--warc`, and resume: the same command requests only URLs without a final
+    /// outcome
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// Ask for the head only. Nothing goes into an archive: a head proves nothing about its page
-    #[arg(long)]
+    /// Send HEAD requests. Nothing is archived: a response without a body proves nothing about the page
+    #[arg(long, help_heading = "Requests")]
     pub head: bool,
-    /// A field to send, `Name: value`, to the origins named on the command line and to no other
-    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    /// Send this header field, `Name: value`, to the origins named on the command line only; repeatable
+    #[arg(short = 'H', long = "header", value_name = "FIELD", help_heading = "Requests")]
     pub headers: Vec<String>,
-    /// Use this address for a host, as `host:port:address` or `host:address`, instead of asking the resolver
-    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = parse_resolve)]
+    /// Use this address for a host instead of DNS, as `host:port:address` or `host:address`; repeatable
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = parse_resolve, help_heading = "Network")]
     pub resolve: Vec<(String, IpAddr)>,
-    /// Fetches at the same time
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Maximum number of concurrent fetches
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+        help_heading = "Network"
+    )]
     pub concurrency: u32,
-    /// Connections to one host at the same time [default: frontier.host_connections]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of concurrent connections per host [default: frontier.host_connections]
+    #[arg(long, value_name = "N", help_heading = "Politeness")]
     pub host_concurrency: Option<u32>,
-    /// Rest of a host between two fetches, such as `2s` [default: frontier.host_delay]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Crawl delay: pause of a host between two fetches, such as `2s` [default: frontier.host_delay]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Politeness")]
     pub delay: Option<std::time::Duration>,
     /// Follow redirects, each hop as a fetch of its own
-    #[arg(short = 'L', long)]
+    #[arg(short = 'L', long, help_heading = "Requests")]
     pub follow: bool,
-    /// How far redirects may lead
-    #[arg(long, value_name = "SCOPE", default_value = "any")]
+    /// Limit redirects to the host or the domain of the URL
+    #[arg(long, value_name = "SCOPE", default_value = "any", help_heading = "Requests")]
     pub follow_scope: FollowScope,
-    /// Keep cookies for this run; without it none are sent
-    #[arg(long)]
+    /// Keep cookies during this run and send them back; by default none are sent
+    #[arg(long, help_heading = "Requests")]
     pub cookies: bool,
-    /// Ask again only for what has changed since the last capture in the folder of `--warc`
-    #[arg(long, requires = "warc")]
+    /// Send conditional requests: fetch only pages changed since the last capture in the folder of `--warc`
+    #[arg(long, requires = "warc", help_heading = "Requests")]
     pub conditional: bool,
-    /// Do not ask for robots.txt. Recorded in every archive file
-    #[arg(long)]
+    /// Ignore robots.txt. Recorded in every archive file
+    #[arg(long, help_heading = "Politeness")]
     pub ignore_robots: bool,
-    /// Print the SHA-1 of each body. What is archived has one anyway; else it costs a third of a small fetch's CPU
-    #[arg(long)]
+    /// Print the SHA-1 digest of each body. Free for archived responses; otherwise a third of the CPU time of a small
+    /// fetch
+    #[arg(long, help_heading = "Output")]
     pub digest: bool,
-    /// Stop after this many URLs that did not end well
-    #[arg(long, value_name = "N")]
+    /// Stop after this number of failed URLs
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub errors_max: Option<u64>,
-    /// Who we are: the whole User-Agent field
-    #[arg(short = 'U', long, value_name = "TEXT")]
+    /// User-Agent header field, in full [default: identity.user_agent]
+    #[arg(short = 'U', long, value_name = "TEXT", help_heading = "Politeness")]
     pub user_agent: Option<String>,
-    /// Who to reach about this crawl: a URL or a mail address. Needed for public sites
-    #[arg(long, value_name = "URL|MAIL")]
+    /// Contact for site operators: a URL or a mail address, required for public sites [default: identity.contact]
+    #[arg(long, value_name = "URL|MAIL", help_heading = "Politeness")]
     pub contact: Option<String>,
-    /// Print JSON lines also on a terminal
-    #[arg(long)]
+    /// Print JSON lines on a terminal too
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Print nothing but errors
-    #[arg(short, long)]
+    /// Print errors only
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// How far redirects may lead.
+/// Limit on redirect targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FollowScope {
     /// The host of the URL.
     Host,
-    /// The registered domain of the URL.
+    /// The registrable domain of the URL.
     Domain,
-    /// Anywhere.
+    /// Any host.
     Any,
 }
 
-/// Flags of `nephila verify`.
+/// Arguments of `nephila verify`.
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
-    /// WARC files, CDXJ files, or folders of them
+    /// WARC files, CDXJ files, or folders with such files
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
     /// Print one JSON line per defect
@@ -264,18 +320,18 @@ pub struct VerifyArgs {
     pub json: bool,
 }
 
-/// Flags of `nephila settings`.
+/// Arguments of `nephila settings`.
 #[derive(Args, Clone, Debug)]
 pub struct SettingsArgs {
-    /// Print what is meant after file, environment and flags, instead of the defaults
+    /// Print the effective settings from file, environment and flags, instead of the defaults
     #[arg(long)]
     pub effective: bool,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// `host:port:address` as curl writes it; the port is not needed and not used.
+/// Parses `host:port:address`, in the form of curl. The port is optional and ignored.
 pub(crate) fn parse_resolve(text: &str) -> Result<(String, IpAddr), String> {
     let wrong = || format!("{text:?} is not host:port:address");
     let (host, rest) = text.split_once(':').ok_or_else(wrong)?;

@@ -1,4 +1,5 @@
-//! Flags of the commands that ask: they read a crawl's folder, or ask the process that crawls in it, and change nothing.
+//! Arguments of the read-only commands (and of `host set`): they read a crawl folder, or query the process that crawls
+//! there.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,59 +9,85 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::stop::StopWhere;
 use super::{Common, Remote};
 
-/// The commands that ask. Exit codes are those of grep: 0 yes or clean, 1 no or found, 2 trouble.
+/// The read-only commands. Exit codes follow grep: 0 yes or clean, 1 no or found, 2 trouble.
 #[derive(Debug, Subcommand)]
 pub enum Ask {
-    /// Print what was fetched from a URL: the body, decoded.
+    /// Print the stored response of a URL: by default the decoded body.
     ///
-    /// Works while a crawl runs and after one was killed. With `--node` it is found wherever in the cluster it lies. Exit
-    /// code: 0 printed, 1 there is no capture, 2 trouble, 8 it is wanted and not there yet, or nobody can say right now.
+    /// Works while a crawl runs and after a crash. With `--node`, the capture is found on any node of the cluster. Exit
+    /// code: 0 printed, 1 there is no capture, 2 trouble, 8 the URL waits to be fetched, or its state is unknown at
+    /// present.
+    #[command(
+        after_help = "Examples:\n  nephila read https://docs.example.org/ -o docs\n  nephila read https://docs.example.org/ --at 2026-11-12 --headers -o docs"
+    )]
     Read(ReadArgs),
-    /// List the captures of a URL, or of all URLs like it, as CDXJ lines.
+    /// List the captures of a URL, or of all matching URLs, as CDXJ lines.
     ///
     /// `http://a.example/x*` means `--match prefix`, `*.a.example` means `--match domain`.
-    /// Exit code: 0 some were found, 1 none, 2 trouble.
+    /// Exit code: 0 found some, 1 none, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila cdx https://docs.example.org/ -o docs\n  nephila cdx '*.example.org' --from 2026-11-01 --limit 100 -o docs"
+    )]
     Cdx(CdxArgs),
-    /// Print the outcome log: one line for every request.
+    /// Print the outcome log, one line per request, or with `--events` the event stream.
     ///
     /// Exit code: 0 there were lines, 1 none, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila log -f --host a.example --outcome retry -o docs\n  nephila log --events --from beginning -o docs"
+    )]
     Log(LogArgs),
-    /// Count what a crawl did, by host, type, redirect, …
+    /// Report counts of a crawl by host, media type, redirect, …
     ///
-    /// Exit code: 0; `--broken` gives 1 if it finds broken pages; 2 trouble.
+    /// Exit code: 0; with `--broken` 1 if there are broken pages; 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila report summary -o docs\n  nephila report links --broken -o docs"
+    )]
     Report(ReportArgs),
-    /// Print the numbers of a crawl, or with `--node` those of every node of a cluster.
+    /// Print the metrics of a crawl, or with `--node` of every node of a cluster.
+    #[command(
+        after_help = "Examples:\n  nephila stats --since 1h -o docs\n  nephila stats --node http://127.0.0.1:6374"
+    )]
     Stats(StatsArgs),
-    /// Prove how politely sites were asked.
-    #[command(subcommand)]
+    /// Prove that crawl delays and connection limits were kept.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila politeness report -o docs\n  nephila politeness check --access-log access.log"
+    )]
     Politeness(PolitenessCommand),
-    /// Say why a URL was fetched or not, and when it will be.
+    /// Explain why a URL was fetched or not, and when the next fetch is due.
     ///
-    /// Asks the process that crawls, or opens the folder if none does, or asks a node of a cluster with `--node`.
+    /// Queries the process that crawls, or opens the folder if none runs, or queries a node of a cluster with `--node`.
     /// Exit code: 0 fetched or queued, 1 not, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila explain https://docs.example.org/private/17 -o docs\n  nephila explain https://a.example/page --node http://127.0.0.1:6374"
+    )]
     Explain(ExplainArgs),
-    /// Look at hosts.
-    #[command(subcommand)]
+    /// Inspect hosts, or set the crawl delay of a host.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila host show a.example -o docs\n  nephila host set a.example --delay 10s -o docs"
+    )]
     Host(HostCommand),
-    /// Look at addresses.
-    #[command(subcommand)]
+    /// Inspect IP addresses.
+    #[command(subcommand, after_help = "Examples:\n  nephila slot show 192.0.2.1 -o docs")]
     Slot(SlotCommand),
-    /// Check this machine and a crawl's folder: disk, files, clock, names, contact.
+    /// Check this machine and a crawl folder: disk, files, clock, DNS, contact, cluster.
     ///
-    /// Exit code: 0 nothing is wrong, 1 something is, 2 trouble.
+    /// Exit code: 0 no fault, 1 faults found, 2 trouble.
+    #[command(after_help = "Examples:\n  nephila doctor\n  nephila doctor -o docs --json")]
     Doctor(DoctorArgs),
 }
 
-/// Flags of `nephila explain`.
+/// Arguments of `nephila explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// URLs
+    /// URLs to explain
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
@@ -68,42 +95,50 @@ pub struct ExplainArgs {
 /// `nephila host …`.
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
-    /// What is known of a host, and what it waits for.
+    /// Show the state of a host, and the reason for its wait.
     ///
-    /// Exit code: 0 it is known, 1 not, 2 trouble.
+    /// Exit code: 0 the host is known, 1 unknown, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila host show a.example -o docs\n  nephila host show https://a.example:8443 --node http://127.0.0.1:6374"
+    )]
     Show(HostShowArgs),
-    /// The hosts that were asked, the most asked first: the same as `report hosts`.
+    /// List hosts by number of requests, like `report hosts`.
+    #[command(after_help = "Examples:\n  nephila host list --limit 20 -o docs")]
     List(HostListArgs),
-    /// Give a host a longer rest.
+    /// Set a longer crawl delay for a host.
     ///
-    /// It holds on all nodes within seconds, and after every restart. Exit code: 0 done, 2 trouble.
+    /// Takes effect on all nodes within seconds, and persists over restarts. Exit code: 0 done, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila host set c.example --delay 10s -o news\n  nephila host set c.example --delay 0s -o news"
+    )]
     Set(HostSetArgs),
 }
 
-/// Flags of `nephila host set`.
+/// Arguments of `nephila host set`.
 #[derive(Args, Clone, Debug)]
 pub struct HostSetArgs {
-    /// The host, such as `a.example` or `https://a.example:8443`; without a scheme both are meant
+    /// Host, such as `a.example` or `https://a.example:8443`; without a scheme, http and https
     #[arg(value_name = "HOST")]
     pub host: String,
-    /// Rest between two requests, if it is longer than that of the settings; `0s` for the usual one
+    /// Crawl delay between two requests; the longer of this and the settings applies (0s: as in the settings; at most
+    /// 24h)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub delay: Duration,
-    /// Where
+    /// Crawl folder or cluster.
     #[command(flatten)]
     pub place: StopWhere,
 }
 
-/// Flags of `nephila host list`.
+/// Arguments of `nephila host list`.
 #[derive(Args, Clone, Debug)]
 pub struct HostListArgs {
-    /// So many at most
-    #[arg(long, value_name = "N")]
+    /// Maximum number of rows
+    #[arg(long, value_name = "N", help_heading = "Output")]
     pub limit: Option<usize>,
-    /// How it is printed
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub format: TableFormat,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
@@ -111,219 +146,222 @@ pub struct HostListArgs {
 /// `nephila slot …`.
 #[derive(Debug, Subcommand)]
 pub enum SlotCommand {
-    /// Who was asked at an address, and how it rested.
+    /// Show the hosts that were requested at an address, and the pauses between requests.
     ///
-    /// Exit code: 0 it was asked, 1 not, 2 trouble.
+    /// Exit code: 0 the address was requested, 1 not, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila slot show 192.0.2.1 -o docs\n  nephila slot show 2001:db8::1 --json -o docs"
+    )]
     Show(SlotShowArgs),
 }
 
-/// Flags of `nephila slot show`.
+/// Arguments of `nephila slot show`.
 #[derive(Args, Clone, Debug)]
 pub struct SlotShowArgs {
-    /// The address; of IPv6 the first 64 bits count
+    /// Address; of an IPv6 address, only the first 64 bits count
     #[arg(value_name = "IP")]
     pub address: std::net::IpAddr,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// Flags of `nephila host show`.
+/// Arguments of `nephila host show`.
 #[derive(Args, Clone, Debug)]
 pub struct HostShowArgs {
-    /// The host, such as `a.example` or `https://a.example:8443`; without a scheme both are looked at
+    /// Host, such as `a.example` or `https://a.example:8443`; without a scheme, http and https
     #[arg(value_name = "HOST")]
     pub host: String,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// Flags of `nephila doctor`.
+/// Arguments of `nephila doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
-    /// Where the crawl is, or will be
+    /// Crawl folder, existing or not.
     #[command(flatten)]
     pub place: Where,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Where the crawl is.
+/// Crawl folder and JSON output.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Where {
-    /// The crawl's folder [default: . if it is a crawl, else ./nephila-data]
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
-/// Flags of `nephila read`.
+/// Arguments of `nephila read`.
 #[derive(Args, Clone, Debug)]
 pub struct ReadArgs {
-    /// The URL
+    /// URL
     #[arg(value_name = "URL")]
     pub url: String,
-    /// The capture nearest to this time, such as 2026-11-12 or 20261112103000 [default: the latest]
+    /// Select the capture nearest to this time, such as 2026-11-12 or 20261112103000 [default: the latest]
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
-    /// Print status line and fields
+    /// Print status line and header fields
     #[arg(long, group = "part")]
     pub headers: bool,
-    /// Print the main text of a page, without its markup and its menus
+    /// Print the main text of a page, without markup and menus
     #[arg(long, group = "part")]
     pub text: bool,
     /// Print the WARC record
     #[arg(long, group = "part")]
     pub warc: bool,
-    /// Print the body as it is stored, compressed if it was sent so
+    /// Print the body as stored, with its content encoding
     #[arg(long, group = "part")]
     pub raw: bool,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// Flags of `nephila cdx`.
+/// Arguments of `nephila cdx`.
 #[derive(Args, Clone, Debug)]
 pub struct CdxArgs {
-    /// The URL
+    /// URL
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Which URLs beside it [default: exact]
+    /// Match of the URL [default: by a `*` in the URL, else exact]
     #[arg(long = "match", value_name = "KIND")]
     pub matches: Option<MatchKind>,
-    /// Not before this time
+    /// Only captures at or after this time, such as 2026-11-12
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
-    /// Not after this time
+    /// Only captures at or before this time
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// So many lines at most
+    /// Maximum number of lines
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// Which URLs a question is about.
+/// Match of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MatchKind {
-    /// The URL, however it is spelled.
+    /// The URL, in any spelling with the same canonical form.
     Exact,
-    /// What begins like it.
+    /// All URLs with this prefix.
     Prefix,
-    /// Its host.
+    /// All URLs of the host.
     Host,
-    /// Its host and the names below.
+    /// All URLs of the host and of names below.
     Domain,
 }
 
-/// Flags of `nephila log`.
+/// Arguments of `nephila log`.
 #[derive(Args, Clone, Debug)]
 pub struct LogArgs {
-    /// Go on printing what is added
-    #[arg(short, long)]
+    /// Follow the log: keep printing new lines
+    #[arg(short, long, help_heading = "Output")]
     pub follow: bool,
-    /// Only this host, such as `a.example` or `https://a.example`
-    #[arg(long, value_name = "HOST")]
+    /// Only requests to this host, such as `a.example` or `https://a.example`
+    #[arg(long, value_name = "HOST", help_heading = "Filters")]
     pub host: Option<String>,
-    /// Only this outcome, class of outcomes or status, such as `not-found`, `retry`, `503`; may be given several times
-    #[arg(long, value_name = "OUTCOME")]
+    /// Only this outcome, class of outcomes or status, such as `not-found`, `retry`, `503`; repeatable
+    #[arg(long, value_name = "OUTCOME", help_heading = "Filters")]
     pub outcome: Vec<String>,
-    /// Only what began since then: `1h`, `2d`, or a time
-    #[arg(long, value_name = "TIME")]
+    /// Only requests that began since then: `1h`, `2d`, or a time
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub since: Option<String>,
-    /// How lines look [default: text on a terminal, else jsonl]
-    #[arg(long, value_name = "FORMAT")]
+    /// Output format [default: text on a terminal, else jsonl]
+    #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     pub format: Option<LogFormat>,
-    /// Everything that happens, as JSON lines, each with an id; lines of kind `position` say where to go on with --from
-    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"])]
+    /// Print all events as JSON lines, each with an id; lines of kind `position` contain the position for --from
+    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"], help_heading = "Events")]
     pub events: bool,
-    /// The same from there on: `beginning`, `end`, or what a line of kind `position` said
-    #[arg(long, value_name = "POSITION", conflicts_with_all = ["host", "outcome", "since", "format"])]
+    /// Print events from here on: `beginning`, `end`, or the position in a line of kind `position`
+    #[arg(long, value_name = "POSITION", conflicts_with_all = ["host", "outcome", "since", "format"], help_heading = "Events")]
     pub from: Option<String>,
-    /// Only events of this kind, such as `changed` or `story`; may be given several times
-    #[arg(long, value_name = "KIND", conflicts_with_all = ["host", "outcome", "since", "format"])]
+    /// Print only events of this kind, such as `changed` or `story`; repeatable
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["host", "outcome", "since", "format"], help_heading = "Events")]
     pub kind: Vec<String>,
-    /// Only new stories: `--kind story`
-    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"])]
+    /// Print only new stories: `--kind story`
+    #[arg(long, conflicts_with_all = ["host", "outcome", "since", "format"], help_heading = "Events")]
     pub stories: bool,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
-    /// Which node is asked, for events of a cluster
+    /// Node of a cluster, for its events.
     #[command(flatten)]
     pub remote: Remote,
 }
 
-/// How lines of the log look.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// As they are written: one JSON object per line.
+    /// One JSON object per line, as in the file.
     Jsonl,
-    /// As Heritrix writes them: thirteen fields.
+    /// Heritrix's crawl.log: thirteen fields.
     #[value(name = "crawl.log")]
     CrawlLog,
-    /// For people.
+    /// Readable text.
     Text,
 }
 
-/// Flags of `nephila report`.
+/// Arguments of `nephila report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// What to count
+    /// Kind of report
     #[arg(value_name = "WHAT", default_value = "summary")]
     pub what: What,
-    /// With `links`: only pages that are gone or broken, and exit code 1 if there are some
-    #[arg(long)]
+    /// With `links`: report only pages that are gone or broken, with exit code 1 if there are any
+    #[arg(long, help_heading = "Filters")]
     pub broken: bool,
-    /// Only this host
-    #[arg(long, value_name = "HOST")]
+    /// Only requests to this host
+    #[arg(long, value_name = "HOST", help_heading = "Filters")]
     pub host: Option<String>,
-    /// So many rows at most
-    #[arg(long, value_name = "N")]
+    /// Maximum number of rows
+    #[arg(long, value_name = "N", help_heading = "Output")]
     pub limit: Option<usize>,
-    /// How it is printed
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub format: TableFormat,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// What a report counts.
+/// Kind of report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
-    /// Everything, in a few lines.
+    /// Totals, in a few lines.
     Summary,
-    /// Hosts, the most asked first.
+    /// Hosts, by number of requests.
     Hosts,
     /// Media types.
     Types,
-    /// What leads where.
+    /// Redirects with their targets.
     Redirects,
-    /// Pages that could not be had.
+    /// Pages that could not be fetched.
     Links,
     /// Bodies found under several URLs.
     Duplicates,
-    /// How the seeds ended.
+    /// Outcomes of the seeds.
     Seeds,
     /// Hosts whose pages link into traps.
     Traps,
 }
 
-/// How a table is printed.
+/// Format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
     /// Columns.
@@ -336,16 +374,16 @@ pub enum TableFormat {
     Md,
 }
 
-/// Flags of `nephila stats`.
+/// Arguments of `nephila stats`.
 #[derive(Args, Clone, Debug)]
 pub struct StatsArgs {
-    /// Only what began since then: `1h`, `24h`, or a time
+    /// Only requests that began since then: `1h`, `24h`, or a time
     #[arg(long, value_name = "TIME", conflicts_with = "node")]
     pub since: Option<String>,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
@@ -353,89 +391,96 @@ pub struct StatsArgs {
 /// `nephila politeness …`.
 #[derive(Debug, Subcommand)]
 pub enum PolitenessCommand {
-    /// How long every host and every address rested between two requests, against what was promised.
+    /// Report the pauses between requests per host and address, compared with the promised crawl delay.
     ///
-    /// From the crawl's own log. Exit code: 0 every promise was kept, 1 some were not, 2 trouble.
+    /// Based on the crawl's own log. Exit code: 0 every promise was kept, 1 some were not, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila politeness report --host a.example -o docs\n  nephila politeness report --format html -o docs > for-their-admin.html"
+    )]
     Report(PolitenessReportArgs),
-    /// Judge a site's own access log: our requests in it, against our promise.
+    /// Check the crawler's requests in a site's own access log against the promised crawl delay.
     ///
     /// Exit code: 0 no violation, 1 violations, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila politeness check --access-log access.log --robots robots.txt\n  zcat access.log.gz | nephila politeness check --access-log - --delay 2s"
+    )]
     Check(PolitenessCheckArgs),
 }
 
-/// Flags of `nephila politeness report`.
+/// Arguments of `nephila politeness report`.
 #[derive(Args, Clone, Debug)]
 pub struct PolitenessReportArgs {
-    /// Only this host
+    /// Only requests to this host
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Not before this time
+    /// Only requests at or after this time, such as 2026-11-12
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
-    /// Not after this time
+    /// Only requests at or before this time
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// The folders of other nodes of the same cluster. May be given several times: what several nodes did is judged as one
+    /// Folder of another node of the same cluster; the requests of all nodes are judged together; repeatable
     #[arg(long = "also", value_name = "DIR")]
     pub also: Vec<PathBuf>,
-    /// How it is printed; `html` is one page that can be sent to a site's operator
+    /// Output format; `html` is one page for a site's operator
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: PageFormat,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }
 
-/// How a page is printed.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
-    /// For a terminal.
+    /// Text for a terminal.
     Text,
     /// One JSON object.
     Json,
-    /// One page without scripts.
+    /// One HTML page without scripts.
     Html,
 }
 
-/// Flags of `nephila politeness check`.
+/// Arguments of `nephila politeness check`.
 #[derive(Args, Clone, Debug)]
 pub struct PolitenessCheckArgs {
-    /// The access log; `-` is standard input, gzip is undone. May be given several times, oldest first
+    /// Access log, plain or gzip; `-` is standard input; repeatable, oldest first
     #[arg(long = "access-log", value_name = "FILE", required = true)]
     pub access_logs: Vec<PathBuf>,
-    /// How its lines look
+    /// Format of the access log
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub format: AccessFormat,
-    /// Our requests have this text in their User-Agent [default: identity.agent]
+    /// Text in the User-Agent of the crawler's requests [default: identity.agent]
     #[arg(long, value_name = "TEXT")]
     pub agent: Option<String>,
-    /// The rest that was promised between two requests [default: frontier.host_delay]
+    /// Promised crawl delay between two requests [default: frontier.host_delay]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub delay: Option<Duration>,
-    /// Requests at the same time that were promised at most [default: frontier.host_connections]
+    /// Promised maximum number of concurrent requests [default: frontier.host_connections]
     #[arg(long, value_name = "N")]
     pub connections: Option<u32>,
-    /// The site's robots.txt, to see whether we obeyed it
+    /// The site's robots.txt, to check that its rules were obeyed
     #[arg(long, value_name = "FILE")]
     pub robots: Option<PathBuf>,
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// How the lines of an access log look.
+/// Format of an access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccessFormat {
-    /// As the first lines look.
+    /// Detected from the first lines.
     Auto,
-    /// `host ident user [time] "request" status bytes`. It has no User-Agent: every line is taken as ours.
+    /// `host ident user [time] "request" status bytes`. Without User-Agent: every line counts as a request of the
+    /// crawler.
     Common,
-    /// The same with `"referrer" "agent"` behind it. A further number is taken as the request's seconds.
+    /// `common` followed by `"referrer" "agent"`. A further number is the duration of the request in seconds.
     Combined,
-    /// One JSON object per line, with the names nginx users give: `time_iso8601` or `msec`, `request`,
+    /// One JSON object per line, with the usual names of nginx variables: `time_iso8601` or `msec`, `request`,
     /// `http_user_agent`, `request_time`.
     JsonNginx,
 }

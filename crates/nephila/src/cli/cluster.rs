@@ -1,4 +1,4 @@
-//! Flags of `nephila serve`, `nephila job`, `nephila add` and `nephila cluster`.
+//! Arguments of `nephila serve`, `nephila job`, `nephila add` and `nephila cluster`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,136 +12,152 @@ use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
 use crate::settings::usage;
 
-/// Flags of `nephila serve`.
+/// Arguments of `nephila serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArgs {
-    /// The folder of the crawl, or of this node: its archive, its logs, what it knows
-    #[arg(short, long, value_name = "DIR")]
+    /// Folder of the crawl or of this node, for archive, logs and state [default: . if . is a crawl or a node, else
+    /// ./nephila-data]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// The name of this node, unlike all others [default: cluster.node, or the name of the machine]
-    #[arg(long, value_name = "NAME")]
+    /// Unique name of this node [default: cluster.node, else the name of the machine]
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub node: Option<String>,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// What can be said about jobs.
+/// Commands about jobs.
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// Begin a job: what to crawl, from where, how far.
+    /// Create and start a job: seeds, scope, limits.
+    #[command(
+        after_help = "Examples:\n  nephila job create news -i seeds.txt --scope domain\n  nephila job create docs https://docs.example.org/ --limit 10000 --recrawl adaptive"
+    )]
     Create(JobCreateArgs),
-    /// List the jobs.
+    /// List the jobs with state and progress.
+    #[command(
+        after_help = "Examples:\n  nephila job list\n  nephila job list --json --node http://127.0.0.1:6374"
+    )]
     List(LookArgs),
-    /// What a job wants, and whether it runs.
+    /// Show scope, limits and state of a job.
+    #[command(after_help = "Examples:\n  nephila job show news\n  nephila job show news --json")]
     Show {
         /// Print JSON, with all seeds
         #[arg(long)]
         json: bool,
-        /// Which
+        /// Name of the job.
         #[command(flatten)]
         job: JobNameArgs,
     },
-    /// Wait until a job is complete: nothing of it is left on any node.
+    /// Wait until a job is complete: no URL is left on any node.
     ///
-    /// Says every few seconds how many URLs are left. A job with a schedule, or one that follows feeds, is never complete.
-    /// Exit code: 0 complete, 1 stopped, 2 wrong flags or settings, 8 the node or the servers cannot be reached, 14, 15 or 20
-    /// ended at its limit of bytes, time or pages, 24 not complete within --timeout.
+    /// Prints the number of URLs left every few seconds. A job with a schedule, or with feeds, is never complete. Exit
+    /// code: 0 complete, 1 stopped, 2 wrong flags or settings, 8 the node or the servers cannot be reached, 14, 15 or
+    /// 20 ended at its limit of bytes, time or pages, 24 not complete within --timeout.
+    #[command(after_help = "Examples:\n  nephila job wait news\n  nephila job wait news --timeout 2h")]
     Wait {
-        /// Wait so long at most, such as `2h`
+        /// Maximum wait, such as `2h` [default: unlimited]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         timeout: Option<Duration>,
-        /// Which
+        /// Name of the job.
         #[command(flatten)]
         job: JobNameArgs,
     },
-    /// Change what a job wants while it runs.
+    /// Change scope, limits or schedule of a job while the job runs.
     ///
-    /// Every partition learns of it at one position of its log; links are judged by it from then on. What is queued and
-    /// matches a new `--exclude` is not fetched any more. What is not said stays as it was.
+    /// The change reaches every partition at one position of its log, and applies to all links from there on. Queued
+    /// URLs that match a new `--exclude` are not fetched. Values that are not given stay unchanged.
+    #[command(
+        after_help = "Examples:\n  nephila job set news --exclude /cart --limit-per-host 10000\n  nephila job set news --recrawl adaptive --interval 12h"
+    )]
     Set(JobSetArgs),
-    /// Nothing of it is fetched until it is resumed.
+    /// Pause a job: fetch nothing until the job is resumed.
+    #[command(after_help = "Examples:\n  nephila job pause news")]
     Pause(JobNameArgs),
-    /// It goes on.
+    /// Resume a paused job.
+    #[command(after_help = "Examples:\n  nephila job resume news")]
     Resume(JobNameArgs),
-    /// It ends; what it has fetched stays.
+    /// Stop a job. Fetched pages stay.
+    #[command(after_help = "Examples:\n  nephila job stop news")]
     Stop(JobNameArgs),
 }
 
-/// Flags of whoever only looks.
+/// Arguments of read-only commands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LookArgs {
-    /// Print JSON, a line for each thing that is listed
+    /// Print JSON, one line per entry
     #[arg(long)]
     pub json: bool,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila job create`.
+/// Arguments of `nephila job create`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct JobCreateArgs {
-    /// Its name: letters, digits, `-`, `_` and `.`
+    /// Name of the job: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Where to begin
+    /// Seeds: the URLs to start from; `-` reads them from standard input
     #[arg(value_name = "URL", required_unless_present = "seeds")]
     pub urls: Vec<String>,
-    /// A file of URLs, one per line, `#` begins a comment; `-` is standard input
-    #[arg(short = 'i', long = "seeds", value_name = "FILE")]
+    /// File of seeds, one URL per line, `#` starts a comment; `-` is standard input
+    #[arg(short = 'i', long = "seeds", value_name = "FILE", help_heading = "Input")]
     pub seeds: Vec<PathBuf>,
-    /// What and how far
+    /// Scope.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// How much
+    /// Limits.
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// When again
+    /// Revisits.
     #[command(flatten)]
     pub again: AgainArgs,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila cluster keys`.
+/// Arguments of `nephila cluster keys`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct KeysArgs {
-    /// The folder for them
+    /// Folder for the keys
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// A NATS server: the name or the address by which nodes reach it
-    #[arg(long = "server", value_name = "HOST", value_delimiter = ',')]
+    /// NATS server: the name or the address by which nodes reach the server; repeatable, or separated by commas
+    #[arg(long = "server", value_name = "HOST", value_delimiter = ',', help_heading = "Cluster")]
     pub servers: Vec<String>,
-    /// A node, by its name. Commands call it by the same name, or by those after `=`, such as `one=10.0.0.1+one.example`
-    #[arg(long = "node", value_name = "NAME[=HOST+HOST]", value_delimiter = ',')]
+    /// Node, by name. Commands reach the node by the same name, or by the names and addresses after `=`, such as
+    /// `one=10.0.0.1+one.example`; repeatable, or separated by commas
+    #[arg(long = "node", value_name = "NAME[=HOST+HOST]", value_delimiter = ',', help_heading = "Cluster")]
     pub nodes: Vec<String>,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// When the pages of a job are asked for again.
+/// Revisit schedule of a job.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct AgainArgs {
-    /// When pages are asked for again: `once` is never, `fixed` after --interval, `adaptive` by how often each of them
-    /// changes [default: once, or fixed with --interval]
-    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    /// Revisit policy: `once` (no revisits), `fixed` (every --interval), `adaptive` (by the change rate of each page)
+    /// [default: once, or fixed with --interval]
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy, help_heading = "Revisits")]
     pub recrawl: Option<Policy>,
-    /// So long after a page was fetched, such as `12h`; from where `adaptive` sets out [default: 1day]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Revisit interval, such as `12h`; the initial interval of `adaptive` [default: 1day]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Revisits")]
     pub interval: Option<Duration>,
 }
 
 impl AgainArgs {
-    /// What was said, if something was.
+    /// Returns the schedule, if one was given.
     pub(crate) fn schedule(self) -> Option<Schedule> {
         let policy = self.recrawl.or(self.interval.map(|_| Policy::Fixed))?;
         let usual = recrawl::Settings::default();
@@ -159,60 +175,60 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// How much of a site, and how soon.
+/// Limits and priority of a job.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct LimitArgs {
-    /// Whose turn comes first: 0 before 9 [default: 5]
-    #[arg(long, value_name = "N")]
+    /// Priority, from 0 (first) to 9 (last) [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub priority: Option<u8>,
-    /// End after this many pages, and a few seconds' more; 0 is however many
-    #[arg(long, value_name = "N")]
+    /// End after this number of pages, plus the pages of a few more seconds (0: unlimited)
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit: Option<u64>,
-    /// End after this many bytes received, such as `10GB`
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// End after this number of received bytes, such as `10GB` (0: unlimited)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Limits")]
     pub size_limit: Option<u64>,
-    /// End after it has run for this time, such as `2h`
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// End after this running time, such as `2h` (0s: unlimited)
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Limits")]
     pub time_limit: Option<Duration>,
-    /// Pages of one host; 0 is however many
-    #[arg(long, value_name = "N")]
+    /// Maximum number of pages per host (0: unlimited)
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit_per_host: Option<u64>,
-    /// URLs of one registrable domain; 0 is however many
-    #[arg(long, value_name = "N")]
+    /// Maximum number of URLs per registrable domain (0: unlimited)
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit_per_domain: Option<u64>,
 }
 
-/// Flags of `nephila job set`.
+/// Arguments of `nephila job set`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct JobSetArgs {
-    /// Which
+    /// Name of the job.
     #[command(flatten)]
     pub job: JobNameArgs,
-    /// What around each seed is wanted
-    #[arg(long, value_name = "KIND")]
+    /// Scope around each seed
+    #[arg(long, value_name = "KIND", help_heading = "Scope")]
     pub scope: Option<Scope>,
-    /// Also URLs in which this stands. May be given several times
-    #[arg(long, value_name = "PATTERN")]
+    /// Include URLs that match this pattern as well; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub include: Vec<String>,
-    /// Never URLs in which this stands. May be given several times
-    #[arg(long, value_name = "PATTERN")]
+    /// Exclude URLs that match this pattern; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub exclude: Vec<String>,
-    /// No longer include by this pattern
-    #[arg(long, value_name = "PATTERN")]
+    /// Remove this include pattern; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub drop_include: Vec<String>,
-    /// No longer exclude by this pattern
-    #[arg(long, value_name = "PATTERN")]
+    /// Remove this exclude pattern; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub drop_exclude: Vec<String>,
-    /// Follow this many links in a row out of scope
-    #[arg(long, value_name = "N")]
+    /// Maximum number of consecutive links out of scope
+    #[arg(long, value_name = "N", help_heading = "Scope")]
     pub extra_hops: Option<u8>,
-    /// Links from a seed to a page at most; 255 is however many
-    #[arg(short, long, value_name = "N")]
+    /// Maximum link depth from a seed (255: unlimited)
+    #[arg(short, long, value_name = "N", help_heading = "Scope")]
     pub depth: Option<u8>,
-    /// How much
+    /// Limits.
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// When again
+    /// Revisits.
     #[command(flatten)]
     pub again: AgainArgs,
 }
@@ -220,72 +236,85 @@ pub struct JobSetArgs {
 /// A job, by name.
 #[derive(Args, Clone, Debug, Default)]
 pub struct JobNameArgs {
-    /// Its name
+    /// Name of the job
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila add`.
+/// Arguments of `nephila add`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AddArgs {
-    /// URLs; `-` reads them from standard input, one per line. The name of a job may stand before them, as with --job
+    /// URLs; `-` reads them from standard input, one per line. The name of the job may come first, instead of --job
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// The job that they are for. A folder has one, which need not be named
+    /// Job for the URLs; not needed with a folder, which has one job
     #[arg(long = "job", value_name = "NAME")]
     pub job_named: Option<String>,
-    /// The job, once [`AddArgs::settle`] has found out which
+    /// The job, set by [`AddArgs::settle`].
     #[arg(skip)]
     pub job: String,
-    /// A file of URLs, one per line, or of JSON lines with `url`, and `job`, `priority`, `hits`, `feed` or `sitemap`; `-` is
-    /// standard input, gzip is undone
-    #[arg(short = 'i', long = "input", visible_alias = "seeds", id = "seeds", value_name = "FILE")]
+    /// File of URLs, one per line, or of JSON lines with `url` and optionally `job`, `priority`, `hits`, `feed` or
+    /// `sitemap`, plain or gzip; `-` is standard input; repeatable
+    #[arg(
+        short = 'i',
+        long = "input",
+        visible_alias = "seeds",
+        id = "seeds",
+        value_name = "FILE",
+        help_heading = "Input"
+    )]
     pub seeds: Vec<PathBuf>,
-    /// An index of captures: the URLs in it. May be given several times, as those below; `-` is standard input
-    #[arg(long, value_name = "FILE")]
+    /// CDXJ index: add its URLs; `-` is standard input; repeatable
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub cdxj: Vec<PathBuf>,
-    /// A sitemap: the pages it names. A file is read now, a URL by whoever crawls
-    #[arg(long, value_name = "FILE|URL")]
+    /// Sitemap: add its pages. A file is read now, a URL is fetched by the crawl; repeatable
+    #[arg(long, value_name = "FILE|URL", help_heading = "Input")]
     pub sitemap: Vec<String>,
-    /// A WARC file: the pages in it
-    #[arg(long, value_name = "FILE")]
+    /// WARC file: add its pages; repeatable
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub warc: Vec<PathBuf>,
-    /// A file of visited URLs in the reflog format; `-` is standard input. Each is fetched, also again, but not within an
-    /// hour unless its update tag changed. The same lines given twice, or to two nodes, count once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "as_seeds", "cdxj", "sitemap", "warc"])]
+    /// File of visited URLs in the reflog format; `-` is standard input. Known URLs are fetched again, but not within
+    /// an hour unless their update tag changed. Duplicate lines, also at several nodes, are deduplicated. Needs -o or
+    /// --node
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["seeds", "as_seeds", "cdxj", "sitemap", "warc"],
+        help_heading = "Reflog"
+    )]
     pub reflog: Vec<PathBuf>,
-    /// The id of the batch that --reflog brings [default: made from what its lines say]
-    #[arg(long, value_name = "ID", requires = "reflog")]
+    /// Batch id of the reflog [default: derived from its lines]
+    #[arg(long, value_name = "ID", requires = "reflog", help_heading = "Reflog")]
     pub batch: Option<String>,
-    /// Take nothing in: print what --reflog would send on and what not, and why, as JSON lines
-    #[arg(long, requires = "reflog", conflicts_with = "node")]
+    /// Add nothing: print the decision on each reflog line and its reason, as JSON lines
+    #[arg(long, requires = "reflog", conflicts_with = "node", help_heading = "Reflog")]
     pub dry_run: bool,
-    /// The crawl's folder that they are for, instead of a cluster
+    /// Crawl folder for the URLs, instead of a cluster
     #[arg(short, long, value_name = "DIR", conflicts_with = "node")]
     pub output: Option<PathBuf>,
-    /// Take them as seeds: what lies around them is wanted from now on
+    /// Add the URLs as seeds, which widens the scope of the job; not with -o
     #[arg(long = "seed")]
     pub as_seeds: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
 impl AddArgs {
-    /// Tells the job from the URLs. Who names it with `--job` gives URLs alone; otherwise a first word that can only be a
-    /// job's name, with something to add behind it, is one.
+    /// Separates the job from the URLs. With `--job` all arguments are URLs. Otherwise the first argument is the job if
+    /// it can only be a job's name and something to add follows.
     pub fn settle(&mut self) -> anyhow::Result<()> {
         let lists = [&self.seeds, &self.cdxj, &self.warc, &self.reflog].iter().any(|list| !list.is_empty());
         let more = lists || !self.sitemap.is_empty();
@@ -319,99 +348,119 @@ impl AddArgs {
     }
 }
 
-/// What can be said about a cluster.
+/// Commands about a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Which nodes live, which of them owns how many partitions, and what is wrong.
+    /// Show the live nodes, the number of partitions of each, and alarms.
     ///
-    /// Alarms are what a person has to look at: a log that has lost something, an object store that is away. With `--node`
-    /// every node is asked what is wrong there.
+    /// An alarm needs a person: a log that has lost entries, an object store that is unavailable. With `--node`, every
+    /// node reports its own alarms.
     ///
-    /// Exit code: 0 every partition has a live owner and there are no alarms, 1 otherwise, 2 wrong flags or settings, 8 the
-    /// node cannot be reached.
+    /// Exit code: 0 every partition has a live owner and there are no alarms, 1 otherwise, 2 wrong flags or settings, 8
+    /// the node cannot be reached.
+    #[command(
+        after_help = "Examples:\n  nephila cluster status\n  nephila cluster status --json --node http://127.0.0.1:6374"
+    )]
     Status(LookArgs),
-    /// The nodes that live, where they answer, and with `--node` what each of them does.
+    /// List the live nodes with their addresses, and with `--node` their activity.
+    #[command(
+        after_help = "Examples:\n  nephila cluster nodes\n  nephila cluster nodes --node http://127.0.0.1:6374"
+    )]
     Nodes(LookArgs),
-    /// Every partition and its owner.
+    /// List the partitions with their owners.
     ///
     /// Exit code: 0 every partition has a live owner, 1 some have none.
+    #[command(after_help = "Examples:\n  nephila cluster partitions\n  nephila cluster partitions --json")]
     Partitions(LookArgs),
-    /// Every domain that is known, the node that crawls it, and how far that is.
+    /// List all known domains with the node that crawls each, and their progress. Needs `--node`.
     ///
-    /// A new domain goes to the least loaded node and stays there as long as that lives and its load is bearable.
+    /// A new domain goes to the least loaded node, and stays there as long as the node lives and is not overloaded.
+    #[command(
+        after_help = "Examples:\n  nephila cluster map --node http://127.0.0.1:6374\n  nephila cluster map --format csv --node http://127.0.0.1:6374"
+    )]
     Map {
-        /// How it is printed
+        /// Output format
         #[arg(long, value_name = "FORMAT", default_value = "table")]
         format: TableFormat,
-        /// Which node is asked
+        /// Node of a cluster.
         #[command(flatten)]
         remote: Remote,
-        /// Settings
+        /// Settings.
         #[command(flatten)]
         common: Common,
     },
-    /// Tell a node to hand everything over and end.
+    /// Drain a node: hand all partitions over and end the process.
+    #[command(after_help = "Examples:\n  nephila cluster drain three")]
     Drain {
-        /// Its name
+        /// Name of the node
         #[arg(value_name = "NAME")]
         name: String,
-        /// Which node is asked
+        /// Node of a cluster.
         #[command(flatten)]
         remote: Remote,
-        /// Settings
+        /// Settings.
         #[command(flatten)]
         common: Common,
     },
-    /// Have a domain crawled by one node for as long as it lives.
+    /// Pin a domain to a node for as long as the node lives.
     ///
-    /// Domains belong to partitions, and a partition moves as a whole: the other domains of that partition go along. Nothing
-    /// is fetched twice and nothing is lost on the way.
+    /// Domains belong to partitions, and a partition moves as a whole: the other domains of the partition move too.
+    /// During the move nothing is fetched twice and nothing is lost.
+    #[command(after_help = "Examples:\n  nephila cluster pin example.org --to three")]
     Pin {
-        /// The domain, such as `example.org`; a host stands for its registrable domain
+        /// Domain, such as `example.org`; a host stands for its registrable domain
         #[arg(value_name = "DOMAIN")]
         domain: String,
-        /// The name of the node
+        /// Name of the node
         #[arg(long = "to", value_name = "NAME")]
         to: String,
-        /// Which node is asked
+        /// Node of a cluster.
         #[command(flatten)]
         remote: Remote,
-        /// Settings
+        /// Settings.
         #[command(flatten)]
         common: Common,
     },
-    /// Let a pinned domain go where the load wants it.
+    /// Unpin a domain: its node is again chosen by load.
+    #[command(after_help = "Examples:\n  nephila cluster unpin example.org")]
     Unpin {
-        /// The domain
+        /// Domain
         #[arg(value_name = "DOMAIN")]
         domain: String,
-        /// Which node is asked
+        /// Node of a cluster.
         #[command(flatten)]
         remote: Remote,
-        /// Settings
+        /// Settings.
         #[command(flatten)]
         common: Common,
     },
-    /// Which domains are pinned, and where they are.
+    /// List the pinned domains with their nodes.
+    #[command(after_help = "Examples:\n  nephila cluster pins\n  nephila cluster pins --json")]
     Pins(LookArgs),
-    /// Make the keys of a cluster: who may speak to its NATS servers, and what each of them may say.
+    /// Create the keys of a cluster: authentication and permissions at its NATS servers.
     ///
-    /// The folder gets `ca.pem` and a certificate for each server, an nkey for each node, for the operator and for programs
-    /// that read events, and `accounts.conf`, which the servers include. Asked again it keeps what is there and makes what is
-    /// missing. It speaks to nobody. Exit code: 0, 1 failed, 2 wrong flags or settings.
+    /// The folder gets `ca.pem`, a certificate for each server and each node, an nkey for each node, for the operator
+    /// and for programs that read events, the tokens of the API, and `accounts.conf`, which the servers include. The
+    /// command is idempotent: existing files stay, missing files are created. No network is used. Exit code: 0, 1
+    /// failed, 2 wrong flags or settings.
+    #[command(
+        after_help = "Examples:\n  nephila cluster keys keys --set cluster.name=news --server one,two,three --node one=10.0.0.1,two=10.0.0.2\n  nephila cluster keys keys --set cluster.name=news --node four=10.0.0.4"
+    )]
     Keys(KeysArgs),
-    /// Let a partition go on whose log has lost something: with the best that a node, a snapshot and the log still have.
+    /// Reopen a partition whose log has lost entries, with the best state that a node, a snapshot and the log still
+    /// have.
     ///
-    /// `nephila cluster status` says which partitions stay closed, and why. First see whether what is gone can be restored:
-    /// what is accepted as lost is lost.
+    /// `nephila cluster status` lists closed partitions with the reason. First try to restore the missing data: an
+    /// accepted loss is final.
+    #[command(after_help = "Examples:\n  nephila cluster heal 17 --accept-loss")]
     Heal {
-        /// Its number
+        /// Number of the partition
         #[arg(value_name = "PARTITION")]
         partition: u32,
-        /// What is gone is gone
+        /// Accept that the missing entries are lost
         #[arg(long, required = true)]
         accept_loss: bool,
-        /// Settings
+        /// Settings.
         #[command(flatten)]
         common: Common,
     },

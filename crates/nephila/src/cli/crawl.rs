@@ -1,4 +1,4 @@
-//! Flags of `nephila crawl` and `nephila map`.
+//! Arguments of `nephila crawl` and `nephila map`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,158 +8,160 @@ use clap::{Args, ValueEnum};
 
 use super::{Common, parse_resolve};
 
-/// Flags of `nephila crawl`.
+/// Arguments of `nephila crawl`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CrawlArgs {
-    /// Where to begin. Without any, the crawl in the folder goes on
+    /// Seeds: the URLs to start from; `-` reads them from standard input. Without seeds, the crawl in the folder
+    /// continues
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// A file of URLs, one per line, `#` begins a comment; `-` is standard input
-    #[arg(short = 'i', long = "seeds", value_name = "FILE")]
+    /// File of seeds, one URL per line, `#` starts a comment; `-` is standard input
+    #[arg(short = 'i', long = "seeds", value_name = "FILE", help_heading = "Input")]
     pub seeds: Vec<PathBuf>,
-    /// Follow this feed: ask it again and again, and fetch the pages of its new stories. May be given several times
-    #[arg(long = "feed", value_name = "URL")]
+    /// Follow this feed: poll the feed and fetch the pages of new stories; repeatable
+    #[arg(long = "feed", value_name = "URL", help_heading = "Input")]
     pub feeds: Vec<String>,
-    /// Do not end by itself: wait for feeds to be asked, pages to be fetched again, and what others add
-    #[arg(long)]
+    /// Do not end when nothing is left: wait for polls of feeds, revisits of pages and added URLs
+    #[arg(long, help_heading = "Limits")]
     pub forever: bool,
-    /// The folder of the crawl [default: the current folder if it is a crawl, else nephila-data]
-    #[arg(short, long, value_name = "DIR")]
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// What and how far
+    /// Scope.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Stop after this many answers to keep (pages, sitemaps, images); the same command with a larger number goes on
-    #[arg(long, value_name = "N")]
+    /// Stop after this number of stored responses (pages, sitemaps, images); continue with a larger number
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit: Option<u64>,
-    /// Pages of one host
-    #[arg(long, value_name = "N")]
+    /// Maximum number of pages per host (0: unlimited)
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit_per_host: Option<u64>,
-    /// URLs of one registrable domain
-    #[arg(long, value_name = "N")]
+    /// Maximum number of URLs per registrable domain (0: unlimited)
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub limit_per_domain: Option<u64>,
-    /// Stop after this many bytes received, such as `10GB`
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Stop after this number of received bytes, such as `10GB`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Limits")]
     pub size_limit: Option<u64>,
     /// Stop after this time, such as `2h`
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Limits")]
     pub time_limit: Option<Duration>,
-    /// Stop after this many URLs that failed for good
-    #[arg(long, value_name = "N")]
+    /// Stop after this number of permanently failed URLs
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub errors_max: Option<u64>,
-    /// Go on although something of the folder is gone or damaged: pages of lost archive files are fetched again, and a
-    /// state that cannot be mended is set aside and begun anew
+    /// Continue although parts of the folder are missing or damaged: fetch the pages of lost archive files again, and
+    /// replace a state that cannot be repaired by a new one (the old one is set aside)
     #[arg(long)]
     pub mend: bool,
-    /// Wait at most this long for hosts that rest, such as `2h`, then stop; `0s` is as long as it takes
-    /// [default: crawl.wait_max]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Maximum wait for hosts in backoff, such as `2h`; then stop (0s: unlimited) [default: crawl.wait_max]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Limits")]
     pub wait_max: Option<Duration>,
-    /// Stop as soon as a seed cannot be fetched, with exit code 9
-    #[arg(long)]
+    /// Stop with exit code 9 as soon as a seed cannot be fetched
+    #[arg(long, help_heading = "Limits")]
     pub fail_on_seed_error: bool,
-    /// How progress is shown: a `bar` on a terminal, `plain` lines, `json` lines, or `none`
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    /// Progress display: `bar`, `plain` lines, `json` lines, `none`; `auto` is a bar on a terminal and plain lines
+    /// elsewhere
+    #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Output")]
     pub progress: Progress,
-    /// Print nothing but errors
-    #[arg(short, long)]
+    /// Print errors only
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// How to ask
+    /// Politeness, network and settings.
     #[command(flatten)]
     pub how: HowArgs,
 }
 
-/// Flags of `nephila map`.
+/// Arguments of `nephila map`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MapArgs {
-    /// Where a crawl would begin
+    /// Seeds: the URLs from which a crawl would start; `-` reads them from standard input
     #[arg(value_name = "URL", required_unless_present = "seeds")]
     pub urls: Vec<String>,
-    /// A file of URLs, one per line; `-` is standard input
-    #[arg(short = 'i', long = "seeds", value_name = "FILE")]
+    /// File of seeds, one URL per line; `-` is standard input
+    #[arg(short = 'i', long = "seeds", value_name = "FILE", help_heading = "Input")]
     pub seeds: Vec<PathBuf>,
-    /// What and how far
+    /// Scope.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Print JSON lines also on a terminal
-    #[arg(long)]
+    /// Print JSON lines on a terminal too
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// How to ask
+    /// Politeness, network and settings.
     #[command(flatten)]
     pub how: HowArgs,
 }
 
-/// Which URLs are wanted.
+/// Scope: the wanted URLs.
 #[derive(Args, Clone, Debug, Default)]
 pub struct WhatArgs {
-    /// What around each seed is wanted [default: prefix]
-    #[arg(long, value_name = "KIND")]
+    /// Scope around each seed [default: prefix]
+    #[arg(long, value_name = "KIND", help_heading = "Scope")]
     pub scope: Option<Scope>,
-    /// Also URLs in which this stands; `*` is anything, `^` and `$` are the ends of the URL. May be given several times
-    #[arg(long, value_name = "PATTERN")]
+    /// Include URLs that match this pattern as well: text of the URL, `*` for anything, `^` and `$` for its ends;
+    /// repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub include: Vec<String>,
-    /// Never URLs in which this stands; wins over everything else. May be given several times
-    #[arg(long, value_name = "PATTERN")]
+    /// Exclude URLs that match this pattern; wins over all other rules; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub exclude: Vec<String>,
-    /// Follow this many links in a row out of scope
-    #[arg(long, value_name = "N")]
+    /// Maximum number of consecutive links out of scope [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Scope")]
     pub extra_hops: Option<u8>,
-    /// Links from a seed to a page at most; 255 is however many [default: 20]
-    #[arg(short, long, value_name = "N")]
+    /// Maximum link depth from a seed (255: unlimited) [default: 20]
+    #[arg(short, long, value_name = "N", help_heading = "Scope")]
     pub depth: Option<u8>,
     /// Fetch images, scripts, styles and frames of pages as well
-    #[arg(long)]
+    #[arg(long, help_heading = "Scope")]
     pub page_requisites: bool,
-    /// Do not read the sitemaps that robots.txt names
-    #[arg(long)]
+    /// Ignore the sitemaps that robots.txt names
+    #[arg(long, help_heading = "Scope")]
     pub no_sitemap: bool,
 }
 
-/// How sites are asked.
+/// Politeness, network and settings.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HowArgs {
-    /// Fetches at the same time [default: crawl.concurrency]
-    #[arg(short = 'c', long, value_name = "N")]
+    /// Maximum number of concurrent fetches [default: crawl.concurrency]
+    #[arg(short = 'c', long, value_name = "N", help_heading = "Network")]
     pub concurrency: Option<usize>,
-    /// Connections to one host at the same time [default: frontier.host_connections]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of concurrent connections per host [default: frontier.host_connections]
+    #[arg(long, value_name = "N", help_heading = "Politeness")]
     pub host_concurrency: Option<u32>,
-    /// Rest of a host between two fetches, such as `2s`; of an address as well, unless frontier.slot_delay is set
-    /// [default: frontier.host_delay]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Crawl delay: pause of a host between two fetches, such as `2s`; lowers the pause of an address as well, unless
+    /// frontier.slot_delay is set [default: frontier.host_delay]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Politeness")]
     pub delay: Option<Duration>,
-    /// Do not ask for robots.txt. Recorded in every archive file
-    #[arg(long)]
+    /// Ignore robots.txt. Recorded in every archive file
+    #[arg(long, help_heading = "Politeness")]
     pub ignore_robots: bool,
-    /// Who to reach about this crawl: a URL or a mail address. Needed for public sites
-    #[arg(long, value_name = "URL|MAIL")]
+    /// Contact for site operators: a URL or a mail address, required for public sites [default: identity.contact]
+    #[arg(long, value_name = "URL|MAIL", help_heading = "Politeness")]
     pub contact: Option<String>,
-    /// Who we are: the whole User-Agent field
-    #[arg(short = 'U', long, value_name = "TEXT")]
+    /// User-Agent header field, in full [default: identity.user_agent]
+    #[arg(short = 'U', long, value_name = "TEXT", help_heading = "Politeness")]
     pub user_agent: Option<String>,
-    /// A field to send, `Name: value`, to the origins of the seeds and to no other
-    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    /// Send this header field, `Name: value`, to the origins of the seeds only; repeatable
+    #[arg(short = 'H', long = "header", value_name = "FIELD", help_heading = "Network")]
     pub headers: Vec<String>,
-    /// Use this address for a host, as `host:port:address` or `host:address`, instead of asking the resolver
-    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = parse_resolve)]
+    /// Use this address for a host instead of DNS, as `host:port:address` or `host:address`; repeatable
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = parse_resolve, help_heading = "Network")]
     pub resolve: Vec<(String, IpAddr)>,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// What around a seed is wanted.
+/// Scope around a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scope {
     /// The seed alone.
     Page,
-    /// Everything in the seed's folder.
+    /// The seed's folder: all URLs that begin like the seed up to the last slash of the path.
     Prefix,
     /// The seed's host.
     Host,
     /// The seed's registrable domain.
     Domain,
-    /// Everything.
+    /// All URLs.
     Any,
 }
 
@@ -175,23 +177,23 @@ impl From<Scope> for nephila_core::job::Kind {
     }
 }
 
-/// How progress is shown.
+/// Progress display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Progress {
     /// A bar on a terminal, plain lines elsewhere.
     #[default]
     Auto,
-    /// One line that changes.
+    /// One line, updated in place.
     Bar,
-    /// A line now and then.
+    /// A line every 10 seconds.
     Plain,
-    /// A JSON line now and then.
+    /// A JSON line every 10 seconds.
     Json,
-    /// Nothing.
+    /// No progress.
     None,
 }
 
-/// A number of bytes: `1000`, `500kB`, `10GB`, `2GiB`.
+/// Parses a size in bytes: `1000`, `500kB`, `10GB`, `2GiB`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

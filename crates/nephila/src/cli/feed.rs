@@ -1,4 +1,4 @@
-//! Flags of `nephila feed`.
+//! Arguments of `nephila feed`.
 
 use std::path::PathBuf;
 
@@ -6,146 +6,166 @@ use clap::{Args, Subcommand};
 
 use super::{Common, Remote};
 
-/// What can be said and asked about feeds.
+/// Commands about feeds.
 #[derive(Debug, Subcommand)]
 pub enum FeedCommand {
-    /// Follow feeds: each is asked again and again, and the pages of its new stories are fetched.
+    /// Follow feeds: poll each feed regularly and fetch the pages of new stories.
     ///
-    /// In a folder they are followed by `nephila crawl -o DIR --forever`, at once if it runs. A page that is given for a
-    /// feed is looked through for feeds, which are followed instead. Exit code: 0 all were taken, 1 some were not, 2
-    /// trouble.
+    /// The feeds of a folder are polled by `nephila crawl -o DIR --forever`, at once if that crawl runs. If the URL is
+    /// a page instead of a feed, the feeds that the page names are followed. Exit code: 0 all were accepted, 1 some
+    /// were not, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila feed add https://a.example/feed.xml -o news\n  nephila feed add https://a.example/feed.xml --job news --node http://127.0.0.1:6374"
+    )]
     Add(FeedAddArgs),
-    /// The same for all feeds of an OPML file; `-` is standard input.
+    /// Follow all feeds of an OPML file; `-` is standard input.
     ///
-    /// Feeds that stand in one outline of the file are of one source, which tells a story once; with `--by-domain` the
-    /// outlines mean nothing, and feeds of one registrable domain are of one source.
+    /// Feeds in one outline of the file belong to one source; stories of a source are deduplicated. With `--by-domain`
+    /// outlines are ignored, and feeds of one registrable domain belong to one source.
+    #[command(
+        after_help = "Examples:\n  nephila feed import sources.opml -o news\n  nephila feed import - --by-domain -o news < sources.opml"
+    )]
     Import(FeedImportArgs),
-    /// Follow feeds no longer. What was fetched stays.
+    /// Stop following feeds. Fetched pages stay.
     ///
-    /// Exit code: 0 all were followed before, 1 some were not, 2 trouble.
+    /// For a crawl folder; in a cluster, use `nephila job set NAME --exclude PATTERN`. Exit code: 0 all were followed
+    /// before, 1 some were not, 2 trouble.
+    #[command(after_help = "Examples:\n  nephila feed remove https://a.example/feed.xml -o news")]
     Remove(FeedRemoveArgs),
-    /// Ask for a feed once and say what it is: its format, its entries, when it would be asked again; or what is wrong.
+    /// Fetch a feed once and print its format, its entries and the next poll time, or the fault.
     ///
-    /// Nothing is added and nothing is kept. robots.txt is obeyed, and redirects are followed. Exit code: 0 it can be
-    /// followed, 1 it cannot, 2 trouble.
+    /// Nothing is added and nothing is stored. robots.txt is obeyed, and redirects are followed. Exit code: 0 the feed
+    /// can be followed, 1 it cannot, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila feed check https://a.example/feed.xml --contact https://you.example/bot"
+    )]
     Check(FeedCheckArgs),
-    /// Write the feeds as OPML.
+    /// Print the feeds as OPML.
+    #[command(after_help = "Examples:\n  nephila feed export -o news > sources.opml")]
     Export(FeedPlaceArgs),
-    /// List feeds, with their rhythm and their health.
+    /// List feeds with poll interval and health.
+    #[command(
+        after_help = "Examples:\n  nephila feed list -o news\n  nephila feed list --health quiet --source a.example -o news"
+    )]
     List(FeedListArgs),
-    /// What is known of a feed: its last polls, when it is asked again, and why then.
+    /// Show a feed: its last polls, the next poll time and its reason.
     ///
-    /// Exit code: 0 it is known, 1 not, 2 trouble.
+    /// Exit code: 0 the feed is known, 1 unknown, 2 trouble.
+    #[command(after_help = "Examples:\n  nephila feed show https://a.example/feed.xml -o news")]
     Show(FeedShowArgs),
-    /// How many feeds are fine, and which are ill: silent against their own rhythm, failing, no feed, broken, moved, gone.
+    /// Count feeds by health and list the unhealthy ones: quiet (against their own rhythm), failing, no feed, broken,
+    /// moved, gone.
     ///
-    /// Exit code: 0 all are fine, 1 some are not, 2 trouble.
+    /// Exit code: 0 all are healthy, 1 some are not, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila feed health -o news\n  nephila feed health --json --node http://127.0.0.1:6374"
+    )]
     Health(FeedPlaceArgs),
 }
 
-/// Flags of `nephila feed add`.
+/// Arguments of `nephila feed add`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedAddArgs {
-    /// Feeds, or pages that name some
+    /// Feeds, or pages that name feeds
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// The source they are of: its feeds tell a story once [default: the registrable domain of each]
-    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    /// Source of the feeds; stories of a source are deduplicated [default: the registrable domain of each feed]
+    #[arg(long, value_name = "NAME", conflicts_with = "node", help_heading = "Sources")]
     pub source: Option<String>,
-    /// Where
+    /// Place of the feeds.
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
-/// Flags of `nephila feed import`.
+/// Arguments of `nephila feed import`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedImportArgs {
-    /// An OPML file
+    /// OPML files; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// One source for all of them, whatever the file says
-    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    /// Use one source for all feeds and ignore the outlines of the file
+    #[arg(long, value_name = "NAME", conflicts_with = "node", help_heading = "Sources")]
     pub source: Option<String>,
-    /// The outlines of the file are no sources: feeds of one domain are of one source
-    #[arg(long, conflicts_with = "source")]
+    /// Use the registrable domain of each feed as its source and ignore the outlines of the file
+    #[arg(long, conflicts_with = "source", help_heading = "Sources")]
     pub by_domain: bool,
-    /// Where
+    /// Place of the feeds.
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
-/// Flags of `nephila feed remove`.
+/// Arguments of `nephila feed remove`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedRemoveArgs {
     /// Feeds
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Where
+    /// Place of the feeds.
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
-/// Flags of `nephila feed check`.
+/// Arguments of `nephila feed check`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedCheckArgs {
-    /// The feed
+    /// Feed
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Use this address for a host, as `host:port:address` or `host:address`, instead of asking the resolver
-    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = super::parse_resolve)]
+    /// Use this address for a host instead of DNS, as `host:port:address` or `host:address`; repeatable
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = super::parse_resolve, help_heading = "Network")]
     pub resolve: Vec<(String, std::net::IpAddr)>,
-    /// Who to reach about this request: a URL or a mail address. Needed for public sites
-    #[arg(long, value_name = "URL|MAIL")]
+    /// Contact for site operators: a URL or a mail address, required for public sites [default: identity.contact]
+    #[arg(long, value_name = "URL|MAIL", help_heading = "Politeness")]
     pub contact: Option<String>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila feed list`.
+/// Arguments of `nephila feed list`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedListArgs {
-    /// Only those that are this
-    #[arg(long, value_name = "HEALTH", value_parser = crate::api::HEALTHS)]
+    /// List only feeds with this health
+    #[arg(long, value_name = "HEALTH", value_parser = crate::api::HEALTHS, help_heading = "Filters")]
     pub health: Option<String>,
-    /// Only those of this source
-    #[arg(long, value_name = "NAME")]
+    /// List only feeds of this source
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
     pub source: Option<String>,
-    /// Where
+    /// Place of the feeds.
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
-/// Flags of `nephila feed show`.
+/// Arguments of `nephila feed show`.
 #[derive(Args, Clone, Debug)]
 pub struct FeedShowArgs {
-    /// The feed
+    /// Feed
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Where
+    /// Place of the feeds.
     #[command(flatten)]
     pub place: FeedPlaceArgs,
 }
 
-/// Where the feeds are.
+/// Place of the feeds: a crawl folder, or a job of a cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FeedPlaceArgs {
-    /// The crawl's folder [default: . if it is a crawl, else ./nephila-data]
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// The job of a cluster that follows them
-    #[arg(long, value_name = "NAME", requires = "node")]
+    /// Job of the cluster that follows the feeds
+    #[arg(long, value_name = "NAME", requires = "node", help_heading = "Cluster")]
     pub job: Option<String>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Which node is asked
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Settings
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }

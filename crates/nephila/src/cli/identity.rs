@@ -1,4 +1,4 @@
-//! Flags of `nephila identity`: what is published so that a site can check who asked.
+//! Arguments of `nephila identity`: published keys and pages by which a site can verify the sender of a request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,57 +10,66 @@ use super::Common;
 /// `nephila identity …`.
 #[derive(Debug, Subcommand)]
 pub enum IdentityCommand {
-    /// Make a key to sign requests with, in a file that only its owner can read.
+    /// Create a key for signing requests, in a file that only its owner can read.
     ///
-    /// Prints the name of the key. An existing file is never changed. Exit code: 0, 1 failed, 2 wrong flags or settings.
+    /// Prints the id of the key. An existing file is never changed. Exit code: 0, 1 failed, 2 wrong flags or settings.
+    #[command(after_help = "Examples:\n  nephila identity key key.pem")]
     Key(KeyArgs),
-    /// Print the directory of keys: what `identity.agent_url` answers at /.well-known/http-message-signatures-directory.
+    /// Print the key directory, which `identity.agent_url` must serve at
+    /// /.well-known/http-message-signatures-directory.
     ///
-    /// With `--fields` the fields that belong to the answer, one of them a signature that is good for `--valid`.
+    /// With `--fields`, print the header fields of that response, among them a signature that is valid for `--valid`.
+    #[command(
+        after_help = "Examples:\n  nephila identity directory > http-message-signatures-directory\n  nephila identity directory --fields --valid 7d"
+    )]
     Directory(DirectoryArgs),
-    /// Print a page about the crawler: who runs it, how to know it, how to keep it out. For the URL in `identity.contact`.
+    /// Print an HTML page about the crawler for the URL in `identity.contact`: operator, identification, how to opt
+    /// out.
+    #[command(
+        after_help = "Examples:\n  nephila identity page --purpose \"We study links.\" --range 192.0.2.0/24 > bot.html"
+    )]
     Page(PageArgs),
 }
 
-/// Flags of `nephila identity key`.
+/// Arguments of `nephila identity key`.
 #[derive(Args, Clone, Debug)]
 pub struct KeyArgs {
-    /// The file to make [default: identity.key_file]
+    /// File to create [default: identity.key_file]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila identity directory`.
+/// Arguments of `nephila identity directory`.
 #[derive(Args, Clone, Debug)]
 pub struct DirectoryArgs {
-    /// More keys to publish beside `identity.key_file`: the next one before it is used, the last one while its signatures
-    /// are valid
+    /// Publish this key as well as `identity.key_file`: the next key before its first use, the previous key while its
+    /// signatures are valid; repeatable
     #[arg(long = "also", value_name = "FILE")]
     pub also: Vec<PathBuf>,
-    /// Print the fields of the answer instead of its body
+    /// Print the header fields of the response instead of its body
     #[arg(long)]
     pub fields: bool,
-    /// How long the signature of the fields is valid
+    /// Validity period of the signature in the header fields
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = humantime::parse_duration)]
     pub valid: Duration,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila identity page`.
+/// Arguments of `nephila identity page`.
 #[derive(Args, Clone, Debug)]
 pub struct PageArgs {
-    /// Who runs the crawler and what for, in a sentence
+    /// Operator and purpose of the crawler, in a sentence
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub purpose: String,
-    /// Addresses that the crawler asks from; may be given several times
+    /// Address range from which the crawler sends requests; repeatable
     #[arg(long = "range", value_name = "CIDR")]
     pub ranges: Vec<ipnet::IpNet>,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }

@@ -1,62 +1,68 @@
-//! Flags of `nephila list`.
+//! Arguments of `nephila list`.
 
 use clap::{Args, Subcommand};
 
 use super::ask::{TableFormat, Where};
 
-/// What can be listed.
+/// Lists.
 #[derive(Debug, Subcommand)]
 pub enum ListCommand {
-    /// List downloads: every URL that was let in, by state and type.
+    /// List downloads: every accepted URL, by state and type.
     ///
-    /// `pending` waits for its turn or a second try, `fetching` is being asked for, `success` and `error` have ended; a
-    /// page that is asked for again later is what its last answer was. What a rule keeps out is no download: `nephila
-    /// explain` knows it. Works while the crawl runs. Exit code: 0 there were some, 1 none, 2 trouble.
+    /// `pending`: waits for its turn or a retry; `fetching`: request in progress; `success` and `error`: ended. A page
+    /// that waits for a revisit has the state of its last response. URLs that a rule keeps out are no downloads: see
+    /// `nephila explain`. Works while the crawl runs. Exit code: 0 found some, 1 none, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila list downloads --state error --type feed -o news\n  nephila list downloads --limit 1000 --format csv -o docs"
+    )]
     Downloads(DownloadsArgs),
-    /// List stories: those of a source together, the oldest first.
+    /// List stories by source, oldest first.
     ///
-    /// Works while the crawl runs. Exit code: 0 there were some, 1 none, 2 trouble.
+    /// Works while the crawl runs. Exit code: 0 found some, 1 none, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila list stories -o news\n  nephila list stories --source a.example --json -o news"
+    )]
     Stories(StoriesArgs),
 }
 
-/// Flags of `nephila list downloads`.
+/// Arguments of `nephila list downloads`.
 #[derive(Args, Clone, Debug)]
 pub struct DownloadsArgs {
-    /// Only those in this state
-    #[arg(long, value_name = "STATE", value_parser = ["pending", "fetching", "success", "error"])]
+    /// List only downloads in this state
+    #[arg(long, value_name = "STATE", value_parser = ["pending", "fetching", "success", "error"], help_heading = "Filters")]
     pub state: Option<String>,
-    /// Only those of this type: `content` is pages and stories
-    #[arg(long = "type", value_name = "TYPE", value_parser = ["content", "feed", "sitemap"])]
+    /// List only downloads of this type; `content` is pages and stories
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["content", "feed", "sitemap"], help_heading = "Filters")]
     pub of: Option<String>,
-    /// How much and how
+    /// Pagination and output.
     #[command(flatten)]
     pub pages: PagesArgs,
 }
 
-/// Flags of `nephila list stories`.
+/// Arguments of `nephila list stories`.
 #[derive(Args, Clone, Debug)]
 pub struct StoriesArgs {
-    /// Only those of this source: the name that it was given, or a registrable domain
-    #[arg(long, value_name = "NAME")]
+    /// List only stories of this source: a given name or a registrable domain
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
     pub source: Option<String>,
-    /// How much and how
+    /// Pagination and output.
     #[command(flatten)]
     pub pages: PagesArgs,
 }
 
-/// How much of a list is printed, and how.
+/// Pagination and output of a list.
 #[derive(Args, Clone, Debug)]
 pub struct PagesArgs {
-    /// So many at most; the cursor to go on with is printed to standard error
-    #[arg(long, value_name = "N")]
+    /// Maximum number of rows; a cursor to continue with is printed to standard error
+    #[arg(long, value_name = "N", help_heading = "Output")]
     pub limit: Option<u64>,
-    /// Go on where a list with `--limit` ended
-    #[arg(long, value_name = "CURSOR")]
+    /// Continue at the cursor of a list with `--limit`
+    #[arg(long, value_name = "CURSOR", help_heading = "Output")]
     pub from: Option<String>,
-    /// How it is printed; `--json` is `json`, a line for each
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    /// Output format; `--json` is `json`, one line per row
+    #[arg(long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub format: TableFormat,
-    /// Where the crawl is
+    /// Crawl folder.
     #[command(flatten)]
     pub place: Where,
 }

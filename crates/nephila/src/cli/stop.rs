@@ -1,4 +1,4 @@
-//! Flags of `nephila stop`: who is not asked any more.
+//! Arguments of `nephila stop`: the stop list of hosts, domains and addresses that are no longer requested.
 
 use std::path::PathBuf;
 
@@ -10,69 +10,76 @@ use super::{Common, Remote};
 /// `nephila stop …`.
 #[derive(Debug, Subcommand)]
 pub enum StopCommand {
-    /// Ask nobody there any more, on no node, from ten seconds after this command at the latest.
+    /// Add targets to the stop list: no node requests them, from at most ten seconds after this command.
     ///
-    /// What is queued is kept, with the reason, and goes on soon after the stop is removed. Exit code: 0 done, 1
+    /// Queued URLs are kept, with the reason, and are fetched soon after the stop is removed. Exit code: 0 done, 1
     /// failed, 2 wrong flags or settings, 8 the node cannot be reached.
+    #[command(
+        after_help = "Examples:\n  nephila stop add a.example '*.b.example' 192.0.2.0/24 --reason \"mail of 15 November\" -o news\n  nephila stop add a.example --reason \"overloaded\" --author ops --node http://127.0.0.1:6374"
+    )]
     Add(StopAddArgs),
-    /// Take stops back.
+    /// Remove targets from the stop list.
     ///
-    /// Exit code: 0 all of them were there, 1 some were not.
+    /// Exit code: 0 all of them were listed, 1 some were not.
+    #[command(after_help = "Examples:\n  nephila stop remove a.example '*.b.example' -o news")]
     Remove(StopRemoveArgs),
-    /// List the stops: what, since when, who said so, and why.
+    /// Print the stop list: target, time, author and reason.
+    #[command(
+        after_help = "Examples:\n  nephila stop list -o news\n  nephila stop list --json --node http://127.0.0.1:6374"
+    )]
     List(StopListArgs),
 }
 
-/// Where the stops are: a crawl's folder, or a cluster.
+/// Place of the stop list: a crawl folder, or a cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StopWhere {
-    /// The folder of a crawl, also of one that runs [default: the cluster of the settings, or . if it is a crawl, else
+    /// Crawl folder; the crawl may run [default: the cluster of the settings; without one, . if . is a crawl, else
     /// ./nephila-data]
     #[arg(short, long, value_name = "DIR", conflicts_with = "node")]
     pub output: Option<PathBuf>,
-    /// Which node is told
+    /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
-    /// Where settings come from
+    /// Settings.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Flags of `nephila stop add`.
+/// Arguments of `nephila stop add`.
 #[derive(Args, Clone, Debug)]
 pub struct StopAddArgs {
-    /// A host (`a.example`), a domain with all names below it (`*.a.example`), an address or a range (`192.0.2.0/24`)
+    /// Host (`a.example`), domain with all names below (`*.a.example`), address or range (`192.0.2.0/24`)
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<Target>,
-    /// Why: whoever finds the stop next year will ask
+    /// Reason, for later readers of the list
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so [default: $USER]
+    /// Author of the stop [default: $USER, else $LOGNAME]
     #[arg(long, value_name = "NAME")]
     pub author: Option<String>,
-    /// Where
+    /// Place of the stop list.
     #[command(flatten)]
     pub place: StopWhere,
 }
 
-/// Flags of `nephila stop remove`.
+/// Arguments of `nephila stop remove`.
 #[derive(Args, Clone, Debug)]
 pub struct StopRemoveArgs {
-    /// As it was added
+    /// Target, in the same form as in `nephila stop add`
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<Target>,
-    /// Where
+    /// Place of the stop list.
     #[command(flatten)]
     pub place: StopWhere,
 }
 
-/// Flags of `nephila stop list`.
+/// Arguments of `nephila stop list`.
 #[derive(Args, Clone, Debug)]
 pub struct StopListArgs {
-    /// Print JSON, a line for each
+    /// Print JSON, one line per stop
     #[arg(long)]
     pub json: bool,
-    /// Where
+    /// Place of the stop list.
     #[command(flatten)]
     pub place: StopWhere,
 }
