@@ -1,7 +1,7 @@
-//! The program: reads flags and settings, plugs the parts together, speaks to people.
+//! The program: parses flags and settings, connects the parts, prints for people.
 //!
-//! `cli` says what can be asked, `settings` what is meant, `wire` builds the parts, and each command has a module of
-//! its own: `fetch`, `verify`, `settings`, and `ask` for all that only ask. Exit codes are in `exit`.
+//! `cli` defines the command line, `settings` the settings, `wire` builds the parts, and each command has a module of
+//! its own: `fetch`, `verify`, `settings`, and `ask` for all queries. Exit codes are in `exit`.
 
 use std::process::ExitCode;
 
@@ -62,7 +62,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            // The exit code speaks for itself; the words are for what happened.
+            // The exit code needs no words; the message describes the cause.
             let words = error.chain().filter(|cause| !cause.is::<Exit>()).map(ToString::to_string);
             eprintln!("nephila: {}", words.collect::<Vec<_>>().join(": "));
             error.downcast_ref::<Exit>().copied().unwrap_or(Exit::Failed).into()

@@ -5,7 +5,7 @@ use anyhow::Context;
 /// File handles beside those of the fetches themselves: standard streams, archive, resolver.
 const HANDLES_SPARE: u64 = 256;
 
-/// So many threads that fetch and read pages; as many as there are cores at 0.
+/// The runtime, with this number of threads that fetch and parse pages; 0 for the number of cores.
 pub(crate) fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
@@ -37,7 +37,7 @@ impl Signals {
     }
 }
 
-/// As many file handles as the system allows us, and a word if that is not enough.
+/// Raises the limit of file handles to the maximum, and warns if that is not enough.
 pub(crate) fn raise_handle_limit(concurrency: u32) {
     let Ok((_, hard)) = rlimit::Resource::NOFILE.get() else { return };
     let _ = rlimit::Resource::NOFILE.set(hard, hard);

@@ -1,8 +1,8 @@
-//! Settings: what a person writes in a file, in the environment or behind `--set`, resolved once into what is meant.
+//! Settings: read from a file, the environment and `--set`, merged and checked once.
 //!
-//! Order: `--set` over environment (`NEPHILA_SPIDER__TOTAL_TIMEOUT=30s`) over the first file found over defaults.
-//! An unknown key is an error. `nephila settings` prints everything; the comments it prints are the doc comments of
-//! the fields, read from the sources, so that they cannot disagree.
+//! Precedence: `--set` over environment (`NEPHILA_SPIDER__TOTAL_TIMEOUT=30s`) over the first file found over defaults.
+//! An unknown key is an error. `nephila settings` prints all settings; the printed comments are the doc comments of the
+//! fields, read from the sources, so that they cannot disagree.
 
 mod cluster;
 mod credential;
@@ -26,50 +26,50 @@ pub use cluster::{ArchiveUpload, Cluster};
 pub use credential::Credential;
 pub(crate) use secrets::missing as missing_secret;
 
-/// Where a node answers if nothing else is said.
+/// Default address and port of the API.
 pub(crate) const API_LISTEN: &str = "127.0.0.1:6374";
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Who we are.
+    /// Identification of the crawler.
     pub identity: Identity,
-    /// When a host may be asked.
+    /// Crawl delays and connection limits of hosts and addresses.
     pub frontier: nephila_core::frontier::Settings,
-    /// When something that failed is asked for again.
+    /// Retries and backoff.
     pub retry: nephila_core::frontier::retry::Settings,
-    /// How much of a crawl one domain may take.
+    /// Budgets of domains.
     pub budget: nephila_core::budget::Settings,
-    /// What sites make without end.
+    /// Detection of crawler traps.
     pub trap: nephila_core::trap::Settings,
-    /// robots.txt.
+    /// Use of robots.txt.
     pub robots: Robots,
-    /// How one URL is fetched.
+    /// Fetch of one URL: timeouts, limits, protocols.
     pub spider: nephila_core::spider::Settings,
-    /// What is kept.
+    /// Archive files.
     pub store: nephila_store::archive::Settings,
-    /// What a fetched page leads to.
+    /// Links and text of fetched pages.
     pub handler: Handler,
-    /// When pages are fetched again.
+    /// Revisits of pages.
     pub recrawl: nephila_core::recrawl::Settings,
-    /// Feeds that are followed.
+    /// Polls of feeds.
     pub feed: nephila_core::feed::Settings,
-    /// How often the frontier writes.
+    /// Writes of the frontier.
     pub worker: crate::worker::Settings,
-    /// One crawl as a whole.
+    /// The crawl as a whole.
     pub crawl: Crawl,
-    /// Many nodes as one.
+    /// Cluster of nodes.
     pub cluster: Cluster,
-    /// What a node answers over HTTP.
+    /// HTTP API of a node.
     pub api: Api,
-    /// Names and passwords for sites.
+    /// User names and passwords for sites.
     pub credentials: Vec<Credential>,
 }
 
 impl Settings {
-    /// What `--delay` says. A shorter rest of hosts needs one of addresses that is no longer; one that somebody chose stays,
-    /// and is spoken of where it counts.
+    /// Sets the crawl delay of hosts (`--delay`). A shorter delay of hosts also lowers the default delay of addresses.
+    /// A delay of addresses that the operator chose stays; if longer than the new delay, a warning is printed.
     pub(crate) fn set_host_delay(&mut self, delay: Duration) {
         let (slot, usual) =
             (self.frontier.slot_delay, nephila_core::frontier::Settings::default().slot_delay);
@@ -91,26 +91,26 @@ impl Settings {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Api {
-    /// Where a node answers: address and port. Empty: nowhere. An address that others reach needs a token.
+    /// Listen address and port of the API. Empty: no API. An address that other machines can reach requires a token.
     pub listen: String,
-    /// The address by which the other nodes reach this one, `HOST:PORT`. Empty: as `listen`.
+    /// Address by which the other nodes reach this node, `HOST:PORT`. Empty: as `listen`.
     pub advertise: String,
-    /// The certificate of this node, with `tls_key_file`: it then answers over TLS, and asks other nodes over TLS alone.
-    /// `nephila cluster keys` makes both, `node-NAME.pem` and `node-NAME.key`.
+    /// Certificate of this node, with `tls_key_file`: the API then uses TLS, and other nodes are requested over TLS
+    /// only. `nephila cluster keys` creates both, `node-NAME.pem` and `node-NAME.key`.
     pub tls_cert_file: PathBuf,
-    /// See `tls_cert_file`. Its owner alone may read it.
+    /// Private key of `tls_cert_file`. Only its owner may be able to read the file.
     pub tls_key_file: PathBuf,
-    /// A file with the certificates that sign those of the nodes. Empty: `cluster.tls_ca_file`.
+    /// File with the CA certificates of the nodes. Empty: `cluster.tls_ca_file`.
     pub tls_ca_file: PathBuf,
-    /// A file with the token that every request must carry, the same on all nodes: whoever has it may do everything. Wins
-    /// over `token`.
+    /// File with the token that every request must carry, the same on all nodes. The token permits everything. Takes
+    /// precedence over `token`.
     pub token_file: PathBuf,
-    /// The token itself. Better in a file: settings are printed.
+    /// The token itself. A file is safer: settings are printed.
     pub token: String,
-    /// A file with a token that only asks, for dashboards and programs: whoever has it changes nothing.
+    /// File with a read-only token, for dashboards and programs.
     pub read_token_file: PathBuf,
-    /// A file with what nodes prove to each other that they know, the same on all of them and nowhere else: whoever has it
-    /// can ask as a node does, and change nothing. Empty: `token_file`.
+    /// File with the secret by which nodes authenticate to each other, the same on all nodes and nowhere else. The
+    /// secret permits the read requests of a node, and no changes. Empty: `token_file`.
     pub node_token_file: PathBuf,
 }
 
@@ -130,42 +130,43 @@ impl Default for Api {
     }
 }
 
-/// Who we are to the people whose sites we visit. Section `[identity]`.
+/// Identification towards site operators. Section `[identity]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Identity {
-    /// Our name in robots.txt: letters, `_` and `-` only (RFC 9309, 2.2.1).
+    /// Product token for robots.txt: letters, `_` and `-` only (RFC 9309, 2.2.1).
     pub agent: String,
-    /// A URL or a mail address. Empty: only addresses opened by `spider.allow_addresses` may be fetched.
+    /// Contact for site operators: a URL or a mail address. Empty: only addresses opened by `spider.allow_addresses`
+    /// may be fetched.
     pub contact: String,
-    /// The User-Agent field; `{agent}`, `{version}` and `{contact}` are filled in.
+    /// User-Agent header field; `{agent}`, `{version}` and `{contact}` are filled in.
     pub user_agent: String,
-    /// The From field: a mail address of who runs the crawl. Empty: none is sent.
+    /// From header field: the mail address of the operator. Empty: no such field is sent.
     pub from: String,
-    /// A file with a private key (Ed25519), as `nephila identity key` makes one. With it requests are signed, so that a
-    /// site can check that they are ours; needs `agent_url`. Empty: nothing is signed.
+    /// File with a private key (Ed25519), created by `nephila identity key`. Requests are signed with the key, so that
+    /// a site can verify the sender; requires `agent_url`. Empty: no signatures.
     pub key_file: PathBuf,
-    /// Where our public keys are: `https://HOST`, which answers at `/.well-known/http-message-signatures-directory` with
-    /// what `nephila identity directory` prints.
+    /// Site of the public keys: `https://HOST`, which serves the output of `nephila identity directory` at
+    /// `/.well-known/http-message-signatures-directory`.
     pub agent_url: String,
-    /// What is signed: requests over `https`, `always`, or only to sites that have `asked`. A site that asks is answered
-    /// in any case. Over plain http everybody on the way can copy a signature.
+    /// Signed requests: over `https`, `always`, or only to sites that have `asked`. A site that asks always gets
+    /// signatures. Over plain http everybody on the way can copy a signature.
     pub sign: Sign,
-    /// A signature is valid for this long, at most a day.
+    /// Validity period of a signature, at most a day.
     #[serde(with = "humantime_serde")]
     pub signature_valid: Duration,
 }
 
-/// What is signed.
+/// Signed requests.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sign {
     /// Requests over https.
     #[default]
     Https,
-    /// All of them.
+    /// All requests.
     Always,
-    /// Those to sites that asked for it.
+    /// Requests to sites that asked for signatures.
     Asked,
 }
 
@@ -185,7 +186,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// What is wrong with it.
+    /// Checks the identity. Returns the first fault.
     fn check(&self) -> Result<(), String> {
         let agent = &self.agent;
         if agent.is_empty() || !agent.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'-') {
@@ -215,7 +216,7 @@ impl Identity {
         Ok(())
     }
 
-    /// The User-Agent field as it is sent.
+    /// The User-Agent header field, with all placeholders filled in.
     pub fn user_agent(&self) -> String {
         let contact = if self.contact.is_empty() { "no-contact" } else { &self.contact };
         let text =
@@ -224,19 +225,19 @@ impl Identity {
     }
 }
 
-/// Whether and how robots.txt is obeyed. Section `[robots]`.
+/// Use of robots.txt. Section `[robots]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Robots {
-    /// Off is recorded in every archive file.
+    /// Obey robots.txt. `false` is recorded in every archive file.
     pub obey: bool,
-    /// robots.txt is read up to this many bytes (RFC 9309, 2.5).
+    /// Maximum size of robots.txt in bytes; the rest is ignored (RFC 9309, 2.5).
     pub bytes_max: u64,
-    /// What 401 and 403 for a robots.txt mean: `allow`, as for every other 4xx (RFC 9309, 2.3.1.3), or `disallow`.
+    /// Meaning of a 401 or 403 for robots.txt: `allow`, as for every other 4xx (RFC 9309, 2.3.1.3), or `disallow`.
     pub denied: Denied,
-    /// May a site be crawled whose robots.txt has been out of reach for 30 days?
+    /// Crawl a site whose robots.txt has been unreachable for 30 days.
     pub unreachable_then_allow: bool,
-    /// `nephila fetch` refuses a host whose Crawl-delay is longer than this. A crawl waits however long it is.
+    /// Maximum `Crawl-delay` for `nephila fetch`, which refuses a host with a longer one. A crawl waits for any time.
     #[serde(with = "humantime_serde")]
     pub crawl_delay_max: Duration,
 }
@@ -254,39 +255,40 @@ impl Default for Robots {
 }
 
 impl Robots {
-    /// What the operator chose where the RFC leaves a choice.
+    /// The operator's choices where the RFC leaves a choice.
     pub fn policy(&self) -> policy::Settings {
         policy::Settings { denied: self.denied, unreachable_then_allow: self.unreachable_then_allow }
     }
 }
 
-/// What a fetched page leads to. Section `[handler]`.
+/// Links and text of fetched pages. Section `[handler]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Handler {
-    /// Links of one page that are followed; what comes after them is counted and left.
+    /// Maximum number of links followed per page; further links are only counted.
     pub links_per_page_max: usize,
-    /// Are `nofollow` links and pages obeyed: `rel=nofollow`, `meta robots`, `X-Robots-Tag`?
+    /// Obey `nofollow` of links and pages: `rel=nofollow`, `meta robots`, `X-Robots-Tag`.
     pub nofollow: bool,
-    /// Are images, scripts, styles and frames of a page fetched as well?
+    /// Fetch images, scripts, styles and frames of a page as well.
     pub page_requisites: bool,
-    /// Are the targets of forms that use GET followed?
+    /// Follow the targets of forms that use GET.
     pub forms: bool,
-    /// Are sitemaps read that robots.txt names?
+    /// Read the sitemaps that robots.txt names.
     pub sitemaps: bool,
-    /// A page is read up to this many bytes; the archive keeps all of it.
+    /// Maximum number of bytes parsed per page; the archive stores the whole page.
     pub page_bytes_max: usize,
-    /// A `meta refresh` with a delay up to this is a redirect; a longer one is a link.
+    /// Maximum delay of a `meta refresh` that counts as a redirect; with a longer delay it is a link.
     #[serde(with = "humantime_serde")]
     pub refresh_redirect_max: Duration,
-    /// Of which pages title, date, author, language and main text are kept beside the page: `none`, `stories` (pages that
-    /// feeds name), `all`. A page that a link found first is a story if it still waits when its feed names it; one that is
-    /// about to be fetched by then, or was fetched, is read as a page, and `stories` keeps no text of it.
+    /// Pages whose title, date, author, language and main text are stored beside the page: `none`, `stories` (pages
+    /// that feeds name), `all`. A page found by a link first becomes a story if the page is still queued when its feed
+    /// names the URL. A page that is about to be fetched by then, or was fetched, stays an ordinary page, and `stories`
+    /// stores no text of the page.
     pub text: TextOf,
 }
 
 impl Handler {
-    /// How much of a page is read, and whether what it needs to be shown is named.
+    /// Limits of the parser; `requisites` extracts images, scripts, styles and frames as well.
     pub(crate) fn limits(&self, requisites: bool) -> nephila_core::handler::Limits {
         nephila_core::handler::Limits {
             links_max: self.links_per_page_max,
@@ -314,41 +316,42 @@ impl Default for Handler {
     }
 }
 
-/// One crawl as a whole. Section `[crawl]`.
+/// The crawl as a whole. Section `[crawl]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crawl {
-    /// Fetches at the same time.
+    /// Maximum number of concurrent fetches.
     pub concurrency: usize,
-    /// Threads that fetch and read pages: as many as there are cores at 0. Half of the cores, and `nice`, leave a machine
-    /// to those who work on it.
+    /// Number of threads that fetch and parse pages (0: one per core). Half of the cores, together with `nice`, leave a
+    /// machine usable for other work.
     pub threads: usize,
-    /// Second tries that are planned for later than this from now do not keep a crawl from ending; the same command goes on
-    /// with them. URLs that were never tried are always waited for: see `wait_max`.
+    /// Maximum wait for retries before a crawl ends. Retries due later are left to the next run of the same command.
+    /// URLs that were never tried are always waited for: see `wait_max`.
     #[serde(with = "humantime_serde")]
     pub retry_wait_max: Duration,
-    /// A crawl that has nothing left but URLs of hosts that rest (503, 429, a robots.txt that fails, a name that is gone) waits
-    /// for them, and stops when no page was fetched for this long; as long as it takes at `0s`.
+    /// Maximum wait for hosts in backoff (503, 429, a failed robots.txt, an unknown name) when no other URLs are left.
+    /// The crawl stops when no page was fetched for this time (`0s`: unlimited).
     #[serde(with = "humantime_serde")]
     pub wait_max: Duration,
-    /// A page is asked for again so long after it was last fetched, conditionally where the server gave validators; never
-    /// at `0s`. Later than `retry_wait_max` from now, it does not keep a crawl from ending: the same command asks again.
+    /// Revisit interval of every page (`0s`: no revisits); requests are conditional if the server sent validators.
+    /// Revisits due later than `retry_wait_max` from now do not keep a crawl from ending: the next run of the same
+    /// command makes them.
     #[serde(with = "humantime_serde")]
     pub again_every: Duration,
-    /// After the first signal, open fetches have this long to end.
+    /// Time for open fetches to end after the first signal.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
-    /// Are all sites that are crawled your own? Only then are public ones asked with a `frontier.host_delay` below 250 ms or
-    /// more than 8 `host_connections`: whoever runs a site can say what it bears, and nobody else.
+    /// All crawled sites are your own. Only then are public sites requested with a `frontier.host_delay` below 250 ms
+    /// or more than 8 `host_connections`: only the operator of a site knows the load that the site can bear.
     pub own_sites: bool,
-    /// The crawl waits when less than this is free on its disk, in bytes.
+    /// Minimum free disk space in bytes; below, the crawl waits.
     pub disk_free_min: u64,
-    /// Is the frontier's state kept on `disk`, or in `memory`, where it is gone with the process? With `memory` the archive,
-    /// the log and the journals of the run (for `nephila log --events`) are still written; a next run begins anew and removes
-    /// the journals. A folder whose state is on disk is not crawled in memory.
+    /// Place of the frontier's state: on `disk`, or in `memory`, where the state is lost with the process. With
+    /// `memory`, the archive, the log and the journals of the run (for `nephila log --events`) are still written; the
+    /// next run starts from scratch and removes the journals. A folder with state on disk cannot be crawled in memory.
     pub state: StateKind,
-    /// So many bytes of each partition's journal are kept for readers of events (`nephila log --events`), also when the crawl
-    /// does not need them any more; 16 times as many in all.
+    /// Bytes of each partition's journal that are kept for readers of events (`nephila log --events`), even if the
+    /// crawl no longer needs them; 16 times as many in total.
     pub events_bytes: u64,
 }
 
@@ -369,19 +372,19 @@ impl Default for Crawl {
     }
 }
 
-/// Where the frontier's state is kept.
+/// Place of the frontier's state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
-    /// In files: survives everything.
+    /// In files: durable.
     #[default]
     Disk,
-    /// In memory alone.
+    /// In memory only.
     Memory,
 }
 
-/// The settings in force: from a file, the environment and `KEY=VALUE` pairs. The file is `before` if there is one, since
-/// a crawl goes on with the settings it began with, or else `config`, or else the first of the usual places.
+/// Loads the effective settings from a file, the environment and `KEY=VALUE` pairs. The file is `before` if given,
+/// since a crawl continues with the settings of its last run; else `config`; else the first file in the usual places.
 pub fn load(config: Option<&Path>, pairs: &[String], before: Option<&Path>) -> anyhow::Result<Settings> {
     let usual = find(config);
     let mut table = match (before, &usual) {
@@ -415,7 +418,7 @@ fn read(path: &Path) -> anyhow::Result<toml::Table> {
     text.parse().map_err(|e| usage(anyhow::anyhow!("settings file {}: {e}", path.display())))
 }
 
-/// What no type can say.
+/// Checks constraints that types cannot express.
 fn check(settings: &Settings) -> Result<(), String> {
     settings.identity.check()?;
     credential::check(&settings.credentials)?;
@@ -451,23 +454,23 @@ fn check(settings: &Settings) -> Result<(), String> {
     settings.cluster.check()
 }
 
-/// Marks an error as one of the operator's making: exit code 2.
+/// Marks an error as an error of usage: exit code 2.
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     let text = format!("{error:#}");
     anyhow::Error::new(Exit::Usage).context(text)
 }
 
-/// All settings as a file with comments.
+/// Formats all settings as a file with comments.
 pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
     print::page(settings)
 }
 
-/// All settings as a file with comments, without secrets, and with a note that says so: what a folder keeps.
+/// Formats all settings as a file with comments, without secrets and with a note about that, for the crawl folder.
 pub(crate) fn kept_page(settings: &Settings) -> anyhow::Result<String> {
     Ok(format!("{}{}", secrets::NOTE, print::page(&secrets::kept(settings))?))
 }
 
-/// Writes the contact into the person's own settings file, so that it is asked for once.
+/// Writes the contact into the user's own settings file, so that the question is asked once.
 pub(crate) fn remember_contact(contact: &str) -> anyhow::Result<PathBuf> {
     let folder = home().context("there is no home folder")?.join("nephila");
     let path = folder.join("nephila.toml");
@@ -503,7 +506,7 @@ fn find(named: Option<&Path>) -> Option<PathBuf> {
     candidates.into_iter().flatten().find(|path| path.is_file())
 }
 
-/// Sets a dotted key. A value that reads as TOML is taken so (`5`, `true`, `["a"]`); anything else is text.
+/// Sets a dotted key. A value that parses as TOML has its type (`5`, `true`, `["a"]`); any other value is text.
 fn set(table: &mut toml::Table, key: &str, value: &str) {
     let parsed = format!("v = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("v"));
     let value = parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()));
@@ -600,7 +603,7 @@ mod tests {
         let back: Settings = page.parse::<toml::Table>().unwrap().try_into().unwrap();
         assert_eq!(back, Settings::default());
         assert!(
-            page.contains("# Rest of a host after a fetch from it ended, and between two starts."),
+            page.contains("# Rest of a host (crawl delay) after a fetch ended"),
             "{page}"
         );
     }

@@ -1,4 +1,4 @@
-//! Plugs the parts together. The one place that knows which implementation is used where.
+//! Connects the parts. The one place that knows which implementation is used where.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::folder::{Folder, damaged};
 use crate::settings::{Settings, StateKind, usage};
 use crate::worker::{Part, Running, Worker};
 
-/// Memory for blocks of the state's files that were read lately, in bytes.
+/// Size in bytes of the block cache for the files of the states.
 const STATE_CACHE_BYTES: usize = 64 << 20;
-/// Bytes of tables that are read when a crawl begins, to see whether they are whole. All of them are by `nephila verify`.
+/// Maximum number of bytes of tables that are read for a check when a crawl begins. `nephila verify` reads all.
 const LOOK_BYTES_MAX: u64 = 256 << 20;
 
 /// The spider of these settings.
@@ -41,7 +41,7 @@ pub(crate) fn spider(settings: &Settings) -> anyhow::Result<Spider> {
         .map_err(|error| usage(error.into()))
 }
 
-/// The archive in this folder. What of it is gone or damaged is said.
+/// The archive in this folder. Missing or damaged files are reported.
 pub(crate) fn archive(dir: &Path, settings: &Settings) -> anyhow::Result<Archive> {
     let info = WarcInfo {
         software: format!("nephila/{}", env!("CARGO_PKG_VERSION")),
@@ -68,7 +68,7 @@ pub(crate) fn archive(dir: &Path, settings: &Settings) -> anyhow::Result<Archive
     Ok(archive)
 }
 
-/// Everything the frontier goes by.
+/// The configuration of the frontier.
 pub(crate) fn config(settings: &Settings) -> Config {
     Config {
         frontier: settings.frontier.clone(),
@@ -80,7 +80,7 @@ pub(crate) fn config(settings: &Settings) -> Config {
     }
 }
 
-/// States on this machine's disk: what all of them share.
+/// States on this machine's disk: their shared parts.
 #[derive(Clone, Debug)]
 pub(crate) struct States {
     cache: Arc<Cache>,
@@ -88,7 +88,7 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// With a thread that merges their files.
+    /// Starts the thread that merges files.
     pub(crate) fn new() -> anyhow::Result<States> {
         let merging = Merging::Background(Merger::start().context("starting the merger")?);
         Ok(States { cache: Cache::new(STATE_CACHE_BYTES), merging })
@@ -100,8 +100,8 @@ impl States {
     }
 }
 
-/// The worker of a crawl's folder, with everything folded that stands in its journals. What is damaged there is mended
-/// from them if they are whole, and an [`Exit::Damaged`] if not. `deep` reads every file to its end.
+/// The worker of a crawl's folder, after a replay of its journals. A damaged state is rebuilt from the journals if they
+/// are intact; else the result is an [`Exit::Damaged`]. `deep` reads every file to its end.
 pub(crate) fn worker(folder: &Folder, settings: &Settings, deep: bool) -> anyhow::Result<Running> {
     match settings.crawl.state {
         StateKind::Memory => {
@@ -113,7 +113,7 @@ pub(crate) fn worker(folder: &Folder, settings: &Settings, deep: bool) -> anyhow
                     folder.dir().display()
                 )));
             }
-            // Nothing of it outlives the process, so what an earlier one wrote down leads nowhere.
+            // A state in memory ends with the process, so journals of earlier processes have no use.
             for path in paths {
                 std::fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
             }
@@ -128,12 +128,12 @@ pub(crate) fn worker(folder: &Folder, settings: &Settings, deep: bool) -> anyhow
     }
 }
 
-/// Is there anything in a folder?
+/// Whether a folder is non-empty.
 fn holds_something(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// `look` is how many bytes of tables are read to see whether they are whole; none if nothing stays on disk.
+/// `look` is the number of bytes of tables to read for the check; none if nothing stays on disk.
 fn worker_on<S: Durable + Send + 'static>(
     folder: &Folder,
     settings: &Settings,
@@ -188,7 +188,7 @@ fn worker_on<S: Durable + Send + 'static>(
     Ok(worker.spawn()?)
 }
 
-/// Says what can be done about a state that is damaged.
+/// Describes the options for a damaged state.
 fn what_to_do(folder: &Folder) -> String {
     format!(
         "put it back from a copy, or `nephila crawl -o {} --mend` sets the state aside and asks for everything again",
@@ -196,7 +196,7 @@ fn what_to_do(folder: &Folder) -> String {
     )
 }
 
-/// Opens a partition. Tables that are damaged are made again if all of them is in the journal.
+/// Opens a partition. Damaged tables are rebuilt if the journal is complete.
 fn part<S: Durable>(
     path: &Path,
     prefixes: Prefixes,
@@ -212,7 +212,7 @@ fn part<S: Durable>(
     let (journal, _) = Journal::open_expecting(Arc::new(RealDisk), &path.join("log"), kept, mark.synced)
         .with_context(what)?;
     let tables = path.join("tables");
-    // Made before the first group is written.
+    // The folder is made before the first group is written.
     let is_gone = *look > 0 && mark.synced > 0 && !tables.is_dir();
     let opened = match is_gone {
         true => Err(StateError::Damaged(format!("{} is gone", tables.display()))),
@@ -237,7 +237,7 @@ fn part<S: Durable>(
     Ok(Part { prefixes, state, log })
 }
 
-/// Is something damaged or gone, so that trying again does not help?
+/// Whether the error is damage or loss, so that a retry does not help.
 fn is_damage(error: &anyhow::Error) -> bool {
     let journal = error.downcast_ref::<journal::Error>();
     error.downcast_ref::<Exit>() == Some(&Exit::Damaged)
@@ -245,15 +245,15 @@ fn is_damage(error: &anyhow::Error) -> bool {
         || journal.is_some_and(|error| !matches!(error, journal::Error::Disk { .. }))
 }
 
-/// Hosts whose keys are looked at to see whether a partition is of this crawl.
+/// Number of hosts whose keys are checked to see whether a partition belongs to this crawl.
 const HOSTS_LOOKED_AT: usize = 8;
 
-/// Was a partition written under this key, and for this place?
+/// Whether a partition was written under this key, and for these prefixes.
 fn fits<S: Durable>(part: &mut Part<S>, secret: &Secret) -> anyhow::Result<bool> {
     let mut hosts = Vec::new();
     part.state.hosts_from(HostKey::MIN, HOSTS_LOOKED_AT, &mut hosts)?;
     let is_ours = |(key, record): &(HostKey, HostRecord)| {
-        // One that had to be displaced has another key than its own.
+        // A displaced host has a key that is not its own.
         let own = CrawlUrl::parse(&record.origin).map(|url| UrlKey::of(&url, secret).host.domain);
         part.prefixes.holds(key.domain) && own.is_ok_and(|own| own == key.domain)
     };

@@ -1,17 +1,17 @@
 //! A worker: one thread that owns several partitions, their journals and their workbench.
 //!
-//! What others find and report comes in through bounded channels ([`Handle`]). A **turn** of the loop takes some of it,
-//! feeds the frontier, sends what became true on its way into the journals, folds what has arrived there, and hands out
-//! what should be done next ([`Actions`]). Then the thread sleeps until something comes in, a group has arrived, or the
-//! frontier wants to be woken. It never waits for a journal: one that is slow holds up its own partition, and in the end
-//! those who offer to it. If nobody takes actions, no more tickets are given out. If the disk is full, nothing is handed
-//! out and no offers are taken until there is room: see `full`.
+//! Offers and reports arrive through bounded channels ([`Handle`]). A **turn** of the loop takes some of them, feeds
+//! the frontier, starts writing the new entries to the journals, folds the groups that are durable, and hands out the
+//! next actions ([`Actions`]). Then the thread sleeps until input arrives, a group becomes durable, or a timer of the
+//! frontier expires. The loop never waits for a journal: a slow journal delays its own partition, and by backpressure
+//! the callers that offer URLs to this partition. While nothing consumes actions, no more tickets are handed out. While
+//! the disk is full, nothing is handed out and no offers are taken: see `full`.
 //!
-//! A worker that is dropped instead of stopped has lost what was not yet durable, as after a crash. [`Worker::open`] is
-//! the same in both cases: it folds what stands in the journals behind the states.
+//! A worker that is dropped instead of stopped loses all entries that are not durable yet, as after a crash.
+//! [`Worker::open`] is the same in both cases: a replay folds the groups of the journals that follow the states.
 //!
-//! What always holds: one thread touches the frontier; what is handed out follows only from what is durable; memory is
-//! bounded by the constants below and the frontier's settings.
+//! Invariants: one thread touches the frontier; actions follow only from durable entries; memory is bounded by the
+//! constants below and the frontier's settings.
 
 mod commit;
 mod full;
@@ -52,62 +52,64 @@ pub(crate) use handle::offered;
 pub use handle::{Actions, Command, Handle, Link, Stopped, Taken, Tallied};
 pub use stats::Stats;
 
-/// Reports, answers and questions that wait for the worker.
+/// Capacity of the channel of reports, answers and questions.
 pub const EVENTS_MAX: usize = 4_096;
-/// Batches of offers that wait for the worker.
+/// Capacity of the channel of offer batches.
 pub const OFFER_BATCHES_MAX: usize = 32;
-/// Offers in a batch; longer lists are cut into several.
+/// Maximum number of offers in a batch; longer lists are split.
 pub const OFFERS_IN_BATCH_MAX: usize = 512;
-/// Partitions that wait to be taken over.
+/// Capacity of the channel of partitions to be taken over.
 pub const PARTS_COMING_MAX: usize = 64;
-/// Actions that wait to be started. Few: a ticket that waits here counts as started.
+/// Capacity of the channel of actions. Small: a ticket in this channel counts as started.
 pub const ACTIONS_MAX: usize = 64;
 
-/// Events taken in one turn.
+/// Maximum number of events taken in one turn.
 const EVENTS_AT_ONCE: usize = 1_024;
-/// Batches taken in one turn.
+/// Maximum number of batches taken in one turn.
 const BATCHES_AT_ONCE: usize = 16;
-/// Actions handed out in one turn.
+/// Maximum number of actions handed out in one turn.
 const ACTIONS_AT_ONCE: usize = 256;
-/// Callers that wait for something to be durable; with more nothing is taken until some have left.
+/// Maximum number of callers that wait for durability. Beyond, no input is taken until some have their answer.
 const WAITERS_MAX: usize = 4_096;
-/// Bytes fed to the frontier that are in no group yet; with more nothing is taken until some are.
+/// Maximum number of bytes fed to the frontier that are in no group yet. Beyond, no input is taken until some are.
 const FED_BYTES_MAX: usize = 32 << 20;
-/// Callers that wait for something to be durable; with more nothing waits for `group_delay_max`.
+/// Number of callers waiting for durability beyond which no group waits for `group_delay_max`.
 const WAITERS_MANY: usize = 512;
-/// With so many bytes fed to it a partition's next group is not little.
+/// Bytes fed to a partition from which its next group no longer counts as small.
 const LITTLE_BYTES: usize = 256 << 10;
-/// Batches that wait for room in a partition while others pass them.
+/// Maximum number of batches that wait for room in a partition while others overtake them.
 const FEEDING_MAX: usize = 64;
-/// While nobody takes actions, the frontier is looked at this often, in milliseconds: tickets may have expired.
+/// Polling interval of the frontier while nothing consumes actions, in milliseconds: tickets may have expired.
 const HELD_BACK_LOOK: u64 = 100;
 /// The shortest sleep, in milliseconds.
 const SLEEP_MIN: u64 = 1;
 /// The longest sleep, in milliseconds.
 const SLEEP_MAX: u64 = 60_000;
-/// While the disk is full, it is tried again this often.
+/// Interval between retries while the disk is full.
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
-/// A worker that is told to stop while the disk is full waits so many of these pauses for room.
+/// Number of [`DISK_FULL_PAUSE`]s that a stopping worker waits for room on a full disk.
 const STOP_PAUSES_MAX: usize = 10;
-/// Rounds of commits when a worker stops. One is enough; a second follows what the first brought up.
+/// Maximum number of commit rounds when a worker stops. One suffices; a second writes entries that follow from the
+/// first.
 const STOP_ROUNDS_MAX: usize = 8;
 
-/// How often a worker writes. Section `[worker]` of the settings file.
+/// How often a worker writes to its logs. Section `[worker]` of the settings file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What became true is durable after this time at the latest, if the disk keeps up. Shorter: a page is done sooner;
+    /// Maximum delay before new entries are written and synced, if the disk keeps up. Shorter: a page is done sooner;
     /// longer: fewer syncs.
     #[serde(with = "humantime_serde")]
     pub group_delay: Duration,
-    /// While there is more to fetch than can be fetched, what is little waits up to this time instead.
+    /// Maximum delay of small groups while there is more to fetch than the fetchers take.
     #[serde(with = "humantime_serde")]
     pub group_delay_max: Duration,
-    /// So many offers in a partition are looked at without waiting for `group_delay`.
+    /// Number of waiting offers in a partition from which they are processed without waiting for `group_delay`.
     pub sift_offers_min: usize,
-    /// A partition with more than this in memory alone makes a checkpoint, and its journal is shortened. In bytes.
+    /// Maximum bytes of a partition's state in memory alone. Beyond, the partition is checkpointed and its journal
+    /// shortened.
     pub dirty_bytes_max: usize,
-    /// While all partitions together have more than this in memory alone, the one with the most makes a checkpoint. In bytes.
+    /// Maximum bytes of all partitions' states in memory alone. Beyond, the largest partition is checkpointed.
     pub dirty_bytes_all_max: usize,
 }
 
@@ -123,7 +125,7 @@ impl Default for Settings {
     }
 }
 
-/// Why a worker ended. The journals are whole: open it again once the reason is gone.
+/// Why a worker ended. The journals are intact: reopen the worker once the cause is fixed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -133,27 +135,28 @@ pub enum Error {
     /// A log failed.
     #[error(transparent)]
     Log(#[from] nephila_log::Error),
-    /// A group in a journal does not follow the state. State and journal are not of the same partition, or one of them
+    /// A group in a journal does not follow the state. State and journal belong to different partitions, or one of them
     /// was restored without the other.
     #[error("group {sequence} of the journal: {source}")]
     Chain {
-        /// Its number.
+        /// The number of the group.
         sequence: u64,
-        /// What is wrong.
+        /// The mismatch.
         source: ChainError,
     },
-    /// The journal ends before the state: a part of it is gone, or it is of another partition.
+    /// The journal ends before the state: a part of the journal is missing, or the journal belongs to another
+    /// partition.
     #[error("the journal ends with group {journal}, the state is at group {state}")]
     Behind {
-        /// Where the state stands.
+        /// The last group in the state.
         state: u64,
-        /// Where the journal ends.
+        /// The last group in the journal.
         journal: u64,
     },
-    /// The worker was told to stop while the disk was full. What was said to be durable is; the rest is lost.
+    /// The worker was stopped while the disk was full. Everything acknowledged as durable is durable; the rest is lost.
     #[error("the disk is full: what was not durable yet is lost")]
     DiskFull,
-    /// The thread could not be made.
+    /// The thread could not be started.
     #[error("no thread for the worker: {0}")]
     Thread(#[source] std::io::Error),
 }
@@ -161,17 +164,17 @@ pub enum Error {
 /// A partition that a worker is to own.
 #[derive(Debug)]
 pub struct Part<S> {
-    /// What it holds.
+    /// The key prefixes that the partition holds.
     pub prefixes: Prefixes,
-    /// Its state, which may be behind its journal.
+    /// The state, which may be behind the journal.
     pub state: S,
-    /// Its log.
+    /// The log.
     pub log: Box<dyn GroupLog>,
 }
 
 impl<S: Durable> Part<S> {
-    /// Folds what stands in the log behind the state, and says how many groups that were. Nothing may be handed out by
-    /// anybody else meanwhile.
+    /// Folds the groups of the log that follow the state, and returns their number. No other owner may hand out tickets
+    /// of this partition meanwhile.
     pub fn replay(&mut self, dirty_bytes_max: usize) -> Result<u64, Error> {
         replay_into(self, dirty_bytes_max)
     }
@@ -180,11 +183,11 @@ impl<S: Durable> Part<S> {
 /// A worker that was started.
 #[derive(Debug)]
 pub struct Running {
-    /// Speaks to it.
+    /// The handle for calls to the worker.
     pub handle: Handle,
-    /// What it wants done.
+    /// The actions that the worker hands out.
     pub actions: Actions,
-    /// Ends with the worker.
+    /// The thread, which ends with the worker.
     pub thread: JoinHandle<Result<(), Error>>,
 }
 
@@ -197,21 +200,21 @@ pub struct Worker<S> {
     settings: Settings,
     clock: Clock,
     waiters: Vec<Waiter>,
-    /// Told when a group has arrived.
+    /// Notified when a group has become durable.
     landed: Arc<Notify>,
-    /// Offers that were taken and for which there is no room yet: those of a few batches.
+    /// Offers taken from the channel that still wait for room: those of a few batches.
     feeding: VecDeque<Feeding>,
-    /// The disk is full, and is tried again at this moment, in milliseconds.
+    /// Set while the disk is full: the time of the next retry, in milliseconds.
     full_until: Option<u64>,
     stats: Stats,
     shared: Arc<Shared>,
-    /// Closed while nothing may be handed out.
+    /// While this gate is closed, nothing is handed out.
     gate: Option<Gate>,
-    /// There is more to fetch than anybody takes.
+    /// Whether there is more to fetch than the fetchers take.
     sated: bool,
-    /// Hears what is to be said about turns, if addresses are shared with other nodes.
+    /// Receives messages about turns, if addresses are shared with other nodes.
     turns: Option<mpsc::Sender<TurnAction>>,
-    /// Hears what is to be sent to other nodes about errands, if there are any.
+    /// Receives errands for other nodes, if there are other nodes.
     errands: Option<mpsc::Sender<ErrandAction>>,
 }
 
@@ -220,31 +223,32 @@ pub struct Worker<S> {
 struct Channels<S> {
     events: mpsc::Receiver<Event>,
     offers: mpsc::Receiver<Batch>,
-    /// Partitions that come, and visits to those that are here.
+    /// Partitions to be taken over, and visits to owned partitions.
     parts: mpsc::Receiver<Knock<S>>,
-    /// What came last.
+    /// The most recently received knock.
     came: Option<Knock<S>>,
-    /// None once nobody will take any more.
+    /// None once the receiver is gone.
     actions: Option<mpsc::Sender<Action>>,
-    /// Whoever said stop: told when it is done, or else by the end of the channels, once it can be asked why.
+    /// The reply channel of the stop: answered when the stop is done; after a failure only closed, once the error is
+    /// readable.
     stop: Option<oneshot::Sender<Box<Stats>>>,
 }
 
-/// What handing out came to.
+/// The result of handing out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandedOut {
-    /// There may be more at once.
+    /// There may be more right now.
     More,
     /// There is nothing to do right now.
     All,
-    /// Nobody takes what there is.
+    /// The channel is full, or the receiver is gone.
     HeldBack,
-    /// Nothing was: the disk is full, or the gate is closed.
+    /// Nothing was handed out: the disk is full, or the gate is closed.
     NotNow,
 }
 
 impl<S: Durable> Worker<S> {
-    /// A worker of these partitions, once everything in their journals is folded.
+    /// Opens a worker of these partitions, after a replay of their journals.
     pub fn open(
         config: Config,
         settings: Settings,
@@ -253,7 +257,7 @@ impl<S: Durable> Worker<S> {
         clock: Clock,
     ) -> Result<Worker<S>, Error> {
         let mut stats = Stats::default();
-        // The frontier sorts them as well; the journals have to stand in the same order.
+        // The frontier sorts the partitions as well; the journals must have the same order.
         parts.sort_by_key(|part| part.prefixes);
         let share = settings.dirty_bytes_all_max / parts.len().max(1);
         for part in &mut parts {
@@ -274,7 +278,7 @@ impl<S: Durable> Worker<S> {
         Ok(worker)
     }
 
-    /// A worker without partitions: they come by [`Door::bring`]. Its tickets carry this epoch, which no other process
+    /// A worker without partitions, which arrive by [`Door::bring`]. Tickets carry this epoch, which no other process
     /// may ever use.
     pub fn empty(
         config: Config,
@@ -287,14 +291,14 @@ impl<S: Durable> Worker<S> {
         Worker::with(frontier, settings, clock, Stats::default())
     }
 
-    /// Hands out nothing while this is closed.
+    /// Hands out nothing while this gate is closed.
     pub fn behind(mut self, gate: Gate) -> Worker<S> {
         self.gate = Some(gate);
         self
     }
 
-    /// One of several nodes: asks no address without its turn, and no host of another node at all. What it wants from the
-    /// others it says here; what they answer comes by [`Handle`].
+    /// Makes this worker one of several nodes: no request to an address without a turn, and none to a host of another
+    /// node. Messages to other nodes leave through these channels; their answers arrive by [`Handle`].
     pub(crate) fn sharing(
         mut self,
         turns: mpsc::Sender<TurnAction>,
@@ -306,7 +310,7 @@ impl<S: Durable> Worker<S> {
         self
     }
 
-    /// By this a log says that a group has arrived.
+    /// The callback by which a log signals that a group is durable.
     fn wake(&self) -> Wake {
         let landed = self.landed.clone();
         Wake::new(move || landed.notify_one())
@@ -339,12 +343,12 @@ impl<S: Durable> Worker<S> {
 }
 
 impl<S: Durable + Send + 'static> Worker<S> {
-    /// Starts its thread. It keeps the partitions it has.
+    /// Starts the thread, with a fixed set of partitions.
     pub fn spawn(self) -> Result<Running, Error> {
         self.spawn_open().map(|(running, _)| running)
     }
 
-    /// Starts its thread, with a door through which partitions come.
+    /// Starts the thread, with a door through which partitions are brought.
     pub fn spawn_open(self) -> Result<(Running, Door<S>), Error> {
         let (events, events_in) = mpsc::channel(EVENTS_MAX);
         let (offers, offers_in) = mpsc::channel(OFFER_BATCHES_MAX);
@@ -361,7 +365,7 @@ impl<S: Durable + Send + 'static> Worker<S> {
             actions: actions_out,
             stop: None,
         };
-        // The runtime does nothing but wait; whatever the states do may block this thread.
+        // The runtime only waits; the states may block this thread.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Thread)?;
         let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
@@ -369,7 +373,7 @@ impl<S: Durable + Send + 'static> Worker<S> {
             let mut channels = channels;
             let result = runtime.block_on(self.run(&mut channels));
             if let Err(error) = &result {
-                // Before the channels close: who is told that we ended finds out why.
+                // Set before the channels close, so that a caller that learns of the end can read the cause.
                 _ = shared.failure.set(error.to_string().into());
             }
             drop(channels);
@@ -403,14 +407,14 @@ impl<S: Durable> Worker<S> {
             self.sated = handed_out == HandedOut::HeldBack;
             self.say_turns();
             self.say_errands();
-            // Handing out may turn URLs away, which has to be written as well.
+            // Handing out may refuse URLs; these refusals must be written as well.
             self.note_dirty();
 
             let sleep = self.sleep(handed_out);
             let takes = self.takes();
             let woken = self.landed.notified();
             if !channels.wait(sleep, woken, handed_out, takes, &mut events, &mut batches).await {
-                // All handles are gone, and nobody said stop: as after a crash.
+                // All handles are gone without a stop: as after a crash.
                 return Ok(());
             }
             self.feeding.extend(batches.drain(..).map(Feeding::of));
@@ -427,7 +431,7 @@ impl<S: Durable> Worker<S> {
             }
             if channels.stop.is_some() {
                 let stats = self.stop(channels).await?;
-                // States and journals are closed before anybody hears that this is over.
+                // States and journals are closed before the caller learns that the worker has stopped.
                 drop(self);
                 if let Some(reply) = channels.stop.take() {
                     _ = reply.send(Box::new(stats));
@@ -440,12 +444,12 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Takes everything in that was said before, and makes it durable.
+    /// Takes all input sent before the stop, and makes it durable.
     async fn stop(&mut self, channels: &mut Channels<S>) -> Result<Stats, Error> {
         channels.actions = None;
         channels.offers.close();
         channels.events.close();
-        // All of it: what was offered before the stop is taken in. The channel is bounded, and nobody sends any more.
+        // Drains the channel, which is bounded and closed: every offer sent before the stop is taken.
         while let Some(batch) = channels.offers.recv().await {
             self.feeding.push_back(Feeding::of(batch));
         }
@@ -460,16 +464,17 @@ impl<S: Durable> Worker<S> {
         Ok(self.stats())
     }
 
-    /// Hands out what should be done now, as far as somebody takes it.
+    /// Hands out the actions that are due, up to the capacity of the channel.
     fn hand_out(&mut self, channels: &mut Channels<S>) -> Result<HandedOut, Error> {
         if self.is_full() || self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
             return Ok(HandedOut::NotNow);
         }
-        // Whoever took them is gone; waiting for room would never end.
+        // The receiver is gone; waiting for room would never end.
         channels.actions.take_if(|actions| actions.is_closed());
         let Some(actions) = &channels.actions else { return Ok(HandedOut::HeldBack) };
         for _ in 0..ACTIONS_AT_ONCE {
-            // A place first, then the ticket: one that was taken and not handed out would block its host.
+            // First a permit of the channel, then the ticket: a ticket that is taken and not handed out would block its
+            // host.
             let place = match actions.try_reserve() {
                 Ok(place) => place,
                 Err(TrySendError::Full(()) | TrySendError::Closed(())) => {
@@ -477,7 +482,8 @@ impl<S: Durable> Worker<S> {
                     return Ok(HandedOut::HeldBack);
                 }
             };
-            // Asked each time: a start that is noted too early would shorten the rest that follows it.
+            // The clock is read for each action: a start time that is too early would shorten the crawl delay that
+            // follows.
             let Some(action) = self.frontier.poll_action(self.clock.now())? else {
                 return Ok(HandedOut::All);
             };
@@ -487,8 +493,8 @@ impl<S: Durable> Worker<S> {
         Ok(HandedOut::More)
     }
 
-    /// Says what there is to say about turns, as far as somebody takes it. Also while nothing is handed out: a turn that
-    /// cannot be used is another node's.
+    /// Sends pending messages about turns, up to the capacity of the channel. Also while nothing is handed out: an
+    /// unusable turn is returned to other nodes.
     fn say_turns(&mut self) {
         let Some(turns) = &self.turns else { return };
         while let Ok(place) = turns.try_reserve() {
@@ -497,7 +503,7 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Says what is to be sent to other nodes, as far as somebody takes it. The rest is tried again soon.
+    /// Sends pending errands to other nodes, up to the capacity of the channel. The rest is retried soon.
     fn say_errands(&mut self) {
         let Some(errands) = &self.errands else { return };
         while let Ok(place) = errands.try_reserve() {
@@ -506,13 +512,13 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// How long there is nothing to do unless something comes in.
+    /// The time to sleep unless input arrives.
     fn sleep(&self, handed_out: HandedOut) -> Duration {
         let now = self.clock.now();
         if let Some(until) = self.full_until {
             return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
         }
-        // What is on its way calls when it has arrived.
+        // A group under way wakes the worker when it is durable.
         let here = self.logs.iter().filter(|log| !log.is_under_way());
         let groups = here.filter_map(|log| Some(log.dirty_since? + self.group_delay(log))).min();
         let frontier = match handed_out {
@@ -524,7 +530,7 @@ impl<S: Durable> Worker<S> {
         };
         let wake = groups.into_iter().chain(frontier).min();
         let sleep = wake.map_or(SLEEP_MAX, |at| at.saturating_sub(now.mono).min(SLEEP_MAX));
-        // Whoever has just handed out all it could has nothing to do for the rest of this millisecond.
+        // After handing out everything possible there is nothing to do for the rest of this millisecond.
         let least = if handed_out == HandedOut::More { 0 } else { SLEEP_MIN };
         Duration::from_millis(sleep.max(least))
     }
@@ -547,7 +553,8 @@ impl<S: Durable> Worker<S> {
 }
 
 impl<S> Channels<S> {
-    /// Waits until there is something to do and takes what came in. False if nothing can come any more.
+    /// Waits for input, for a durable group or for the timeout, and takes the input. False once no more input can
+    /// arrive.
     async fn wait(
         &mut self,
         sleep: Duration,
@@ -572,7 +579,7 @@ impl<S> Channels<S> {
             knock = next_part(&mut self.parts) => self.came = Some(knock),
             () = tokio::time::sleep(sleep) => {}
         }
-        // The one that was looked at second must not starve.
+        // Offers, polled after events, must not starve.
         while takes.offers
             && batches.len() < BATCHES_AT_ONCE
             && let Ok(batch) = self.offers.try_recv()
@@ -586,7 +593,7 @@ impl<S> Channels<S> {
     }
 }
 
-/// The next that comes through the door. Never, once nobody has it any more.
+/// The next knock at the door. Waits for ever once all doors are dropped.
 async fn next_part<S>(parts: &mut mpsc::Receiver<Knock<S>>) -> Knock<S> {
     match parts.recv().await {
         Some(knock) => knock,

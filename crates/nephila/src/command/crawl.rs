@@ -28,8 +28,7 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
     run_in(args, None)
 }
 
-/// Runs `nephila serve` without a cluster: the crawl of a folder goes on for ever, and is asked about over HTTP, by this
-/// name.
+/// Runs `nephila serve` without a cluster: the crawl of a folder never ends, and is queried over HTTP, by this name.
 pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
     let dir = folder.dir().display();
@@ -51,10 +50,10 @@ pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
     run_in(CrawlArgs { output: args.output.clone(), how, ..CrawlArgs::default() }, Some(name))
 }
 
-/// A crawl, which others ask about over HTTP if it has a name.
+/// Runs a crawl; with a name, the crawl is queried over HTTP.
 fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
-    // Nobody else may be at work in what is about to be mended.
+    // No other process may use the folder during the repair.
     let _mending = args.mend.then(|| folder.lock()).transpose()?;
     folder.check_papers(args.mend)?;
     let meant::Meant { mut settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
@@ -64,7 +63,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     folder.set_plan(&plan)?;
     folder.set_settings(&settings)?;
     if serves.is_some() {
-        // Only this process: whoever crawls the folder next may end.
+        // Only for this process: the next crawl of the folder may end.
         settings.crawl.retry_wait_max = work::FOREVER;
     }
     raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
@@ -90,7 +89,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             log,
         };
         let shared = Shared::new(settings, folder, plan, tools)?;
-        // Before anybody is asked.
+        // Before the first request.
         let orders = Arc::new(orders::Live::default());
         orders.set(orders::read(&shared.folder)?);
         let shared = Arc::new(shared.with_fields(fields).with_orders(orders.clone()));
@@ -126,13 +125,13 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         report(&shared, &end, &left, args.quiet);
         end.exit(&left)
     });
-    // A name lookup or a closing socket must not hold up the end.
+    // A name lookup or a closing socket must not delay the end.
     runtime.shutdown_background();
     exit
 }
 
-/// The frontier of a folder. One that is damaged beyond what its journals can mend is set aside if that was asked for, and
-/// begins anew, with a lock on what is there now.
+/// The frontier of a folder. With `--mend`, a frontier that its journals cannot repair is set aside and a new one is
+/// created; the result includes a lock on the new one.
 fn frontier(
     folder: &Folder,
     settings: &Settings,

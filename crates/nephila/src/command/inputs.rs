@@ -1,10 +1,10 @@
-//! What `nephila add` reads: URLs, lists of them, JSON lines, CDXJ indexes, sitemaps and WARC files, all turned into lines
-//! that a job takes.
+//! Inputs of `nephila add`: URLs, lists of URLs, JSON lines, CDXJ indexes, sitemaps and WARC files, all converted to
+//! lines that a job accepts.
 //!
-//! A thread reads, and waits when nobody takes what it has read.
+//! A thread reads ahead, with backpressure.
 //!
-//! What always holds: no more than [`PIECES_WAITING_MAX`] pieces of [`PIECE_BYTES`] wait; what cannot be read is said, with
-//! its place, and does not stop the rest.
+//! Invariants: at most [`PIECES_WAITING_MAX`] pieces of [`PIECE_BYTES`] wait; unreadable input is reported, with its
+//! place, and does not stop the rest.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,27 +22,27 @@ use crate::cli::cluster::AddArgs;
 use crate::crawl::adding::AddLine;
 use crate::exit::Exit;
 
-/// Lines are given in pieces of so many bytes.
+/// Size in bytes of a piece of lines.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces that wait to be taken.
+/// Capacity of the channel of pieces.
 const PIECES_WAITING_MAX: usize = 4;
-/// A longer line is no URL and no index's.
+/// Maximum size in bytes of a line; a longer line is neither a URL nor of an index.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The largest file that is read as a sitemap: some beyond what the format allows, packed or not.
+/// Maximum size in bytes of a sitemap file, compressed or not: somewhat above the limit of the format.
 const SITEMAP_FILE_BYTES_MAX: u64 = 64 << 20;
-/// What a relative URL in a sitemap would be relative to; nothing is there.
+/// The base of relative URLs in a sitemap; nothing is there.
 const NOWHERE: &str = "http://sitemap.invalid/";
 
-/// What was read.
+/// A piece of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// Lines: URLs, or JSON.
     Lines(String),
-    /// This could not be read, and why.
+    /// An unreadable input, with the reason.
     Bad(String, String),
 }
 
-/// Begins to read everything that was named. An error ends it.
+/// Begins to read all named inputs. An error ends the reading.
 pub(crate) fn read(args: &AddArgs) -> mpsc::Receiver<anyhow::Result<Piece>> {
     let (sender, receiver) = mpsc::channel(PIECES_WAITING_MAX);
     let args = args.clone();
@@ -57,7 +57,7 @@ pub(crate) fn read(args: &AddArgs) -> mpsc::Receiver<anyhow::Result<Piece>> {
 
 /// Why reading ended early.
 enum Stop {
-    /// Nobody wants more.
+    /// The receiver is gone.
     Unwanted,
     Error(anyhow::Error),
 }
@@ -77,7 +77,7 @@ impl Out {
         Ok(())
     }
 
-    /// A URL that may look like anything.
+    /// Adds a URL as a JSON line, whatever characters the URL has.
     fn url(&mut self, url: &str, sitemap: bool) -> Result<(), Stop> {
         let line = AddLine { url: url.to_owned(), sitemap, ..AddLine::default() };
         let line = serde_json::to_string(&line).map_err(|error| Stop::Error(error.into()))?;
@@ -112,7 +112,7 @@ fn read_all(args: &AddArgs, out: &mut Out) -> Result<(), Stop> {
     }
     for place in &args.sitemap {
         match place.contains("://") {
-            // Whoever crawls fetches it, as politely as everything else.
+            // The crawl fetches the sitemap, as politely as everything else.
             true => out.url(place, true)?,
             false => sitemap(Path::new(place), out)?,
         }
@@ -134,7 +134,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     }
 }
 
-/// The lines of a file, unpacked if it is gzip, each with its number. Too long ones are cut.
+/// The lines of a file, decompressed if gzipped, each with its number. Lines that are too long are cut.
 fn lines(path: &Path, mut each: impl FnMut(usize, &str) -> Result<(), Stop>) -> Result<(), Stop> {
     let mut input = open(path)?;
     let is_gzip = input.fill_buf().map_err(|error| unreadable(path, error))?.starts_with(&[0x1f, 0x8b]);
@@ -162,17 +162,17 @@ fn list(path: &Path, out: &mut Out) -> Result<(), Stop> {
     lines(path, |_, line| out.line(line))
 }
 
-/// An index of captures: a key, a time, and JSON with the URL.
+/// A CDXJ index of captures: a key, a time, and JSON with the URL.
 fn cdxj(path: &Path, out: &mut Out) -> Result<(), Stop> {
     let mut last = String::new();
     lines(path, |number, line| {
-        // Heads of indexes begin with a space or an exclamation mark.
+        // Headers of indexes begin with a space or an exclamation mark.
         if line.trim().is_empty() || line.starts_with([' ', '!', '#']) {
             return Ok(());
         }
         let json = line.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&line[at..]).ok());
         match json.as_ref().and_then(|json| json["url"].as_str()) {
-            // Captures of one URL stand together.
+            // Captures of one URL are adjacent.
             Some(url) if url == last => Ok(()),
             Some(url) => {
                 url.clone_into(&mut last);
@@ -183,7 +183,7 @@ fn cdxj(path: &Path, out: &mut Out) -> Result<(), Stop> {
     })
 }
 
-/// A sitemap of any kind, or an index of some: those are fetched by whoever crawls.
+/// A sitemap of any kind, or a sitemap index: the crawl fetches the sitemaps of an index.
 fn sitemap(path: &Path, out: &mut Out) -> Result<(), Stop> {
     let mut body = Vec::new();
     let read = open(path)?.take(SITEMAP_FILE_BYTES_MAX).read_to_end(&mut body);
@@ -214,7 +214,7 @@ fn sitemap(path: &Path, out: &mut Out) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The pages of an archive.
+/// The pages of a WARC file.
 fn warc(path: &Path, out: &mut Out) -> Result<(), Stop> {
     let mut reader = warc::Reader::new(open(path)?);
     let mut last = String::new();
@@ -223,13 +223,13 @@ fn warc(path: &Path, out: &mut Out) -> Result<(), Stop> {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
             Err(warc::Error::Io(error)) => return Err(unreadable(path, error)),
-            // What came before it counts.
+            // The records before the error count.
             Err(error) if reader.offset() > 0 => return out.bad(path.display().to_string(), error),
             Err(error) => return Err(unreadable(path, error)),
         };
         let kind = record.header.get("WARC-Type").unwrap_or_default();
         let url = record.header.get("WARC-Target-URI").unwrap_or_default();
-        // Old writers put it between angle brackets.
+        // Old writers put the URL between angle brackets.
         let url = url.trim_matches(['<', '>']);
         let is_page = matches!(kind, "response" | "resource" | "revisit") && url.starts_with("http");
         if is_page && url != last {

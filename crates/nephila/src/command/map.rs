@@ -1,8 +1,8 @@
-//! `nephila map`: what a crawl would fetch, and which rule decided.
+//! `nephila map`, the dry run: which URLs a crawl would fetch, and which rule decided.
 //!
-//! A crawl that follows nothing but redirects and sitemaps, keeps nothing, and prints the verdict on every URL it finds. A
-//! URL in scope waits until the robots.txt of its host is read, which may forbid it; so of every host one URL goes to the
-//! frontier, which reads robots.txt first, and is not asked for.
+//! A crawl that follows only redirects and sitemaps, keeps nothing, and prints the verdict on every URL found. A URL in
+//! scope waits until the robots.txt of its host is read, which may forbid the URL. Therefore one URL of every host goes
+//! to the frontier, which fetches robots.txt first; the URL itself is not requested.
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
@@ -29,12 +29,12 @@ use crate::folder::Folder;
 use crate::settings::StateKind;
 use crate::{log, process, wire};
 
-/// URLs remembered as printed, so that each is printed once. Beyond, one may be printed again.
+/// Maximum number of URLs in the deduplication of the output. Beyond, a URL may be printed again.
 const PRINTED_MAX: usize = 5_000_000;
 
-/// URLs in scope that wait for the robots.txt of their hosts. Beyond, they are printed as if it allowed them.
+/// Maximum number of URLs in scope that wait for the robots.txt of their hosts. Beyond, they are printed as allowed.
 const PENDING_MAX: usize = 1_000_000;
-/// Hosts of which one URL goes to the frontier.
+/// Maximum number of hosts of which one URL goes to the frontier.
 const HOSTS_MAX: usize = 100_000;
 
 /// Prints verdicts.
@@ -69,7 +69,7 @@ impl Printer {
         Printer { json, printed: Mutex::default(), pending: Mutex::default(), hosts: Mutex::default() }
     }
 
-    /// Takes the decision about a URL, once.
+    /// Records the decision about a URL, once.
     fn take(&self, url: &CrawlUrl, is_in: bool, via: &str, rule: String, origin: String) {
         let mut printed = self.printed.lock().expect("nobody panics holding it");
         if printed.len() >= PRINTED_MAX {
@@ -129,7 +129,7 @@ impl Printer {
                 )
             }
         };
-        // Nobody may be listening.
+        // Standard output may be closed.
         _ = writeln!(std::io::stdout(), "{text}");
     }
 }
@@ -153,7 +153,7 @@ impl Observe for Printer {
     }
 }
 
-/// Why robots.txt keeps a crawl from a URL, if it does.
+/// Why robots.txt forbids a URL, if so.
 fn forbidden(said: &Explanation) -> Option<String> {
     said.held_by.iter().find_map(|hold| match hold {
         Hold::Robots { .. } | Hold::RobotsUnreachable(_) => Some(hold.to_string()),
@@ -165,10 +165,10 @@ fn is_unread(said: &Explanation) -> bool {
     said.host.as_ref().is_none_or(|host| host.robots.policy == RobotsPolicy::Unknown)
 }
 
-/// A dry run waits this long for hosts that rest.
+/// Maximum wait of a dry run for resting hosts.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// URLs whose robots.txt has been read are printed this often.
+/// Interval at which URLs with a known robots.txt are printed.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Prints the URLs whose robots.txt has been read, until the crawl is over.
@@ -187,7 +187,7 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
     let meant::Meant { mut settings, plan, fields, typed } =
         meant::map(&args.urls, &args.seeds, &args.what, &args.how)?;
     settings.crawl.state = StateKind::Memory;
-    // A dry run does not wait for hosts that rest: it says what it could find out.
+    // A dry run does not wait for resting hosts.
     settings.crawl.wait_max = WAIT_MAX;
     let dir = tempfile::tempdir().context("a temporary folder")?;
     let folder = Folder::new(dir.path());

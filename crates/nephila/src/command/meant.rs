@@ -1,4 +1,4 @@
-//! From what was said to what is meant: flags, settings and what the folder remembers.
+//! Resolves flags, settings and the remembered plan of a folder into the plan of a crawl.
 
 use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Write};
@@ -26,22 +26,22 @@ use crate::introduce::{DISTURBS, disturbs};
 use crate::reach::Reach;
 use crate::settings::{self, Credential, Settings, usage};
 
-/// A crawl as it will be.
+/// The settings and the plan of a crawl.
 #[derive(Debug)]
 pub(crate) struct Meant {
     pub(crate) settings: Settings,
     pub(crate) plan: Plan,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
-    /// What a person typed: its addresses and ports are open.
+    /// The typed URLs: their addresses and ports are permitted.
     pub(crate) typed: Vec<CrawlUrl>,
 }
 
-/// What `nephila crawl` is to do in this folder.
+/// The plan of `nephila crawl` in this folder.
 pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
     let remembered = folder.plan()?;
     let mut plan = match remembered {
         Some(mut plan) => {
-            // A folder of an older version: what it was judged by stands in its plan and its settings.
+            // A folder of an older version: the rules of the judged archive are in its plan and its settings.
             let judged = || Judged::of(&plan.job.scope, &handler_before(folder));
             plan.judged = Some(plan.judged.clone().unwrap_or_else(judged));
             plan
@@ -95,7 +95,7 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
     Ok(meant)
 }
 
-/// What `nephila map` is to do.
+/// The plan of `nephila map`.
 pub(crate) fn map(
     urls: &[String],
     seeds: &[PathBuf],
@@ -109,7 +109,7 @@ pub(crate) fn map(
     finish(plan, None, said, what, how)
 }
 
-/// The job that `nephila job create` is to begin.
+/// The job of `nephila job create`.
 pub(crate) fn job(name: &str, urls: &[String], seeds: &[PathBuf], what: &WhatArgs) -> anyhow::Result<Job> {
     let mut plan = new_plan();
     plan.job.name = name.to_owned();
@@ -124,17 +124,17 @@ pub(crate) fn job(name: &str, urls: &[String], seeds: &[PathBuf], what: &WhatArg
     Ok(plan.job)
 }
 
-/// How pages were read when the folder was last crawled.
+/// The settings for parsing at the last crawl of the folder.
 pub(crate) fn handler_before(folder: &Folder) -> settings::Handler {
     before(folder).handler
 }
 
-/// How captures were stored when the folder was last crawled.
+/// The settings of the archive at the last crawl of the folder.
 pub(crate) fn store_before(folder: &Folder) -> nephila_store::archive::Settings {
     before(folder).store
 }
 
-/// Settings in force when the folder was last crawled; those that are usual, if it does not say.
+/// The settings at the last crawl of the folder; the defaults, if not recorded.
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct Before {
@@ -151,15 +151,15 @@ fn new_plan() -> Plan {
     Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0, judged: None }
 }
 
-/// What else was said about a crawl.
+/// Further input about a crawl.
 struct Said<'a> {
     /// The feeds that are followed.
     feeds: &'a [String],
-    /// What was typed before.
+    /// URLs typed in earlier runs.
     doors: Doors,
-    /// What is typed now.
+    /// URLs typed now.
     typed: Vec<CrawlUrl>,
-    /// Names and passwords that stood in URLs.
+    /// Names and passwords from URLs.
     given: Vec<Credential>,
 }
 
@@ -186,7 +186,7 @@ fn finish(
     }
     say_closed(&Reach::with_doors(&settings.spider, doors), plan.job.scope.seeds.iter().chain(feeds));
     if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
-        // Who names a site wants all of it; budgets are for the sites that a crawl stumbles upon.
+        // Named sites are wanted as a whole; budgets are for sites that a crawl discovers.
         settings.budget.domain_urls = u64::MAX / 2;
     }
     let seeds = plan.job.scope.seeds.iter().chain(feeds).filter_map(|seed| CrawlUrl::parse(seed).ok());
@@ -202,7 +202,7 @@ fn finish(
     Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan, typed })
 }
 
-/// Reads seeds from arguments and files into the plan. Gives the names and passwords that stood in them.
+/// Reads seeds from arguments and files into the plan. Returns the names and passwords in these URLs.
 fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Result<Vec<Credential>> {
     let known: HashSet<String> = plan.job.scope.seeds.iter().cloned().collect();
     let mut seen = known;
@@ -213,7 +213,7 @@ fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Res
             return Ok(());
         }
         let mut seed = with_scheme(text);
-        // What says who asks is for the requests, and for nothing that is written.
+        // Credentials are for requests only, and are never written.
         if let Ok(url) = CrawlUrl::parse(&seed)
             && let Some((user, password)) = url.credentials()
         {
@@ -271,7 +271,7 @@ fn lines(path: &Path, add: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyho
     Ok(())
 }
 
-/// Why a typed URL cannot be fetched, and what may have been meant.
+/// Why a typed URL cannot be fetched, with a suggestion.
 fn bad_url(text: &str, error: &UrlError) -> anyhow::Error {
     let hint = match error {
         UrlError::Scheme(scheme) => {
@@ -304,7 +304,7 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
     if let Some(delay) = how.delay {
         settings.set_host_delay(delay);
         if delay.is_zero() {
-            // Who says so knows the server.
+            // The user wants no delay and knows the server.
             settings.frontier.host_delay_factor = 0;
         }
     }
@@ -327,7 +327,7 @@ fn set_settings(settings: &mut Settings, what: &WhatArgs, how: &HowArgs) {
     }
 }
 
-/// Says which of these will be refused: a list opens no private address, whoever wrote it.
+/// Prints which of these URLs will be refused: a list permits no private address.
 fn say_closed<'a>(reach: &Reach, urls: impl Iterator<Item = &'a String>) {
     let urls = urls.filter_map(|url| CrawlUrl::parse(url).ok());
     let mut closed = urls.filter_map(|url| reach.check(&url).err().map(|why| (url, why)));
@@ -341,7 +341,8 @@ fn say_closed<'a>(reach: &Reach, urls: impl Iterator<Item = &'a String>) {
     }
 }
 
-/// May this seed lie on a public address? A name may, unless it is given an address that is not.
+/// Whether this seed may lie on a public address. False for private and local ones, for addresses in `allow_addresses`,
+/// and for names of a resolver on this machine.
 fn is_public(seed: &CrawlUrl, settings: &Settings) -> bool {
     let opened = |address: &IpAddr| settings.spider.allow_addresses.iter().any(|open| open.contains(address));
     match seed.host() {
@@ -351,7 +352,7 @@ fn is_public(seed: &CrawlUrl, settings: &Settings) -> bool {
             let fixed = settings.spider.dns_fixed.iter().filter_map(|line| line.split_once('='));
             let fixed = fixed.filter(|(fixed, _)| fixed.trim().eq_ignore_ascii_case(name));
             let addresses: Vec<_> = fixed.filter_map(|(_, address)| address.trim().parse().ok()).collect();
-            // A resolver of one's own, on one's own machine, may know names that nobody else does.
+            // A private resolver on the local machine may know private names.
             let own = !settings.spider.dns_servers.is_empty()
                 && settings.spider.dns_servers.iter().all(|server| server.ip().is_loopback());
             !own && !(addresses.iter().any(opened))
@@ -359,7 +360,7 @@ fn is_public(seed: &CrawlUrl, settings: &Settings) -> bool {
     }
 }
 
-/// Asks once on a terminal, and remembers.
+/// Asks for a contact once on a terminal, and remembers the answer.
 fn ask_contact() -> anyhow::Result<String> {
     const WANTED: &str = "a public site wants to know who asks";
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {

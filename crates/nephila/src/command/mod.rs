@@ -1,4 +1,4 @@
-//! The commands that crawl and that speak to a cluster. `fetch`, `verify` and the questions of `ask` stand beside them.
+//! The commands that crawl and that speak to a cluster. `fetch`, `verify` and the queries of `ask` are beside them.
 
 pub(crate) mod cluster;
 pub(crate) mod crawl;

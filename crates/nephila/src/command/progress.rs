@@ -1,4 +1,4 @@
-//! How a crawl goes, and what it waits for: one line that changes on a terminal, lines now and then elsewhere.
+//! Progress of a crawl, and the cause of a wait: one changing line on a terminal, lines at intervals elsewhere.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -18,11 +18,11 @@ use crate::crawl::work;
 use crate::human::{count, size};
 use crate::worker::Stats;
 
-/// How often a plain or JSON line is written.
+/// Interval of plain and JSON lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The rate is measured over this time.
 const RATE_OVER: Duration = Duration::from_secs(10);
-/// Width of a terminal that does not tell.
+/// Width of a terminal of unknown width.
 const WIDTH: usize = 100;
 
 /// Shows progress.
@@ -30,7 +30,7 @@ const WIDTH: usize = 100;
 pub(crate) struct Progress {
     how: How,
     said: Option<Instant>,
-    /// When, and how many pages there were.
+    /// Samples: time and number of pages.
     history: VecDeque<(Instant, u64)>,
     shown: bool,
 }
@@ -43,7 +43,7 @@ enum How {
     Quiet,
 }
 
-/// One look at a crawl.
+/// A snapshot of a crawl.
 #[derive(Debug, Serialize)]
 struct Look {
     seconds: u64,
@@ -74,7 +74,7 @@ impl Progress {
 }
 
 impl work::Progress for Progress {
-    /// Called at every look.
+    /// Called at every check of the loop.
     fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
         let now = Instant::now();
         let done = shared.counts.all();
@@ -120,7 +120,7 @@ impl work::Progress for Progress {
         }
     }
 
-    /// Something that whoever watches should know now.
+    /// Prints a message for the user at once.
     fn note(&mut self, text: &str) {
         if self.how != How::Quiet {
             self.clear();
@@ -128,7 +128,7 @@ impl work::Progress for Progress {
         }
     }
 
-    /// Nothing more is begun.
+    /// Prints that no more fetches begin.
     fn ending(&mut self, end: &End, open: usize) {
         self.clear();
         if matches!(end, End::Stopped) && self.how != How::Quiet {
@@ -139,7 +139,7 @@ impl work::Progress for Progress {
         }
     }
 
-    /// Takes the changing line away.
+    /// Clears the changing line.
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             write(b"\r\x1b[K");
@@ -172,7 +172,7 @@ impl Look {
     }
 }
 
-/// What holds the crawl back right now.
+/// The current reason for a wait.
 fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
     if shared.counts.disk_full.load(Ordering::Relaxed) || stats.disk_full {
         return format!("disk full: free some space in {}", shared.folder.dir().display());
@@ -202,7 +202,7 @@ fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
     }
 }
 
-/// For whom a crawl waits, until when, and why.
+/// The host for which a crawl waits, until when, and why.
 pub(crate) fn waiting(shared: &Shared, held: &Held) -> Option<String> {
     let (until, origin) = held.first.as_ref()?;
     let mut text = format!("waiting for {} until {}", shown(origin), Timestamp::from(*until).warc_date());
@@ -216,7 +216,7 @@ pub(crate) fn waiting(shared: &Shared, held: &Held) -> Option<String> {
     Some(format!("{text}: {} URLs{hosts} were never tried", count(held.urls)))
 }
 
-/// Seconds matter for minutes, not for days.
+/// Rounds a time: seconds matter for minutes, not for days.
 fn rough(time: Duration) -> Duration {
     let seconds = time.as_secs();
     Duration::from_secs(match seconds {
@@ -228,7 +228,7 @@ fn rough(time: Duration) -> Duration {
 
 fn write(bytes: &[u8]) {
     let mut out = std::io::stderr().lock();
-    // Nobody may be looking.
+    // Standard error may be closed.
     _ = out.write_all(bytes).and_then(|()| out.flush());
 }
 

@@ -1,4 +1,4 @@
-//! The closing words of a crawl.
+//! The end report of a crawl.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,14 +15,14 @@ use crate::crawl::shared::Shared;
 use crate::crawl::work::name;
 use crate::human::{count, size};
 
-/// The end report.
+/// Prints the end report.
 pub(crate) fn report(shared: &Shared, end: &End, left: &Left, quiet: bool) {
     if quiet {
         return;
     }
     let mut out = String::new();
     say(shared, end, left, &mut out).expect("a string takes text");
-    // Nobody may be listening.
+    // Standard error may be closed.
     _ = std::io::stderr().write_all(out.as_bytes());
 }
 
@@ -129,7 +129,7 @@ fn say(shared: &Shared, end: &End, left: &Left, out: &mut String) -> std::fmt::R
     writeln!(out, "  look at it:  nephila report summary -o {dir}     nephila explain URL -o {dir}")
 }
 
-/// Counts with their names, those that are none left out.
+/// Counts with their names, without zeros.
 fn line(out: &mut String, title: &str, counts: &[(u64, &str)]) -> std::fmt::Result {
     let some: Vec<_> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))).collect();
@@ -139,7 +139,7 @@ fn line(out: &mut String, title: &str, counts: &[(u64, &str)]) -> std::fmt::Resu
     writeln!(out, "  {:<12} {}", format!("{title}:"), some.join(", "))
 }
 
-/// A limit as it is written in the settings: in MiB if it is whole ones.
+/// A limit as in the settings: in MiB if divisible.
 fn binary_size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),

@@ -1,4 +1,4 @@
-//! `nephila serve`: a node of a cluster, or without one the crawl of a folder, which is asked about over HTTP.
+//! `nephila serve`: a node of a cluster, or without a cluster the crawl of a folder, which is queried over HTTP.
 
 use super::crawl;
 use crate::cli::cluster::ServeArgs;

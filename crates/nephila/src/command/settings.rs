@@ -9,7 +9,7 @@ pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Exit> {
     let Common { config, set } = &args.common;
     let settings = match args.effective || config.is_some() {
         true => args.common.load()?,
-        // The defaults, and what is said here: a key that does not exist is an error also when it is only shown.
+        // The defaults, and the options given here: an unknown key is an error even when only shown.
         false if !set.is_empty() => Common { config: Some("/dev/null".into()), set: set.clone() }.load()?,
         false => Settings::default(),
     };

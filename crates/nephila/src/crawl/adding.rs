@@ -1,6 +1,7 @@
-//! URLs that somebody adds to a job, line by line: what a line says, and whether the job takes it.
+//! URLs that a caller adds to a job, line by line: parsing a line, and deciding whether the job accepts the URL.
 //!
-//! What always holds: a line is taken or refused with a reason; what an `exclude` or a trap keeps out is never taken.
+//! Invariants: a line is accepted or refused with a reason; a URL that an `exclude` or a trap rejects is never
+//! accepted.
 
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::ReadAs;
@@ -15,7 +16,7 @@ use super::jobs::InForce;
 use super::typed::with_scheme;
 use crate::worker::Link;
 
-/// A URL, as a line says it.
+/// A URL with its options, as parsed from a line.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AddLine {
@@ -24,19 +25,19 @@ pub(crate) struct AddLine {
     pub(crate) job: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<u8>,
-    /// How often it was visited: each time that doubles it is one step more urgent, unless its priority is said.
+    /// Number of visits: each doubling makes the URL one step more urgent, unless a priority is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hits: Option<u32>,
-    /// It is a feed that is to be followed.
+    /// The URL is a feed to be followed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) feed: bool,
-    /// It is a sitemap: what it names is wanted.
+    /// The URL is a sitemap whose pages are wanted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sitemap: bool,
 }
 
 impl AddLine {
-    /// Reads a line: a URL, or JSON. None if it says nothing.
+    /// Parses a line: a URL, or JSON. None for an empty line or a comment.
     pub(crate) fn read(line: &str) -> Option<Result<AddLine, String>> {
         let line = line.trim();
         match line.chars().next()? {
@@ -46,7 +47,7 @@ impl AddLine {
         }
     }
 
-    /// The link that is offered, if the job takes it. A seed and a feed bring their scope along.
+    /// The link to offer, if the job accepts the URL. A seed and a feed bring their scope along.
     pub(crate) fn judged(
         &self,
         job: &InForce,
@@ -78,7 +79,7 @@ fn link(url: CrawlUrl, job: JobId, priority: u8) -> Link {
     Link { url, job, depth: 0, priority, hits: 0, hops, read_as, refusal: None, via: Some(Via::seed()) }
 }
 
-/// Is a URL taken for a job?
+/// Whether a job accepts a URL.
 fn judged(
     text: &str,
     job: &InForce,
@@ -105,7 +106,7 @@ fn judged(
 mod tests {
     use super::*;
 
-    /// A job with a seed and a place that it leaves out.
+    /// A job with a seed and an `exclude`.
     fn job() -> Job {
         let mut job = Job::new(JobId(3), "press");
         job.scope.seeds = vec!["http://a.test/docs/".into()];

@@ -1,4 +1,4 @@
-//! A crawl whose partitions are all in this process: links go to its own frontier, a scope that widens to its folder.
+//! A crawl whose partitions are all in this process: links go to the own frontier, a wider scope to the own folder.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

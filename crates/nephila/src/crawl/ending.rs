@@ -15,41 +15,41 @@ use crate::worker;
 /// Why a crawl ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Nothing is left but second tries.
+    /// Nothing is left but retries.
     Done,
-    /// It has only waited for these for as long as `crawl.wait_max` says.
+    /// The crawl has only waited for these hosts for `crawl.wait_max`.
     Waited(Held),
-    /// A seed could not be fetched, and `--fail-on-seed-error` was said.
+    /// A seed could not be fetched, with `--fail-on-seed-error`.
     SeedFailed,
     /// A limit of the job.
     Limit(Limit),
     /// More failures than `--errors-max`.
     TooManyFailures,
-    /// A signal; what was open was finished.
+    /// A signal; open fetches were finished.
     Stopped,
     /// A second signal.
     StoppedHard,
-    /// It cannot go on.
+    /// The crawl cannot go on.
     Failed(anyhow::Error),
 }
 
-/// What is left when a crawl ends.
+/// State of the frontier at the end of a crawl.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) stats: Option<worker::Stats>,
     pub(crate) seeds: Seeds,
-    /// URLs that failed and are to be tried again, and when the first of them is.
+    /// Number of failed URLs that wait for a retry, and the time of the first retry.
     pub(crate) tries: (u64, Option<Seconds>),
 }
 
 impl Left {
-    /// Asks the frontier. What it does not answer any more is not known.
+    /// Queries the frontier. Values that a stopped frontier does not return stay unknown.
     pub(crate) async fn look(shared: &Shared, end: &End) -> Left {
         let stats = shared.handle.stats().await.ok();
         if matches!(end, End::StoppedHard | End::Failed(_)) {
             return Left { stats, ..Left::default() };
         }
-        // Who was interrupted may not have come to all seeds yet.
+        // An interrupted crawl may not have reached all seeds yet.
         let seeds = match end {
             End::Done | End::Waited(_) | End::SeedFailed => Seeds::look(shared).await.unwrap_or_default(),
             _ => Seeds::default(),
@@ -77,7 +77,7 @@ impl End {
     }
 }
 
-/// Ends the frontier, the archive and the log, in the order in which they depend on each other.
+/// Closes the frontier, the archive and the log, in the order of their dependencies.
 pub(crate) async fn close(
     shared: &Shared,
     worker: JoinHandle<Result<(), worker::Error>>,
@@ -93,7 +93,7 @@ pub(crate) async fn close(
     if let Some(keep) = &shared.stages.keep {
         keep.close().await?;
     }
-    // The log ends with the last of its writers, which somebody may still hold; its lines are written all the same.
+    // The log ends with its last writer, which another task may still hold; its lines are written all the same.
     if log.is_finished() {
         log.join().map_err(|_| anyhow::anyhow!("the log's thread panicked"))?.context("writing the log")?;
     }

@@ -1,11 +1,11 @@
-//! One poll of a feed that is followed: read, judged by what is remembered of it, and turned into links.
+//! One poll of a followed feed: read, compared with the feed's record, and turned into links.
 //!
-//! The record comes from the owner of the feed's partition before the request, and nobody else asks the feed meanwhile:
-//! its ticket is open. What is decided here goes back with the report, behind the stories, so a crash in between finds
-//! the same stories again, which the frontier knows by then.
+//! The record comes from the owner of the feed's partition before the request. No other task polls the feed meanwhile:
+//! its ticket is open. The decisions made here return with the report, after the stories. So a crash in between finds
+//! the same stories again, and the frontier deduplicates them.
 //!
-//! What always holds: a story's page is offered before the poll that found it is reported; an entry that is no new story
-//! of its source is not offered.
+//! Invariants: a story's page is offered before the poll that found the story is reported; an entry that is no new
+//! story of its source is not offered.
 
 use std::time::{Duration, Instant};
 
@@ -36,27 +36,27 @@ use super::robots::max_age;
 use super::shared::Shared;
 use super::sources::Held;
 
-/// A feed is read this long; what was found by then counts.
+/// Time limit for reading a feed; entries found by then count.
 const READ_TIME_MAX: Duration = Duration::from_secs(3);
-/// Feeds of one page that are followed instead of it, if somebody gave the page for a feed.
+/// Maximum number of feeds of one page that are followed instead of the page, if the page was added as a feed.
 const FEEDS_OF_PAGE_MAX: usize = 8;
 
-/// A poll that was read.
+/// The result of a poll.
 pub(crate) struct Poll {
     feed: Feed,
     taken: Option<Taken>,
     pub(crate) brought: Brought,
-    /// What is to be written down for its source, if anything, and whether that is of the feed's own partition.
+    /// The sighting to be recorded for the source, if any.
     sighted: Option<Box<Sighted>>,
 }
 
 impl Poll {
-    /// It is no feed: perhaps a page that names some.
+    /// Whether the response is not a feed: perhaps a page that names feeds.
     pub(crate) fn is_no_feed(&self) -> bool {
         self.taken.is_some() && self.feed.has(Note::NotAFeed)
     }
 
-    /// It is no feed, but perhaps a page that names some: these are followed instead.
+    /// If the response is a page that names feeds, notes that these are followed instead.
     pub(crate) fn judge_page(&mut self, findings: Option<&Findings>) {
         if self.is_no_feed()
             && let Some(findings) = findings
@@ -67,18 +67,20 @@ impl Poll {
         }
     }
 
-    /// Its title, and how many new stories it has.
+    /// The title of the feed.
     pub(crate) fn title(&self) -> &str {
         &self.feed.title
     }
 
-    /// When pages of its own host were changed, by its word: a story that is known and was changed since comes again.
+    /// The times of change of pages on the feed's own host, as the feed claims: a known story that has changed since is
+    /// fetched again.
     pub(crate) fn listed(&self, shared: &Shared, url: &CrawlUrl) -> Box<[Listed]> {
         let entries = self.feed.entries.iter();
         intake::said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.updated?))))
     }
 
-    /// What its source is to be told after the poll is reported: nothing, if it is told with it.
+    /// The sighting to be sent to the source after the poll is reported. None if the sighting is part of the report,
+    /// which is so when feed and source share a partition.
     pub(crate) fn take_sighted(&mut self, shared: &Shared, ticket: &Ticket) -> Option<Box<Sighted>> {
         let sighted = self.sighted.take()?;
         if shared.handle.are_together(sighted.source.0.domain, ticket.key.host.domain) {
@@ -88,7 +90,7 @@ impl Poll {
         Some(sighted)
     }
 
-    /// What the metadata record of its capture says of it.
+    /// The lines about the feed in the metadata record of the capture.
     pub(crate) fn notes(&self) -> Vec<(&'static str, String)> {
         let Some(taken) = &self.taken else { return Vec::new() };
         if taken.redundant {
@@ -100,7 +102,7 @@ impl Poll {
     }
 }
 
-/// What is known of a story before its page is fetched.
+/// The fields of a story that are known before its page is fetched.
 #[derive(Serialize)]
 struct Story<'a> {
     url: &'a str,
@@ -129,7 +131,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// What a fetch of a feed comes to, given what is remembered of it.
+/// Evaluates the fetch of a feed, given the records of the feed and its source.
 pub(crate) async fn poll(
     shared: &Shared,
     ticket: &Ticket,
@@ -155,7 +157,7 @@ pub(crate) async fn poll(
                 found: Found::Moved,
                 words: format!("it has moved to {}", shown(target.as_str())).into(),
             });
-            // Where it leads to is a feed of its own; this one has nothing more to say.
+            // The target is a feed of its own; this feed has nothing more to offer.
             Answer::Redundant
         }
         _ => Answer::Failed,
@@ -181,7 +183,7 @@ pub(crate) async fn poll(
         let fault = fault(&feed, &body);
         (feed, taken, fault)
     });
-    // A feed that makes the reader fail is none; it is stored all the same.
+    // A response that makes the reader fail is no feed, and is stored all the same.
     let (feed, mut taken, fault) = match read.await {
         Ok(read) => read,
         Err(Unread::Failed) => return Ok(poll),
@@ -196,7 +198,7 @@ pub(crate) async fn poll(
     let stories = taken.stories.iter().take(STORIES_MAX).map(|place| &feed.entries[*place]);
     brought.stories = stories.map(|entry| NewStory::new(entry.url.as_str(), &entry.title)).collect();
     let of_source = taken.of_source.take();
-    // What the source knew and saw this week need not be written again.
+    // Marks that the source has recorded this week need not be written again.
     let is_news = |sighting: &Sighting| !sighting.marks.is_empty() || !taken.unknown_to_source.is_empty();
     if let Some(sighting) = of_source.filter(is_news) {
         let shown = taken.unknown_to_source.iter().take(STORIES_MAX);
@@ -214,8 +216,8 @@ pub(crate) async fn poll(
     Ok(poll)
 }
 
-/// What a poll leads to: the pages of new stories, where the feed has moved to, or the feeds of a page that was given for
-/// one. A feed that somebody added brings its stories along, wherever they lie; an `exclude` keeps them out.
+/// The links of a poll: pages of new stories, the new location of the feed, or the feeds of a page that was added as a
+/// feed. An operator's feed brings its stories into scope, wherever they lie; an `exclude` keeps them out.
 pub(crate) fn links(
     shared: &Shared,
     ticket: &Ticket,

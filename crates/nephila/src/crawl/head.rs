@@ -1,14 +1,15 @@
-//! A page whose server sends everything whatever is known of it: its head is asked for first, and the page only if that has
-//! changed.
+//! HEAD before GET: for a page whose server ignores conditional requests, a HEAD request is made first, and the page is
+//! requested only after a change.
 //!
-//! Both are requests under one ticket, which keeps host and address to itself; between them they rest as two tickets
-//! would. A head is not stored: it is no capture, and what is held of the page stays what it was.
+//! Both requests run under one ticket, which reserves host and address; the same crawl delay lies between them as
+//! between two tickets. A HEAD response is not stored: it is no capture, and the archived version stays current.
 //!
-//! A head that asks us to wait ends the ticket as a page would have: its outcome and its `Retry-After` are reported. After
-//! any other failure the page is asked for: it may be HEAD alone that this server does not bear, and that is remembered.
+//! A HEAD response that asks us to wait ends the ticket as a page would: its outcome and its `Retry-After` are
+//! reported. After any other failure the page is requested: perhaps the server just does not support HEAD, and that is
+//! remembered.
 //!
-//! What always holds: a head is believed only if it names the version that we hold, and the page was stored and read as the
-//! frontier knows it; no page follows a head that asks us to wait.
+//! Invariants: a HEAD response counts only if it names the version that we hold, and that version was stored and parsed
+//! as the frontier knows; no GET follows a HEAD response that asks us to wait.
 
 use std::time::{Duration, Instant};
 
@@ -25,25 +26,25 @@ use super::stops::{order_of, stop};
 use crate::log::{self, Line};
 use crate::worker::Stopped;
 
-/// What came of asking for a head first.
+/// The result of the HEAD request.
 pub(crate) enum Head {
-    /// It was not asked for, or the page is still to be asked for; then what it said.
+    /// No HEAD request was made, or the page is still to be requested; then with the result.
     GoOn(Option<HeadSaid>),
-    /// The page is as we know it, or its host is to be left alone for now: the ticket is reported.
+    /// The page is unchanged, or its host needs a pause: the ticket is reported.
     Reported,
-    /// An operator has stopped whom it would have asked: nothing was sent.
+    /// An operator's order stops the host or the address: nothing was sent.
     Stopped,
 }
 
-/// Asks for the head if the ticket says so, and for the page if that is needed: a ticket to go on with asks for it in full.
+/// Makes the HEAD request if the ticket says so. If the ticket goes on, the page is requested unconditionally.
 pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) -> Result<Head, Stopped> {
-    // What is not in the archive as the frontier knows it is asked for in full.
+    // A page that is not archived as the frontier knows is requested in full.
     if ticket.head == HeadFirst::No || conditions(shared, ticket, url).is_empty() {
         return Ok(Head::GoOn(None));
     }
     let Some(known) = ticket.known.take() else { return Ok(Head::GoOn(None)) };
     let fields = shared.fields_for(url, true);
-    // It has no second try: after any failure the page itself is asked for.
+    // No retry: after any failure the page itself is requested.
     let request = Request {
         fields,
         head_only: true,
@@ -79,20 +80,20 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
     Ok(Head::Reported)
 }
 
-/// What a ticket ends with when its head has come, if no page is to be asked for.
+/// The outcome of the ticket after the HEAD response, if the page is not to be requested.
 fn ends_with(outcome: Outcome, asks_to_wait: bool, said: HeadSaid, first: HeadFirst) -> Option<Outcome> {
     match outcome.action() {
-        // Whoever asks us to wait is not asked for the page a moment later, and a failure of our own says nothing about
-        // what heads are worth here.
+        // A server that asks us to wait gets no GET a moment later, and a failure of our own says nothing about the use
+        // of HEAD here.
         Action::BackOffHost | Action::Pause => Some(outcome),
         Action::BackOff if asks_to_wait => Some(outcome),
-        // Nobody was asked, neither for the head nor for anything else.
+        // There was no connection, so nothing was requested.
         Action::BackOff if outcome.is_unconnected() => Some(outcome),
         _ => (said == HeadSaid::Unchanged && first == HeadFirst::Instead).then_some(Outcome::NotModified),
     }
 }
 
-/// The report of a ticket that ends with a head.
+/// The report of a ticket that ends with a HEAD response.
 fn report_of(fetched: &Fetched, said: HeadSaid, took: Duration) -> Report {
     Report {
         head: Some(said).filter(|_| !fetched.outcome.is_unconnected()),
@@ -101,17 +102,17 @@ fn report_of(fetched: &Fetched, said: HeadSaid, took: Duration) -> Report {
     }
 }
 
-/// Between the head of a page and the page lies at least this.
+/// Minimum delay between the HEAD and the GET request.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// Does a head name the version that we hold?
+/// Whether a HEAD response names the version that we hold.
 fn said(fetched: &Fetched, known: &Validators) -> HeadSaid {
     if fetched.outcome.action() != Action::Keep {
         return HeadSaid::Nothing;
     }
     let value = |name| fetched.fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (etag, modified) = (value(ETAG), value(LAST_MODIFIED));
-    // The tag is the better of the two: a date has seconds only.
+    // The entity tag is better: a date has a resolution of seconds.
     let (said, held) = match known.etag.is_empty() {
         false => (etag, &*known.etag),
         true => (modified, &*known.last_modified),
@@ -154,7 +155,7 @@ mod tests {
         );
         assert_eq!(ends_with(Outcome::Fetched, false, HeadSaid::Unchanged, check), None);
         assert_eq!(ends_with(Outcome::Fetched, false, HeadSaid::Changed, instead), None);
-        // A server that does not know HEAD.
+        // A server that does not support HEAD.
         assert_eq!(ends_with(Outcome::ClientError, false, HeadSaid::Nothing, instead), None);
     }
 }

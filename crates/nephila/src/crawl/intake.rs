@@ -1,6 +1,6 @@
-//! From what a page says to what the frontier is offered: scope, traps and the rules of the page itself.
+//! From the findings of a page to the offers for the frontier: scope, traps and the rules of the page.
 //!
-//! What always holds: a link that is left out is counted under the rule that left it out; the same page and rules give
+//! Invariants: a link that is left out is counted under the rule that excluded the link; the same page and rules give
 //! the same links, whether the page was just fetched or is read again from the archive.
 
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use super::shared::Shared;
 use crate::log;
 use crate::worker::Link;
 
-/// What a page needs to be shown is fetched out of scope over so many hops: a style sheet that imports one that imports
-/// one. Beyond, the scope decides.
+/// Maximum number of hops over which page requisites are fetched out of scope: a style sheet that imports one that
+/// imports one. Beyond, the scope decides.
 const REQUISITE_HOPS_MAX: u32 = 5;
 
-/// What is offered, and what was left out.
+/// Links to offer, and counts of the links left out.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     pub(crate) wanted: Vec<Link>,
     pub(crate) counts: log::Links,
-    /// Where a seed has moved to: around it lies what is wanted.
+    /// New locations of moved seeds: their surroundings are in scope.
     pub(crate) moved: Vec<CrawlUrl>,
 }
 
-/// A page as the frontier knows it: what its links depend on.
+/// The part of a page's record on which its links depend.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) job: JobId,
@@ -50,30 +50,31 @@ impl From<&Ticket> for Known {
     }
 }
 
-/// Where links are found: what all links of one page share.
+/// The page with the links: the data that all links of one page share.
 pub(crate) struct Source<'a> {
     page: &'a CrawlUrl,
     origin: String,
     trail: Trail,
-    /// Made so far, by hop and by whether they lie where the page does.
+    /// Cache of `Via`, by hop and by whether the target has the same origin as the page.
     made: Vec<(char, bool, Arc<Via>)>,
 }
 
 impl<'a> Source<'a> {
     /// A page that the frontier knows.
     pub(crate) fn of(known: &Known, page: &'a CrawlUrl) -> Source<'a> {
-        // A folder of an older version does not say how its URLs were found; what has no links behind it is a seed.
+        // A folder of an older version does not record how its URLs were found; a page at depth 0 without redirects is
+        // a seed.
         let is_seed = known.depth == 0 && known.hops.redirects() == 0 && known.read_as == ReadAs::Page;
         let unknown = if is_seed { Trail::SEED } else { Trail::UNKNOWN };
         Source::new(page, known.via.as_ref().map_or(unknown, |via| via.trail))
     }
 
-    /// A page that so many hops lead to.
+    /// A page at the end of this trail of hops.
     pub(crate) fn new(page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
         Source { page, origin: page.origin(), trail, made: Vec::new() }
     }
 
-    /// Where a URL was found that one more hop leads to.
+    /// The `Via` of a URL that is one more hop away.
     pub(crate) fn via(&mut self, url: &CrawlUrl, letter: char) -> Arc<Via> {
         let near = url.origin() == self.origin;
         if let Some((.., via)) = self.made.iter().find(|(l, n, _)| (*l, *n) == (letter, near)) {
@@ -85,7 +86,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The links of a page, and where it redirects to.
+/// The links of a page, and the target of its redirect.
 pub(crate) fn links(
     shared: &Shared,
     known: &Known,
@@ -94,7 +95,7 @@ pub(crate) fn links(
     findings: Option<&Findings>,
 ) -> Links {
     let mut links = Links::default();
-    // A job that is gone wants nothing more.
+    // A removed job wants no more links.
     let Some(job) = &shared.jobs.get(known.job) else { return links };
     let source = &mut Source::of(known, url);
     if let Some(target) = redirect_to {
@@ -128,14 +129,14 @@ pub(crate) fn links(
     links
 }
 
-/// When pages of its own host were changed, by the word of a sitemap. Of other hosts nobody has a say here.
+/// The times of change of pages on the sitemap's own host, as the sitemap claims. Entries of other hosts are ignored.
 pub(crate) fn listed(shared: &Shared, url: &CrawlUrl, findings: Option<&Findings>) -> Box<[Listed]> {
     let sitemap = findings.and_then(|findings| findings.sitemap.as_ref());
     let entries = sitemap.iter().flat_map(|sitemap| &sitemap.urls);
     said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.lastmod?))))
 }
 
-/// The same of any pages and times.
+/// Like [`listed`], for any pages and times.
 pub(crate) fn said<'a>(
     shared: &Shared,
     url: &CrawlUrl,
@@ -157,7 +158,7 @@ fn link(
     let depth = known.depth.saturating_add(1);
     let verdict = job.rules.verdict(url, Found::link(depth, known.hops.out()));
     let read_as = kind.read_as();
-    // What a page needs to be shown belongs to it, wherever it lies. A style sheet may need another, but not for ever.
+    // Page requisites belong to the page, wherever they lie. A style sheet may import another, but not without end.
     let requisite = kind.is_requisite()
         && source.trail.embeds() < REQUISITE_HOPS_MAX
         && !matches!(verdict.rule, Rule::Exclude(_));
@@ -179,7 +180,7 @@ fn link(
     links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as, via);
 }
 
-/// Where a page leads to: as deep as the page itself.
+/// The target of a redirect, at the same depth as the page.
 fn redirect(
     shared: &Shared,
     job: &InForce,
@@ -200,7 +201,7 @@ fn redirect(
         return;
     };
     if verdict.rule == Rule::SeedRedirect {
-        // The site has moved: what lies around its new place is wanted.
+        // The site has moved: the surroundings of the new location are in scope.
         links.moved.push(target.clone());
     }
     let hops = Hops::new(hops_out, known.hops.redirects() + 1);
@@ -220,7 +221,7 @@ impl Links {
         read_as: ReadAs,
         via: Arc<Via>,
     ) {
-        // A dry run asks for nothing but what leads on, and for one page of each host to learn its robots.txt.
+        // A dry run fetches only sitemaps and redirects, and one page of each host to learn its robots.txt.
         let leads_on = read_as == ReadAs::Sitemap || hops.redirects() > 0;
         if !leads_on && !shared.stages.observe.lets_pass(&url) {
             return;

@@ -1,6 +1,6 @@
-//! The jobs that are crawled for: what each of them wants, ready to be asked for every link.
+//! The jobs in force and their scope rules, ready to judge every link.
 //!
-//! What always holds: whoever asks for a job's rules gets them as they are at that moment, and keeps them for one page.
+//! Invariant: a caller gets a job's current rules, and keeps them for one page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock};
@@ -18,14 +18,14 @@ pub(crate) struct InForce {
     pub(crate) state: State,
     pub(crate) rules: Rules,
     pub(crate) priority: u8,
-    /// Are sitemaps of use to it?
+    /// Whether the job uses sitemaps.
     sitemaps: bool,
-    /// The version of the job that this was made of.
+    /// The revision of the job from which this was built.
     pub(crate) revision: u64,
 }
 
 impl InForce {
-    /// A job, and where its seeds have moved to.
+    /// A job, with the new locations of its moved seeds.
     pub(crate) fn new(job: &Job, moved: &[String]) -> anyhow::Result<InForce> {
         let mut rules = job.scope.resolve(&KeyRules::default()).context("scope")?;
         for target in moved {
@@ -38,17 +38,17 @@ impl InForce {
         Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps, revision: 0 })
     }
 
-    /// Is a URL kept out by an `exclude`?
+    /// Whether an `exclude` rejects a URL.
     pub(crate) fn excludes(&self, url: &CrawlUrl) -> bool {
         self.rules.excludes(url)
     }
 
-    /// Does it want the sitemaps of a host? Those of a host that it would never ask are none of its business.
+    /// Whether the job wants the sitemaps of a host. Sitemaps of a host out of scope are not wanted.
     pub(crate) fn wants_sitemaps_of(&self, root: &CrawlUrl) -> bool {
         self.sitemaps && self.rules.verdict(root, Found::link(0, 0)).is_in()
     }
 
-    /// The same, whatever the host.
+    /// Like [`InForce::wants_sitemaps_of`], for any host.
     pub(crate) fn wants_sitemaps(&self) -> bool {
         self.sitemaps
     }
@@ -60,52 +60,53 @@ pub struct Jobs {
     known: RwLock<BTreeMap<u32, Arc<InForce>>>,
     /// Jobs whose rules cannot be read.
     unreadable: RwLock<BTreeSet<u32>>,
-    /// They are at least as they were then.
+    /// The time of the last refresh: the jobs are at least this recent.
     refreshed: Mutex<Option<Instant>>,
 }
 
 impl Jobs {
-    /// A job is new or has changed.
+    /// Adds or replaces a job.
     pub(crate) fn set(&self, job: InForce) {
         self.known.write().expect("nobody panics holding it").insert(job.id.0, Arc::new(job));
     }
 
-    /// One of them.
+    /// The job with this number.
     pub(crate) fn get(&self, id: JobId) -> Option<Arc<InForce>> {
         self.known.read().expect("nobody panics holding it").get(&id.0).cloned()
     }
 
-    /// The rules of these jobs cannot be read, and those of no others.
+    /// Replaces the set of jobs whose rules cannot be read.
     pub(crate) fn set_unreadable(&self, jobs: impl Iterator<Item = JobId>) {
         *self.unreadable.write().expect("nobody panics holding it") = jobs.map(|id| id.0).collect();
     }
 
-    /// Is nothing known of a job because its rules cannot be read? What a page of it leads to would be lost.
+    /// Whether a job is unknown because its rules cannot be read. The links of its pages would be lost.
     pub(crate) fn is_unreadable(&self, id: JobId) -> bool {
         self.get(id).is_none() && self.unreadable.read().expect("nobody panics holding it").contains(&id.0)
     }
 
-    /// They are as they were at this time.
+    /// Records that the jobs were refreshed at this time.
     pub(crate) fn set_refreshed(&self, began: Instant) {
         *self.refreshed.lock().expect("nobody panics holding it") = Some(began);
     }
 
-    /// Were they read since this moment?
+    /// Whether the jobs were refreshed since this moment.
     pub(crate) fn is_fresh(&self, since: Instant) -> bool {
         self.refreshed.lock().expect("nobody panics holding it").is_some_and(|at| at >= since)
     }
 
-    /// Is a page in no scope of its job? One that no link led to was wanted by somebody: the rules are older than that.
+    /// Whether a page is outside the scope of its job. For a page at depth 0 this means that the rules here are
+    /// outdated: a caller added the page.
     pub(crate) fn is_outside(&self, id: JobId, page: &CrawlUrl) -> bool {
         self.get(id).is_none_or(|job| !job.rules.verdict(page, Found::link(0, 0)).is_in())
     }
 
-    /// All of them.
+    /// All jobs in force.
     pub(crate) fn all(&self) -> Vec<Arc<InForce>> {
         self.known.read().expect("nobody panics holding it").values().cloned().collect()
     }
 
-    /// A seed of a job has moved: its new place is in scope from now on.
+    /// A seed of a job has moved: adds the new location to the scope.
     pub(crate) fn widen(&self, id: JobId, target: &CrawlUrl) {
         let mut jobs = self.known.write().expect("nobody panics holding it");
         if let Some(job) = jobs.get_mut(&id.0) {

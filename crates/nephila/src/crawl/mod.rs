@@ -1,14 +1,15 @@
 //! `nephila crawl`: a whole crawl on one machine.
 //!
 //! `meant` turns flags, settings and the folder into a plan; `wire` opens archive, frontier and spider; `work` is the
-//! loop that takes what the frontier wants done and starts it. `resolve`, `robots` and `page` each carry out one action:
-//! a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and only when both are
-//! durable its outcome is reported. `reread` looks through the archive again when more is wanted than before. `suspects`
-//! tells pages apart that end the process. `progress` says how it goes and what it waits for, `troubles` why hosts could
-//! not be asked, `seeds` what became of the seeds, and `ending` how it went.
+//! loop that takes actions from the frontier and starts them. `resolve`, `robots` and `page` each carry out one action:
+//! a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and its outcome is
+//! reported only when both are durable. `reread` parses the archive again when the scope is wider than before.
+//! `suspects` identifies pages that crash the process. `progress` shows the state of the crawl, `troubles` why hosts
+//! could not be requested, `seeds` the outcomes of the seeds, and `ending` the final report.
 //!
-//! What always holds: every request has a ticket; an outcome is reported after its capture and its links are safe, so a
-//! crash at any moment repeats at most what was open; every queue on the way is bounded, and whoever is faster waits.
+//! Invariants: every request has a ticket; an outcome is reported after its capture and its links are durable, so a
+//! crash at any moment repeats at most the open tickets; every queue on the way is bounded, and a faster producer waits
+//! (backpressure).
 
 pub(crate) mod adding;
 mod alone;
@@ -45,17 +46,17 @@ use crate::settings::StateKind;
 use crate::worker::Command;
 use shared::Shared;
 
-/// Links of seeds offered at once.
+/// Number of seeds offered in one call.
 const SEEDS_AT_ONCE: usize = 10_000;
 
-/// Tells the frontier about the job and its seeds.
+/// Gives the job and its seeds to the frontier.
 pub(crate) async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let (seeds, job) = shared.seeds_and_job();
     let origins = seeds.iter().filter_map(|seed| Some(CrawlUrl::parse(seed.trim()).ok()?.origin()));
     shared.troubles.set_seeds(origins);
     shared.handle.command(Command::Job(Box::new(job))).await?;
     shared.offer_feeds().await?;
-    // A state in memory begins anew, whatever an earlier run was told.
+    // A state in memory begins empty, so earlier runs do not count.
     let is_new = shared.settings.crawl.state == StateKind::Memory;
     let offered = if is_new { 0 } else { shared.plan().seeds_offered };
     if offered >= seeds.len() as u64 {
@@ -70,10 +71,10 @@ pub(crate) async fn begin(shared: &Shared) -> anyhow::Result<()> {
     shared.folder.set_plan(&plan)
 }
 
-/// Lost captures that are asked for again at once.
+/// Number of lost captures requested again in one call.
 const LOST_AT_ONCE: usize = 512;
 
-/// Asks again for pages whose captures are lost.
+/// Fetches pages again whose captures are lost.
 pub(crate) async fn fetch_lost(shared: &Shared) -> anyhow::Result<()> {
     let lost = lost(shared.folder.dir()).context("reading the list of lost captures")?;
     if lost.is_empty() {

@@ -52,19 +52,19 @@ use super::stage::Visited;
 use super::{feed, intake, text, usage};
 use crate::log;
 
-/// Waits until the stages behind the fetch have room for one more.
+/// Waits for room in the stages behind the fetch.
 pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
     shared.room.storing.acquire().await.expect("never closed")
 }
 
-/// Carries a ticket to its end.
+/// Carries a ticket through all steps.
 pub(crate) async fn page(
     shared: &Shared,
     ticket: Ticket,
     fetching: OwnedSemaphorePermit,
 ) -> anyhow::Result<()> {
     let Some(mut visit) = admit(shared, ticket).await? else { return Ok(()) };
-    // Large futures that are soon over are boxed: a page waits here for the disk long after its fetch.
+    // Large short-lived futures are boxed: a page waits here for the disk long after its fetch.
     let Some(asked) = Box::pin(visit.fetch()).await? else { return Ok(()) };
     let mut capture = visit.receive(asked, fetching).await?;
     Box::pin(capture.read()).await?;
@@ -74,20 +74,20 @@ pub(crate) async fn page(
     Box::pin(capture.report(stored)).await
 }
 
-/// A ticket on its way to its answer.
+/// A ticket before its answer.
 struct Visit<'a> {
     shared: &'a Shared,
     ticket: Ticket,
     url: CrawlUrl,
     /// When the ticket was taken up.
     since: Instant,
-    /// The record of the feed, if the URL is one that is followed.
+    /// The record of the feed, if the URL is a followed feed.
     record: Option<Record>,
     /// The result of a HEAD request before the page.
     head: Option<HeadSaid>,
 }
 
-/// Takes a ticket up; one that is pointless by now is reported.
+/// Takes up a ticket; a pointless one is reported without a request.
 async fn admit(shared: &Shared, ticket: Ticket) -> anyhow::Result<Option<Visit<'_>>> {
     let since = Instant::now();
     let (refused, url) = match CrawlUrl::parse(&ticket.url) {
@@ -103,16 +103,16 @@ async fn admit(shared: &Shared, ticket: Ticket) -> anyhow::Result<Option<Visit<'
 
 /// The outcome of a ticket for which no request is to be made.
 fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Option<Outcome> {
-    // In a dry run it was wanted for the robots.txt of its host alone, which is read by now.
+    // In a dry run the URL served only to load the robots.txt of its host, which is done by now.
     let is_content = ticket.depth > 0 && ticket.read_as.is_content() && ticket.hops.redirects() == 0;
     if shared.stages.observe.is_dry_run() && is_content {
         return Some(Outcome::OutOfScope);
     }
     if shared.jobs.is_unreadable(ticket.job) {
-        // The URL comes up again soon: the scope of its links is unknown for now.
+        // The URL is handed out again soon: the scope of its links is unknown for now.
         return Some(Outcome::Cancelled);
     }
-    // The job may have been narrowed since the URL was found.
+    // The scope of the job may have been narrowed since the discovery of the URL.
     let is_removed = ticket.read_as == ReadAs::Feed && shared.sources.is_removed(&ticket.key);
     if is_removed || shared.jobs.get(ticket.job).is_some_and(|job| job.excludes(url)) {
         return Some(Outcome::OutOfScope);
@@ -150,14 +150,14 @@ impl<'a> Visit<'a> {
             }
         }
         let Some(asked) = ask(shared, ticket, url, None).await? else {
-            // Nothing is stored and nothing is logged; the URL stays, with the reason.
+            // Nothing is stored or logged; the URL stays, with the reason.
             shared.handle.report(ticket.id, stopped).await?;
             return Ok(None);
         };
         self.retried(asked).await
     }
 
-    /// An answer that is not to be kept: the URL is requested once more, like any other, when its host has rested.
+    /// Handles an answer that is not to be kept: the URL is requested once more, after the crawl delay of its host.
     async fn retried(&self, asked: Asked) -> anyhow::Result<Option<Asked>> {
         if !asked.fetched.again {
             return Ok(Some(asked));
@@ -188,11 +188,11 @@ impl<'a> Visit<'a> {
         Ok(Capture { visit: self, asked, exchange, storing, reading, source, poll, findings })
     }
 
-    /// Waits until the page may be read; with the source of a feed, which one poll at a time holds.
+    /// Waits for a reading permit; for a feed also for its source, which admits one poll at a time.
     async fn room(&self, fetching: OwnedSemaphorePermit) -> (Option<Held>, SemaphorePermit<'a>) {
         let reading = async { self.shared.room.reading.acquire().await.expect("never closed") };
         if self.record.is_some() {
-            // A page that waits for its source holds up no other.
+            // A page that waits for its source blocks no other.
             drop(fetching);
             (Some(self.shared.hold_source(&self.url, &self.ticket.key).await), reading.await)
         } else {
@@ -287,7 +287,7 @@ impl Capture<'_> {
                 exchange.text = article.text;
             }
             Ok(None) => {}
-            // The links are known; only the text is not.
+            // The links are known; only the text is missing.
             Err(why) => {
                 complain(url, why)?;
                 fetched.detail = "looking for its text did not end in time".into();
@@ -319,17 +319,17 @@ impl Capture<'_> {
         }
         self.note_poll();
         if let Some(findings) = &mut self.findings {
-            // A page with many links may wait for a while: they are held once.
+            // The page may wait long, with many links: only one copy of them stays in memory.
             (findings.links, findings.sitemap) = (Vec::new(), None);
         }
         Ok(Chosen { links, listed })
     }
 
-    /// Adds the stories of a feed to the notes, or that it named the same URLs as before.
+    /// Adds the stories of a feed to the notes, or the mark that the feed named the same URLs as before.
     fn note_poll(&mut self) {
         let (Some(exchange), Some(poll)) = (&mut self.exchange, &self.poll) else { return };
         exchange.notes.extend(poll.notes());
-        // The version that has not changed is not in the archive, since it named the URLs of the capture before it.
+        // The unchanged version is not in the archive, since it named the same URLs as the capture before.
         let Visit { shared, ticket, url, .. } = &self.visit;
         if self.asked.fetched.outcome == Outcome::NotModified && !is_held(shared, ticket, url) {
             exchange.notes.push(("feed", REDUNDANT.to_owned()));
@@ -350,13 +350,13 @@ impl Capture<'_> {
         Ok(Stored { receipt: receipt?, counts: links.counts, listed })
     }
 
-    /// Logs the fetch, counts it, and reports its outcome to the frontier.
+    /// Logs and counts the fetch, and reports its outcome to the frontier.
     async fn report(self, stored: Stored) -> anyhow::Result<()> {
         let line = self.line(&stored);
         let Capture { visit, asked, storing, source, mut poll, .. } = self;
         let Visit { shared, ticket, url, head, .. } = visit;
         let Asked { fetched, took, conditional, request, .. } = asked;
-        // Another attempt follows at once, or at another address: nothing is to be said yet.
+        // Another attempt follows at once, or at another address: this outcome is not final.
         let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
         let is_last = !(fetched.again || is_moved);
         count(shared, &ticket, &fetched, &line, stored.receipt.as_ref(), is_last);
@@ -390,14 +390,14 @@ impl Capture<'_> {
     }
 }
 
-/// Writes the outcome into the notes.
+/// Replaces the outcome in the notes.
 fn set_outcome(exchange: &mut Exchange, outcome: Outcome) {
     for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
         *value = outcome.name().to_owned();
     }
 }
 
-/// How a URL was found, in the words of Heritrix.
+/// The path by which a URL was found, in the notation of Heritrix.
 fn found_notes(ticket: &Ticket, url: &CrawlUrl) -> Vec<(&'static str, String)> {
     let Some(via) = &ticket.via else { return Vec::new() };
     let mut notes = Vec::new();
@@ -410,7 +410,7 @@ fn found_notes(ticket: &Ticket, url: &CrawlUrl) -> Vec<(&'static str, String)> {
     notes
 }
 
-/// A redirect that cannot lead on is no redirect.
+/// Reclassifies a redirect that cannot lead on.
 fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mut Fetched) {
     let Some(target) = &fetched.redirect else { return };
     if target.key() == url.key() {
@@ -430,7 +430,7 @@ fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mu
 mod tests {
     use super::*;
 
-    /// Bytes of the future that such a function makes.
+    /// Size in bytes of the future that a function returns.
     fn bytes<'a, F>(_: impl Fn(&'a Shared, Ticket, OwnedSemaphorePermit) -> F) -> usize {
         size_of::<F>()
     }

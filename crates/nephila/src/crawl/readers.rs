@@ -1,13 +1,14 @@
-//! Threads that read pages, feeds and texts, each behind a watchdog that can give a page up.
+//! Threads that read pages, feeds and texts, each behind a watchdog that can abandon a page.
 //!
-//! A reader ends by itself: it is linear in what it reads and looks at the clock by bytes. Should one not, by a fault of ours or
-//! of a library, whoever waits for it gives the page up [`GRACE`] after its time. The thread cannot be stopped, so it is
-//! **abandoned**: another takes its place, and it is counted until it ends by itself after all. With [`ABANDONED_MAX`] of them the
-//! crawl ends and says so, since each holds a core; a new start is without them, and knows the pages (`suspects.rs`).
-//! Why threads and not processes: `docs/decisions/0011-abandoned-readers.md`.
+//! A reader ends by itself: its work is linear in the input, with checks of the clock by bytes. If a reader does not
+//! end, by a bug of ours or of a library, the waiting task gives the page up [`GRACE`] after its time limit. The thread
+//! cannot be stopped, so the thread is **abandoned**: another takes its place, and the abandoned thread is counted
+//! until its end. With [`ABANDONED_MAX`] of them the crawl ends with an error, since each holds a core; a restart is
+//! free of them, and remembers the pages (`suspects.rs`). Why threads and not processes:
+//! `docs/decisions/0011-abandoned-readers.md`.
 //!
-//! What always holds: nobody waits for a page longer than its time and [`GRACE`] from the moment its reading began; no more than
-//! [`READERS_MAX`] threads read, and no more than [`ABANDONED_MAX`] beside them were given up.
+//! Invariants: no task waits for a page longer than its time limit plus [`GRACE`] from the beginning of its reading; at
+//! most [`READERS_MAX`] threads read, beside at most [`ABANDONED_MAX`] abandoned ones.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,21 +18,21 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Threads that read at once. More than there are cores: a long page must not be in the way of the short ones.
+/// Maximum number of reader threads. More than there are cores: a long page must not delay the short ones.
 const READERS_MAX: usize = 16;
-/// Beyond its own time a page gets this long before it is given up.
+/// Time beyond the limit after which a page is abandoned.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// With so many threads that were given up and still run, the crawl ends.
+/// Number of abandoned threads, still running, with which the crawl ends.
 pub(crate) const ABANDONED_MAX: usize = 8;
 
 /// Why a page was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// The reader failed: a fault of ours.
+    /// The reader panicked: a bug.
     Failed,
-    /// It did not end in time and was given up.
+    /// The reader exceeded its time and was abandoned.
     GivenUp,
-    /// It was given up, as were too many before it: the crawl is to end.
+    /// The reader was abandoned, as were too many before: the crawl must end.
     TooMany,
 }
 
@@ -48,14 +49,14 @@ struct Inner {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Threads that read or wait for something to read.
+    /// Threads that read or are idle.
     threads: usize,
-    /// Of them those that wait.
+    /// Idle threads among them.
     idle: usize,
     abandoned: usize,
 }
 
-/// Something to read. False if it was given up meanwhile.
+/// A job for a reader thread. Returns false if the job was abandoned meanwhile.
 type Job = Box<dyn FnOnce() -> bool + Send>;
 
 const OPEN: u8 = 0;
@@ -63,7 +64,8 @@ const DONE: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 impl Readers {
-    /// Has `work` done by one of the threads. Its time counts from when it begins; the caller bounds how many wait.
+    /// Runs `work` on one of the threads. The time limit counts from the beginning of the work; the caller bounds the
+    /// queue.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         time_max: Duration,
@@ -80,16 +82,16 @@ impl Readers {
             drop(begin);
             let done = catch_unwind(AssertUnwindSafe(work)).map_err(|_| Unread::Failed);
             let in_time = end(&own, DONE);
-            // Nobody listens any more if the crawl ends.
+            // The receiver is gone if the crawl ends.
             _ = give.send(done);
             in_time
         }));
-        // Dropped when it begins.
+        // Dropped when the work begins.
         _ = begun.await;
         let done = match tokio::time::timeout(time_max + GRACE, &mut given).await {
             Ok(done) => done,
             Err(_) if end(&fate, GIVEN_UP) => return Err(self.abandon()),
-            // It ended just now.
+            // The work ended just now.
             Err(_) => given.await,
         };
         done.unwrap_or(Err(Unread::Failed))
@@ -111,7 +113,7 @@ impl Readers {
         if state.abandoned >= ABANDONED_MAX { Unread::TooMany } else { Unread::GivenUp }
     }
 
-    /// One thread more, if something waits for one. If there is none to be had, those that are there read it later.
+    /// Starts one more thread, if a job waits for one. If no thread can be started, the existing ones do the job later.
     fn hire(&self, state: &mut State) {
         if state.idle >= state.jobs.len() || state.threads >= READERS_MAX {
             return;
@@ -121,7 +123,7 @@ impl Readers {
         state.threads += usize::from(thread.is_ok());
     }
 
-    /// Threads that were given up and still run.
+    /// Abandoned threads that still run.
     #[cfg(test)]
     fn abandoned(&self) -> usize {
         self.0.state().abandoned
@@ -133,7 +135,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One thread.
+    /// The loop of one thread.
     fn run(&self) {
         loop {
             let mut state = self.state();
@@ -147,7 +149,7 @@ impl Inner {
             };
             drop(state);
             if !job() {
-                // Somebody else has this thread's place.
+                // Another thread has taken this place.
                 self.state().abandoned -= 1;
                 return;
             }
@@ -204,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_fails_costs_its_page_alone() {
         let readers = Readers::default();
-        // To print where it failed takes its time on a busy machine.
+        // Printing the backtrace takes a while on a busy machine.
         let long = Duration::from_secs(60);
         let failed = readers.read(long, || Vec::<u8>::new()[0]).await;
         assert_eq!((failed, readers.abandoned()), (Err(Unread::Failed), 0));

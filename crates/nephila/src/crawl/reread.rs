@@ -1,10 +1,10 @@
-//! Reads the archive again when a crawl wants more than before: links that were out of scope, too deep or not followed when
-//! their page was fetched, and are wanted now.
+//! Reads the archive again when the scope of a crawl is wider than before: for links that were out of scope, too deep
+//! or not followed when their page was fetched, and are wanted now.
 //!
-//! Every version of a page that is stored goes once more through the same reading and the same rules as when it was
-//! fetched, with the depth and the way that the frontier remembers of it; what is wanted goes to the frontier, which
-//! drops what it knows. The plan says by which rules the archive was judged. It says the new ones only when all links are
-//! durable: whoever is stopped in between begins again, and loses nothing.
+//! Every stored version of a page is parsed and judged once more, by the same code as after a fetch, with the depth and
+//! the trail from the frontier's record. Wanted links go to the frontier, which deduplicates them. The plan records the
+//! rules by which the archive was judged. The new rules are recorded only when all links are durable: an interrupted
+//! run starts over, and loses nothing.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,14 +24,14 @@ use super::shared::{LINKS_MAX, Shared};
 use crate::folder::Judged;
 use crate::human::count;
 
-/// Captures that were read from the disk and wait to be looked through.
+/// Capacity of the queue of captures between disk and parser.
 const CAPTURES_WAITING_MAX: usize = 4;
-/// Payloads of one URL that are told apart; more are read again.
+/// Maximum number of payloads of one URL that are deduplicated; further ones are read again.
 const PAYLOADS_MAX: usize = 10_000;
-/// How often it says how far it is.
+/// Interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
-/// Reads the archive again if the rules are wider than those by which it was judged.
+/// Reads the archive again if the rules are wider than the recorded ones.
 pub(crate) async fn run(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
     let now = Judged::of(&shared.plan().job.scope, &shared.settings.handler);
     let old = shared.plan().judged.clone();
@@ -79,7 +79,7 @@ async fn pass(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives every payload that may name something, of each URL once. Returns how many could not be read.
+/// Passes on every payload that may contain links, once per URL. Returns the number of unreadable captures.
 fn read_all(
     captures: &Captures,
     bytes_max: u64,
@@ -103,14 +103,14 @@ fn read_all(
                     break;
                 }
             }
-            // One that is longer than what is read of a page, or damaged: the others count.
+            // The capture exceeds the size limit of a page, or is damaged: the others count.
             Err(_) => unread += 1,
         }
     }
     Ok(unread)
 }
 
-/// Is it of a kind that may name something? The type of a revisit is not in the index.
+/// Whether the type of a capture may contain links. The type of a revisit is not in the index.
 fn may_name(line: &Line) -> bool {
     let redirect = line.capture.status.as_deref().is_some_and(|status| status.starts_with('3'));
     redirect
@@ -119,7 +119,7 @@ fn may_name(line: &Line) -> bool {
         })
 }
 
-/// Offers what a capture names. False if there was nothing to read.
+/// Offers the links of a capture. False if there was nothing to read.
 async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) -> anyhow::Result<bool> {
     let Ok(url) = CrawlUrl::parse(&line.capture.url) else { return Ok(false) };
     let Some(record) = shared.handle.explain(&url).await?.record else { return Ok(false) };
@@ -130,7 +130,7 @@ async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) 
         read_as: record.read_as,
         via: record.via,
     };
-    // A feed that is followed says by itself what is new in it.
+    // The next poll of a followed feed finds its new stories.
     if shared.settings.feed.follows(known.read_as, known.depth) {
         return Ok(false);
     }
@@ -161,7 +161,7 @@ async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) 
     Ok(findings.is_some() || target.is_some())
 }
 
-/// The fields that a reading depends on, and no others.
+/// The header fields on which parsing depends, and no others.
 pub(crate) fn fields(http: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     let wanted = [CONTENT_TYPE, LOCATION, http::header::LINK, http::header::REFRESH];

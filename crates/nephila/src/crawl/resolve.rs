@@ -1,4 +1,4 @@
-//! The addresses of a host, before it is due.
+//! Resolves the addresses of a host, before the host is due.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::stops::{order_of, stop};
 use super::troubles;
 use crate::worker::Stopped;
 
-/// Looks up the name of a host and tells the frontier.
+/// Looks up the name of a host and reports the addresses to the frontier.
 pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Result<(), Stopped> {
     let Ok(url) = CrawlUrl::parse(origin) else {
         return shared.handle.unresolved(host, Outcome::UrlBadHost).await;
@@ -27,7 +27,7 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     };
     match found {
         Ok(addresses) => {
-            // Where some of its addresses are stopped, or not for us to ask, it is asked at the others.
+            // If some of its addresses are stopped, or not permitted for us, the host is requested at the others.
             let free: Vec<IpAddr> = addresses
                 .iter()
                 .copied()
@@ -47,7 +47,7 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
             }
             let open: Vec<IpAddr> =
                 free.iter().copied().filter(|it| shared.stages.fetch.may_dial(&url, *it)).collect();
-            // A host without an address that may be dialled ends with the reason, which the dialler says best.
+            // A host without a permitted address ends with the reason, which the dialler gives best.
             shared.handle.resolved(host, if open.is_empty() { &free } else { &open }).await
         }
         Err(outcome) => {
@@ -57,13 +57,13 @@ pub(crate) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     }
 }
 
-/// Stops a host that was to be resolved. It is told to be without an address only then: so its URLs stay as they are.
+/// Stops a host that was to be resolved. Only then is the host reported as unresolved: so its URLs stay unchanged.
 async fn stop_instead(shared: &Shared, host: HostKey, order: &Order) -> Result<(), Stopped> {
     stop(shared, host, order).await?;
     shared.handle.unresolved(host, Outcome::StopList).await
 }
 
-/// Has the host of a URL other addresses that may answer where one did not?
+/// Whether the host of a URL has other addresses that may answer where one did not.
 pub(crate) async fn has_others(shared: &Shared, url: &CrawlUrl) -> bool {
     match url.host() {
         Host::Name(name) => shared.stages.fetch.resolve(name).await.is_ok_and(|found| found.len() > 1),

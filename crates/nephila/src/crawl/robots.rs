@@ -1,7 +1,7 @@
 //! One ticket for a robots.txt.
 //!
-//! A redirect is not followed here: its target is told to the frontier, which gives a ticket for it when its host may be
-//! asked.
+//! A redirect is not followed here: the target is reported to the frontier, which hands out a ticket for the target
+//! when its host may be requested.
 
 use std::time::{Duration, Instant};
 
@@ -25,15 +25,15 @@ use super::troubles;
 use crate::log;
 use crate::worker::Link;
 
-/// Sitemaps of one robots.txt that are read.
+/// Maximum number of sitemaps of one robots.txt.
 const SITEMAPS_MAX: usize = 100;
 
-/// Asks for a robots.txt, stores it, tells the frontier.
+/// Fetches a robots.txt, stores the response, and reports to the frontier.
 pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let since = Instant::now();
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
-        // Nobody asks for rules that are not obeyed.
+        // Rules that are not obeyed are not requested.
         _ => {
             return Ok(shared
                 .handle
@@ -50,7 +50,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
-    // The host may be of a job that this process has not loaded yet.
+    // The host may belong to a job that this process has not loaded yet.
     shared.stages.pass_on.refresh(&shared.jobs, since).await;
     let sitemaps = sitemaps(shared, &url, &report);
     remember_usage(shared, &ticket, &report);
@@ -59,7 +59,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     let receipt = receipt?;
     let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
     line.purpose = log::Purpose::Robots;
-    // Another try follows at once, or at another address: nothing is to be said yet.
+    // Another attempt follows at once, or at another address: this outcome is not final.
     let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
     let is_last = !(fetched.again || is_moved);
     if is_last {
@@ -71,7 +71,7 @@ pub(crate) async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()
     Ok(())
 }
 
-/// What an answer means for the host that was asked.
+/// The meaning of a response for the requested host.
 fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport {
     let report = match &fetched.redirect {
         Some(target) => RobotsReport::of(RobotsAnswer::Redirect(Box::new(target.clone())), took),
@@ -86,7 +86,7 @@ fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport {
     RobotsReport { retry_after: fetched.retry_after, unconnected, again: fetched.again, cause, ..report }
 }
 
-/// Why nothing of the host may be asked for, if its robots.txt does not say.
+/// Records why nothing of the host may be fetched, if its robots.txt is out of reach.
 fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetched: &Fetched) {
     match report.answer {
         RobotsAnswer::Ended(Answer::Unreachable | Answer::Status(429 | 500..)) => {
@@ -97,7 +97,8 @@ fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetched:
     }
 }
 
-/// What the host says about the use of its pages. Of a redirected robots.txt only the frontier knows whose it is.
+/// Stores the host's statements about the use of its pages. Only the frontier knows to which host a redirected
+/// robots.txt belongs.
 fn remember_usage(shared: &Shared, ticket: &Ticket, report: &RobotsReport) {
     if let (RobotsAnswer::Ended(Answer::Status(200..300)), Ok(url)) =
         (&report.answer, CrawlUrl::parse(&ticket.url))
@@ -135,14 +136,14 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
         (Some(root), false) => job.wants_sitemaps_of(root),
         _ => job.wants_sitemaps(),
     };
-    // Heritrix takes a robots.txt for a hop of its own: what is needed first.
+    // Heritrix counts a robots.txt as a hop of its own: a prerequisite.
     let mut source = Source::new(url, Trail::SEED.hop('P'));
     let mut links = Vec::new();
     for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
         links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| Link {
             url: url.clone(),
             job: job.id,
-            // What it names is one link away from a seed.
+            // The pages that a sitemap names are one link away from a seed.
             depth: 0,
             priority: job.priority,
             hits: 0,
@@ -155,26 +156,26 @@ fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<Link>
     links
 }
 
-/// What came back for a robots.txt that leads nowhere else.
+/// The response to a robots.txt request, after all redirects.
 pub(crate) struct RobotsRead {
     pub(crate) answer: Answer,
-    /// Its bytes, up to the limit.
+    /// The body, up to the size limit.
     pub(crate) body: Bytes,
-    /// It goes on behind the limit.
+    /// Whether the body exceeds the limit.
     pub(crate) cut: bool,
 }
 
 impl RobotsRead {
-    /// What a fetch means for the rules of its host.
+    /// The meaning of a response for the rules of its host.
     pub(crate) fn of(fetched: &Fetched, bytes_max: u64) -> RobotsRead {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let body = fetched.decoded.as_ref().map(|body| body.start(bytes_max));
         let answer = match fetched.status {
-            // A status without its whole body is no answer: half a robots.txt may allow what the other half forbids.
+            // A status with a partial body is no answer: half a robots.txt may allow what the other half forbids.
             Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
                 Answer::Unreachable
             }
-            // Our own disk lost it: as little to go by as no answer at all.
+            // Our own disk lost the body: the same as no answer.
             Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
             Some(status) => Answer::Status(status),
             None => Answer::Unreachable,

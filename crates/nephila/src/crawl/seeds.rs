@@ -1,4 +1,4 @@
-//! What became of the seeds: whoever starts a crawl wants to know first whether the pages they named were fetched.
+//! The outcomes of the seeds: the first question about a crawl is whether the named pages were fetched.
 
 use nephila_core::frontier::views::Known;
 use nephila_core::spider::Outcome;
@@ -11,19 +11,19 @@ use super::shared::Shared;
 use super::troubles::words;
 use crate::worker::Stopped;
 
-/// Seeds that are named at the end, each with its cause; further ones are counted.
+/// Maximum number of failed seeds that the end report names, each with its cause; further ones are counted.
 pub(crate) const NAMED_MAX: usize = 10;
-/// Seeds that are looked up at once.
+/// Number of seeds looked up in one call.
 const LOOKED_UP_AT_ONCE: usize = 1_000;
 
-/// What became of the seeds.
+/// The outcomes of the seeds.
 #[derive(Debug, Default)]
 pub(crate) struct Seeds {
-    /// How many there are.
+    /// Number of seeds.
     pub(crate) all: u64,
-    /// Those that were not answered.
+    /// Number of seeds without an answer.
     pub(crate) failed: u64,
-    /// The first of these, and why.
+    /// The first failed seeds, with causes.
     pub(crate) named: Vec<(String, String)>,
 }
 
@@ -35,7 +35,7 @@ impl Seeds {
         for some in seeds.chunks(LOOKED_UP_AT_ONCE) {
             let urls: Vec<CrawlUrl> =
                 some.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok()).collect();
-            // What is no URL was refused when it was given.
+            // Invalid URLs were refused when they were given.
             look.all -= (some.len() - urls.len()) as u64;
             let known = shared.handle.known(urls.clone()).await?;
             for (url, known) in urls.iter().zip(&known) {
@@ -50,7 +50,7 @@ impl Seeds {
     }
 }
 
-/// Why a seed was not answered. None if it was.
+/// Why a seed was not answered. None for an answered seed.
 fn why_not(shared: &Shared, url: &CrawlUrl, known: &Known) -> Option<String> {
     let Some(record) = &known.url else { return Some("it was not let in".into()) };
     let last = record.last.as_ref().map(|last| (last.outcome, last.status));
@@ -82,7 +82,7 @@ fn why_not(shared: &Shared, url: &CrawlUrl, known: &Known) -> Option<String> {
     }
 }
 
-/// Did somebody answer, whatever the answer was? A page that is not there is an answer, a server that fails is none.
+/// Whether the outcome is an answer of any kind. A missing page is an answer, a failing server is none.
 fn is_answer(outcome: Outcome, status: u16) -> bool {
     status != 0 && matches!(outcome.class(), Class::Ok | Class::Gone | Class::Refused)
 }

@@ -1,4 +1,4 @@
-//! What all parts of a running crawl share.
+//! State that all parts of a running crawl share.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -30,19 +30,20 @@ use crate::orders::Live;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
 
-/// Pages fetched and not yet reported, for each fetch at the same time; then fetching waits for the disk.
+/// Maximum number of fetched and not yet reported pages per concurrent fetch; beyond, fetches wait for the disk.
 const STORING_PER_FETCH: usize = 2;
-/// At least so many, however few fetches there are: a group of them becomes durable at once.
+/// Lower bound of that number, even with few fetches: a group of pages becomes durable at once.
 const STORING_MIN: usize = 256;
-/// Pages that are read, or were and wait for room for their links. Reading takes a core each.
+/// Maximum number of pages that are being read, or are read and wait for room for their links. Reading takes a core
+/// each.
 const READING_MAX: usize = 64;
-/// Links that were found and are not yet durable. A page with more than these has all the room for itself.
+/// Maximum number of links found and not yet durable. A page with more takes all permits.
 pub(crate) const LINKS_MAX: usize = 65_536;
-/// A gate that is closed is looked at again after this time.
+/// Interval at which a closed gate is checked again.
 const GATE_PAUSE: Duration = Duration::from_millis(50);
-/// A full disk is tried again after this time.
+/// Interval between retries on a full disk.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
-/// Feeds offered at once.
+/// Number of feeds offered in one call.
 const FEEDS_AT_ONCE: usize = 10_000;
 /// The one job of a crawl on one machine.
 pub(crate) const JOB: JobId = JobId(1);
@@ -57,13 +58,13 @@ pub(crate) struct Shared {
     pub(crate) log: Writer,
     pub(crate) clock: Clock,
     pub(crate) jobs: Arc<Jobs>,
-    /// What sites say about the use of their pages.
+    /// Statements of sites about the use of their pages.
     pub(crate) usage: super::usage::Usage,
-    /// Why hosts could not be asked.
+    /// Why hosts could not be requested.
     pub(crate) troubles: super::troubles::Troubles,
-    /// Who is not asked any more.
+    /// Stop orders of operators: hosts and addresses that are no longer requested.
     orders: Arc<Live>,
-    /// Closed while nothing may be asked for.
+    /// While this gate is closed, no request is made.
     gate: Option<Gate>,
     pub(crate) counts: Counts,
     pub(crate) room: Room,
@@ -72,13 +73,13 @@ pub(crate) struct Shared {
     introduction: Introduction,
     pub(crate) credentials: Credentials,
     pub(crate) suspects: super::suspects::Suspects,
-    /// The threads that read.
+    /// The reader threads.
     pub(crate) readers: super::readers::Readers,
-    /// Which feeds belong together.
+    /// The sources of feeds.
     pub(crate) sources: super::sources::Sources,
 }
 
-/// The parts that a crawl is made of.
+/// The parts that make up a crawl.
 pub(crate) struct Tools {
     pub(crate) handle: Handle,
     pub(crate) fetch: Arc<dyn Fetch>,
@@ -107,11 +108,11 @@ impl Room {
     }
 }
 
-/// What happened in this run.
+/// Counters of this run.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) began: Instant,
-    /// Requests that ended with an answer to keep, but for robots.txt and redirects.
+    /// Requests that ended with an answer to keep, except robots.txt and redirects.
     pub(crate) ok: AtomicU64,
     /// Of these, sitemaps and feeds.
     pub(crate) lists: AtomicU64,
@@ -122,7 +123,7 @@ pub(crate) struct Counts {
     pub(crate) redirects: AtomicU64,
     pub(crate) gone: AtomicU64,
     pub(crate) refused: AtomicU64,
-    /// Failed, perhaps to be tried again.
+    /// Failed fetches, perhaps to be retried.
     pub(crate) failed: AtomicU64,
     pub(crate) robots: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -131,12 +132,12 @@ pub(crate) struct Counts {
     pub(crate) links_wanted: AtomicU64,
     pub(crate) links_out: AtomicU64,
     pub(crate) links_traps: AtomicU64,
-    /// Captures that were read again because more is wanted, and URLs that were new in them.
+    /// Captures that were read again for a wider scope, and new URLs in them.
     pub(crate) reread: AtomicU64,
     pub(crate) reread_found: AtomicU64,
-    /// Waiting for room on the disk?
+    /// Whether the archive waits for room on the disk.
     pub(crate) disk_full: AtomicBool,
-    /// Is less free than `crawl.disk_free_min`?
+    /// Whether the free space is below `crawl.disk_free_min`.
     pub(crate) disk_low: AtomicBool,
 }
 
@@ -167,7 +168,7 @@ impl Counts {
         }
     }
 
-    /// A page's fetch ended.
+    /// Counts the end of a page's fetch.
     pub(crate) fn ended(&self, outcome: Outcome, bytes: u64) {
         let which = match outcome.class() {
             Class::Ok if outcome == Outcome::Redirect => &self.redirects,
@@ -180,7 +181,7 @@ impl Counts {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// An answer to keep came: this is what it counts as.
+    /// Counts an answer to keep, by its kind.
     pub(crate) fn kept(&self, outcome: Outcome, read_as: ReadAs, mime: &str) {
         if outcome == Outcome::CutLength {
             self.cut.fetch_add(1, Ordering::Relaxed);
@@ -195,19 +196,19 @@ impl Counts {
         }
     }
 
-    /// Requests for pages that somebody answered, well or not: a crawl that gets some does not only wait.
+    /// Page requests that any server answered, well or not: a crawl that gets answers does not only wait.
     pub(crate) fn answers(&self) -> u64 {
         let answered = [&self.ok, &self.redirects, &self.gone, &self.refused];
         answered.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Pages that were fetched.
+    /// Pages fetched.
     pub(crate) fn pages(&self) -> u64 {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         get(&self.ok).saturating_sub(get(&self.lists) + get(&self.files))
     }
 
-    /// Page fetches that ended, however.
+    /// Page fetches that ended, with any outcome.
     pub(crate) fn all(&self) -> u64 {
         [&self.ok, &self.redirects, &self.gone, &self.refused, &self.failed]
             .iter()
@@ -229,7 +230,7 @@ impl Shared {
         Shared::with_jobs(settings, folder, plan, Arc::new(jobs), tools)
     }
 
-    /// Whatever is crawled for.
+    /// A crawl for any set of jobs.
     pub(crate) fn with_jobs(
         settings: Settings,
         folder: Folder,
@@ -276,38 +277,38 @@ impl Shared {
         })
     }
 
-    /// With partitions that other nodes own, and a gate that is closed while this node has no lease.
+    /// Adds partitions that other nodes own, and a gate that is closed while this node has no lease.
     pub(crate) fn with_others(mut self, pass_on: Arc<dyn PassOn>, gate: Gate) -> Shared {
         (self.stages.pass_on, self.gate) = (pass_on, Some(gate));
         self
     }
 
-    /// With an observer.
+    /// Adds an observer.
     pub(crate) fn observed(mut self, observe: Arc<dyn Observe>) -> Shared {
         self.stages.observe = observe;
         self
     }
 
-    /// With orders of an operator.
+    /// Adds the orders of operators.
     pub(crate) fn with_orders(mut self, orders: Arc<Live>) -> Shared {
         self.orders = orders;
         self
     }
 
-    /// Orders of an operator, as they are now.
+    /// The current orders of operators.
     pub(crate) fn orders(&self) -> Arc<Orders> {
         self.orders.get()
     }
 
-    /// Returns if a request may be made now. While the lease may have run out it does not: whoever waits here is ended
-    /// with the session.
+    /// Returns when a request may be made. Waits while the lease may have expired: the end of the session cancels the
+    /// waiting task.
     pub(crate) async fn may_begin(&self) {
         while self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
             tokio::time::sleep(GATE_PAUSE).await;
         }
     }
 
-    /// Fields that go to the origins of the seeds alone.
+    /// Adds header fields that are sent to the origins of the seeds alone.
     pub(crate) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
         if !fields.is_empty() {
             let origin = |seed: &String| Some(CrawlUrl::parse(seed).ok()?.origin());
@@ -326,7 +327,7 @@ impl Shared {
         self.plan().job.limits.clone()
     }
 
-    /// The seeds, and the job without them: the frontier needs its limits, not a million seeds.
+    /// The seeds, and the job without them: the frontier needs the limits of the job, not a million seeds.
     pub(crate) fn seeds_and_job(&self) -> (Vec<String>, Job) {
         let mut plan = self.plan();
         let seeds = std::mem::take(&mut plan.job.scope.seeds);
@@ -351,9 +352,9 @@ impl Shared {
         })
     }
 
-    /// Offers the feeds that the folder lists. Those that are followed already stay as they are.
+    /// Offers the feeds that the folder lists. Feeds that are followed already stay unchanged.
     pub(crate) async fn offer_feeds(&self) -> anyhow::Result<()> {
-        // Whoever typed one of them opened its address.
+        // A typed feed permits its private address.
         self.stages.fetch.set_doors(self.folder.doors()?);
         let mut feeds = self.folder.listed_feeds()?;
         self.sources.set(&feeds, |url| self.handle.key(url));
@@ -378,7 +379,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What is sent to this URL and would not be sent to another.
+    /// The header fields for this URL that other URLs would not get.
     pub(crate) fn fields_for(&self, url: &CrawlUrl, head_only: bool) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         fields.extend(self.introduction.from());
@@ -389,12 +390,12 @@ impl Shared {
         fields
     }
 
-    /// May this address be asked by us?
+    /// Whether we may make requests to this address.
     pub(crate) fn may_ask(&self, address: IpAddr) -> Result<(), Outcome> {
         self.introduction.may_ask(address)
     }
 
-    /// Stores an exchange, however long the disk takes to have room for it.
+    /// Stores an exchange, retrying until the disk has room.
     pub(crate) async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
         let (Some(keep), Some(exchange)) = (&self.stages.keep, exchange) else { return Ok(None) };
         loop {
@@ -419,30 +420,30 @@ impl Shared {
         self.stages.pass_on.offer(&self.handle, links).await
     }
 
-    /// Makes sure that what a job wants is known here before the links of a page are judged: in a cluster its first page, or
-    /// that of a seed which is added later, may be faster than the word of it.
+    /// Loads the rules of a job before the links of a page are judged: in a cluster the first page of a job, or of a
+    /// seed that is added later, may arrive before the rules.
     pub(crate) async fn learn(&self, job: JobId, page: &CrawlUrl, depth: u8, ticket: Instant) {
         if self.jobs.get(job).is_none() || depth == 0 && self.jobs.is_outside(job, page) {
             self.stages.pass_on.refresh(&self.jobs, ticket).await;
         }
     }
 
-    /// A seed has moved: its new place is in scope from now on, also after a restart.
+    /// A seed has moved: adds the new location to the scope, also after a restart.
     pub(crate) async fn widen(&self, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
         self.stages.pass_on.widen(&self.jobs, job, target).await
     }
 
-    /// Are sitemaps read at all?
+    /// Whether sitemaps are read.
     pub(crate) fn reads_sitemaps(&self) -> bool {
         self.settings.handler.sitemaps
     }
 
-    /// Does the archive keep what is known of a capture?
+    /// Whether the archive keeps metadata records.
     pub(crate) fn keeps_metadata(&self) -> bool {
         self.stages.keep.is_some() && self.settings.store.metadata_records
     }
 
-    /// Are links of this kind followed?
+    /// Whether links of this kind are followed.
     pub(crate) fn follows(&self, kind: LinkKind) -> bool {
         match kind {
             LinkKind::Style | LinkKind::Requisite => self.settings.handler.page_requisites,
@@ -452,9 +453,9 @@ impl Shared {
         }
     }
 
-    /// How much of a page is read.
+    /// The limits for reading a page.
     pub(crate) fn page_limits(&self) -> handler::Limits {
-        // The metadata record names them also if nobody follows them.
+        // The metadata record names requisites even if they are not followed.
         let settings = &self.settings.handler;
         settings.limits(settings.page_requisites || self.keeps_metadata())
     }

@@ -1,12 +1,13 @@
-//! Which source a feed is of, and one poll of a source at a time.
+//! The source of a feed, and mutual exclusion: one poll of a source at a time.
 //!
-//! Two feeds of one source may be asked at the same time, by two tickets, and show the same story. So whoever has fetched
-//! a feed holds its source from before the entries are judged until what came of it can be read from the state.
+//! Two feeds of one source may be polled at the same time, by two tickets, and show the same story. Therefore a task
+//! that has fetched a feed locks its source from before the entries are judged until the results are readable from the
+//! state.
 //!
-//! On one machine a feed is of the source that `feeds.opml` names for it, or else of its domain's. In a cluster there
-//! are no named sources: a domain is of one partition, and whoever has that asks all its feeds.
+//! On one machine a feed belongs to the source that `feeds.opml` names, or else to the source of its domain. In a
+//! cluster there are no named sources: a domain belongs to one partition, whose owner polls all its feeds.
 //!
-//! What always holds: no two polls of one source are judged at once in a process.
+//! Invariant: no two polls of one source are judged at once in a process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, RwLock};
@@ -23,20 +24,20 @@ use crate::worker::{Command, Stopped};
 /// The sources of a crawl.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// Those that have a name, by their feeds: as many as `feeds.opml` has.
+    /// Named sources, by their feeds: as many as `feeds.opml` has.
     names: RwLock<HashMap<UrlKey, Arc<str>>>,
-    /// Feeds that are not followed any more, by the same list.
+    /// Feeds that are no longer followed, by the same list.
     removed: RwLock<HashSet<UrlKey>>,
-    /// Those that are held or waited for: no more than pages that are stored.
+    /// Sources that are locked or waited for: no more than pages being stored.
     busy: Arc<Mutex<HashMap<SourceKey, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
-/// A source, held.
+/// A locked source.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) key: SourceKey,
     pub(crate) name: Box<str>,
-    /// None when it is let go.
+    /// None once unlocked.
     guard: Option<OwnedMutexGuard<()>>,
     busy: Arc<Mutex<HashMap<SourceKey, Arc<tokio::sync::Mutex<()>>>>>,
 }
@@ -45,7 +46,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         drop(self.guard.take());
         let mut busy = self.busy.lock().expect("nobody panics holding it");
-        // Whoever waits for it has it, too.
+        // A waiting task holds a reference, too.
         if busy.get(&self.key).is_some_and(|source| Arc::strong_count(source) == 1) {
             busy.remove(&self.key);
         }
@@ -53,7 +54,7 @@ impl Drop for Held {
 }
 
 impl Sources {
-    /// These feeds are listed, and no others have a source with a name.
+    /// Replaces the list of feeds and of named sources.
     pub(crate) fn set(&self, feeds: &[Outline], key: impl Fn(&CrawlUrl) -> UrlKey) {
         let named = |feed: &Outline| Some((key(&feed.url), feed.source.as_deref()?.into()));
         *self.names.write().expect("nobody panics holding it") = feeds.iter().filter_map(named).collect();
@@ -61,12 +62,12 @@ impl Sources {
         *self.removed.write().expect("nobody panics holding it") = removed;
     }
 
-    /// Is this feed not followed any more?
+    /// Whether this feed is no longer followed.
     pub(crate) fn is_removed(&self, feed: &UrlKey) -> bool {
         self.removed.read().expect("nobody panics holding it").contains(feed)
     }
 
-    /// The name of a feed's source, if it has one.
+    /// The name of a feed's source, if the source has one.
     pub(crate) fn name(&self, feed: &UrlKey) -> Option<Arc<str>> {
         self.names.read().expect("nobody panics holding it").get(feed).cloned()
     }
@@ -82,7 +83,7 @@ impl Sources {
 }
 
 impl Shared {
-    /// Waits until nobody else judges a feed of this one's source.
+    /// Waits for the lock on this feed's source.
     pub(crate) async fn hold_source(&self, url: &CrawlUrl, key: &UrlKey) -> Held {
         let (source, name) = match self.sources.name(key) {
             Some(name) => (SourceKey::of_name(&name, self.handle.secret()), (*name).into()),
@@ -94,9 +95,9 @@ impl Shared {
         self.sources.hold(source, name).await
     }
 
-    /// A poll was reported. Lets its source go once what came of it is durable; what its source has to be told in
-    /// another partition follows then, so that a crash in between leaves nothing untold that counts as told: the feed
-    /// shows it again when it has changed.
+    /// Unlocks the source of a reported poll once its results are durable. A sighting for a source in another partition
+    /// is sent only then, so a crash in between leaves no unsent sighting that counts as sent: the feed shows the
+    /// story again when the feed has changed.
     pub(crate) async fn settle_source(
         &self,
         held: Held,
@@ -111,8 +112,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A feed leads to another one: it has moved, or is a page that names feeds. That is of the same source, also after
-    /// a restart.
+    /// Records that a feed leads to another one: the feed has moved, or is a page that names feeds. The target belongs
+    /// to the same source, also after a restart.
     pub(crate) fn inherit_source(&self, feed: &UrlKey, target: &CrawlUrl) -> anyhow::Result<()> {
         let Some(name) = self.sources.name(feed) else { return Ok(()) };
         let key = self.handle.key(target);

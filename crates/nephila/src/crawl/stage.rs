@@ -1,7 +1,7 @@
 //! The stages of a crawl that can be replaced, each a trait: [`Fetch`], [`Keep`], [`Read`], [`PassOn`] and [`Observe`].
 //!
 //! A ticket of the frontier becomes a request ([`Fetch`]); the exchange is archived ([`Keep`]) while its body is read for links
-//! ([`Read`]); links of partitions that another node owns leave this process ([`PassOn`]); an observer hears of every
+//! ([`Read`]); links of partitions that another node owns leave this process ([`PassOn`]); an observer sees every
 //! decision and every end ([`Observe`]). [`Stages`] holds one of each. The order of the steps is in [`super::page`].
 //!
 //! Invariants: a stage is called from many tasks at once; [`Keep::keep`] returns after the exchange is durable, and
@@ -27,7 +27,7 @@ use crate::worker::{Handle, Link};
 
 /// Turns a request into an answer.
 pub trait Fetch: Send + Sync {
-    /// Fetches. Never fails: every end is an outcome.
+    /// Fetches a URL. Never fails: every end is an outcome.
     fn fetch(&self, request: Request) -> BoxFuture<'_, Fetched>;
 
     /// The addresses of a host name, the preferred one first. Politeness counts by address.
@@ -65,7 +65,7 @@ impl Fetch for Spider {
 
 /// Archives exchanges.
 pub trait Keep: Send + Sync {
-    /// Stores an exchange and returns when it is durable.
+    /// Stores an exchange and returns when the exchange is durable.
     fn keep(&self, exchange: Exchange) -> BoxFuture<'_, Result<Receipt, NotKept>>;
 
     /// The last good capture of a URL, for conditional requests. None: every request is unconditional.
@@ -74,7 +74,7 @@ pub trait Keep: Send + Sync {
         None
     }
 
-    /// Stores everything that was given so far and ends.
+    /// Stores everything given so far and closes the archive.
     fn close(&self) -> BoxFuture<'_, anyhow::Result<()>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -110,7 +110,7 @@ impl Keep for Archive {
 
 /// Reads a body for links, the title and notes. Called on a reader thread, behind a watchdog.
 pub trait Read: Send + Sync {
-    /// Reads a page; ends early when `time_is_up` says so, which it asks every few thousand bytes.
+    /// Reads a page; returns early when `time_is_up` returns true, which the reader checks every few thousand bytes.
     fn read(&self, page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings;
 }
 
@@ -129,10 +129,10 @@ pub trait PassOn: Send + Sync {
     /// Makes links durable, wherever their partitions are.
     fn offer<'a>(&'a self, handle: &'a Handle, links: &'a [Link]) -> BoxFuture<'a, anyhow::Result<()>>;
 
-    /// Loads the jobs again, unless that was done since this moment.
+    /// Reloads the jobs, unless they were loaded since this moment.
     fn refresh<'a>(&'a self, jobs: &'a Jobs, since: Instant) -> BoxFuture<'a, ()>;
 
-    /// A seed of a job has moved: puts its new place into the job's scope, also after a restart.
+    /// A seed of a job has moved: adds the new location to the job's scope, also after a restart.
     fn widen<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -151,12 +151,12 @@ pub trait Observe: Send + Sync {
         _ = (url, rules, verdict, via);
     }
 
-    /// A page in scope needs this URL to be shown; the URL is fetched though it is out of scope.
+    /// A page in scope needs this URL for display; the URL is fetched although out of scope.
     fn needed(&self, url: &CrawlUrl) {
         _ = url;
     }
 
-    /// A page was fetched and read; it is not durable yet. After a crash the same page may come again.
+    /// A page was fetched and read, and is not durable yet. After a crash the same page may come again.
     fn visited(&self, visited: &Visited<'_>) {
         _ = visited;
     }
@@ -176,13 +176,13 @@ pub trait Observe: Send + Sync {
 /// A page that was fetched and read.
 #[derive(Clone, Copy, Debug)]
 pub struct Visited<'a> {
-    /// Its URL.
+    /// The URL of the page.
     pub url: &'a CrawlUrl,
     /// Links between a seed and the page.
     pub depth: u8,
     /// The answer: outcome, status, header fields and body.
     pub fetched: &'a Fetched,
-    /// The links, the title and the notes of the page. None if it was not read.
+    /// The links, the title and the notes of the page. None for a page that was not read.
     pub findings: Option<&'a Findings>,
 }
 

@@ -1,11 +1,13 @@
-//! Whom an operator has stopped: the frontier is told when somebody is met, and told again when the order is gone.
+//! Stop orders of operators: the frontier stops a host when an order matches, and resumes the host when the order is
+//! removed.
 //!
-//! An order names hosts by name, by domain or by address, the frontier knows hosts one by one. So a host is looked up in
-//! the orders when its name is resolved and right before each request; one that is stopped is stopped in the log of its
-//! partition, where its queue stays as it is and the reason stands beside it. When orders are taken back, the hosts that they
-//! had stopped go on.
+//! An order names hosts by name, by domain or by address; the frontier knows single hosts. Therefore a host is matched
+//! with the orders when its name is resolved and right before each request. A matching host is stopped in the log of
+//! its partition, where its queue stays unchanged and the reason stands beside. When orders are removed, the hosts that
+//! they had stopped resume.
 //!
-//! What always holds: no request is made to whom an order in force names; only stops that came from orders are undone.
+//! Invariants: no request is made to a host or an address that an order in force names; only stops that came from
+//! orders are undone.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -20,32 +22,32 @@ use nephila_core::url::CrawlUrl;
 use super::shared::Shared;
 use crate::worker::{Command, Stopped};
 
-/// How the reason of a stop begins that comes from an order; its target follows.
+/// Prefix of the reason of a stop that comes from an order; the target follows.
 const MARK: &str = "stop-list ";
-/// How often it is looked whether orders have changed.
+/// Interval at which the orders are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// Hosts are gone through this often even if none has changed: some may have come from another node.
+/// Interval at which all hosts are checked even if no order has changed: some may have come from another node.
 const ROUND_EVERY: Duration = Duration::from_secs(3_600);
 
-/// The order that stops a host, or the address that it would be asked at.
+/// The order that stops a host, or the address to be dialled.
 pub(crate) fn order_of(orders: &Orders, url: &CrawlUrl, address: Option<IpAddr>) -> Option<Order> {
     let by_address = || address.and_then(|address| orders.stop_of_address(address));
     orders.stop_of_host(url.host_str()).or_else(by_address).cloned()
 }
 
-/// Stops a host in the log of its partition, because of an order. Returns once that is durable.
+/// Stops a host in the log of its partition, because of an order. Returns once the stop is durable.
 pub(crate) async fn stop(shared: &Shared, host: HostKey, order: &Order) -> Result<(), Stopped> {
     let by = if order.author.is_empty() { "an operator" } else { &order.author };
     let why = format!("{MARK}{} by {by}: {}", order.target, order.reason);
     shared.handle.command(Command::Host(HostChange::Stop(host, why.into()))).await
 }
 
-/// The target in the reason of a stop that came from an order.
+/// The target of the order, from the reason of a stop.
 fn target_of(why: &str) -> Option<Target> {
     why.strip_prefix(MARK)?.split(' ').next()?.parse().ok()
 }
 
-/// Lets hosts go on whose order is gone, until it is dropped or the session is over.
+/// Resumes hosts whose order is removed, until the future is dropped or the session ends.
 pub(crate) async fn undo(shared: Weak<Shared>) {
     let mut seen: Option<Arc<Orders>> = None;
     let mut round: Option<Instant> = None;

@@ -1,7 +1,7 @@
-//! Parts of a stream of URLs, read and sorted out: what goes to the partitions, and what could not be read.
+//! Parses parts of a stream of URLs: URLs for the partitions, and unreadable lines.
 //!
-//! What always holds: every line is counted as read or as unreadable; a URL that an `exclude`, a trap or its
-//! address keeps out is counted, and goes nowhere.
+//! Invariants: every line is counted as read or as unreadable; a URL that an `exclude`, a trap or its address rejects
+//! is counted, and goes nowhere.
 
 use std::cell::RefCell;
 
@@ -14,27 +14,27 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::InForce;
 
-/// Threads that read lines at once.
+/// Maximum number of threads that parse lines.
 const READERS_MAX: usize = 4;
 
-/// A part of a stream, the URLs that are kept out of it and by what, and what is said of it.
+/// A part of a stream, its rejected URLs with the reason, and its counts.
 pub(crate) type Looked = (Part, Vec<(String, &'static str)>, StreamSaid);
 
-/// What became of lines.
+/// Counts of the lines of a stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct StreamSaid {
-    /// Lines that were read.
+    /// Lines read.
     pub(crate) lines: u64,
-    /// URLs they name.
+    /// URLs in these lines.
     pub(crate) urls: u64,
-    /// Of these, kept out by an `exclude`, as a trap, or for the address they name.
+    /// URLs among them that an `exclude`, a trap or their address rejects.
     pub(crate) refused: u64,
-    /// Lines that could not be read.
+    /// Unreadable lines.
     pub(crate) unreadable: u64,
 }
 
 impl StreamSaid {
-    /// Both together.
+    /// Adds other counts.
     pub(crate) fn plus(&mut self, other: StreamSaid) {
         self.lines += other.lines;
         self.urls += other.urls;
@@ -43,20 +43,20 @@ impl StreamSaid {
     }
 }
 
-/// What lines are judged by.
+/// The rules by which lines are judged.
 pub(crate) struct Judge<'a, R> {
-    /// The job that they are for.
+    /// The job of the stream.
     pub(crate) job: &'a InForce,
     pub(crate) traps: &'a trap::Settings,
     pub(crate) now: Timestamp,
     pub(crate) secret: &'a Secret,
-    /// Can a URL be reached? Those that cannot are kept out.
+    /// Whether a URL is reachable. Unreachable URLs are rejected.
     pub(crate) reaches: R,
 }
 
 impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
-    /// Reads a text in its parts, numbered from this on, on several threads: reading lines takes longer than deciding
-    /// about them. The parts stand in their order.
+    /// Parses a text in parts, numbered from `first`, on several threads: parsing lines takes longer than the decision.
+    /// The parts keep their order.
     pub(crate) fn read(&self, text: &[u8], batch: Option<&str>, first: u32) -> Vec<(Part, StreamSaid)> {
         let parts: Vec<_> = parts(text, batch, first).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
@@ -73,7 +73,7 @@ impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
         })
     }
 
-    /// Reads a text in its parts without giving them to anybody: beside each part the URLs that are kept out, and by what.
+    /// Dry run: parses a text in parts. Returns beside each part the rejected URLs with the reason.
     pub(crate) fn look(&self, text: &[u8], batch: Option<&str>, first: u32) -> Vec<Looked> {
         let all = parts(text, batch, first).map(|part| {
             let kept_out = RefCell::new(Vec::new());
@@ -90,7 +90,7 @@ impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
         all.collect()
     }
 
-    /// By what a URL is kept out, if it is.
+    /// The rule that rejects a URL, if there is one.
     fn kept_out_by(&self, url: &CrawlUrl) -> Option<&'static str> {
         if self.job.excludes(url) {
             Some("exclude")
@@ -109,8 +109,8 @@ impl<R: Fn(&CrawlUrl) -> bool + Sync> Judge<'_, R> {
     }
 }
 
-/// Text in parts, numbered from this on, each with the id of its batch: the one that was given, or made from what it
-/// says.
+/// Splits a text into parts, numbered from `first`, each with the id of its batch: the given one, or a digest of the
+/// part.
 fn parts<'a>(
     text: &'a [u8],
     batch: Option<&str>,
@@ -121,7 +121,7 @@ fn parts<'a>(
         let (part, others) = rest.split_at(first_part(rest, true)?);
         rest = others;
         let this = number;
-        // Whoever asks says the first number; it may be any.
+        // The first number comes from the caller and may be any.
         number = number.wrapping_add(1);
         Some((part, batch.map_or_else(|| id_of(part), str::to_owned), this))
     })

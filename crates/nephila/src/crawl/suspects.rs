@@ -1,15 +1,15 @@
-//! Pages that end the process: told apart by having been read each time it ended.
+//! Pages that crash the process, identified because they were being read each time the process ended.
 //!
-//! Some faults cannot be caught: a stack that overflows, memory that runs out. The page that brings one out is not reported, so
-//! it would come back with every restart and end the process again. Before a page is read it is therefore **marked** in a small
-//! file, and unmarked when it was read. A mark that is there when a process begins is of a page that was being read when the
-//! one before ended: a **suspect**. One that was met so [`TIMES_MAX`] times is not asked for any more, and reported as crashed.
-//! A page whose reading did not end and was given up (`readers.rs`) is one too, and counts [`GIVEN_UP_TIMES`]: the second time is
-//! its last.
-//! In a cluster the suspects of all nodes are counted together, since the page goes from one to the next.
+//! Some faults cannot be caught: a stack overflow, memory exhaustion. The page that triggers one is not reported, so
+//! the page would come back after every restart and crash the process again. Therefore a page is **marked** in a small
+//! file before reading, and unmarked afterwards. A mark found at the start of a process belongs to a page that was
+//! being read when the previous process ended: a **suspect**. A suspect that was met [`TIMES_MAX`] times is no longer
+//! requested, and is reported as crashed. A page whose reader was abandoned by the watchdog (`readers.rs`) is a suspect
+//! too, and counts [`GIVEN_UP_TIMES`]: the second time is its last. In a cluster the suspects of all nodes are counted
+//! together, since the page moves from one node to the next.
 //!
-//! What always holds: a page that was read to its end is no suspect any more; a process that is killed while it reads harms
-//! nobody, unless it is the same page three times in a row; the file is never waited for.
+//! Invariants: a page that was read to its end is no longer a suspect; killing a process while it reads has no effect,
+//! unless the same page is met three times in a row; no page waits for the file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,17 +22,17 @@ use nephila_log::Leases;
 
 use crate::objects::Content;
 
-/// A page that was being read this often when the process ended is not asked for any more.
+/// Number of crashes after which a page is no longer requested.
 pub(crate) const TIMES_MAX: u32 = 3;
-/// A page that was given up counts so often.
+/// Number of crashes for which an abandoned reader counts.
 const GIVEN_UP_TIMES: u32 = 2;
-/// Pages that can be marked at once: as many as are read at once.
+/// Maximum number of marks: as many as pages are read at once.
 const MARKS_MAX: usize = 64;
-/// Suspects that are remembered. With more, those met least often are forgotten.
+/// Maximum number of suspects. Beyond, the suspects met least often are evicted.
 const SUSPECTS_MAX: usize = 1_000;
-/// Bytes of a mark: hexadecimal digits of a digest of the URL.
+/// Size of a mark in bytes: hexadecimal digits of a digest of the URL.
 const MARK_BYTES: usize = 32;
-/// The record of what all nodes have met.
+/// The name of the shared record of all nodes.
 const SUSPECTS: &str = "suspects";
 
 type Times = BTreeMap<String, u32>;
@@ -47,17 +47,17 @@ pub(crate) struct Suspects {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Places that hold no mark.
+    /// Free slots for marks in the file.
     free: Vec<usize>,
-    /// How often each was met here, and by all nodes as it was read last.
+    /// How often each suspect was met here, and by all nodes as of the last exchange.
     here: Times,
     everywhere: Times,
-    /// What the other nodes have to hear: met, and read.
+    /// News for the other nodes: suspects met, and suspects read without a crash.
     met: Vec<String>,
     read: Vec<String>,
 }
 
-/// A page that is being read. Dropped, it is unmarked.
+/// A page that is being read. Dropping this unmarks the page.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     suspects: &'a Suspects,
@@ -72,7 +72,7 @@ fn name_of(url: &str) -> String {
 }
 
 impl Suspects {
-    /// Those of a folder. What cannot be read or written there costs no crawl: then nothing is marked.
+    /// Opens the suspects of a folder. If the files cannot be read or written, the crawl goes on without marks.
     pub(crate) fn open(folder: &Path) -> Suspects {
         let counts = folder.join("suspects.json");
         let mut inner = Inner { free: (0..MARKS_MAX).collect(), ..Inner::default() };
@@ -111,12 +111,12 @@ impl Suspects {
     fn write_counts(&self) {
         let here = self.inner().here.clone();
         if !here.is_empty() || self.counts.exists() {
-            // Should it be torn, suspects are met once more.
+            // After a torn write, suspects are met once more.
             _ = std::fs::write(&self.counts, serde_json::to_vec(&here).unwrap_or_default());
         }
     }
 
-    /// Has this page ended the process so often that it is not asked for any more?
+    /// Whether this page has crashed the process so often that the page is no longer requested.
     pub(crate) fn is_poison(&self, url: &str) -> bool {
         let inner = self.inner();
         if inner.here.is_empty() && inner.everywhere.is_empty() {
@@ -127,7 +127,7 @@ impl Suspects {
         times(&inner.here).max(times(&inner.everywhere)) >= TIMES_MAX
     }
 
-    /// A page is about to be read.
+    /// Marks a page before reading.
     pub(crate) fn mark(&self, url: &str) -> Option<Reading<'_>> {
         let file = self.marks.as_ref()?;
         let place = self.inner().free.pop()?;
@@ -136,7 +136,7 @@ impl Suspects {
         Some(Reading { suspects: self, place, name })
     }
 
-    /// Tells the other nodes what was met here and what was read, and hears what they say.
+    /// Sends the suspects met and read here to the other nodes, and receives theirs.
     pub(crate) async fn share(&self, leases: &dyn Leases) -> anyhow::Result<()> {
         let (met, read) = {
             let inner = self.inner();
@@ -162,7 +162,7 @@ impl Suspects {
     }
 }
 
-/// Forgets those met least often when there are too many.
+/// Evicts the suspects met least often beyond [`SUSPECTS_MAX`].
 fn keep_most(times: &mut Times) {
     while times.len() > SUSPECTS_MAX {
         let least = times.iter().min_by_key(|(_, times)| **times).map(|(name, _)| name.clone());
@@ -171,7 +171,7 @@ fn keep_most(times: &mut Times) {
 }
 
 impl Reading<'_> {
-    /// Its reading did not end.
+    /// The reader was abandoned.
     pub(crate) fn given_up(self) {
         let mut inner = self.suspects.inner();
         *inner.here.entry(self.name.clone()).or_default() += GIVEN_UP_TIMES;
@@ -184,7 +184,7 @@ impl Reading<'_> {
         self.suspects.write_counts();
     }
 
-    /// It was read, and nothing happened: it is no suspect any more.
+    /// The page was read without a crash: no longer a suspect.
     pub(crate) fn ended(self) {
         let mut inner = self.suspects.inner();
         let was_here = inner.here.remove(&self.name).is_some();
@@ -217,7 +217,7 @@ mod tests {
     const BAD: &str = "http://a.test/bad";
     const GOOD: &str = "http://a.test/good";
 
-    /// A process that ends while it reads these.
+    /// A process that ends while reading these URLs.
     fn ends_while_reading(folder: &Path, urls: &[&str]) -> Suspects {
         let suspects = Suspects::open(folder);
         urls.iter().for_each(|url| std::mem::forget(suspects.mark(url)));
@@ -230,7 +230,7 @@ mod tests {
         for _ in 0..TIMES_MAX {
             let suspects = ends_while_reading(dir.path(), &[BAD, GOOD]);
             assert!(!suspects.is_poison(BAD), "not before");
-            // The good one is read in the next process; here it shares the fate of the bad one.
+            // The good page is read in the next process; in this one it shares the fate of the bad page.
             drop(suspects);
             let again = Suspects::open(dir.path());
             again.mark(GOOD).unwrap().ended();
@@ -291,7 +291,7 @@ mod tests {
             after.share(&leases).await.unwrap();
             assert_eq!(after.is_poison(BAD), at == 2, "node {at}");
         }
-        // A node that never met it knows of it.
+        // A node that never met the page knows of it.
         let other = tempfile::tempdir().unwrap();
         let other = Suspects::open(other.path());
         other.share(&leases).await.unwrap();

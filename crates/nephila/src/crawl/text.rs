@@ -1,11 +1,11 @@
-//! The text of a page without what stands around it: title, date, author, language and main text (SEEDS D8).
+//! The main text of a page without navigation and boilerplate: title, date, author, language and text (SEEDS D8).
 //!
-//! The pages of new stories are read so, and by setting all pages. What is known goes into the metadata record of the
-//! capture, the text into a `conversion` record beside it. Finding the text is `dom_smoothie`'s work, which follows the
-//! reader view of Firefox.
+//! Text is extracted from the pages of new stories, and with a setting from all pages. The fields go into the metadata
+//! record of the capture, the text into a `conversion` record beside the capture. The extraction is done by
+//! `dom_smoothie`, which follows the reader view of Firefox.
 //!
-//! What always holds: no page makes us wait, takes memory or deepens the stack beyond the limits here and in [`tree`];
-//! a page without main text is stored like any other.
+//! Invariants: no page exceeds the time, memory and stack limits here and in [`tree`]; a page without main text is
+//! stored like any other.
 
 mod tree;
 
@@ -21,25 +21,25 @@ use super::page::watched;
 use super::readers::Unread;
 use super::shared::Shared;
 
-/// Finding the text may take this long; then it is given up. The tree is built in two seconds at most, and the rest cannot be
-/// stopped.
+/// Timeout of the extraction; then the reader is abandoned. The tree is built in two seconds at most, and the rest
+/// cannot be interrupted.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// A larger page is not looked through for its text: no story is.
+/// Maximum size in bytes of a page for extraction: no story is larger.
 const HTML_BYTES_MAX: usize = 4 << 20;
-/// A page with a longer title is not looked through: the reader compares every heading with the whole of it.
+/// Maximum size in bytes of a title: the reader compares every heading with the whole title.
 const TITLE_BYTES_MAX: usize = 2_000;
-/// A text is kept up to here.
+/// Maximum size in bytes of a stored text.
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Of everything else said about a page so much is kept, in bytes.
+/// Maximum size in bytes of every other field.
 const FIELD_BYTES_MAX: usize = 1_000;
-/// A shorter text is none: a notice about cookies, a line of links.
+/// Minimum length of a text: anything shorter is a cookie notice or a line of links.
 const TEXT_CHARS_MIN: usize = 80;
 
-/// What a page says, without what stands around it. What is empty was not found.
+/// The main content of a page. An empty field was not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Article {
     pub(crate) title: String,
-    /// As it is written there.
+    /// Verbatim from the page.
     pub(crate) published: String,
     pub(crate) author: String,
     pub(crate) language: String,
@@ -63,7 +63,7 @@ impl Article {
     }
 }
 
-/// The article on a page that was fetched, if there is one and it is wanted.
+/// The article on a fetched page, if there is one and the settings want articles.
 pub(crate) async fn article(
     shared: &Shared,
     read_as: ReadAs,
@@ -84,14 +84,14 @@ pub(crate) async fn article(
         let html = charset::decode(decision.encoding, &body, HTML_BYTES_MAX).text;
         read(&html)
     });
-    // A page that makes the reader fail has no text; it is stored all the same.
+    // A page that makes the reader fail has no text, and is stored all the same.
     match read.await {
         Err(Unread::Failed) => Ok(None),
         read => read,
     }
 }
 
-/// The article in a page that was stored, if there is one.
+/// The article in a stored page, if there is one.
 pub(crate) fn of_html(html: &str) -> Option<Article> {
     (html.len() <= HTML_BYTES_MAX).then(|| read(html)).flatten()
 }
@@ -101,7 +101,7 @@ fn read(html: &str) -> Option<Article> {
     let page = tree::build(html)?;
     let text_mode = dom_smoothie::TextMode::Formatted;
     let config = dom_smoothie::Config { text_mode, ..dom_smoothie::Config::default() };
-    // It is not told the address of the page: it would write it into every link, and no link is kept.
+    // Without the address of the page, which the reader would write into every link; no link is kept.
     let mut reader = dom_smoothie::Readability::with_document(page, None, Some(config)).ok()?;
     if reader.get_article_metadata(reader.parse_json_ld()).title.len() > TITLE_BYTES_MAX {
         return None;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_deepest_pages_need_less_than_half_of_the_stack_of_a_thread() {
-        // Each lies as deep as is let through; the second is deepened by the reader itself.
+        // Each has the maximum permitted depth; the reader itself deepens the second.
         let opens = [("<div>", 190), ("<span><br><br>", 190), ("<ins>", 190), ("<ul><li>", 95)];
         for (open, times) in opens {
             let html = format!("{}{}", open.repeat(times), "some words, and some more. ".repeat(40));

@@ -1,9 +1,9 @@
-//! Why hosts could not be asked: the last cause for each of them, for whoever says how a crawl goes and how it ended.
+//! Why hosts could not be requested: the last cause for each of them, for progress messages and the end report.
 //!
-//! The frontier knows that a robots.txt is out of reach and for how long; what happened on the way there (a closed port, a
-//! certificate, a status) is known here. Kept in memory alone: whoever goes on with a crawl asks again.
+//! The frontier knows that a robots.txt is out of reach and for how long; the cause (a closed port, a certificate, a
+//! status) is known here. Kept in memory alone: a resumed crawl makes these requests again.
 //!
-//! What always holds: no more than [`ORIGINS_MAX`] hosts and [`NOTICES_MAX`] notices are kept.
+//! Invariant: at most [`ORIGINS_MAX`] hosts and [`NOTICES_MAX`] notices are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard};
 use nephila_core::spider::Outcome;
 use nephila_core::text::shown;
 
-/// Hosts whose cause is remembered. Of further ones it is only known that they rest.
+/// Maximum number of hosts with a known cause. Of further hosts only the rest is known.
 const ORIGINS_MAX: usize = 10_000;
-/// Seeds that are named as soon as they fail; further ones are named at the end.
+/// Maximum number of seeds that are named as soon as they fail; further ones are named at the end.
 const NOTICES_MAX: usize = 10;
 
 /// See the module.
@@ -25,14 +25,14 @@ struct Known {
     causes: HashMap<String, String>,
     /// Origins of the seeds.
     seeds: HashSet<String>,
-    /// Who was named already, and what is still to be said.
+    /// Seeds and hosts that were named already, and pending notices.
     named: HashSet<String>,
     notices: Vec<String>,
-    /// Has a seed failed?
+    /// Whether a seed has failed.
     seed_failed: bool,
 }
 
-/// A cause in words: the outcome, the status if there is one, and what else is known.
+/// A cause in words: the outcome, the status if there is one, and the detail.
 pub(crate) fn words(outcome: Outcome, status: Option<u16>, detail: &str) -> String {
     let what = outcome.in_short();
     let mut words = match status {
@@ -63,12 +63,12 @@ impl Troubles {
         self.0.lock().expect("nobody panics holding it")
     }
 
-    /// The hosts that the seeds are on.
+    /// Sets the hosts of the seeds.
     pub(crate) fn set_seeds(&self, origins: impl Iterator<Item = String>) {
         self.known().seeds = origins.collect();
     }
 
-    /// A host could not be asked for its pages.
+    /// Records that a host could not be requested.
     pub(crate) fn host_failed(&self, origin: &str, cause: String) {
         let mut known = self.known();
         if known.seeds.contains(origin) {
@@ -77,12 +77,12 @@ impl Troubles {
         known.remember(origin, cause);
     }
 
-    /// A page of a host failed. Its seeds may have been answered.
+    /// Records that a page of a host failed. Its seeds may have been answered.
     pub(crate) fn page_failed(&self, origin: &str, cause: String) {
         self.known().remember(origin, cause);
     }
 
-    /// A host was asked and answered.
+    /// Records that a host has answered.
     pub(crate) fn host_answered(&self, origin: &str) {
         let mut known = self.known();
         if !known.causes.is_empty() {
@@ -90,17 +90,17 @@ impl Troubles {
         }
     }
 
-    /// A seed, or the page that it leads to, was asked for and failed.
+    /// Records that a seed, or the target of its redirect, failed.
     pub(crate) fn seed_failed(&self, url: &str, cause: &str) {
         self.known().say(url, cause);
     }
 
-    /// The last cause for which a host could not be asked.
+    /// The last cause for which a host could not be requested.
     pub(crate) fn of(&self, origin: &str) -> Option<String> {
         self.known().causes.get(origin).cloned()
     }
 
-    /// What is to be said now, and whether a seed has failed so far.
+    /// Takes the pending notices. Also returns whether a seed has failed so far.
     pub(crate) fn news(&self) -> (Vec<String>, bool) {
         let mut known = self.known();
         (std::mem::take(&mut known.notices), known.seed_failed)

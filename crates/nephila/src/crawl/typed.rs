@@ -3,7 +3,7 @@
 use nephila_core::spider::door::is_local_name;
 use nephila_core::url::CrawlUrl;
 
-/// `example.org` is what people write; they mean the site.
+/// Adds a scheme to `example.org`, as people write a site.
 pub(crate) fn with_scheme(text: &str) -> String {
     match text.contains("://") || names_a_scheme(text) {
         true => text.to_owned(),
@@ -12,8 +12,8 @@ pub(crate) fn with_scheme(text: &str) -> String {
     }
 }
 
-/// Does a text begin with a scheme, `mailto:` or a slip such as `htp:/foo`? A host may have a port behind its colon, or a
-/// name and a password before its `@`.
+/// Whether a text begins with a scheme, `mailto:` or a typo such as `htp:/foo`. A host may have a port behind its
+/// colon, or a name and a password before its `@`.
 fn names_a_scheme(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -24,7 +24,7 @@ fn names_a_scheme(text: &str) -> bool {
     is_scheme && !has_port && !has_user
 }
 
-/// The URLs among what was typed; `-` is a list.
+/// The URLs among typed arguments; `-` is a list.
 pub(crate) fn typed<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<CrawlUrl> {
     let texts = texts.into_iter().filter(|text| *text != "-");
     texts.filter_map(|text| CrawlUrl::parse(&with_scheme(text.trim())).ok()).collect()

@@ -1,11 +1,11 @@
-//! What sites say about the use of their pages, written beside each capture.
+//! Statements of sites about the use of their pages, stored beside each capture.
 //!
-//! A host says it in its robots.txt (`Content-Usage`, `Content-Signal`, `License`, `LLM-Policy`, `tdm-…`), a page in its
-//! fields and in itself. None of it changes what is fetched; whoever uses the archive has to know it, so every capture
-//! carries the words that were in force when it was made, verbatim, as `usage` lines of its metadata record.
+//! A host makes them in its robots.txt (`Content-Usage`, `Content-Signal`, `License`, `LLM-Policy`, `tdm-…`), a page in
+//! its header fields and its markup. They do not affect the crawl. Users of the archive need them, so every capture
+//! carries the statements in force at its time, verbatim, as `usage` lines of its metadata record.
 //!
-//! What always holds: the words of at most [`HOSTS_MAX`] hosts are at hand; those of a host that was put away are read from
-//! the frontier again.
+//! Invariant: the cache holds the statements of at most [`HOSTS_MAX`] hosts; evicted ones are read from the frontier
+//! again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,19 +16,19 @@ use nephila_core::url::CrawlUrl;
 
 use super::shared::Shared;
 
-/// Hosts whose words are at hand.
+/// Maximum number of hosts in the cache.
 const HOSTS_MAX: usize = 100_000;
-/// Longer words are cut.
+/// Maximum size in bytes of a statement; longer ones are cut.
 const WORDS_BYTES_MAX: usize = 500;
-/// Lines of one capture.
+/// Maximum number of lines of one capture.
 const LINES_MAX: usize = 64;
 
-/// The words of hosts.
+/// The cache of statements, by host.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<HashMap<String, Arc<[Note]>>>);
 
 impl Usage {
-    /// A robots.txt was read.
+    /// Stores the statements of a robots.txt.
     pub(crate) fn set(&self, origin: String, notes: &[Note]) {
         let mut hosts = self.0.lock().expect("nobody panics holding it");
         if hosts.len() >= HOSTS_MAX {
@@ -42,13 +42,13 @@ impl Usage {
     }
 }
 
-/// The lines of a capture.
+/// The `usage` lines of a capture.
 pub(crate) async fn lines(shared: &Shared, url: &CrawlUrl, findings: Option<&Findings>) -> Vec<String> {
     let origin = url.origin();
     let host = match shared.usage.get(&origin) {
         Some(words) => words,
         None => {
-            // Its robots.txt was read by another process, or long ago.
+            // Another process read the robots.txt, or this one did long ago.
             let explained = shared.handle.explain(url).await.ok();
             let words = explained.and_then(|it| it.robots).map(|robots| robots.notes).unwrap_or_default();
             shared.usage.set(origin, &words);

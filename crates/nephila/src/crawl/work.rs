@@ -1,7 +1,7 @@
-//! The loop of a crawl: takes what the frontier wants done, starts it, and knows when to stop.
+//! The loop of a crawl: takes actions from the frontier, starts them, and decides when to stop.
 //!
-//! What always holds: an action that is taken is started at once; no more fetches run than `crawl.concurrency`; a limit
-//! of the job is never passed, since a page is begun only while done and open pages together are below it.
+//! Invariants: an action that is taken is started at once; no more fetches run than `crawl.concurrency`; a limit of the
+//! job is never exceeded, since a page is begun only while done and open pages together are below the limit.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,22 +27,22 @@ use crate::folder::disk_free;
 use crate::process::Signals;
 use crate::worker::{Actions, Stats};
 
-/// How often the loop looks whether it is done, and how it goes.
+/// Interval at which the loop checks for the end and shows progress.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often the time that a crawl has run is written down.
+/// Interval at which the running time of a crawl is saved.
 const NOTE_TIME: Duration = Duration::from_secs(10);
-/// How often the list of feeds is looked at: somebody may have added some.
+/// Interval at which the list of feeds is reloaded: an operator may have added some.
 const FEEDS_EVERY: Duration = Duration::from_secs(2);
-/// So many looks in a row find nothing left to do before a crawl ends.
+/// Number of consecutive checks that must find nothing left before a crawl ends.
 const DONE_LOOKS: u32 = 2;
 
-/// How often the free space of the disk is looked at.
+/// Interval at which the free space of the disk is checked.
 const SPACE_EVERY: Duration = Duration::from_secs(1);
 
-/// Longer than anything is planned for: a crawl that waits so long does not end by itself.
+/// Longer than any planned wait: a crawl with this horizon does not end by itself.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// Shows how a crawl goes, from its loop.
+/// Shows the progress of a crawl, from its loop.
 pub(crate) trait Progress: Send {
     /// Called a few times a second.
     fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits);
@@ -64,7 +64,7 @@ impl Progress for Silent {
     fn clear(&mut self) {}
 }
 
-/// How much room the disk has.
+/// The free space of the disk.
 #[derive(Debug)]
 pub(crate) struct Space {
     looked: Option<Instant>,
@@ -81,14 +81,14 @@ impl Space {
             return;
         }
         self.looked = Some(Instant::now());
-        // A file system that does not tell is taken at its word when a write fails.
+        // Where the file system does not report free space, a failing write is the signal.
         let free = disk_free(shared.folder.dir());
         self.is_low = free.is_ok_and(|free| free < shared.settings.crawl.disk_free_min);
         shared.counts.disk_low.store(self.is_low, Ordering::Relaxed);
     }
 }
 
-/// How far a job was before this run.
+/// Progress of a job before this run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     pages: u64,
@@ -96,28 +96,29 @@ struct Before {
     ran: Duration,
 }
 
-/// What ends a crawl before nothing is left, beside the limits of its job.
+/// Conditions that end a crawl early, beside the limits of its job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Until {
-    /// So many failures.
+    /// This number of failures.
     pub(crate) errors_max: Option<u64>,
     /// The first seed that cannot be fetched.
     pub(crate) fail_on_seed_error: bool,
-    /// Not even the limits: what was fetched is still asked for.
+    /// The process serves queries: not even limits end the crawl, since the results are still queried.
     pub(crate) serves: bool,
 }
 
-/// How long a crawl has only waited for hosts that rest.
+/// How long a crawl has only waited for resting hosts.
 #[derive(Debug)]
 struct Waited {
-    /// Since when no page was fetched, on the clock that only moves forward, in milliseconds.
+    /// Since when no page was fetched, on the monotonic clock, in milliseconds.
     since: u64,
-    /// What had been fetched then.
+    /// Number of pages fetched by then.
     fetched: u64,
 }
 
 impl Waited {
-    /// Has it waited so long, or will it have before anybody can be asked? Not while something else is left to do.
+    /// Whether the crawl has waited `wait_max`, or will have before any host may be requested. False while other work
+    /// is left.
     fn is_enough(&mut self, fetched: u64, outlook: &Outlook, wait_max: Duration, now: Now) -> bool {
         if fetched != self.fetched {
             (self.since, self.fetched) = (now.mono, fetched);
@@ -134,7 +135,7 @@ impl Waited {
     }
 }
 
-/// Crawls until nothing is left, a limit is reached, or somebody says stop.
+/// Crawls until nothing is left, a limit is reached, or a signal stops the crawl.
 pub(crate) async fn work(
     shared: &Arc<Shared>,
     mut actions: Actions,
@@ -157,7 +158,7 @@ pub(crate) async fn work(
     let mut feeds = (shared.folder.feeds_changed(), Instant::now());
     let end = loop {
         let room = limits.pages_max == 0 || before.pages + pages(shared) + pages_open < limits.pages_max;
-        // Nothing new is begun while the disk is nearly full; what is open still has the last of the space.
+        // No fetch begins while the disk is nearly full; open fetches may use the remaining space.
         let room = room && !space.is_low && !is_enough;
         tokio::select! {
             biased;
@@ -214,7 +215,7 @@ pub(crate) async fn work(
             }
         }
     };
-    // Nothing more is begun; what is open has its time.
+    // No more fetches begin; open ones may finish.
     drop(actions);
     progress.ending(&end, tasks.len());
     let end = drain(shared, tasks, &mut signals, end).await;
@@ -223,7 +224,7 @@ pub(crate) async fn work(
     Ok(end)
 }
 
-/// A place among the fetches first, then the action: whoever takes one starts it at once.
+/// First a permit among the fetches, then the action: an action that is taken is started at once.
 pub(crate) async fn take(
     fetching: &Arc<Semaphore>,
     actions: &mut Actions,
@@ -272,16 +273,17 @@ pub(crate) fn start(
     }
 }
 
-/// What was being done failed by a fault in the program.
+/// A task panicked.
 #[derive(Debug, PartialEq, Eq)]
 struct Panicked;
 
-/// A page that brings out a fault of ours costs that page, and not the crawl: it would come back with every restart.
+/// Catches panics: a page that triggers a bug costs that page, not the crawl, which would meet the page after every
+/// restart.
 async fn survive<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
 
-/// Waits for what is open, as long as a signal leaves it.
+/// Waits for open fetches, until the deadline or a second signal.
 async fn drain(
     shared: &Shared,
     mut tasks: JoinSet<anyhow::Result<()>>,
@@ -297,14 +299,14 @@ async fn drain(
                 Some(Ok(Err(error))) if !matches!(end, End::Failed(_)) => end = End::Failed(error),
                 Some(_) => {}
             },
-            // What is still open then is asked for again by the next run.
+            // The next run fetches the open tickets again.
             () = &mut deadline => return end,
             () = signals.next() => return End::StoppedHard,
         }
     }
 }
 
-/// What `--limit` counts.
+/// Whether an outcome counts for `--limit`.
 fn is_page(outcome: Outcome) -> bool {
     outcome.class() == Class::Ok && outcome != Outcome::Redirect
 }
@@ -322,7 +324,7 @@ fn counts(shared: &Shared, before: Before) -> Counts {
     }
 }
 
-/// How far the job was when this run began.
+/// Progress of the job at the beginning of this run.
 async fn before(shared: &Shared) -> anyhow::Result<Before> {
     let all = shared.handle.stats().await?.totals.all_jobs();
     Ok(Before {
@@ -342,7 +344,7 @@ fn note_time(shared: &Shared, before: Before) -> anyhow::Result<()> {
     let mut plan = shared.plan();
     plan.ran_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
     match shared.folder.set_plan(&plan) {
-        // It is written down the next time; a crawl does not end for want of room.
+        // The next interval saves the time; a crawl does not end for lack of disk space.
         Err(error) if is_full(&error) => Ok(()),
         written => written,
     }
@@ -352,7 +354,7 @@ fn is_full(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|error| error.downcast_ref()).any(nephila_store::disk::is_full)
 }
 
-/// Why the frontier gives nothing out any more.
+/// Why the frontier hands out no more actions.
 pub(crate) async fn why(shared: &Shared) -> anyhow::Error {
     match shared.handle.settled().await {
         Err(stopped) => stopped.into(),
@@ -360,7 +362,7 @@ pub(crate) async fn why(shared: &Shared) -> anyhow::Error {
     }
 }
 
-/// The limit that a job ends by, as an exit code knows it.
+/// The name of the limit that ended a job.
 pub(crate) fn name(limit: Limit, limits: &Limits) -> String {
     match limit {
         Limit::Pages => format!("limit of {} pages", limits.pages_max),
@@ -378,7 +380,7 @@ mod tests {
 
     #[test]
     fn fin_01_waiting_ends_when_nobody_can_be_asked_in_time() {
-        // The crawl began 1,000 seconds after what `Seconds` count from.
+        // The crawl began 1,000 seconds after the epoch of `Seconds`.
         let began = Timestamp::from(Seconds(1_000)).0;
         let at = |seconds: u64| Now { mono: seconds * 1_000, wall: Timestamp(began + seconds * 1_000) };
         let held = |until| Held { hosts: 1, urls: 9, first: Some((Seconds(until), "http://a.test".into())) };

@@ -1,7 +1,7 @@
-//! Which URLs of a list were answered for, so that the same command goes on where it ended (`-o DIR`).
+//! The finished URLs of a list, so that the same command resumes where an earlier run ended (`-o DIR`).
 //!
-//! `DIR/fetched` begins with what list it is about; then follow the places in the list of what was answered for, eight bytes
-//! each, in any order. A URL that failed and may do better later is not among them, and is asked for again.
+//! `DIR/fetched` begins with a checksum of its list; then follow the positions of the finished URLs in the list, eight
+//! bytes each, in any order. A URL that failed and may succeed later is not among them, and is requested again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,9 +13,9 @@ use anyhow::Context;
 use crate::settings::usage;
 
 const MARK: &[u8; 8] = b"NPHLIST1";
-/// Bytes gathered before they are written.
+/// Size in bytes of the write buffer.
 const BUFFER_BYTES_MAX: usize = 4 * 1024;
-/// Places in a list that can be remembered: a bit each, 512 MiB in all.
+/// Maximum number of positions: a bit each, 512 MiB in all.
 const PLACES_MAX: u64 = 1 << 32;
 
 /// See the module.
@@ -26,7 +26,7 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// Of the list that these arguments name.
+    /// Opens the record of the list that these arguments name.
     pub(super) fn open(dir: &Path, list: &str) -> anyhow::Result<Fetched> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let path = dir.join("fetched");
@@ -63,12 +63,12 @@ impl Fetched {
         Ok(Fetched { before, file: Mutex::new((file, Vec::new())) })
     }
 
-    /// Was this place answered for by a run before?
+    /// Whether an earlier run finished this position.
     pub(super) fn is_before(&self, place: u64) -> bool {
         self.before.get((place / 64) as usize).is_some_and(|bits| bits & (1 << (place % 64)) != 0)
     }
 
-    /// It is answered for. Should that be lost in a crash, it is asked for again.
+    /// Records a finished position. If a crash loses the record, the URL is requested again.
     pub(super) fn add(&self, place: u64) {
         let mut file = self.file.lock().expect("nobody panics holding it");
         let (file, buffer) = &mut *file;

@@ -1,7 +1,8 @@
-//! Politeness of `nephila fetch`: how many may ask a host or an address at once, and how long it rests in between.
+//! Politeness of `nephila fetch`: the number of concurrent requests to a host or an address, and the crawl delay
+//! between requests.
 //!
-//! A fetch passes two gates, its host's and its address's, in this order, and holds both until it has ended; then
-//! both rest. A whole crawl has a frontier for this; a list of URLs has these gates.
+//! A fetch passes two gates, first of its host, then of its address, and holds both until its end; then both rest. A
+//! whole crawl has a frontier for this; a list of URLs has these gates.
 //!
 //! Invariant: at no time more open passes than allowed, and no start earlier than the rest after the last end.
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-/// Gates kept; above this, those that nobody uses and that have rested go.
+/// Maximum number of gates; beyond, unused and rested gates are evicted.
 const GATES_MAX: usize = 100_000;
 
 /// All gates of one kind.
@@ -30,7 +31,7 @@ struct Gate {
     rested: Mutex<Instant>,
 }
 
-/// The right to ask, until dropped. Then the gate rests.
+/// The permission to make a request, until dropped. Then the gate rests.
 #[derive(Debug)]
 pub(super) struct Pass {
     gate: Arc<Gate>,
@@ -43,7 +44,7 @@ impl<K: Eq + Hash> Gates<K> {
         Gates { parallel_max, gates: Mutex::default() }
     }
 
-    /// Waits until `key` may be asked.
+    /// Waits until `key` may be requested.
     pub(super) async fn pass<Q>(&self, key: &Q, rest: Duration) -> Pass
     where
         K: Borrow<Q>,
@@ -59,13 +60,13 @@ impl<K: Eq + Hash> Gates<K> {
             sleep_until(rested).await;
         }
         if !rest.is_zero() && self.parallel_max > 1 {
-            // Several may be open at once: their starts keep the distance too.
+            // With several open passes, their starts keep the delay too.
             *gate.rested.lock().expect("nobody panics holding it") = Instant::now() + rest;
         }
         Pass { gate, rest, _permit: permit }
     }
 
-    /// Lets `key` rest although nobody passed its gate: it was asked in place of another.
+    /// Starts the rest of `key` without a pass: this address answered in place of another.
     pub(super) fn rest<Q>(&self, key: &Q, rest: Duration)
     where
         K: Borrow<Q>,
@@ -76,7 +77,7 @@ impl<K: Eq + Hash> Gates<K> {
         *rested = (*rested).max(Instant::now() + rest);
     }
 
-    /// Until when `key` rests, as far as that is known.
+    /// The end of the rest of `key`, as far as known.
     pub(super) fn rested<Q>(&self, key: &Q) -> Instant
     where
         K: Borrow<Q>,
@@ -113,7 +114,7 @@ impl<K: Eq + Hash> Gates<K> {
 }
 
 impl Pass {
-    /// Makes the rest after this pass longer: the site asked for it.
+    /// Extends the rest after this pass, as the site demands.
     pub(super) fn rest_at_least(&mut self, rest: Duration) {
         self.rest = self.rest.max(rest);
     }

@@ -1,4 +1,4 @@
-//! URLs from arguments, files and standard input, read as slowly as they are taken.
+//! URLs from arguments, files and standard input, with backpressure.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use tokio::sync::{Mutex, mpsc};
 
-/// Lines handed over at once.
+/// Number of lines in a batch.
 const BATCH_MAX: usize = 64;
-/// Batches that wait to be taken; then reading waits.
+/// Capacity of the channel of batches; when full, reading waits.
 const BATCHES_WAITING_MAX: usize = 16;
-/// A longer line is not a URL; the rest of it is skipped.
+/// Maximum size in bytes of a line; a longer line is not a URL, and the rest is skipped.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Where URLs come from, shared by all workers.
+/// The source of URLs, shared by all workers.
 pub(super) struct Input(Mutex<Waiting>);
 
 struct Waiting {
@@ -23,11 +23,11 @@ struct Waiting {
 }
 
 impl Input {
-    /// Starts to read: first the arguments, then the files, in their order.
+    /// Starts to read: first the arguments, then the files, in order.
     pub(super) fn start(arguments: Vec<String>, files: Vec<PathBuf>) -> Self {
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         std::thread::spawn(move || {
-            // A send fails when nobody wants more; then there is nothing left to do.
+            // A send fails when the receiver is gone; then there is nothing left to do.
             let _ = read_all(arguments, files, &sender);
         });
         Input(Mutex::new(Waiting { batches, batch: VecDeque::new() }))
@@ -71,7 +71,7 @@ fn read_all(arguments: Vec<String>, files: Vec<PathBuf>, sender: &Sender) -> Opt
     Some(())
 }
 
-/// Sends what has been read whenever reading on might have to wait.
+/// Reads lines and sends a batch whenever the next read might block.
 fn read_lines(mut reader: impl BufferedLines, sender: &Sender) -> Option<()> {
     let mut batch = Vec::new();
     let mut line = Vec::new();
@@ -95,7 +95,7 @@ fn read_lines(mut reader: impl BufferedLines, sender: &Sender) -> Option<()> {
     }
 }
 
-/// A buffered reader that knows whether it holds a whole line.
+/// A buffered reader that knows whether its buffer holds a whole line.
 trait BufferedLines: BufRead {
     fn has_line(&self) -> bool;
 }
@@ -106,7 +106,7 @@ impl<R: io::Read> BufferedLines for BufReader<R> {
     }
 }
 
-/// Reads one line, keeping at most [`LINE_BYTES_MAX`] of it. False at the end.
+/// Reads one line, up to [`LINE_BYTES_MAX`] bytes. False at the end.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let available = reader.fill_buf()?;

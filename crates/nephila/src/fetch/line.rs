@@ -1,4 +1,4 @@
-//! What `nephila fetch` prints: a JSON line for programs, a readable one for people.
+//! The output of `nephila fetch`: a JSON line for programs, a readable line for people.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::human::size;
 
-/// One fetch as JSON. Fields that say nothing are left out.
+/// One fetch as JSON. Empty fields are left out.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
     url: &'a str,
@@ -152,7 +152,7 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// For people: outcome first, then what a person looks for. What a server says is shown with its control
+    /// For people: the outcome first, then the most useful fields. Text from a server is shown with its control
     /// characters made visible.
     pub(super) fn readable(&self, colour: bool) -> Vec<u8> {
         let mut line = String::new();

@@ -1,10 +1,10 @@
-//! `nephila fetch`: a list of URLs, each fetched once, politely, and answered for in one line.
+//! `nephila fetch`: a list of URLs, each fetched once, politely, with one line of output each.
 //!
-//! `input` reads the list and puts it on the `shelf`, which has it by host; a fixed number of workers take URLs of hosts that
-//! may be asked from there, `run` carries one URL through robots, politeness, spider and archive (and through its
-//! redirects, if they are followed), `line` says how it ended. `done` remembers what was answered for, with `-o DIR`.
-//! Lines are printed after the archive has acknowledged, so a printed line is a promise. A worker does not wait for
-//! that: while the disk syncs, the next URL is fetched.
+//! `input` reads the list and puts the URLs on the `shelf`, which sorts them by host. A fixed number of workers take
+//! URLs of hosts that may be requested. `run` carries one URL through robots, politeness, spider and archive (and
+//! through its redirects, if they are followed), `line` formats the outcome. `done` records the finished URLs, with `-o
+//! DIR`. Lines are printed after the archive has acknowledged, so a printed line is a promise. A worker does not wait
+//! for that: while the disk syncs, the worker fetches the next URL.
 
 mod done;
 mod gate;
@@ -35,15 +35,15 @@ use crate::process::{self, Signals, raise_handle_limit};
 use crate::settings::{Settings, usage};
 use crate::wire;
 
-/// Lines that wait to be printed; then the workers wait.
+/// Capacity of the queue of lines to be printed; when full, the workers wait.
 const LINES_WAITING_MAX: usize = 1024;
-/// After printing, the printer rests this long, so that lines come in batches: to wake a thread for each line costs as
-/// much as a good part of a fetch.
+/// Pause of the printer after each write, so that lines come in batches: waking a thread for each line costs as much as
+/// a good part of a fetch.
 const PRINT_REST: Duration = Duration::from_millis(5);
-/// Exchanges that wait for the archive to acknowledge them; then the workers wait.
+/// Maximum number of exchanges that wait for the acknowledgement of the archive; beyond, the workers wait.
 const STORING_MAX: usize = 256;
 
-/// While the shelf has no room, it is looked at this often.
+/// Interval between retries while the shelf is full.
 const SHELF_PAUSE: Duration = Duration::from_millis(100);
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -62,12 +62,12 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
     raise_handle_limit(args.concurrency);
     let runtime = process::runtime(0)?;
     let exit = runtime.block_on(fetch_all(args, settings));
-    // A name lookup or a closing socket must not hold up the end.
+    // A name lookup or a closing socket must not delay the end.
     runtime.shutdown_background();
     exit
 }
 
-/// Settings with the flags on top.
+/// The settings, overridden by the flags.
 fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
     let mut settings = args.common.load()?;
     if let Some(contact) = &args.contact {
@@ -90,7 +90,7 @@ fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// What the workers share.
+/// State shared by the workers.
 struct Shared {
     shelf: shelf::Shelf,
     fetched: Option<done::Fetched>,
@@ -102,22 +102,22 @@ struct Shared {
     colour: bool,
     quiet: bool,
     stopping: AtomicBool,
-    /// Wakes those who wait for something to do.
+    /// Wakes waiting workers.
     stopped: Notify,
-    /// URLs that were answered for, in this run and in those before it.
+    /// Finished URLs, in this run and in earlier ones.
     answered: AtomicU64,
     before: AtomicU64,
     failures: AtomicU64,
     errors_max: u64,
 }
 
-/// A URL until all that is to be said about it was said.
+/// A URL until all its lines are printed.
 struct Answering {
     shared: Arc<Shared>,
     number: u64,
-    /// It did not end for good: it is asked for again by the next run.
+    /// The outcome is not final: the next run fetches the URL again.
     again: AtomicBool,
-    /// What came could not be stored.
+    /// The response could not be stored.
     is_lost: AtomicBool,
 }
 
@@ -261,7 +261,7 @@ async fn fill(shared: Arc<Shared>, input: input::Input) -> anyhow::Result<()> {
     result
 }
 
-/// Takes URLs until there are none, or until told to stop, and waits for what it gave to the archive.
+/// Takes URLs until none is left, or until the stop, and waits for the exchanges given to the archive.
 async fn work(shared: Arc<Shared>) -> anyhow::Result<()> {
     let mut storing = JoinSet::new();
     let mut result = take_urls(&shared, &mut storing).await;
@@ -277,7 +277,7 @@ async fn take_urls(shared: &Arc<Shared>, storing: &mut JoinSet<anyhow::Result<()
         let taken = taken.context("the list in temporary files")?;
         let Some(taken) = taken else { break };
         let slot = shared.runner.slot_of(&taken.url).await;
-        // Its address may not be asked yet: somebody else's may.
+        // The address rests; another address may be free.
         let Some(taken) = shared.shelf.at(taken, slot) else { continue };
         let ended = take_one(shared, &taken, storing).await;
         let (host, address) = shared.runner.rested(&taken.url, slot);
@@ -290,7 +290,7 @@ async fn take_urls(shared: &Arc<Shared>, storing: &mut JoinSet<anyhow::Result<()
     Ok(())
 }
 
-/// Carries one URL of the list to its end.
+/// Carries one URL of the list through all hops.
 async fn take_one(
     shared: &Arc<Shared>,
     taken: &shelf::Taken,
@@ -330,10 +330,10 @@ async fn take_one(
 }
 
 impl Shared {
-    /// What this comes to; none if it is to stop meanwhile.
+    /// The result of a future; none if the stop comes first.
     async fn unless_stopped<T>(&self, wanted: impl Future<Output = T>) -> Option<T> {
         let mut stopped = std::pin::pin!(self.stopped.notified());
-        // From here on no word is missed.
+        // From here on no notification is missed.
         stopped.as_mut().enable();
         if self.stopping.load(Ordering::Relaxed) {
             return None;
@@ -344,13 +344,13 @@ impl Shared {
         }
     }
 
-    /// Nothing more is begun.
+    /// Stops: no more URLs are begun.
     fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.stopped.notify_waiters();
     }
 
-    /// A line about how it goes.
+    /// Prints a line of progress.
     fn show(&self, began: Instant) {
         let answered = self.answered.load(Ordering::Relaxed);
         let rate = answered as f64 / began.elapsed().as_secs_f64().max(0.001);
@@ -358,21 +358,21 @@ impl Shared {
         eprint!("\r\x1b[K{answered} done   {waiting} waiting   {failed} failed   {rate:.1} URLs/s");
     }
 
-    /// Says how a hop ended.
+    /// Prints the outcome of a hop.
     async fn report(&self, done: &run::Done, receipt: Option<&Receipt>) {
         if self.quiet {
             return;
         }
         let line = line::Line::new(done.url.as_str(), done.via.as_deref(), &done.fetched, receipt);
         let text = if self.json { line.json() } else { line.readable(self.colour) };
-        // The printer is gone only if standard output is; nobody listens then.
+        // The printer ends only when standard output is closed.
         if self.lines.send(text).await.is_err() {
             self.stop();
         }
     }
 }
 
-/// One thread prints, so that lines never mix and a slow reader holds back the workers, not the runtime.
+/// One thread prints, so that lines never mix and a slow consumer of the output slows the workers, not the runtime.
 fn start_printer() -> (mpsc::Sender<Vec<u8>>, tokio::task::JoinHandle<std::io::Result<()>>) {
     let (sender, mut lines) = mpsc::channel::<Vec<u8>>(LINES_WAITING_MAX);
     let printer = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,6 @@
-//! One URL, asked for once and read here: for commands that want to know what is there and keep nothing.
+//! Fetches one URL and returns the decoded response, for commands that inspect a page and keep nothing.
 //!
-//! What always holds: robots.txt is obeyed, every hop of a redirect is asked politely, and nothing is written.
+//! Invariants: robots.txt is obeyed, every hop of a redirect observes the crawl delay, and nothing is written.
 
 use anyhow::Context;
 use nephila_core::spider::door::Doors;
@@ -10,16 +10,16 @@ use super::{meant, run};
 use crate::cli::FetchArgs;
 use crate::crawl::typed::typed;
 
-/// One hop: where, and what came back.
+/// One hop: URL and response.
 pub(crate) struct Hop {
     pub(crate) url: String,
     pub(crate) fetched: Fetched,
 }
 
-/// Asks for a URL and for where it leads. The last hop is the answer; there is at least one.
+/// Fetches a URL and follows its redirects. The last hop is the answer; there is at least one.
 pub(crate) fn once(args: &FetchArgs) -> anyhow::Result<Vec<Hop>> {
     let settings = meant(args)?;
-    // What somebody types may be asked, wherever it is; where it leads to may not.
+    // A typed URL may lead to a private address; its redirects may not.
     let mut doors = Doors::default();
     for url in typed(&args.urls) {
         doors.open(&url);
@@ -37,7 +37,7 @@ pub(crate) fn once(args: &FetchArgs) -> anyhow::Result<Vec<Hop>> {
         }
         Ok(hops)
     });
-    // A name lookup or a closing socket must not hold up the end.
+    // A name lookup or a closing socket must not delay the end.
     runtime.shutdown_background();
     hops
 }

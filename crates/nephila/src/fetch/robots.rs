@@ -1,4 +1,4 @@
-//! robots.txt for `nephila fetch`: asked once per origin and run, before the first URL of that origin.
+//! robots.txt for `nephila fetch`: requested once per origin and run, before the first URL of that origin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,22 +14,23 @@ use super::run::Runner;
 use crate::crawl::robots::RobotsRead;
 use crate::settings;
 
-/// Origins kept. Forgetting one means asking it again, never ignoring it.
+/// Maximum number of origins in the cache. After an eviction the robots.txt is requested again, never ignored.
 const ORIGINS_MAX: usize = 100_000;
 
-/// The rest that the site asks for, or why the URL may not be fetched.
+/// The crawl delay that the site demands, or why the URL may not be fetched.
 pub(super) type Verdict = Result<Option<Duration>, (Outcome, String)>;
 
-/// What is in force at one origin.
+/// The rules in force at one origin.
 enum Rules {
     AllowAll,
     DisallowAll,
     These(Box<Robots>),
 }
 
-/// Why an origin has no rules. Nothing of this is kept.
+/// Why an origin has no rules. Never cached.
 enum NoRules {
-    /// The host was never asked: no such name, no connection, not allowed. That is the reason for its URLs too.
+    /// No request was made: no such name, no connection, not allowed. The same reason applies to the URLs of the
+    /// origin.
     Unreached(Outcome, String),
     /// The command cannot go on.
     Failed(anyhow::Error),
@@ -53,7 +54,7 @@ impl RobotsCache {
         }
     }
 
-    /// Whether `url` may be asked, and how long its host wants to rest. The first to ask waits for robots.txt, the
+    /// Whether `url` may be requested, and the crawl delay of its host. The first caller waits for robots.txt, the
     /// others wait for the first.
     pub(super) async fn verdict(&self, url: &CrawlUrl, runner: &Runner) -> anyhow::Result<Verdict> {
         let cell = self.cell(url.origin());
@@ -80,7 +81,7 @@ impl RobotsCache {
         })
     }
 
-    /// Asks for robots.txt and follows its redirects, as many as RFC 9309 allows.
+    /// Requests robots.txt and follows its redirects, as many as RFC 9309 allows.
     async fn ask(&self, url: &CrawlUrl, runner: &Runner) -> Result<Rules, NoRules> {
         let Ok(mut at) = url.join("/robots.txt") else { return Ok(Rules::DisallowAll) };
         for _ in 0..=REDIRECTS_MAX {
@@ -106,7 +107,7 @@ impl RobotsCache {
 
     fn rules_of(&self, answer: Answer, body: &[u8], goes_on: bool) -> Rules {
         match in_force(answer, false, Duration::ZERO, &self.policy) {
-            // A file that goes on behind the limit: its last line may be half of one.
+            // A file beyond the size limit: its last line may be incomplete.
             Policy::Rules if goes_on => Rules::These(Box::new(Robots::parse_start(body, &self.agent))),
             Policy::Rules => Rules::These(Box::new(Robots::parse(body, &self.agent))),
             Policy::AllowAll => Rules::AllowAll,

@@ -1,8 +1,7 @@
-//! One URL on its way: robots, politeness, spider, archive, and then perhaps the next hop.
+//! One URL through all stages: robots, politeness, spider, archive, and then perhaps the next hop.
 //!
-//! A hop is a fetch of its own: its host is asked politely, its robots.txt is obeyed, its address is checked, and its
-//! capture and its line are handed to the worker. Fields and credentials that were given for one origin never go to
-//! another.
+//! A hop is a fetch of its own: with the crawl delay of its host, its robots.txt and its address check, and with its
+//! own capture and line. Header fields and credentials that were given for one origin never go to another.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -33,11 +32,11 @@ use crate::introduce::{DISTURBS, Introduction};
 use crate::settings::{Settings, usage};
 use crate::wire;
 
-/// When we ourselves are short of something (handles, ports, a resolver), a fetch waits and tries again, this often.
+/// Maximum number of retries after a local shortage (file handles, ports, a resolver).
 const PAUSES_MAX: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Redirect targets remembered, so that each is fetched once however many URLs lead to it.
+/// Maximum number of redirect targets that are remembered, for deduplication: each is fetched once.
 const TARGETS_MAX: usize = 10_000_000;
 
 /// Carries URLs through all stages.
@@ -60,27 +59,27 @@ pub(super) struct Runner {
     head_only: bool,
     conditional: bool,
     digest: bool,
-    /// What was fetched is kept as it reads.
+    /// Whether the decoded body is kept.
     decoded: bool,
 }
 
-/// A URL and what lies behind it.
+/// A URL and the hops behind it.
 pub(super) struct Chain {
     next: Option<CrawlUrl>,
     bad: Option<(String, Outcome, String)>,
-    /// The origin that the given fields belong to.
+    /// The origin to which the given header fields belong.
     origin: String,
     passed: Vec<String>,
     via: Option<String>,
     cookie_tried: bool,
 }
 
-/// One hop, ended.
+/// One finished hop.
 pub(super) struct Done {
     pub(super) url: String,
     pub(super) via: Option<String>,
     pub(super) fetched: Fetched,
-    /// What to archive.
+    /// The exchange to archive.
     pub(super) exchange: Option<Exchange>,
 }
 
@@ -116,13 +115,13 @@ impl Runner {
         })
     }
 
-    /// Keeps what was fetched as it reads, and may ask at these doors.
+    /// Keeps the decoded body, and permits the private addresses of these URLs.
     pub(super) fn for_reading(self, doors: Doors) -> Runner {
         self.spider.set_doors(doors);
         Runner { decoded: true, ..self }
     }
 
-    /// A URL as it was given.
+    /// Begins a chain with a URL as given.
     pub(super) fn start(&self, text: &str) -> Chain {
         let mut chain = Chain {
             next: None,
@@ -135,10 +134,10 @@ impl Runner {
         match CrawlUrl::parse(text) {
             Ok(url) => {
                 chain.origin = url.origin();
-                // Only a URL that was given says who we are; one that a redirect names does not.
+                // Only a given URL provides credentials; a redirect target does not.
                 self.credentials.give(&url);
                 if self.follow.is_some() {
-                    // A redirect that leads to a URL of the list need not fetch it again.
+                    // A redirect to a URL of the list need not fetch that URL again.
                     self.is_new(&url);
                 }
                 chain.next = Some(url);
@@ -148,7 +147,7 @@ impl Runner {
         chain
     }
 
-    /// How many may ask a host and an address at once.
+    /// Maximum numbers of concurrent requests to a host and to an address.
     pub(super) fn limits(&self) -> Limits {
         let politeness = &self.politeness;
         Limits {
@@ -157,13 +156,13 @@ impl Runner {
         }
     }
 
-    /// The address that a URL of the list would be asked at, if it has one.
+    /// The address for a URL of the list, if there is one.
     pub(super) async fn slot_of(&self, text: &str) -> Option<SlotKey> {
         let url = CrawlUrl::parse(text).ok()?;
         self.address_of(&url).await.map(SlotKey::of)
     }
 
-    /// Until when the host of a URL and its address rest.
+    /// The end of the crawl delays of a URL's host and of its address.
     pub(super) fn rested(&self, text: &str, slot: Option<SlotKey>) -> (Instant, Instant) {
         let host = CrawlUrl::parse(text).map(|url| self.hosts.rested(url.authority()));
         (
@@ -197,7 +196,7 @@ impl Runner {
         }
         let via = chain.via.take();
         if let Some(exchange) = &mut exchange {
-            // The chain may have judged the redirect anew.
+            // The chain may have reclassified the redirect.
             for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
                 *value = fetched.outcome.name().to_owned();
             }
@@ -209,7 +208,7 @@ impl Runner {
         Ok(Some(Done { url: url.as_str().to_owned(), via, fetched, exchange }))
     }
 
-    /// What to do with a redirect that is to be followed.
+    /// Decides about a redirect that is to be followed.
     fn decide(&self, url: &CrawlUrl, target: CrawlUrl, chain: &mut Chain, fetched: &mut Fetched) {
         chain.passed.push(url.key().to_owned());
         if target.key() == url.key() && fetched.fields.contains_key(SET_COOKIE) {
@@ -258,7 +257,7 @@ impl Runner {
     async fn fetch(&self, url: &CrawlUrl, chain: &Chain) -> anyhow::Result<Fetched> {
         let mut crawl_delay = Duration::ZERO;
         if let Some(robots) = &self.robots {
-            // Before the host's gate is taken: robots.txt passes it by itself, and so do the hosts it redirects to.
+            // Before the host's gate is taken: the robots.txt request passes the gate by itself, as do its redirects.
             match robots.verdict(url, self).await? {
                 Ok(Some(delay)) if delay > self.crawl_delay_max => {
                     let detail = format!("robots.txt asks for {} s between two fetches", delay.as_secs());
@@ -273,7 +272,7 @@ impl Runner {
             head_only: self.head_only,
             fields: self.fields_for(url, chain),
             keep: Keep {
-                // A head alone proves nothing about the page, so it is no capture of it.
+                // A HEAD response proves nothing about the page, so it is no capture.
                 exchange: self.archive.is_some() && !self.head_only,
                 decoded: self.decoded,
                 sha1: self.digest && self.archive.is_none(),
@@ -288,7 +287,7 @@ impl Runner {
         Ok(fetched)
     }
 
-    /// Fetches, and once more if the site wants to know who asks and we can say it: that is a request like any other.
+    /// Fetches, and once more with credentials if the site demands them and we have some: a request like any other.
     pub(super) async fn fetch_politely(
         &self,
         request: &Request,
@@ -312,7 +311,7 @@ impl Runner {
         Ok(fetched)
     }
 
-    /// Fetches when host and address may be asked. A second try is a request like any other, and waits like any other.
+    /// Fetches when host and address may be requested. A retry is a request like any other, with the same crawl delay.
     async fn fetch_twice(&self, request: &Request, crawl_delay: Duration) -> anyhow::Result<Fetched> {
         let first = self.fetch_once(request, crawl_delay).await?;
         if !first.again {
@@ -323,9 +322,9 @@ impl Runner {
         Ok(fetched)
     }
 
-    /// Fetches when host and address may be asked, and waits out what is our own shortage.
+    /// Fetches when host and address may be requested, and retries after a local shortage.
     async fn fetch_once(&self, request: &Request, crawl_delay: Duration) -> anyhow::Result<Fetched> {
-        // Of the addresses of a name too many may be open elsewhere; those that are kept for other names are closed.
+        // Connections kept for other names on the same address count too, and are closed when there are too many.
         let request = &Request { connections_max: self.politeness.slot_connections, ..request.clone() };
         let url = &request.url;
         let address = self.address_of(url).await;
@@ -347,7 +346,7 @@ impl Runner {
             pause = (pause * 2).min(PAUSE_MAX);
             fetched = self.spider.fetch(request.clone()).await;
         }
-        // The first address of a name may be dead. The one that answered in its place is the one that rests.
+        // The first address of a name may be dead. The crawl delay applies to the address that answered instead.
         if let Some(used) = fetched.address.map(|used| SlotKey::of(used.ip()))
             && address.map(SlotKey::of) != Some(used)
         {
@@ -362,7 +361,8 @@ impl Runner {
         Ok(fetched)
     }
 
-    /// A public site may know who asks. Without a contact only what the operator opened is asked.
+    /// Checks our identification: a public site may know its visitor. Without a contact only addresses that the
+    /// operator permitted are requested.
     fn introduce(&self, url: &CrawlUrl, address: Option<IpAddr>) -> anyhow::Result<()> {
         let why = address.and_then(|address| self.introduction.may_ask(address).err());
         if why == Some(Outcome::NotOwnSite) {
@@ -375,7 +375,7 @@ impl Runner {
         Err(usage(anyhow::anyhow!("{}: {wanted}", url.as_str())))
     }
 
-    /// What is sent to this URL and would not be sent to another.
+    /// The header fields for this URL that other URLs would not get.
     fn fields_for(&self, url: &CrawlUrl, chain: &Chain) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         fields.extend(self.introduction.from());
@@ -403,7 +403,7 @@ impl Runner {
         let Some(jar) = &self.jar else { return };
         let mut jar = jar.lock().expect("nobody panics holding it");
         for cookie in fetched.fields.get_all(SET_COOKIE) {
-            // A cookie that is refused is a cookie we do not send; the page itself is none the worse.
+            // A rejected cookie is not sent later; the page is not affected.
             let _ = jar.handle_set_cookie(url, cookie.as_bytes(), now());
         }
     }
@@ -423,7 +423,7 @@ pub(crate) fn parse_field(text: &str) -> anyhow::Result<(HeaderName, HeaderValue
     parse().map_err(|error| usage(anyhow::anyhow!("-H {text:?}: {error}")))
 }
 
-/// The archive could not take it: nothing more can be promised.
+/// The archive failed: no more lines can be promised.
 pub(super) fn archive_failed(error: nephila_store::archive::Error) -> anyhow::Error {
     let exit = if matches!(error, nephila_store::archive::Error::Full { .. }) {
         Exit::DiskFull

@@ -1,16 +1,17 @@
-//! The URLs of a list, by host: so that no host holds up another, whatever the order of the list.
+//! The URLs of a list, sorted by host, so that no host blocks another, regardless of the order of the list.
 //!
-//! The list is read ahead and put on the shelf. A worker takes a URL of a host that may be asked now; a host that rests, or
-//! whose address rests or is being asked, keeps its URLs on the shelf and no worker waits for it. Politeness itself is with
-//! the gates, which every fetch passes: the shelf only knows when passing them will not take long.
+//! The list is read ahead and put on the shelf. A worker takes a URL of a host that may be requested now. A host whose
+//! crawl delay runs, or whose address rests or is busy, keeps its URLs on the shelf, and no worker waits. Politeness
+//! itself is enforced by the gates, which every fetch passes: the shelf only predicts when passing them takes little
+//! time.
 //!
 //! A few URLs of each host are in memory, the others in temporary files: a file for each share of all hosts (`spool`),
-//! written and read once, in order. So the memory is bounded, and the work is in proportion to the list. The first URLs of
-//! every host are in memory as long as there is room at all, whoever else has URLs in the files. Only what follows them can
-//! wait for another host: one of the same share that has more URLs than fit into memory.
+//! written and read once, in order. So memory is bounded, and the work is linear in the length of the list. The first
+//! URLs of every host are in memory as long as there is room at all, regardless of the hosts in the files. Only later
+//! URLs can wait for another host: one of the same share that has more URLs than fit into memory.
 //!
-//! What always holds: every URL that was put is taken once, or put back; of one host they are taken in the order of the
-//! list, as far as it has one connection.
+//! Invariants: every URL that was put is taken once, or put back; the URLs of one host are taken in the order of the
+//! list, as far as the host has one connection.
 
 mod spool;
 #[cfg(test)]
@@ -27,16 +28,16 @@ use tokio::time::{Instant, sleep_until};
 
 use spool::{BUCKETS, Spool};
 
-/// URLs of one host in memory.
+/// Maximum number of URLs of one host in memory.
 const HOST_HELD_MAX: usize = 64;
-/// URLs in memory.
+/// Maximum number of URLs in memory.
 const HELD_MAX: usize = 200_000;
-/// Bytes of all shares; then the list is not read on until some were taken.
+/// Maximum size in bytes of all spool files; beyond, reading the list pauses until some URLs are taken.
 const SPOOL_BYTES_MAX: u64 = 64 << 30;
 
 type Host = Arc<str>;
 
-/// How many may be asked at once.
+/// Maximum numbers of concurrent requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) host: usize,
@@ -50,12 +51,12 @@ pub(super) struct Shelf {
     changed: Notify,
 }
 
-/// A URL that a worker has.
+/// A URL taken by a worker.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// Its place in the list.
+    /// The position in the list.
     pub(super) number: u64,
-    /// As the list has it.
+    /// Verbatim from the list.
     pub(super) url: String,
     host: Host,
     slot: Option<SlotKey>,
@@ -65,27 +66,27 @@ pub(super) struct Taken {
 struct Inner {
     limits: Limits,
     hosts: HashMap<Host, Waiting>,
-    /// Hosts with something to ask for, by when they may be asked.
+    /// Hosts with waiting URLs, by the time at which they may be requested.
     ready: BTreeSet<(Instant, u64, Host)>,
     slots: HashMap<SlotKey, Slot>,
     /// URLs in memory.
     held: usize,
-    /// URLs that workers have.
+    /// URLs taken by workers.
     open: usize,
     serial: u64,
     spool: Spool,
-    /// The list was read to its end.
+    /// Whether the list was read to its end.
     ended: bool,
 }
 
-/// What waits for one host.
+/// The waiting URLs of one host.
 #[derive(Debug)]
 struct Waiting {
     urls: VecDeque<(u64, String)>,
     open: usize,
     rested: Instant,
     slot: Option<SlotKey>,
-    /// It is among those that are ready, or that wait for its address.
+    /// Whether the host is in `ready`, or in the queue of its address.
     is_placed: bool,
 }
 
@@ -94,14 +95,14 @@ struct Waiting {
 struct Slot {
     open: usize,
     rested: Instant,
-    /// Hosts that wait until it is not asked any more.
+    /// Hosts that wait until a connection of this address is free.
     waiting: VecDeque<Host>,
 }
 
-/// What there is for a worker.
+/// The next step for a worker.
 enum Next {
     Url(Taken),
-    /// Nothing before then, or before something changes.
+    /// Nothing before this time, or before a change.
     Wait(Option<Instant>),
     End,
 }
@@ -133,20 +134,20 @@ impl Shelf {
         Ok(put)
     }
 
-    /// The list has no more.
+    /// Marks the end of the list.
     pub(super) fn end(&self) {
         self.inner().ended = true;
         self.changed.notify_waiters();
         self.changed.notify_one();
     }
 
-    /// URLs that wait.
+    /// Number of waiting URLs.
     pub(super) fn waiting(&self) -> u64 {
         let inner = self.inner();
         inner.held as u64 + inner.spool.lines
     }
 
-    /// The next URL that may be asked for; none when all were taken and none comes back.
+    /// The next URL that may be requested; none when all are taken and none returns.
     pub(super) async fn next(&self) -> io::Result<Option<Taken>> {
         loop {
             let changed = self.changed.notified();
@@ -180,7 +181,8 @@ impl Shelf {
         }
     }
 
-    /// This is the address of a URL that was taken. If it may not be asked now the URL goes back, and nothing is given.
+    /// Registers the address of a taken URL. If the address may not be requested now, the URL returns to the shelf, and
+    /// the result is none.
     pub(super) fn at(&self, taken: Taken, slot: Option<SlotKey>) -> Option<Taken> {
         let kept = self.inner().at(taken, slot, Instant::now());
         if kept.is_none() {
@@ -189,7 +191,7 @@ impl Shelf {
         kept
     }
 
-    /// A URL was asked for; its host and its address rest until then.
+    /// A URL was requested; its host and its address rest until these times.
     pub(super) fn done(&self, taken: &Taken, host_rested: Instant, slot_rested: Instant) {
         self.inner().done(taken, host_rested, slot_rested);
         self.changed.notify_one();
@@ -197,7 +199,7 @@ impl Shelf {
 }
 
 fn host_of(url: &str) -> Host {
-    // What is no URL is asked for nowhere, and waits for nobody.
+    // An invalid URL causes no request and needs no waiting.
     CrawlUrl::parse(url).map_or_else(|_| Host::from(""), |url| Host::from(url.authority()))
 }
 
@@ -229,7 +231,7 @@ impl Inner {
         self.place(&host);
     }
 
-    /// Sees to it that a host is taken when it may be asked.
+    /// Schedules a host for the time at which the host may be requested.
     fn place(&mut self, host: &Host) {
         let Some(waiting) = self.hosts.get_mut(host) else { return };
         if waiting.urls.is_empty() {
@@ -331,7 +333,7 @@ impl Inner {
         self.place(&taken.host);
     }
 
-    /// Takes from the files what there is room for.
+    /// Loads URLs from the files as far as there is room.
     fn refill(&mut self) -> io::Result<()> {
         for bucket in 0..BUCKETS {
             for _ in 0..HOST_HELD_MAX {

@@ -1,4 +1,4 @@
-//! Section `[cluster]`: the servers, a node's place among others, snapshots, the object store.
+//! Section `[cluster]`: NATS servers, leases, snapshots, the object store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,86 +9,88 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cluster {
-    /// The name of the cluster, the same on all its nodes: 1 to 32 letters, digits, `-` and `_`.
+    /// Name of the cluster, the same on all nodes: 1 to 32 letters, digits, `-` and `_`.
     pub name: String,
-    /// The name of this node, unlike all others. Empty: the name of the machine.
+    /// Unique name of this node. Empty: the name of the machine.
     pub node: String,
-    /// The NATS servers, `nats://HOST:PORT`, or `tls://HOST:PORT` to speak to them over TLS alone.
+    /// NATS servers, `nats://HOST:PORT`, or `tls://HOST:PORT` for connections over TLS only.
     pub servers: Vec<String>,
-    /// Copies that the servers keep of everything: 1 or 3. With 1 the loss of a server's disk is the loss of the crawl.
+    /// Number of replicas of all data on the servers: 1 or 3. With 1, the loss of a server's disk is the loss of the
+    /// crawl.
     pub replicas: usize,
-    /// Streams on the servers, 1 to 32. Fixed for the life of a cluster.
+    /// Number of streams on the servers, 1 to 32. Fixed for the life of a cluster.
     pub streams: u32,
-    /// Partitions, at least 16 for each node there will be. Fixed for the life of a cluster.
+    /// Number of partitions, at least 16 for each future node. Fixed for the life of a cluster.
     pub partitions: u32,
-    /// A node that was not heard of for this long is taken for dead. The servers' own fail-over takes 6 to 13 s.
+    /// Lease time: a node without a heartbeat for this time counts as dead. The servers' own fail-over takes 6 to 13 s.
     #[serde(with = "humantime_serde")]
     pub lease_ttl: Duration,
-    /// A node says this often that it lives.
+    /// Heartbeat interval of a node.
     #[serde(with = "humantime_serde")]
     pub heartbeat: Duration,
-    /// A node that cannot say so stops this long before the others take it for dead.
+    /// A node that cannot renew its lease stops this long before the lease expires.
     #[serde(with = "humantime_serde")]
     pub margin: Duration,
-    /// What became true is durable after this time; while a node has more to fetch than it can, what is little after four
-    /// times as long. Longer: fewer and better packed messages; a page is done later.
+    /// Maximum delay until new entries are durable; on a busy node, small groups wait up to four times as long. A
+    /// longer delay gives fewer and better compressed messages, and pages are done later.
     #[serde(with = "humantime_serde")]
     pub group_delay: Duration,
-    /// Links to partitions of other nodes are sent after this time, or when 64 kB are together; while a node is busy, what
-    /// is little after six times as long.
+    /// Maximum delay of links to partitions of other nodes; 64 kB are sent at once. On a busy node, small parcels wait
+    /// up to six times as long.
     #[serde(with = "humantime_serde")]
     pub parcel_age: Duration,
-    /// Who we are to the servers: a user, with `password_file` or `password`. Empty: see `nkey_file`.
+    /// Login at the servers: a user, with `password_file` or `password`. Empty: see `nkey_file`.
     pub user: String,
-    /// See `user`; kept nowhere. A file is safer.
+    /// Password of `user`; stored nowhere. A file is safer.
     pub password: String,
-    /// A file with the password of `user`.
+    /// File with the password of `user`.
     pub password_file: PathBuf,
-    /// Who we are to the servers: a file with the seed of an nkey, which `nephila cluster keys` makes. It never leaves this
-    /// machine. Empty, with no `user` and no `credentials_file`: nobody in particular.
+    /// Login at the servers: a file with the seed of an nkey, created by `nephila cluster keys`. The seed never leaves
+    /// this machine. Empty, without `user` and `credentials_file`: anonymous.
     pub nkey_file: PathBuf,
-    /// Who we are to the servers: a file with a signed token and its key, as NATS' own tools make it.
+    /// Login at the servers: a file with a signed token and its key, created by the tools of NATS.
     pub credentials_file: PathBuf,
-    /// Speak to the servers over TLS alone. So do those who set `tls_ca_file` or `tls_cert_file`.
+    /// Connect to the servers over TLS only. Implied by `tls_ca_file`, `tls_cert_file` and `tls_first`.
     pub tls: bool,
-    /// A file with the certificates that sign those of the servers. Empty: those of the system.
+    /// File with the CA certificates of the servers. Empty: those of the system.
     pub tls_ca_file: PathBuf,
-    /// Our own certificate, for servers that ask for one, with `tls_key_file`.
+    /// Client certificate, for servers that require one, with `tls_key_file`.
     pub tls_cert_file: PathBuf,
-    /// See `tls_cert_file`.
+    /// Private key of `tls_cert_file`.
     pub tls_key_file: PathBuf,
-    /// Encrypt before the server says a word, for servers with `handshake_first`.
+    /// Start TLS before the first message of the server, for servers with `handshake_first`.
     pub tls_first: bool,
-    /// Also use servers that the given ones tell of.
+    /// Use servers that the given servers announce as well.
     pub discover: bool,
     /// Monitoring addresses of the servers, `http://HOST:PORT`, for `nephila doctor`.
     pub monitors: Vec<String>,
-    /// Where snapshots and archives go: `s3://BUCKET/PREFIX`, with the usual `AWS_*` variables for who we are, or
-    /// `file:///FOLDER`, which all nodes have to see. Empty: nowhere; the log is then kept whole.
+    /// Object store for snapshots and archives: `s3://BUCKET/PREFIX`, with credentials in the usual `AWS_*` variables,
+    /// or `file:///FOLDER`, a folder that all nodes share. Empty: none; the whole log is then kept.
     pub objects: String,
-    /// The address of an object store that is not Amazon's, `https://HOST:PORT`. Empty: `AWS_ENDPOINT`, or Amazon's.
+    /// Endpoint of an object store other than Amazon's, `https://HOST:PORT`. Empty: `AWS_ENDPOINT`, or Amazon's.
     pub objects_endpoint: String,
-    /// Its region. Empty: `AWS_REGION`, or `us-east-1`.
+    /// Region of the object store. Empty: `AWS_REGION`, or `us-east-1`.
     pub objects_region: String,
-    /// May it be spoken to without encryption? Everybody on the way can then read and change what is stored.
+    /// Permit an object store without encryption. Everybody on the way can then read and change the stored data.
     pub objects_http: bool,
-    /// The owner of a partition puts a snapshot of it into the object store this often, if anything has changed. Shorter:
-    /// the log is shorter, and a node without the partition opens it sooner; more bytes are sent.
+    /// Interval of snapshots of a partition to the object store, if anything has changed. A shorter interval gives a
+    /// shorter log and a faster take-over by another node, and sends more bytes.
     #[serde(with = "humantime_serde")]
     pub snapshot_every: Duration,
-    /// The same as soon as so many bytes of log stand behind the last one.
+    /// Bytes of log after the last snapshot that trigger the next snapshot.
     pub snapshot_log_bytes: u64,
-    /// Do archive files go to the object store? `no`, or `closed`: once they are full or old (`store.bytes_max`,
-    /// `store.age_max`). A page is done when it is on this node's disk: what was not sent when that disk is lost is lost.
+    /// Upload of archive files to the object store: `no`, or `closed`: as soon as a file is full or old
+    /// (`store.bytes_max`, `store.age_max`). A page is done as soon as stored on this node's disk: if the disk is lost,
+    /// files not yet uploaded are lost.
     pub archive_upload: ArchiveUpload,
-    /// An archive file that is in the object store, read back and equal, is removed here after this time; never at `0s`.
-    /// Its index stays.
+    /// Time after which an archive file is removed from this node, once uploaded, read back and found equal (`0s`:
+    /// never). The index stays.
     #[serde(with = "humantime_serde")]
     pub archive_keep_local: Duration,
-    /// Does every owner of a partition tell what happens there, in the stream `NEPH_NAME_EVENTS`, for programs of others and
-    /// `nephila log --events`? See `docs/events.md`.
+    /// Publish the events of all partitions in the stream `NEPH_NAME_EVENTS`, for other programs and `nephila log
+    /// --events`. See `docs/events.md`.
     pub events: bool,
-    /// That stream drops what is oldest when it has so many bytes.
+    /// Maximum size of that stream in bytes; the oldest events are dropped.
     pub events_bytes: u64,
 }
 
@@ -99,7 +101,7 @@ pub enum ArchiveUpload {
     /// None.
     #[default]
     No,
-    /// Those that are closed.
+    /// Closed files.
     Closed,
 }
 
@@ -144,7 +146,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// What no type can say.
+    /// Checks constraints that types cannot express.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.archive_upload != ArchiveUpload::No && self.objects.is_empty() {
             return Err("cluster.archive_upload needs cluster.objects, which says where to".into());
@@ -173,7 +175,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// How the servers are spoken to.
+    /// Settings of the connection to the servers.
     pub fn engine(&self) -> nephila_log::jetstream::Settings {
         use nephila_log::jetstream::{Credentials, Settings, Tls};
         let credentials = match (&*self.user, given(&self.nkey_file), given(&self.credentials_file)) {
@@ -205,7 +207,7 @@ impl Cluster {
         }
     }
 
-    /// How a node keeps its place.
+    /// Settings of leases and heartbeats.
     pub fn member(&self) -> nephila_core::cluster::member::Settings {
         nephila_core::cluster::member::Settings {
             ttl: self.lease_ttl,
@@ -215,13 +217,13 @@ impl Cluster {
         }
     }
 
-    /// How links to other nodes are collected.
+    /// Settings of the outbox for links to other nodes.
     pub fn outbox(&self) -> nephila_core::cluster::outbox::Settings {
         nephila_core::cluster::outbox::Settings { parcel_age: self.parcel_age, ..Default::default() }
     }
 }
 
-/// A path that was given.
+/// The path, if not empty.
 fn given(path: &std::path::Path) -> Option<PathBuf> {
     (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Names and passwords for sites, as a person writes them. `[[credentials]]` of the settings file.
+//! User names and passwords for sites: `[[credentials]]` of the settings file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,25 +7,25 @@ use nephila_core::spider::auth::Scheme;
 use nephila_core::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
-/// Most entries there may be.
+/// Maximum number of entries.
 const CREDENTIALS_MAX: usize = 10_000;
 
-/// A name and a password for one origin.
+/// User name and password for one origin.
 #[derive(Clone, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Credential {
-    /// Scheme, host and port, such as `https://intranet.example.org`: they are sent there and nowhere else, not after a
-    /// redirect and not over http if this says https.
+    /// Scheme, host and port, such as `https://intranet.example.org`. The credentials are sent to this origin only: not
+    /// after a redirect to another one, and not over http if the scheme is https.
     pub origin: String,
-    /// The name.
+    /// User name.
     pub user: String,
-    /// The password. Better in a file: it is left out of the settings that a crawl keeps.
+    /// Password. A file is safer; the settings that a crawl folder keeps omit passwords.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
-    /// A file with the password, read at the start; the end of its line does not count.
+    /// File with the password, read at the start; a newline at its end is ignored.
     pub password_file: PathBuf,
-    /// `basic`: sent with every request, so that none is asked twice; a site that wants a digest instead gets one. `digest`:
-    /// sent when the site asks for it, and never readable.
+    /// `basic`: sent with every request, which saves a second request; a site that asks for a digest gets one.
+    /// `digest`: sent when the site asks, and never in readable form.
     pub scheme: Scheme,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// What is wrong with them.
+/// Checks the credentials. Returns the first fault.
 pub(super) fn check(credentials: &[Credential]) -> Result<(), String> {
     if credentials.len() > CREDENTIALS_MAX {
         return Err(format!("credentials: there may be {CREDENTIALS_MAX}"));

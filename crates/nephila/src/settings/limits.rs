@@ -1,16 +1,16 @@
-//! Times that nobody can mean: beyond these a setting is refused by its name, where it would otherwise fail somewhere else
-//! and put the blame on a site.
+//! Upper bounds of time settings. A setting beyond is refused by name; otherwise the fault would show up elsewhere and
+//! be blamed on a site.
 
 use std::time::Duration;
 
 use super::Settings;
 
-/// No phase of a fetch takes longer.
+/// Maximum duration of one phase of a fetch.
 const PHASE_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// No rest between two fetches, and no ticket, is longer: what is longer is a stop.
+/// Maximum crawl delay and maximum lifetime of a ticket; for a longer pause there is the stop list.
 const REST_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// Is any time beyond what can be meant?
+/// Checks all times against their upper bounds.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     let (spider, frontier) = (&settings.spider, &settings.frontier);
     for (name, time, max) in [

@@ -1,4 +1,4 @@
-//! The settings file with its comments, made from the defaults and from the doc comments of the fields.
+//! Formats the settings file; its comments are the doc comments of the fields.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::Settings;
 
-/// Section, source, struct: where the doc comments of each section stand.
+/// Section, source and struct: the place of the doc comments of each section.
 const SECTIONS: &[(&str, &str, &str)] = &[
     ("identity", include_str!("../settings.rs"), "Identity"),
     ("frontier", include_str!("../../../nephila-core/src/frontier/settings.rs"), "Settings"),
@@ -27,7 +27,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("api", include_str!("../settings.rs"), "Api"),
 ];
 
-/// The whole file.
+/// Formats the whole file.
 pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
     let table = toml::Table::try_from(settings).context("settings as TOML")?;
     let mut page = String::from(
@@ -60,7 +60,7 @@ pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Names and passwords: one table for each, or one as an example.
+/// Formats the credentials: one table for each, or one as an example.
 fn credentials(page: &mut String, table: &toml::Table) -> anyhow::Result<()> {
     let docs = fields(include_str!("credential.rs"), "Credential").context("Credential in the sources")?;
     writeln!(

@@ -1,22 +1,22 @@
-//! Secrets among the settings: never written down with a crawl, and found again where the person keeps them.
+//! Secrets among the settings: never stored with a crawl, and read again from the operator's settings file.
 //!
-//! A folder keeps the settings of its last run, so that the same command goes on. Of passwords and tokens it keeps that
-//! there was one, not what it was: [`kept`] takes them out, and [`fill`] takes them from the settings file that would be
-//! read if there were no folder. Files with passwords are only named, and named they stay.
+//! A crawl folder keeps the settings of its last run, so that the same command continues the crawl, without the values
+//! of passwords and tokens. [`kept`] removes the secrets, and [`fill`] takes them from the settings file that would be
+//! read without a folder. Paths of files with passwords are no secrets, and are kept.
 //!
-//! What always holds: no value that [`kept`] gives holds a password or a token.
+//! Invariant: no value that [`kept`] returns contains a password or a token.
 
 use toml::{Table, Value};
 
 use super::Settings;
 
-/// What stands in a URL in place of its password.
+/// Replacement for the password in a URL.
 const LEFT_OUT: &str = ":***@";
-/// What is said above settings without their secrets.
+/// Comment above settings without secrets.
 pub(super) const NOTE: &str = "# The settings of the last run. Passwords and tokens are left out: keep them in nephila.toml, in files that it names, or in\n\
      # the environment, where they are looked for when the crawl goes on.\n";
 
-/// Settings as they may be written down.
+/// Returns the settings without secrets, for storage.
 pub(crate) fn kept(settings: &Settings) -> Settings {
     let mut kept = settings.clone();
     kept.cluster.password.clear();
@@ -32,7 +32,7 @@ pub(crate) fn kept(settings: &Settings) -> Settings {
     kept
 }
 
-/// Puts the secrets of another file in the places from which they were left out.
+/// Copies the secrets of another settings file into the places from which [`kept`] removed them.
 pub(super) fn fill(table: &mut Table, other: &Table) {
     for (section, key) in [
         ("api", "token"),
@@ -61,7 +61,7 @@ pub(super) fn fill(table: &mut Table, other: &Table) {
     }
 }
 
-/// What is needed for requests and was left out.
+/// Returns a message if a removed secret is needed for requests.
 pub(crate) fn missing(settings: &Settings) -> Option<String> {
     settings.spider.proxy.contains(LEFT_OUT).then(|| {
         format!(
@@ -72,7 +72,7 @@ pub(crate) fn missing(settings: &Settings) -> Option<String> {
     })
 }
 
-/// A URL without its password.
+/// Removes the password from a URL.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -1,10 +1,12 @@
-//! From decided to durable: groups into logs, logs onto the disk or the servers, then the fold; now and then a checkpoint.
+//! From decided to durable: groups into logs, logs onto the disk or the servers, then the fold; now and then a
+//! checkpoint.
 //!
-//! A group **begins** when it is given to its log. While it is on its way the worker goes on; when it has **landed** it is
-//! folded, and what came meanwhile becomes the next one. Partitions do not wait for each other.
+//! A group **begins** when the worker appends the group to its log. Meanwhile the worker goes on. When the group has
+//! **landed**, that is, is durable, the worker folds the group, and the entries that accumulated meanwhile become the
+//! next group. Partitions do not wait for each other.
 //!
-//! What always holds: what a log had no room for is kept and written before anything else; nothing is folded before its
-//! log has it; a caller is told that something is durable after that, and never before.
+//! Invariants: a group that did not fit in its log is kept and written before any other; no group is folded before its
+//! log has made the group durable; a caller is told of durability only afterwards.
 
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
@@ -14,7 +16,7 @@ use nephila_core::state::{Durable, Position, StateError};
 use super::log::{Flight, Log, Reply, Waiter};
 use super::{Error, Part, Settings, Worker};
 
-/// Folds what stands in the journal behind the state. Returns how many groups that were.
+/// Replay: folds the groups of the journal that follow the state. Returns the number of groups.
 pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
     let position = part.state.position();
     let synced = part.log.synced();
@@ -43,7 +45,7 @@ impl<S: Durable> Worker<S> {
         self.logs.iter().position(|log| log.prefixes.holds(domain))
     }
 
-    /// Notes since when partitions have something to write.
+    /// Records since when each partition has entries to write.
     pub(super) fn note_dirty(&mut self) {
         let now = self.clock.now().mono;
         for (partition, log) in self.logs.iter_mut().enumerate() {
@@ -54,7 +56,7 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Begins to write the partitions that have enough, or have waited long enough, or are urgent.
+    /// Begins a group in each partition that has enough entries, has waited long enough, or is urgent.
     pub(super) fn commit_due(&mut self) -> Result<(), Error> {
         let now = self.clock.now().mono;
         let due: Vec<usize> = (0..self.logs.len())
@@ -68,8 +70,8 @@ impl<S: Durable> Worker<S> {
         self.begin(&due)
     }
 
-    /// How long a partition's next group waits. What is found while there is more to fetch than can be fetched is in no
-    /// hurry; whoever waits for it is, once there are many.
+    /// How long a partition's next group waits. Entries are not urgent while there is more to fetch than the fetchers
+    /// take, unless many callers wait for durability.
     pub(super) fn group_delay(&self, log: &Log) -> u64 {
         let is_patient = self.sated
             && log.closing.is_none()
@@ -80,13 +82,13 @@ impl<S: Durable> Worker<S> {
         super::millis(*delay)
     }
 
-    /// Begins to write everything there is to write.
+    /// Begins a group in every partition that has entries to write.
     pub(super) fn begin_all(&mut self) -> Result<(), Error> {
         self.begin(&Vec::from_iter(0..self.logs.len()))
     }
 
-    /// Sends a group of each of these partitions on its way, unless one is. While the disk is full it does nothing; where
-    /// it turns out to be, the group is kept.
+    /// Begins a group in each of these partitions, unless one is under way. Does nothing while the disk is full; if a
+    /// log reports a full disk, the group is kept.
     pub(super) fn begin(&mut self, partitions: &[usize]) -> Result<(), Error> {
         if partitions.is_empty() || self.full_until.is_some() {
             return Ok(());
@@ -106,7 +108,7 @@ impl<S: Durable> Worker<S> {
                     let log = &mut self.logs[partition];
                     log.begin();
                     let Some(group) = group else {
-                        // All that was offered was known, and stands in the log.
+                        // All offers were known already, and the log has them.
                         log.done = log.begun;
                         continue;
                     };
@@ -135,7 +137,7 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// Folds the groups that have arrived, and tells those who waited for them.
+    /// Folds the groups that are durable, and answers the callers that waited for them.
     pub(super) fn land(&mut self) -> Result<(), Error> {
         let (mut landed, mut refused) = (false, false);
         for partition in 0..self.logs.len() {
@@ -179,7 +181,7 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// A log failed. If it has lost what it had, the states are the only ones who still know it.
+    /// Handles the failure of a log. If the log has lost data, the states have the only copy, so they are checkpointed.
     fn ended_by(&mut self, error: nephila_log::Error) -> Error {
         if error.is_loss() {
             for partition in 0..self.logs.len() {
@@ -190,13 +192,13 @@ impl<S: Durable> Worker<S> {
         error.into()
     }
 
-    /// A caller waits until what these partitions have to write now is durable.
+    /// Registers a caller that waits until all pending entries of these partitions are durable.
     pub(super) fn wait_for(&mut self, partitions: Vec<usize>, reply: Reply) {
         let needs: Vec<(usize, u64)> = partitions
             .into_iter()
             .filter_map(|partition| {
                 let log = &self.logs[partition];
-                // What is in no group yet is in the one that follows the one on its way.
+                // Entries that are in no group yet will be in the group after the current one.
                 let has_more = self.frontier.has_more(partition) || self.frontier.has_group(partition);
                 let number = log.begun + u64::from(has_more);
                 (number > log.done).then_some((partition, number))
@@ -220,8 +222,8 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Makes states durable that have grown too much in memory, and shortens their journals. `now` waits for it: only then
-    /// it is known whether there was room.
+    /// Checkpoints states that have grown too large in memory, and shortens their journals. With `now`, waits for the
+    /// checkpoint: only then is known whether there was room.
     pub(super) fn checkpoint_due(&mut self, now: bool) -> Result<(), Error> {
         for partition in 0..self.logs.len() {
             if self.full_until.is_some() {
@@ -232,7 +234,8 @@ impl<S: Durable> Worker<S> {
                 self.checkpoint_now_or_soon(partition, now)?;
             }
         }
-        // None of them has too much, all together may: the largest is written first, which makes the fewest runs.
+        // Each of them may be below the limit while the sum is above: the largest is written first, which makes the
+        // fewest runs.
         while self.full_until.is_none() {
             let (mut all, mut most, mut partition) = (0, 0, 0);
             for one in 0..self.logs.len() {
@@ -247,7 +250,7 @@ impl<S: Durable> Worker<S> {
             }
             self.checkpoint_now_or_soon(partition, now)?;
             if self.frontier.state(partition).dirty_bytes() >= most {
-                // It could not write; the next time is soon enough.
+                // The state could not write; the next call is soon enough.
                 break;
             }
         }
@@ -260,13 +263,13 @@ impl<S: Durable> Worker<S> {
         self.shorten(partition, position)
     }
 
-    /// What does not fit is in the journal, from which it is folded again.
+    /// Checkpoints a partition. Data that does not fit stays in the journal, for the next replay.
     pub(super) fn checkpoint(&mut self, partition: usize) -> Result<(), Error> {
         let position = self.frontier.state(partition).checkpoint();
         self.shorten(partition, position)
     }
 
-    /// The journal up to here is not needed any more, unless there was no room for the checkpoint.
+    /// Removes the journal up to the checkpoint, unless there was no room for the checkpoint.
     fn shorten(&mut self, partition: usize, position: Result<Position, StateError>) -> Result<(), Error> {
         let position = match position {
             Err(StateError::Full(_)) => {
@@ -286,7 +289,7 @@ impl<S: Durable> Worker<S> {
 
     fn truncate(&mut self, partition: usize, keep_from: u64) -> Result<(), Error> {
         match self.logs[partition].log.truncate_before(keep_from) {
-            // What is not removed now is removed behind the next checkpoint.
+            // The rest is removed after the next checkpoint.
             Err(error) if error.is_full() => self.note_full(),
             removed => removed?,
         }

@@ -1,11 +1,10 @@
 //! A full disk: the worker waits for room instead of ending.
 //!
-//! A group that its journal did not take is kept as it is, and the journal goes back to what was durable. Nothing is handed
-//! out meanwhile, so only fetches that are under way still end; offers stay in their channel, and whoever offers waits.
-//! Every [`DISK_FULL_PAUSE`] it is tried again, all of it, and when nothing is refused any more the
-//! worker goes on.
+//! A group that its journal did not take is kept unchanged, and the journal goes back to its durable end. Meanwhile
+//! nothing is handed out, so only the fetches under way still end; offers stay in their channel, and callers that offer
+//! wait (backpressure). Every [`DISK_FULL_PAUSE`] the worker retries all kept groups, and resumes when none is refused.
 //!
-//! What always holds: a group is written once, however often it was tried; what is kept in memory meanwhile is bounded.
+//! Invariants: a group is written once, regardless of the number of retries; the memory used meanwhile is bounded.
 
 use nephila_core::state::Durable;
 
@@ -14,7 +13,7 @@ use super::{
     DISK_FULL_PAUSE, Error, FED_BYTES_MAX, FEEDING_MAX, STOP_PAUSES_MAX, STOP_ROUNDS_MAX, WAITERS_MAX, Worker,
 };
 
-/// What a worker takes from its channels.
+/// The channels that a worker reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Takes {
     pub(super) events: bool,
@@ -22,7 +21,7 @@ pub(super) struct Takes {
 }
 
 impl<S: Durable> Worker<S> {
-    /// What is taken next. Reports of what is under way are always few; callers that wait are not.
+    /// The channels to read from next. Reports of fetches under way are always few; waiting callers may be many.
     pub(super) fn takes(&self) -> Takes {
         let is_full = self.is_full();
         let held_up = is_full || self.logs.iter().any(|log| log.flight.is_some());
@@ -32,24 +31,24 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Is more waiting than may wait? Then it is written first.
+    /// Whether there is more pending than permitted. Then pending entries are written first.
     pub(super) fn has_much(&self) -> bool {
         let fed_bytes: usize = self.logs.iter().map(|log| log.fed_bytes).sum();
         self.waiters.len() > WAITERS_MAX || fed_bytes > FED_BYTES_MAX
     }
 
-    /// Is the disk full, or is it not yet known that it is not any more?
+    /// Whether the disk is full, or a retry after a full disk is not yet confirmed.
     pub(super) fn is_full(&self) -> bool {
         self.full_until.is_some() || self.logs.iter().any(Log::tries_again)
     }
 
-    /// The disk is full.
+    /// Records that the disk is full.
     pub(super) fn note_full(&mut self) {
         self.stats.disk_full_met += 1;
         self.full_until = Some(self.clock.now().mono + super::millis(DISK_FULL_PAUSE));
     }
 
-    /// The disk was full a while ago: is it still?
+    /// Retries after a full disk.
     pub(super) fn try_again(&mut self) -> Result<(), Error> {
         self.full_until = None;
         self.begin_all()?;
@@ -59,7 +58,7 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// Takes in and writes everything there is, waiting a while for room if there is none.
+    /// Feeds all offers and makes all entries durable, waiting a while for room on a full disk.
     pub(super) async fn write_all(&mut self) -> Result<(), Error> {
         let (mut rounds, mut pauses) = (0, 0);
         while rounds < STOP_ROUNDS_MAX {

@@ -1,11 +1,12 @@
-//! Partitions that come and go while a worker works.
+//! Partitions that come and go while a worker runs.
 //!
-//! A partition is opened elsewhere, where it may take its time: its log is folded, and only then it comes here. Until its
-//! first group is durable nothing of it is handed out. A partition that goes is closed in the frontier; its open tickets
-//! are waited for, what it has to write is written, its state is made durable, and then it is given to whoever asked.
+//! A partition is opened elsewhere, where this may take its time: its log is replayed, and only then is the partition
+//! brought here. Until its first group is durable, no ticket of the partition is handed out. To hand a partition over,
+//! the worker closes the partition in the frontier, waits for its open tickets, writes its pending entries, checkpoints
+//! its state, and then answers the caller.
 //!
-//! What always holds: the logs stand in the order of the frontier's partitions; a partition that was given back has nothing
-//! under way here.
+//! Invariants: the logs have the order of the frontier's partitions; a partition that was handed over has nothing under
+//! way here.
 
 use nephila_core::key::Prefixes;
 use nephila_core::state::{Durable, Position};
@@ -18,33 +19,33 @@ use super::{Error, Part, Worker};
 /// A partition that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// What it holds.
+    /// The key prefixes that the partition holds.
     pub prefixes: Prefixes,
-    /// How far its state goes, which is durable.
+    /// The position of the state, which is durable.
     pub position: Position,
 }
 
-/// A partition that comes.
+/// A partition to be taken over.
 #[derive(Debug)]
 pub(super) struct Coming<S> {
     pub(super) part: Part<S>,
     pub(super) epoch: u64,
-    /// Told once its first group is durable.
+    /// Answered once the first group is durable.
     pub(super) reply: oneshot::Sender<()>,
 }
 
-/// Something to be done with the state and the log of a partition, on the worker's own thread.
+/// A closure that runs with the state and the log of a partition on the worker's thread.
 type Visit<S> = Box<dyn FnOnce(&mut S, &mut dyn GroupLog) + Send>;
 
-/// What comes through the door.
+/// A message through the door.
 pub(super) enum Knock<S> {
     /// A partition.
     Part(Coming<S>),
-    /// Somebody who looks at one that is here.
+    /// A visit to an owned partition.
     Visit(Prefixes, Visit<S>),
 }
 
-// Not derived: a visit cannot be shown.
+// Not derived: a closure has no `Debug`.
 impl<S> std::fmt::Debug for Knock<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -54,11 +55,11 @@ impl<S> std::fmt::Debug for Knock<S> {
     }
 }
 
-/// Where partitions come in.
+/// The entrance for partitions.
 #[derive(Debug)]
 pub struct Door<S>(pub(super) mpsc::Sender<Knock<S>>);
 
-// Not derived: that would ask the same of the state.
+// Not derived: the derived impl would require `S: Clone`.
 impl<S> Clone for Door<S> {
     fn clone(&self) -> Self {
         Door(self.0.clone())
@@ -66,16 +67,16 @@ impl<S> Clone for Door<S> {
 }
 
 impl<S> Door<S> {
-    /// Gives a worker a partition, replayed, to be its own from this epoch on. Returns once the epoch stands in its log.
-    /// False if the worker has ended.
+    /// Gives the worker a partition, already replayed, which the worker owns from this epoch on. Returns once the epoch
+    /// is durable in the log. False if the worker has ended.
     pub async fn bring(&self, part: Part<S>, epoch: u64) -> bool {
         let (reply, answer) = oneshot::channel();
         let knock = Knock::Part(Coming { part, epoch, reply });
         self.0.send(knock).await.is_ok() && self.heard(answer).await.is_some()
     }
 
-    /// Does something with the state and the log of a partition, between two turns of the worker, which waits: it should
-    /// take milliseconds. None if the partition is not here, or the worker has ended.
+    /// Runs a closure with the state and the log of a partition, between two turns of the worker, which waits: the
+    /// closure should take milliseconds. None if the partition is not here, or the worker has ended.
     pub async fn visit<T: Send + 'static>(
         &self,
         prefixes: Prefixes,
@@ -83,14 +84,14 @@ impl<S> Door<S> {
     ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         let visit: Visit<S> = Box::new(move |state, log| {
-            // Whoever asked may have left.
+            // The caller may have left.
             _ = reply.send(visit(state, log));
         });
         self.0.send(Knock::Visit(prefixes, visit)).await.ok()?;
         self.heard(answer).await
     }
 
-    /// What the worker answers, if it does: see [`Handle::heard`](super::Handle).
+    /// Waits for the worker's answer; none if the worker ends first: see [`Handle::heard`](super::Handle).
     async fn heard<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -101,7 +102,7 @@ impl<S> Door<S> {
 }
 
 impl<S: Durable> Worker<S> {
-    /// Lets in what came.
+    /// Handles a knock.
     pub(super) fn let_in(&mut self, knock: Knock<S>) {
         match knock {
             Knock::Part(coming) => self.open_part(coming),
@@ -113,7 +114,7 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Takes a partition over.
+    /// Takes ownership of a partition.
     fn open_part(&mut self, coming: Coming<S>) {
         let now = self.clock.now();
         let Coming { part: Part { prefixes, state, log }, epoch, reply } = coming;
@@ -126,7 +127,7 @@ impl<S: Durable> Worker<S> {
         self.wait_for(vec![at], Reply::Done(reply));
     }
 
-    /// Begins to hand a partition over. Whoever asks for one that is not here learns it by the end of the channel.
+    /// Begins to hand a partition over. If the partition is not here, the closed reply channel tells the caller.
     pub(super) fn close_part(&mut self, prefixes: Prefixes, reply: oneshot::Sender<Closed>) {
         let Some(at) = self.logs.iter().position(|log| log.prefixes == prefixes) else { return };
         self.frontier.close_partition(at, self.clock.now());
@@ -134,7 +135,7 @@ impl<S: Durable> Worker<S> {
         self.logs[at].urgent = true;
     }
 
-    /// Gives away what is closed.
+    /// Hands over the closed partitions.
     pub(super) fn give_away(&mut self) -> Result<(), Error> {
         while let Some(at) = (0..self.logs.len()).find(|&at| {
             self.logs[at].closing.is_some() && !self.logs[at].is_under_way() && self.frontier.is_closed(at)
@@ -147,7 +148,8 @@ impl<S: Durable> Worker<S> {
             let position = state.position();
             let log = self.logs.remove(at);
             self.publish_prefixes();
-            // Nobody waits for it: it had nothing to write. One that came by its old number would be answered by this.
+            // No caller waits for this partition, which had nothing to write. A waiter by the old number is answered
+            // here.
             let mut done = Vec::new();
             for mut waiter in std::mem::take(&mut self.waiters) {
                 waiter.needs.retain(|(number, _)| *number != at);
@@ -159,7 +161,7 @@ impl<S: Durable> Worker<S> {
             self.move_numbers(|number| if number > at { number - 1 } else { number });
             done.into_iter().for_each(Reply::send);
             let prefixes = log.prefixes;
-            // State and log are closed before anybody hears of it.
+            // State and log are closed before the caller learns of the hand-over.
             drop((state, log.log));
             if let Some(reply) = log.closing {
                 _ = reply.send(Closed { prefixes, position });
@@ -168,7 +170,7 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// Partitions have other numbers now.
+    /// Renumbers the partitions.
     fn move_numbers(&mut self, new: impl Fn(usize) -> usize) {
         for waiter in &mut self.waiters {
             waiter.needs.iter_mut().for_each(|(number, _)| *number = new(*number));
@@ -178,7 +180,7 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Tells those who offer which URLs are ours.
+    /// Publishes to the handles which URLs belong to this worker.
     pub(super) fn publish_prefixes(&self) {
         let prefixes = self.logs.iter().map(|log| log.prefixes).collect();
         *self.shared.prefixes.write().expect("nobody panics holding it") = prefixes;

@@ -1,7 +1,7 @@
 //! How the rest of the program speaks to a worker: a handle that is cheap to clone and hides the channels.
 //!
-//! What always holds: every channel is bounded, so whoever is faster than the worker waits. When the worker has ended,
-//! every call says so and nothing hangs.
+//! Invariants: every channel is bounded, so a caller that is faster than the worker waits (backpressure). After the end
+//! of the worker every call returns an error and none hangs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -44,53 +44,53 @@ use super::{Closed, HostKey, OFFERS_IN_BATCH_MAX, Stats};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the worker has ended{}", .why.as_deref().map(|why| format!(": {why}")).unwrap_or_default())]
 pub struct Stopped {
-    /// What went wrong, if something did.
+    /// The error that ended the worker, if there was one.
     pub why: Option<Arc<str>>,
 }
 
-/// A URL that somebody found.
+/// A discovered URL, to be offered to the frontier.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The URL.
     pub url: CrawlUrl,
-    /// Who wants it.
+    /// The job that wants the URL.
     pub job: JobId,
     /// Links from a seed.
     pub depth: u8,
-    /// Links out of scope and redirects that led to it.
+    /// Links out of scope and redirects on the way to this URL.
     pub hops: Hops,
-    /// How what comes back is to be read.
+    /// How to parse the response.
     pub read_as: ReadAs,
     /// 0 is the most urgent.
     pub priority: u8,
-    /// How often a stream named it.
+    /// How often a stream named the URL.
     pub hits: u32,
-    /// The rule that turns it away, if there is one.
+    /// The rule that refuses the URL, if there is one.
     pub refusal: Option<Refusal>,
-    /// Where it was found, if that is known.
+    /// The page with the link, if known.
     pub via: Option<Arc<Via>>,
 }
 
-/// What an operator can say.
+/// A command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// About a host.
+    /// A change to a host.
     Host(HostChange),
-    /// About a domain.
+    /// A change to a domain.
     Domain(DomainChange),
-    /// A job is new or has changed.
+    /// A new or changed job.
     Job(Box<Job>),
-    /// A job is gone.
+    /// A removed job.
     JobRemoved(JobId),
     /// A part of a stream, of one partition.
     Stream(Box<Part>),
-    /// A feed showed something to its source, which is of another partition.
+    /// A feed showed something to its source, which is in another partition.
     Sighted(Box<Sighted>),
-    /// Pages that were fetched are wanted once more: what was kept of them is lost.
+    /// Fetches these pages again: their archived copies are lost.
     Again(Vec<CrawlUrl>),
 }
 
-/// A link on its way to the worker.
+/// Converts a link to an offer.
 pub(crate) fn offered(link: &Link, secret: &Secret) -> OfferedUrl {
     OfferedUrl {
         key: UrlKey::of(&link.url, secret),
@@ -107,27 +107,27 @@ pub(crate) fn offered(link: &Link, secret: &Secret) -> OfferedUrl {
     }
 }
 
-/// URLs on their way to the worker.
+/// A batch of offers on the way to the worker.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) offers: Vec<OfferedUrl>,
-    /// Told once all of them are durable, and which are not of a partition here.
+    /// Answered once all offers are durable, with the indexes of the offers whose partition is not here.
     pub(super) reply: Option<oneshot::Sender<Vec<u32>>>,
-    /// Where they come from, if not from here.
+    /// The inbox that the offers were read from; none for offers of this process.
     pub(super) from: Option<FromInbox>,
 }
 
-/// What was read from the inbox of a partition.
+/// Input read from the inbox of a partition.
 #[derive(Debug)]
 pub(super) struct FromInbox {
     pub(super) prefixes: Prefixes,
-    /// The inbox was read up to here once this is durable.
+    /// Once this input is durable, the inbox is read up to this position.
     pub(super) position: u64,
-    /// What somebody said, to be written behind the offers.
+    /// An entry to be written behind the offers.
     pub(super) said: Option<Entry>,
 }
 
-/// Everything but offers that wakes a worker.
+/// Every input of a worker except offers.
 #[derive(Debug)]
 pub(super) enum Event {
     Released(TicketId, Duration),
@@ -138,7 +138,7 @@ pub(super) enum Event {
     Turn(TurnEvent),
     Errand(Said),
     Command(Command, oneshot::Sender<()>),
-    /// Of one partition, or of all.
+    /// For one partition, or for all.
     Settled(Option<Prefixes>, oneshot::Sender<()>),
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
     Outlook(Seconds, oneshot::Sender<Outlook>),
@@ -161,18 +161,18 @@ pub(super) enum Event {
     Stop(oneshot::Sender<Box<Stats>>),
 }
 
-/// What a partition has counted, as far as its log goes.
+/// The counters of a partition, as of the end of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tallied {
-    /// Which.
+    /// The partition.
     pub prefixes: Prefixes,
-    /// Its inbox is read up to here.
+    /// Position up to which the inbox is read.
     pub inbox: u64,
-    /// What was done and is left of each job.
+    /// Work done and left, by job.
     pub jobs: BTreeMap<u32, Work>,
 }
 
-/// Speaks to a worker.
+/// A handle for calls to a worker.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(super) events: mpsc::Sender<Event>,
@@ -180,17 +180,17 @@ pub struct Handle {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What all handles of a worker share.
+/// State shared by all handles of a worker.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) secret: Secret,
     pub(super) prefixes: RwLock<Vec<Prefixes>>,
     pub(super) failure: OnceLock<Arc<str>>,
-    /// The worker has ended, and its channels with it.
+    /// Whether the worker and its channels have ended.
     pub(super) over: watch::Sender<bool>,
 }
 
-/// Says that a worker has ended, however it did, when it is dropped behind the worker's channels.
+/// Signals the end of a worker, whatever the cause, when dropped after the worker's channels.
 #[derive(Debug)]
 pub(super) struct SaysOver(pub(super) Arc<Shared>);
 
@@ -201,18 +201,18 @@ impl Drop for SaysOver {
 }
 
 impl Handle {
-    /// The same of many URLs at once, by their keys.
+    /// Like [`Handle::holds_domain`], for many domains at once.
     pub(crate) fn holds_each<'a>(&self, domains: impl Iterator<Item = DomainKey> + 'a) -> Vec<bool> {
         let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
         domains.map(|domain| prefixes.iter().any(|prefixes| prefixes.holds(domain))).collect()
     }
 
-    /// Is this URL of one of the worker's partitions? Those that are not come back when offered durably.
+    /// Whether this URL belongs to one of the worker's partitions. Other URLs are returned when offered durably.
     pub fn holds(&self, url: &CrawlUrl) -> bool {
         self.holds_domain(UrlKey::of(url, &self.shared.secret).host.domain)
     }
 
-    /// Is this domain of one of the worker's partitions?
+    /// Whether this domain belongs to one of the worker's partitions.
     pub(crate) fn holds_domain(&self, domain: DomainKey) -> bool {
         let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
         prefixes.iter().any(|prefixes| prefixes.holds(domain))
@@ -223,7 +223,7 @@ impl Handle {
         UrlKey::of(url, &self.shared.secret)
     }
 
-    /// Offers URLs, waiting while the worker is behind. They are durable some time later.
+    /// Offers URLs, waiting while the worker is behind (backpressure). The offers become durable later.
     pub async fn offer(&self, links: &[Link]) -> Result<(), Stopped> {
         for links in links.chunks(OFFERS_IN_BATCH_MAX) {
             let offers = links.iter().map(|link| offered(link, &self.shared.secret)).collect();
@@ -233,7 +233,7 @@ impl Handle {
         Ok(())
     }
 
-    /// The same with links that have their keys already.
+    /// Like [`Handle::offer_durably`], for offers with known keys.
     pub(crate) async fn offer_urls_durably(&self, mut urls: Vec<OfferedUrl>) -> Result<Vec<usize>, Stopped> {
         let mut replies = Vec::new();
         while !urls.is_empty() {
@@ -252,17 +252,17 @@ impl Handle {
         Ok(elsewhere)
     }
 
-    /// Offers URLs and waits until all of them are durable. The links of a page are offered like this before the page
-    /// is reported: otherwise a crash between the two would lose them. Gives the numbers of those that are of partitions
-    /// which are not here: nothing was done about them.
+    /// Offers URLs and waits until all of them are durable. The links of a page are offered this way before the page is
+    /// reported: otherwise a crash between the two would lose the links. Returns the indexes of the links whose
+    /// partition is not here: these are not offered.
     pub async fn offer_durably(&self, links: &[Link]) -> Result<Vec<usize>, Stopped> {
-        // Keys are made here: hashing is spread over those who find links.
+        // Keys are computed here: this spreads the hashing over the tasks that find links.
         self.offer_urls_durably(links.iter().map(|link| offered(link, &self.shared.secret)).collect()).await
     }
 
-    /// Feeds what was read from the inbox of a partition, up to this position. Returns when it was taken, which is before
-    /// it is durable: the inbox is read again from the position in the state. If the partition is not here any
-    /// more, nothing is taken of it.
+    /// Feeds input from the inbox of a partition, up to this position. Returns when the worker has received the input,
+    /// before durability: after a crash the inbox is read again from the position in the state. If the partition is no
+    /// longer here, the input is ignored.
     pub async fn from_inbox(
         &self,
         prefixes: Prefixes,
@@ -274,11 +274,11 @@ impl Handle {
         self.offers.send(Batch { offers, reply: None, from }).await.map_err(|_| self.stopped())
     }
 
-    /// Returns once everything that was fed from the inbox of a partition, up to this position, is durable: it may then be
-    /// removed there. False if the partition is not here any more.
+    /// Returns once everything fed from the inbox of a partition, up to this position, is durable: the inbox may then
+    /// delete these messages. False if the partition is no longer here.
     pub async fn inbox_is_durable(&self, prefixes: Prefixes, position: u64) -> Result<bool, Stopped> {
         let (reply, answer) = oneshot::channel();
-        // The same way as what was fed, so that it comes behind all of it.
+        // Through the same channel as the offers, so that this request follows all of them.
         let from = Some(FromInbox { prefixes, position, said: None });
         let batch = Batch { offers: Vec::new(), reply: Some(reply), from };
         self.offers.send(batch).await.map_err(|_| self.stopped())?;
@@ -289,8 +289,8 @@ impl Handle {
         }
     }
 
-    /// Hands a partition over: returns when nothing of it is under way here and its state is durable. None if it is not
-    /// here.
+    /// Hands a partition over: returns when nothing of the partition is under way here and its state is durable. None
+    /// if the partition is not here.
     pub async fn close(&self, prefixes: Prefixes) -> Result<Option<Closed>, Stopped> {
         let (reply, answer) = oneshot::channel();
         self.send(Event::Close(prefixes, reply)).await?;
@@ -301,42 +301,43 @@ impl Handle {
         }
     }
 
-    /// A page was fetched, and its report will follow once it is stored: its host may be asked again when it has rested.
+    /// A page was fetched, and the report follows once the page is stored: the crawl delay of the host begins now.
     pub async fn released(&self, id: TicketId, took: Duration) -> Result<(), Stopped> {
         self.send(Event::Released(id, took)).await
     }
 
-    /// A page was fetched, or was not.
+    /// Reports the outcome of a ticket.
     pub async fn report(&self, id: TicketId, report: Report) -> Result<(), Stopped> {
         self.send(Event::Report(id, Box::new(report))).await
     }
 
-    /// A robots.txt was asked for.
+    /// Reports the result of a robots.txt request.
     pub async fn robots(&self, id: TicketId, report: RobotsReport) -> Result<(), Stopped> {
         self.send(Event::Robots(id, Box::new(report))).await
     }
 
-    /// The addresses of a host; there is at least one.
+    /// Reports the addresses of a host; there is at least one.
     pub async fn resolved(&self, host: HostKey, addresses: &[IpAddr]) -> Result<(), Stopped> {
         self.send(Event::Resolved(host, addresses.into())).await
     }
 
-    /// The name of a host could not be resolved.
+    /// Reports that the name of a host could not be resolved.
     pub async fn unresolved(&self, host: HostKey, outcome: Outcome) -> Result<(), Stopped> {
         self.send(Event::Unresolved(host, outcome)).await
     }
 
-    /// An operator's word. Returns once it is durable and in force.
+    /// Runs an operator's command. Returns once the command is durable and in force.
     pub async fn command(&self, command: Command) -> Result<(), Stopped> {
         self.ask(|reply| Event::Command(command, reply)).await
     }
 
-    /// Returns once everything that was reported or said before is durable.
+    /// Returns once everything reported or commanded before is durable.
     pub async fn settled(&self) -> Result<(), Stopped> {
         self.ask(|reply| Event::Settled(None, reply)).await
     }
 
-    /// The same for one partition alone, whatever the others wait for. At once if it is not here.
+    /// Like [`Handle::settled`], for one partition alone, regardless of the others. Returns at once if the partition is
+    /// not here.
     pub async fn settled_in(&self, prefixes: Prefixes) -> Result<(), Stopped> {
         self.ask(|reply| Event::Settled(Some(prefixes), reply)).await
     }
@@ -346,9 +347,9 @@ impl Handle {
         &self.shared.secret
     }
 
-    /// Gives a part of a stream to the partitions of its URLs, behind all that were given before it. Returns when it was
-    /// taken; it is durable when [`Taken::durable`] says so, so that the next can be read meanwhile. What is of partitions
-    /// that are not here is left out.
+    /// Gives a part of a stream to the partitions of its URLs, behind all earlier parts. Returns when the worker has
+    /// received the part; [`Taken::durable`] waits for durability, so that the next part can be read meanwhile. URLs
+    /// whose partition is not here are left out.
     pub async fn stream(&self, part: Part) -> Result<Taken, Stopped> {
         let shares = {
             let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
@@ -363,8 +364,8 @@ impl Handle {
         Ok(Taken { answers, handle: self.clone() })
     }
 
-    /// What would be decided about a part of a stream, without deciding it: for each URL that is of a partition here, what is
-    /// remembered of it, and the batch that it would come in, none if that was taken in before.
+    /// Dry run of a part of a stream: for each URL of a partition here, the record of the URL and the batch that would
+    /// contain the URL; no batch if that one was taken before.
     pub(crate) async fn foresee(
         &self,
         part: Part,
@@ -383,27 +384,27 @@ impl Handle {
         Ok(all)
     }
 
-    /// What is remembered of a URL that a stream named.
+    /// The record of a URL that a stream named.
     pub async fn streamed(&self, key: UrlKey) -> Result<Option<reflog::Record>, Stopped> {
         self.ask(|reply| Event::Streamed(key, reply)).await
     }
 
-    /// Why a URL is where it is.
+    /// Explains the status of a URL.
     pub async fn explain(&self, url: &CrawlUrl) -> Result<Explanation, Stopped> {
         self.ask(|reply| Event::Explain(Box::new(url.clone()), reply)).await.map(|explanation| *explanation)
     }
 
-    /// The host of a URL. None if nothing is known of it here.
+    /// The host of a URL. None if the host is unknown here.
     pub async fn host(&self, url: &CrawlUrl) -> Result<Option<HostView>, Stopped> {
         self.ask(|reply| Event::Host(Box::new(url.clone()), reply)).await.map(|view| view.map(|view| *view))
     }
 
-    /// An address: who is reached there, and when it may be asked.
+    /// An address: its hosts, and the time of the next permitted request.
     pub async fn slot(&self, address: IpAddr) -> Result<SlotView, Stopped> {
         self.ask(|reply| Event::Slot(SlotKey::of(address), reply)).await.map(|view| *view)
     }
 
-    /// The first hosts from a key on, in the order of keys
+    /// The first page of hosts from a key on, in the order of keys
     /// ([`Frontier::hosts_page`](nephila_core::frontier::Frontier::hosts_page)).
     pub async fn hosts(
         &self,
@@ -413,38 +414,39 @@ impl Handle {
         self.ask(|reply| Event::Hosts(from, max, reply)).await
     }
 
-    /// What is remembered of each of these URLs and of its host.
+    /// The record of each of these URLs and of its host.
     pub async fn known(&self, urls: Vec<CrawlUrl>) -> Result<Vec<Known>, Stopped> {
         self.ask(|reply| Event::Known(urls, reply)).await
     }
 
-    /// How many URLs failed and are to be tried again, and when the first of them is
+    /// The number of failed URLs that wait for a retry, and the time of the first retry
     /// ([`Frontier::second_tries`](nephila_core::frontier::Frontier::second_tries)).
     pub async fn second_tries(&self) -> Result<(u64, Option<Seconds>), Stopped> {
         self.ask(Event::SecondTries).await
     }
 
-    /// What is remembered of a feed.
+    /// The record of a feed.
     pub async fn feed(&self, key: UrlKey) -> Result<feed::record::Record, Stopped> {
         self.ask(|reply| Event::Feed(key, reply)).await.map(|record| *record)
     }
 
-    /// The first feeds from a key on, in the order of keys.
+    /// The first page of feeds from a key on, in the order of keys.
     pub async fn feeds(&self, from: Option<UrlKey>, max: usize) -> Result<Vec<FeedView>, Stopped> {
         self.ask(|reply| Event::Feeds(from, max, reply)).await
     }
 
-    /// What is remembered of a source.
+    /// The record of a source.
     pub async fn source(&self, key: SourceKey) -> Result<feed::source::Record, Stopped> {
         self.ask(|reply| Event::Source(key, reply)).await.map(|record| *record)
     }
 
-    /// The first stories from a key on, in the order of keys: those of a source together, the oldest first.
+    /// The first page of stories from a key on, in the order of keys: the stories of a source together, the oldest
+    /// first.
     pub async fn stories(&self, from: Option<UrlKey>, max: usize) -> Result<Vec<StoryView>, Stopped> {
         self.ask(|reply| Event::Stories(from, max, reply)).await
     }
 
-    /// Downloads from a cursor on, and where the next page begins
+    /// A page of downloads from a cursor on, and the cursor of the next page
     /// ([`Frontier::downloads_page`](nephila_core::frontier::Frontier::downloads_page)).
     pub async fn downloads(
         &self,
@@ -455,13 +457,13 @@ impl Handle {
         self.ask(|reply| Event::Downloads(from, wanted, max, reply)).await
     }
 
-    /// Are the partitions of two keys the same one, and here?
+    /// Whether two keys belong to the same partition, and that partition is here.
     pub(crate) fn are_together(&self, one: DomainKey, other: DomainKey) -> bool {
         let prefixes = self.shared.prefixes.read().expect("nobody panics holding it");
         prefixes.iter().any(|prefixes| prefixes.holds(one) && prefixes.holds(other))
     }
 
-    /// Returns once everything that was reported before about this domain is durable and can be read.
+    /// Returns once everything reported before about this domain is durable and readable.
     pub(crate) async fn settled_of(&self, domain: DomainKey) -> Result<(), Stopped> {
         let of = |prefixes: &&Prefixes| prefixes.holds(domain);
         let prefixes =
@@ -473,40 +475,42 @@ impl Handle {
     }
 
     /// What the frontier waits for, and whether there is nothing left before the horizon
-    /// ([`Frontier::left`](nephila_core::frontier::Frontier::left)). What was offered and is not durable yet may
-    /// still be on its way here: whoever asks in order to end has offered durably.
+    /// ([`Frontier::left`](nephila_core::frontier::Frontier::left)). Offers that are not durable yet are not counted: a
+    /// caller that wants to end the crawl must have offered durably.
     pub async fn outlook(&self, horizon: Seconds) -> Result<Outlook, Stopped> {
         self.ask(|reply| Event::Outlook(horizon, reply)).await
     }
 
-    /// Hosts of a partition that turn so many links away that nobody need send any. None if it is not here.
+    /// Hosts of a partition that reject a large number of links, so that senders need not send them. Empty if the
+    /// partition is not here.
     pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, Why)>, Stopped> {
         self.ask(|reply| Event::Closed(prefixes, reply)).await
     }
 
-    /// What each partition has done and has left of each job.
+    /// Work done and left of each job, by partition.
     pub async fn tallies(&self) -> Result<Vec<Tallied>, Stopped> {
         self.ask(Event::Tallies).await
     }
 
-    /// What the worker did and holds.
+    /// The counters and gauges of the worker.
     pub async fn stats(&self) -> Result<Stats, Stopped> {
         self.ask(Event::Stats).await.map(|stats| *stats)
     }
 
-    /// Ends the worker: what was said before is taken in and made durable, the states are checkpointed. Tickets that
-    /// are still open are given out again by whoever opens the partitions next. If there is no answer, ask
-    /// [`Stopped::why`].
+    /// Stops the worker: all earlier input is taken and made durable, and the states are checkpointed. The next owner
+    /// of the partitions hands out tickets that are still open again. If the worker fails instead, [`Stopped::why`] has
+    /// the cause.
     pub async fn stop(&self) -> Result<Stats, Stopped> {
         self.ask(Event::Stop).await.map(|stats| *stats)
     }
 
-    /// Waits until the worker has room for a word about a turn. Whoever waits may give up and wait again.
+    /// Waits for room in the channel for a message about a turn. Cancel safe: a caller may drop this future and wait
+    /// again.
     pub(crate) async fn room_for_turn(&self) -> Result<TurnPlace<'_>, Stopped> {
         self.events.reserve().await.map(TurnPlace).map_err(|_| self.stopped())
     }
 
-    /// Another node asks for an errand, or answers one.
+    /// Delivers an errand of another node, or the answer to an errand.
     pub(crate) async fn errand(&self, said: Said) -> Result<(), Stopped> {
         self.send(Event::Errand(said)).await
     }
@@ -521,8 +525,9 @@ impl Handle {
         self.heard(answer).await.ok_or_else(|| self.stopped())
     }
 
-    /// What the worker answers, if it does. Somebody may find room in a channel just before the worker ends and put a
-    /// question in just after: it stays there as long as anybody holds the channel, and nobody takes it out any more.
+    /// Waits for the worker's answer; none if the worker ends first. A caller may reserve a place in a channel just
+    /// before the worker ends and send a question just after: the question stays in the channel as long as a sender
+    /// exists, and is never answered.
     pub(super) async fn heard<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         let mut over = self.shared.over.subscribe();
         tokio::select! {
@@ -537,7 +542,7 @@ impl Handle {
     }
 }
 
-/// A part of a stream that the worker has, and that may not be durable yet.
+/// A part of a stream that the worker has received, and that may not be durable yet.
 #[derive(Debug)]
 pub struct Taken {
     answers: Vec<oneshot::Receiver<()>>,
@@ -545,7 +550,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Returns once all of it is durable.
+    /// Returns once the whole part is durable.
     pub async fn durable(self) -> Result<(), Stopped> {
         for answer in self.answers {
             self.handle.heard(answer).await.ok_or_else(|| self.handle.stopped())?;
@@ -554,24 +559,23 @@ impl Taken {
     }
 }
 
-/// Room for a word about a turn.
+/// A permit to send one message about a turn.
 #[derive(Debug)]
 pub(crate) struct TurnPlace<'a>(mpsc::Permit<'a, Event>);
 
 impl TurnPlace<'_> {
-    /// Says it.
+    /// Sends the message.
     pub(crate) fn say(self, event: TurnEvent) {
         self.0.send(Event::Turn(event));
     }
 }
 
-/// What the worker wants done. Whoever takes an action starts it at once: rests are counted from the moment it was
-/// handed out.
+/// The receiver of the worker's actions. The receiver starts an action at once: crawl delays count from the hand-out.
 #[derive(Debug)]
 pub struct Actions(pub(super) mpsc::Receiver<Action>);
 
 impl Actions {
-    /// The next one; none when the worker has ended.
+    /// The next action; none when the worker has ended.
     pub async fn next(&mut self) -> Option<Action> {
         self.0.recv().await
     }

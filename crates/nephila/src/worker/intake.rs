@@ -1,7 +1,7 @@
-//! What came in: offers, reports, answers, commands and questions, fed to the frontier.
+//! Input of the worker: offers, reports, answers, commands and questions, fed to the frontier.
 //!
-//! What always holds: an offer is never dropped because there is no room; what is there is written first, and if
-//! that cannot be, what is not fed yet waits.
+//! Invariant: an offer is never dropped for lack of room; the worker first writes the pending offers, and if that is
+//! impossible, the rest of the batch waits.
 
 use std::collections::VecDeque;
 
@@ -18,25 +18,25 @@ use super::handle::{Batch, Event, FromInbox};
 use super::log::Reply;
 use super::{Command, Error, Tallied, Worker};
 
-/// The name by which a partition knows its inbox.
+/// The name of a partition's inbox in its log.
 pub(crate) const INBOX: &str = "in";
 
-/// What a report takes in memory until it is durable, roughly, without what is listed in it.
+/// Approximate size in memory of a report until the report is durable, without its lists.
 const REPORT_BYTES: usize = 512;
 
-/// The same with it: a sitemap may list 50,000 pages.
+/// The same with the lists: a sitemap may list 50,000 pages.
 fn report_bytes(report: &Report) -> usize {
     let sighted = report.feed.as_ref().and_then(|feed| feed.sighted.as_ref());
     REPORT_BYTES + size_of_val(&*report.listed) + sighted.map_or(0, |sighted| sighted.bytes())
 }
 
-/// What became of an offer.
+/// The result of feeding an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fed {
     Taken,
-    /// Its partition is not here, or leaves.
+    /// The partition is not here, or is being handed over.
     Elsewhere,
-    /// There is no room for it until the group on its way has landed.
+    /// There is no room until the group under way has landed.
     NoRoom,
 }
 
@@ -44,9 +44,9 @@ enum Fed {
 #[derive(Debug)]
 pub(super) struct Feeding {
     offers: VecDeque<OfferedUrl>,
-    /// Partitions that those before went to.
+    /// Partitions of the offers fed so far.
     touched: Vec<usize>,
-    /// How many were looked at, and the numbers of those that are of partitions which are not here.
+    /// Number of offers processed, and the indexes of the offers whose partition is not here.
     looked_at: u32,
     elsewhere: Vec<u32>,
     reply: Option<oneshot::Sender<Vec<u32>>>,
@@ -66,7 +66,7 @@ impl Feeding {
         }
     }
 
-    /// Partitions have other numbers now.
+    /// Renumbers the partitions.
     pub(super) fn move_numbers(&mut self, new: impl Fn(usize) -> usize) {
         self.touched.iter_mut().for_each(|number| *number = new(*number));
     }
@@ -93,7 +93,7 @@ impl<S: Durable> Worker<S> {
             }
             Event::Turn(TurnEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
             Event::Errand(Said::Ask { asker, url }) => self.frontier.handle_errand(asker, &url, now)?,
-            // Whoever carries it sends it again.
+            // The carrier sends the errand again.
             Event::Errand(Said::NotHere { .. }) => {}
             Event::Errand(Said::Answer { number, report }) => {
                 self.frontier.handle_errand_answered(number, *report, now)?;
@@ -117,7 +117,7 @@ impl<S: Durable> Worker<S> {
             Event::Host(url, reply) => {
                 let key = self.frontier.host_key(&url);
                 let view = key.map(|key| self.frontier.host_view(&key, now)).transpose()?;
-                // Another host may have the key that this one would get.
+                // A different host may have the key of this one.
                 let view = view.flatten().filter(|view| *view.origin == *url.origin());
                 _ = reply.send(view.map(Box::new));
             }
@@ -157,15 +157,15 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// Something that takes so many bytes was said about a ticket.
+    /// Counts the bytes of a message about a ticket.
     fn note_fed(&mut self, id: TicketId, bytes: usize) {
         if let Some(partition) = self.frontier.partition_of_ticket(id) {
             self.logs[partition].fed_bytes += bytes;
         }
     }
 
-    /// Feeds the offers that were taken to the frontier, as far as there is room. A batch for which there is none waits;
-    /// others pass it, but for those that were read from the same inbox.
+    /// Feeds the received offers to the frontier, as far as there is room. A batch without room waits; other batches
+    /// overtake the waiting one, except batches from the same inbox.
     pub(super) fn feed(&mut self) -> Result<(), Error> {
         let mut held: VecDeque<Feeding> = VecDeque::new();
         while !self.is_full()
@@ -185,9 +185,9 @@ impl<S: Durable> Worker<S> {
         Ok(())
     }
 
-    /// Feeds a batch. Gives back what there is no room for.
+    /// Feeds a batch. Returns the remainder for which there is no room.
     fn feed_one(&mut self, mut feeding: Feeding) -> Result<Option<Feeding>, Error> {
-        // What was read for a partition that has left since is read again by its new owner.
+        // Input for a partition that has left since is read again by the new owner.
         let gone = |from: &FromInbox| {
             self.logs.iter().all(|log| log.prefixes != from.prefixes || log.closing.is_some())
         };
@@ -211,14 +211,14 @@ impl<S: Durable> Worker<S> {
             feeding.touched.extend(self.read_up_to(from));
         }
         if let Some(reply) = feeding.reply {
-            // Also for those that were offered a moment ago: the first of them may not be durable yet.
+            // Duplicates wait as well: the first offer of the same URL may not be durable yet.
             self.wait_for(feeding.touched, Reply::Offered(reply, feeding.elsewhere));
         }
         Ok(None)
     }
 
-    /// An inbox was read: what it said stands in the log behind what it offered, and so does how far it was read. Gives
-    /// its partition.
+    /// Records the position of the inbox. In the log, offers come first, then the entry from the inbox, then the
+    /// position. Returns the partition.
     fn read_up_to(&mut self, from: FromInbox) -> Option<usize> {
         let partition = self.logs.iter().position(|log| log.prefixes == from.prefixes)?;
         if let Some(entry) = from.said {
@@ -231,7 +231,7 @@ impl<S: Durable> Worker<S> {
 
     fn say(&mut self, partition: usize, entry: Entry) {
         match &entry {
-            // There may be many, and they are large: they wait for others of their group.
+            // These entries may be many, and they are large: they wait for others of their group.
             Entry::Stream(part) => self.logs[partition].fed_bytes += part.bytes(),
             _ => self.logs[partition].urgent = true,
         }
@@ -247,7 +247,7 @@ impl<S: Durable> Worker<S> {
         };
         let mut fed = self.frontier.offer(offer);
         if fed == Offered::Full {
-            // What is there goes on its way, unless something is.
+            // Writes the waiting offers, unless a group is under way.
             self.begin(&[partition])?;
             fed = self.frontier.offer(offer);
             if fed == Offered::Full {

@@ -1,7 +1,7 @@
-//! A partition's log as a worker writes it, and what the worker knows of a partition beside its frontier.
+//! A partition's log as a worker writes it, and the worker's own state for a partition.
 //!
-//! What always holds: one group of a partition is on its way at a time; groups are counted when they begin and when they
-//! are durable, so whoever waits for one knows its number.
+//! Invariants: at most one group of a partition is under way; groups are counted when they begin and when they are
+//! durable, so a caller that waits for a group knows its number.
 
 use nephila_core::key::Prefixes;
 use nephila_log::{GroupLog, Wake};
@@ -9,37 +9,37 @@ use tokio::sync::oneshot;
 
 use super::hand_over::Closed;
 
-/// What the worker knows of a partition beside its frontier.
+/// The worker's own state for a partition, beside the frontier's.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) prefixes: Prefixes,
     pub(super) log: Box<dyn GroupLog>,
-    /// Since when it has something to write, in milliseconds.
+    /// Since when the partition has entries to write, in milliseconds.
     pub(super) dirty_since: Option<u64>,
-    /// Somebody waits for it who should not wait long.
+    /// A caller waits for this partition and should not wait long.
     pub(super) urgent: bool,
-    /// Bytes fed to it that are in no group yet.
+    /// Bytes fed to the partition that are in no group yet.
     pub(super) fed_bytes: usize,
-    /// The group on its way.
+    /// The group under way.
     pub(super) flight: Option<Flight>,
-    /// The group that was on its way, if there was no room for it. The log has to go back before it takes it.
+    /// The group that did not fit on the disk. Before the retry the log must go back to its durable end.
     pub(super) unwritten: Option<Vec<u8>>,
     /// Groups begun, and how many of them are durable.
     pub(super) begun: u64,
     pub(super) done: u64,
-    /// Groups before this one are not needed, and are removed when the one on its way has arrived.
+    /// Groups before this one are obsolete, and are removed when the group under way is durable.
     pub(super) shorten_to: Option<u64>,
-    /// It is being handed over, and this is who waits for it.
+    /// Set while the partition is being handed over: the reply channel of the caller.
     pub(super) closing: Option<oneshot::Sender<Closed>>,
 }
 
-/// A group on its way.
+/// A group under way.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) group: Vec<u8>,
-    /// Since when, in milliseconds.
+    /// When the group began, in milliseconds.
     pub(super) began: u64,
-    /// There was no room for it before.
+    /// Whether this is a retry after a full disk.
     pub(super) again: bool,
 }
 
@@ -61,18 +61,18 @@ impl Log {
         }
     }
 
-    /// Everything that was fed to it so far is in a group.
+    /// Starts a new group, which contains everything fed so far.
     pub(super) fn begin(&mut self) {
         self.begun += 1;
         (self.dirty_since, self.urgent, self.fed_bytes) = (None, false, 0);
     }
 
-    /// Has it a group that is not durable?
+    /// Whether there is a group that is not durable.
     pub(super) fn is_under_way(&self) -> bool {
         self.flight.is_some() || self.unwritten.is_some()
     }
 
-    /// Is it being tried again for want of room?
+    /// Whether the group under way is a retry after a full disk.
     pub(super) fn tries_again(&self) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.again)
     }
@@ -85,17 +85,17 @@ pub(super) struct Waiter {
     pub(super) reply: Reply,
 }
 
-/// What a caller is told.
+/// The answer to a caller.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// That it is done.
+    /// The request is done.
     Done(oneshot::Sender<()>),
-    /// That what was offered is durable, but for these, which are of partitions that are not here.
+    /// The offers are durable, except these, whose partitions are not here.
     Offered(oneshot::Sender<Vec<u32>>, Vec<u32>),
 }
 
 impl Reply {
-    /// Whoever asked may have left.
+    /// Sends the answer; the caller may have left.
     pub(super) fn send(self) {
         match self {
             Reply::Done(reply) => _ = reply.send(()),

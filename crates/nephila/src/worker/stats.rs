@@ -1,16 +1,16 @@
-//! What a worker counts. Only plain numbers: whoever publishes them gives them their names.
+//! Counters of a worker. Plain numbers: the publisher gives them their names.
 
 use nephila_core::frontier::{self, Gauges};
 use nephila_core::state::totals::Totals;
 
-/// What a worker did and holds.
+/// The counters and gauges of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What the frontier did.
+    /// Counters of the frontier.
     pub frontier: frontier::Stats,
-    /// What the frontier holds.
+    /// Gauges of the frontier.
     pub gauges: Gauges,
-    /// What the partitions have counted, also before this process.
+    /// Totals of the partitions, including earlier processes.
     pub totals: Totals,
     /// Turns of the loop.
     pub turns: u64,
@@ -22,31 +22,31 @@ pub struct Stats {
     pub elsewhere: u64,
     /// Actions handed out.
     pub actions: u64,
-    /// Times when nobody took actions and the loop went on without handing out more.
+    /// Turns in which the action channel was full and no more actions were handed out.
     pub held_back: u64,
     /// Groups made durable.
     pub groups: u64,
-    /// Bytes of them, before compression.
+    /// Bytes of the durable groups, before compression.
     pub group_bytes: u64,
-    /// Times when one or more groups had become durable.
+    /// Turns in which one or more groups became durable.
     pub commits: u64,
-    /// Milliseconds that groups were on their way, all together.
+    /// Total latency of the groups, in milliseconds.
     pub commit_ms: u64,
-    /// Milliseconds of the one that took longest.
+    /// Maximum latency of a group, in milliseconds.
     pub commit_ms_max: u64,
-    /// Groups that are on their way.
+    /// Groups under way.
     pub on_their_way: usize,
     /// Checkpoints of a partition's state.
     pub checkpoints: u64,
-    /// Groups folded again when the worker was opened.
+    /// Groups folded by the replay when the worker was opened.
     pub replayed: u64,
-    /// Callers that wait for something to be durable.
+    /// Callers that wait for durability.
     pub waiters: usize,
     /// Bytes of the journals' files.
     pub journal_bytes: u64,
-    /// Is the disk full? Then nothing is handed out until there is room.
+    /// Whether the disk is full. Then nothing is handed out until there is room.
     pub disk_full: bool,
-    /// Times when it was, or still was.
+    /// Attempts to write that met a full disk.
     pub disk_full_met: u64,
     /// Bytes of the states that are only in memory and in the journals.
     pub dirty_bytes: usize,

@@ -176,7 +176,7 @@ async fn a_worker_that_is_killed_goes_on_where_it_was() {
         let seen = web.seen.lock().unwrap();
         unsure += seen.fetched.keys().filter(|url| !seen.sure.contains(*url)).count();
     }
-    // That nothing done for sure was fetched again, the web has checked at every fetch.
+    // The web asserts at every fetch that no page with a durable report is fetched again.
     assert_eq!(web.seen.lock().unwrap().fetched.len(), 600);
     let again = web.fetches() - 600;
     assert!(again <= unsure, "{again} fetched again, {unsure} were not done for sure at a kill");
@@ -230,7 +230,7 @@ async fn who_asks_in_the_moment_in_which_a_worker_ends_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new(Plan::From(150), IO_ERROR, Damage::HalfWritten);
     let Running { handle, actions, thread } = open(&disk, dir.path()).unwrap();
-    // Somebody has found room for a question.
+    // A caller has reserved a place for a question.
     let place = handle.events.clone().reserve_owned().await.unwrap();
     let mut host = 0;
     while handle.offer_durably(&[link(host, 0)]).await.is_ok() {
@@ -367,7 +367,7 @@ async fn a_checkpoint_shortens_the_journal_and_the_rest_is_folded_again() {
         }
     }
     assert_eq!(web.seen.lock().unwrap().fetched.len(), 600);
-    // After a stop nothing has to be folded again.
+    // After a stop there is nothing to replay.
     let Running { handle, actions: _actions, thread } =
         open_with(&healthy(), dir.path(), config(), state).unwrap();
     assert_eq!(handle.stats().await.unwrap().replayed, 0);

@@ -15,23 +15,24 @@ use crate::crawl::stops::{order_of, stop};
 use crate::log::{self, Line};
 use crate::worker::Stopped;
 
-/// A host that rests longer is not asked twice under one ticket, which would run out; its other pages answer what it asked.
+/// Maximum crawl delay for a second request under one ticket, which would expire otherwise; the host's other pages then
+/// answer the challenge.
 const SECOND_REST_MAX: Duration = Duration::from_secs(120);
 
 /// A fetch that has ended.
 pub(crate) struct Asked {
     pub(crate) fetched: Fetched,
-    /// When it began, by the time of day.
+    /// Wall-clock time of the beginning.
     pub(crate) began: Timestamp,
     pub(crate) took: Duration,
-    /// It was asked for with what makes a request conditional.
+    /// Whether the request was conditional.
     pub(crate) conditional: bool,
-    /// What is to be told how it ended.
+    /// The log entry of the request, to be completed with the outcome.
     pub(crate) request: log::Request,
 }
 
-/// Asks for what a ticket is about, at its address and no other. None if an operator has stopped whom it would ask: nothing
-/// was sent then.
+/// Makes the request of a ticket, to the ticket's address and no other. None if an operator's order stops the host or
+/// the address: then nothing was sent.
 pub(crate) async fn ask(
     shared: &Shared,
     ticket: &Ticket,
@@ -39,8 +40,8 @@ pub(crate) async fn ask(
     body_bytes_max: Option<u64>,
 ) -> Result<Option<Asked>, Stopped> {
     let Some((asked, sent)) = ask_once(shared, ticket, url, body_bytes_max).await? else { return Ok(None) };
-    // A site that wants a digest says first of what. The answer to it is a request like any other: it rests before, and it
-    // has a line in the log.
+    // Digest authentication: the site sends a challenge first. The response is a request like any other, with a crawl
+    // delay before and a line in the log.
     let fetched = &asked.fetched;
     let again =
         fetched.status == Some(401) && shared.credentials.may_ask_again(url, sent.as_ref(), &fetched.fields);
@@ -55,7 +56,7 @@ pub(crate) async fn ask(
     Ok(ask_once(shared, ticket, url, body_bytes_max).await?.map(|(asked, _)| asked))
 }
 
-/// One request, and what went along with it to say who asks.
+/// Makes one request. Also returns the credentials that were sent.
 async fn ask_once(
     shared: &Shared,
     ticket: &Ticket,
@@ -80,11 +81,12 @@ async fn ask_once(
     let began = shared.clock.now().wall;
     let logged = begin(shared, ticket, began, purpose_of(ticket)).await?;
     let began_at = Instant::now();
-    // The last look before the request: the order may be younger than the ticket. The address is the one that is dialled.
+    // The last check before the request: the order may be newer than the ticket. The address is the one that is
+    // dialled.
     let order = order_of(&shared.orders(), url, Some(ticket.address));
     if let Some(order) = order {
         logged.not_sent().await;
-        // First the host is stopped, then its ticket goes back: so it gives out no other.
+        // First the host is stopped, then its ticket is returned, so that no other ticket of the host is handed out.
         stop(shared, ticket.key.host, &order).await?;
         return Ok(None);
     }
@@ -100,7 +102,7 @@ fn purpose_of(ticket: &Ticket) -> log::Purpose {
     }
 }
 
-/// A request is about to be made: that stands in the log's journal before it is.
+/// Writes the request to the journal of the log, before the request is made.
 pub(crate) async fn begin(
     shared: &Shared,
     ticket: &Ticket,
@@ -112,12 +114,13 @@ pub(crate) async fn begin(
     shared.log.begin(line).await.ok_or_else(stopped)
 }
 
-/// What makes a request for a page that was fetched before conditional. The page must be in the archive as the frontier
-/// knows it: a version that was stored and not reported, because we died in between, was perhaps never read, and an
-/// answer without a body would hide its links.
+/// The header fields of a conditional request for a page that was fetched before. The archived version must be the one
+/// that the frontier knows: a version that was stored and not reported, because of a crash, was perhaps never parsed,
+/// and a response without a body would hide its links.
 pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
     let Some(known) = &ticket.known else { return Vec::new() };
-    // What the frontier knows of a feed was read; a version with the same URLs as the one before is not kept.
+    // The version of a feed that the frontier knows was parsed; a version with the same URLs as the one before is not
+    // archived.
     if !is_held(shared, ticket, url) && !shared.settings.feed.follows(ticket.read_as, ticket.depth) {
         return Vec::new();
     }
@@ -127,7 +130,7 @@ pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Ve
         .collect()
 }
 
-/// Is the last capture of a page the version that the frontier knows?
+/// Whether the last capture of a page is the version that the frontier knows.
 pub(super) fn is_held(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> bool {
     let held = shared.stages.keep.as_ref().and_then(|keep| keep.last_capture(url.as_str()));
     let (Some(known), Some(held)) = (&ticket.known, held) else { return false };

@@ -14,7 +14,7 @@ use crate::crawl::shared::Shared;
 use crate::crawl::troubles;
 use crate::log::{Line, Stored};
 
-/// Validators longer than this are not kept.
+/// Maximum size in bytes of a validator that is kept.
 const VALIDATOR_BYTES_MAX: usize = 256;
 
 /// The report of a fetch.
@@ -56,7 +56,7 @@ pub(super) fn count(
     let cause = failed.then(|| troubles::words(fetched.outcome, fetched.status, &fetched.detail));
     match cause {
         Some(_) if !is_last => {}
-        // A seed, or where it redirects to.
+        // A seed, or the target of its redirect.
         Some(cause) if ticket.depth == 0 && ticket.read_as == ReadAs::Page => {
             shared.troubles.seed_failed(&ticket.url, &cause);
             shared.troubles.page_failed(&line.origin, cause);
@@ -70,7 +70,7 @@ pub(super) fn count(
     }
 }
 
-/// The line of a request that has ended.
+/// The log line of a request that has ended.
 pub(crate) fn line_of(
     shared: &Shared,
     ticket: &Ticket,
@@ -113,7 +113,7 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The line of a request that is about to be made.
+/// The log line of a request that is about to be made.
 pub(super) fn line_begun(shared: &Shared, ticket: &Ticket, began: Timestamp) -> Line {
     let origin_end = ticket.url.find("://").map_or(0, |at| at + 3);
     let origin_len = ticket.url[origin_end..].find(['/', '?', '#']).unwrap_or(ticket.url.len() - origin_end);
@@ -122,7 +122,7 @@ pub(super) fn line_begun(shared: &Shared, ticket: &Ticket, began: Timestamp) -> 
         fetch: ticket.id.0,
         url: ticket.url.clone(),
         origin: ticket.url[..origin_end + origin_len].to_owned(),
-        // Whom it would reach, unless a line says otherwise.
+        // The address to be dialled, unless a later line names another.
         address: Some(ticket.address),
         host_rest_ms: ms(ticket.host_rest),
         slot_rest_ms: ms(ticket.slot_rest),

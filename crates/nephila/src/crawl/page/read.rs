@@ -19,7 +19,7 @@ use crate::crawl::shared::Shared;
 /// Time limit for reading one page; the findings up to then count.
 const READ_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A page that could not be read is kept all the same. Its outcome says why.
+/// Keeps a page that could not be read. The outcome says why.
 pub(super) fn give_up(
     url: &CrawlUrl,
     why: Unread,
@@ -40,7 +40,7 @@ pub(super) fn give_up(
     Ok(())
 }
 
-/// Says that a page could not be read. With too many that were given up the crawl ends.
+/// Reports that a page could not be read. With too many abandoned readers the crawl ends.
 pub(crate) fn complain(url: &CrawlUrl, why: Unread) -> anyhow::Result<()> {
     let what = if why == Unread::Failed { "failed" } else { "did not end in time and was given up" };
     eprintln!("nephila: reading {} {what}; it is stored: please report it", shown(url.as_str()));
@@ -52,7 +52,7 @@ pub(crate) fn complain(url: &CrawlUrl, why: Unread) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a page says, if it is one to read.
+/// Parses a page, if its type can be parsed.
 pub(super) async fn read(
     shared: &Shared,
     ticket: &Ticket,
@@ -67,7 +67,7 @@ pub(super) async fn read(
     read_body(shared, url, &fetched.fields, body, ticket.read_as).await.map(Some)
 }
 
-/// What a body says.
+/// Parses a body.
 pub(crate) async fn read_body(
     shared: &Shared,
     url: &CrawlUrl,
@@ -87,7 +87,7 @@ pub(crate) async fn read_body(
     read.await
 }
 
-/// Has something read behind the watchdog and marked as being read.
+/// Runs a reader behind the watchdog, with the page marked as being read.
 pub(crate) async fn watched<T: Send + 'static>(
     shared: &Shared,
     url: &CrawlUrl,

@@ -1,15 +1,14 @@
-//! The tree of a page that is looked through for its text, built so that no page can make it costly.
+//! The DOM tree for text extraction, built so that no page can make the extraction costly.
 //!
-//! A page decides how large its tree is: tags that are not closed put elements within each other, and a single `<p>`
-//! may repeat hundreds of elements that were open before it. The parser asks nobody about that. It speaks to a
-//! **sink** though, and ours counts what is made, looks at the clock and stops the parser as soon as a limit is
-//! passed. What the reader of the text has no use for, comments and most attributes, is not kept at all.
+//! A page decides how large its tree is: unclosed tags nest elements, and a single `<p>` may repeat hundreds of
+//! elements that were open before. The parser has no limit for this. The parser does report to a **sink**, though; ours
+//! counts the nodes, checks the clock and stops the parser as soon as a limit is exceeded. Comments and most
+//! attributes, for which the text reader has no use, are not kept.
 //!
-//! The finished tree is measured once more. The reader cannot be stopped, and it looks through everything below an
-//! element again and again, so a page must not only be small: little of it may lie deep.
+//! The finished tree is measured once more. The reader cannot be interrupted, and scans everything below an element
+//! again and again. So a page must not only be small: little of its content may lie deep.
 //!
-//! What always holds: a tree that leaves here is at most [`DEPTH_MAX`] deep, and building it took little more than
-//! [`TIME_MAX`].
+//! Invariant: a tree from here is at most [`DEPTH_MAX`] deep, and building the tree took little more than [`TIME_MAX`].
 
 use std::borrow::Cow;
 use std::cell::{Cell, Ref};
@@ -23,38 +22,39 @@ use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
 use super::cut;
 
-/// Building a tree takes at most this long; no story comes near it.
+/// Timeout for building a tree; no story comes near this.
 const TIME_MAX: Duration = Duration::from_secs(2);
-/// Elements within each other. The reader goes down by calling itself and may double the depth on its way; a call
-/// takes less than a kilobyte of the two megabytes its thread has.
+/// Maximum nesting depth of elements. The reader is recursive and may double the depth; a call takes less than a
+/// kilobyte of the two megabytes of its thread's stack.
 const DEPTH_MAX: usize = 200;
-/// Elements and attributes of a page. The reader copies the tree up to three times.
+/// Maximum number of elements and attributes of a page. The reader copies the tree up to three times.
 const PARTS_MAX: usize = 150_000;
-/// A value counts as one part more for every so many bytes: the parser repeats elements with all they have.
+/// An attribute value counts as one more part for every this number of bytes: the parser repeats elements with all
+/// attributes.
 const PART_BYTES: usize = 64;
-/// Of one element so many attributes are kept, out of [`ATTRIBUTES`].
+/// Maximum number of attributes that are kept of one element, out of [`ATTRIBUTES`].
 const ATTRIBUTES_MAX: usize = 12;
-/// A page with a tag of more attributes is not built: the parser compares each with all before it.
+/// Maximum number of attributes in a tag, else the page is refused: the parser compares each attribute with all before.
 const ATTRIBUTES_OF_TAG_MAX: usize = 4_096;
-/// A longer value is cut.
+/// Maximum size in bytes of an attribute value; longer values are cut.
 const VALUE_BYTES_MAX: usize = 2_000;
-/// The work of the reader: the bytes of all texts, each times its depth squared. The reader counts the letters below
-/// an element once for every element around it, and does so again for those around these. The limit leaves
+/// Maximum work of the reader: the bytes of all texts, each times its depth squared. The reader counts the letters
+/// below an element once for every enclosing element, and again for the elements that enclose these. The limit leaves
 /// room for half a megabyte of text at a depth of thirty.
 const REACH_MAX: usize = 1 << 29;
-/// To visit a node costs as much as so many bytes of text.
+/// The cost of visiting a node, in bytes of text.
 const NODE_BYTES: usize = 4;
-/// Headings of the first two levels: each is compared with the title.
+/// Maximum number of headings of the first two levels: each is compared with the title.
 const HEADINGS_MAX: usize = 1_000;
-/// Of the blocks of linked data so many are looked at: for each the reader may look through the page for its title.
+/// Maximum number of linked data blocks: for each the reader may scan the page for its title.
 const LINKED_DATA_MAX: usize = 20;
-/// The parser gets a page in pieces of this size, and the clock is looked at in between. They are small because
-/// the parser compares every attribute of a tag with all before it, and says nothing meanwhile.
+/// Size of the pieces that are given to the parser, with a check of the clock in between. Small, because the parser
+/// compares every attribute of a tag with all before, without calling the sink.
 const PIECE_BYTES: usize = 4 << 10;
-/// The clock is looked at once in so many questions of the parser about an element.
+/// Number of parser queries about an element between two checks of the clock.
 const QUESTIONS_PER_LOOK: u32 = 1_024;
 
-/// What the reader asks elements for. Of pictures it wants more, which says nothing about a text.
+/// The attributes that the reader uses. Further attributes of pictures do not matter for the text.
 const ATTRIBUTES: [&str; 25] = [
     "aria-hidden",
     "aria-modal",
@@ -83,7 +83,7 @@ const ATTRIBUTES: [&str; 25] = [
     "type",
 ];
 
-/// The tree of a page, unless it is too costly to build or to read.
+/// The tree of a page. None if building or reading the tree is too costly.
 pub(super) fn build(html: &str) -> Option<Document> {
     if has_endless_tag(html) {
         return None;
@@ -111,7 +111,7 @@ fn parse(html: &str) -> Option<Document> {
     Some(parser.finish())
 }
 
-/// Where in a tag a byte stands, as the parser sees it.
+/// The lexical position of a byte in a tag, as the parser sees it.
 #[derive(Clone, Copy)]
 enum Spot {
     Outside,
@@ -124,7 +124,8 @@ enum Spot {
     Quoted(u8),
 }
 
-/// Whether a tag has more than [`ATTRIBUTES_OF_TAG_MAX`] attributes. What only looks like a tag, in a script, counts as one.
+/// Whether a tag has more than [`ATTRIBUTES_OF_TAG_MAX`] attributes. Text that only looks like a tag, in a script,
+/// counts as a tag.
 fn has_endless_tag(html: &str) -> bool {
     let (mut spot, mut last, mut attributes) = (Spot::Outside, b' ', 0);
     for byte in html.bytes() {
@@ -170,12 +171,12 @@ fn has_endless_tag(html: &str) -> bool {
     false
 }
 
-/// Takes out what costs the reader much and adds nothing to the text.
+/// Removes elements and attributes that are costly for the reader and add nothing to the text.
 fn lighten(page: &Document) {
-    // What is in an `object` would be written out once for every element around it. With a `base` every link would
-    // get a copy of that address.
+    // The content of an `object` would be written out once for every enclosing element. With a `base` every link would
+    // get a copy of its address.
     page.select("object, base").remove();
-    // Everything below a figure is looked through once for each of its attributes.
+    // Everything below a figure is scanned once for each of its attributes.
     page.select("figure").retain_attrs(&["class", "id", "hidden"]);
     let blocks = page.select(r#"script[type="application/ld+json"]"#);
     for block in blocks.nodes().iter().skip(LINKED_DATA_MAX) {
@@ -183,7 +184,7 @@ fn lighten(page: &Document) {
     }
 }
 
-/// Whether the reader gets through a tree in time and without going too deep.
+/// Whether the reader finishes a tree in time and without too deep a recursion.
 fn is_readable(page: &Document) -> bool {
     let (mut reach, mut headings, mut depth) = (0, 0, 1);
     let mut next = page.root().first_child();
@@ -216,7 +217,7 @@ fn is_heading(node: &TreeNode) -> bool {
     node.as_element().is_some_and(|element| matches!(&*element.name.local, "h1" | "h2"))
 }
 
-/// The node that comes after this one and all below it.
+/// The next node after this one and its subtree.
 fn after<'a>(mut node: NodeRef<'a>, depth: &mut usize) -> Option<NodeRef<'a>> {
     loop {
         if let Some(sibling) = node.next_sibling() {
@@ -227,10 +228,10 @@ fn after<'a>(mut node: NodeRef<'a>, depth: &mut usize) -> Option<NodeRef<'a>> {
     }
 }
 
-/// Makes the tree the parser describes, up to the limits.
+/// The sink: builds the tree that the parser describes, up to the limits.
 struct Sink {
     page: Document,
-    /// Stands for every comment and is put nowhere.
+    /// Placeholder for every comment, never inserted.
     comment: NodeId,
     began: Instant,
     parts: Cell<usize>,
@@ -252,7 +253,7 @@ impl Sink {
         }
     }
 
-    /// The parser walks along all open elements for many a tag, and asks about each of them.
+    /// Counts a query of the parser, which for many tags walks along all open elements and queries each of them.
     fn asked(&self) {
         self.questions.set(self.questions.get().wrapping_add(1));
         if self.questions.get().is_multiple_of(QUESTIONS_PER_LOOK) && self.began.elapsed() > TIME_MAX {
@@ -264,8 +265,8 @@ impl Sink {
         matches!(child, NodeOrText::AppendNode(id) if *id == self.comment)
     }
 
-    /// Whether a child of this node lies too deep. Subtrees that the parser moves are not looked through here:
-    /// [`is_readable`] sees them.
+    /// Whether a child of this node would be too deep. Subtrees that the parser moves are not checked here:
+    /// [`is_readable`] checks them.
     fn is_bottom(&self, parent: &NodeId) -> bool {
         self.page.tree.ancestor_ids_of_it(parent, None).take(DEPTH_MAX).count() == DEPTH_MAX
     }
@@ -276,7 +277,7 @@ fn give_up() -> ! {
     resume_unwind(Box::new("a page beyond the limits"))
 }
 
-/// The attributes that are kept of an element.
+/// The attributes of an element that are kept.
 fn kept(attributes: Vec<Attribute>) -> Vec<Attribute> {
     let asked_for = |attribute: &Attribute| ATTRIBUTES.contains(&&*attribute.name.local);
     let mut kept: Vec<Attribute> = attributes.into_iter().filter(asked_for).take(ATTRIBUTES_MAX).collect();
@@ -299,7 +300,7 @@ impl TreeSink for Sink {
         self.page
     }
 
-    /// A page may have millions of them, and nobody reads them.
+    /// Ignored: a page may have millions of parse errors.
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn get_document(&self) -> NodeId {

@@ -8,28 +8,28 @@ use std::os::unix::fs::FileExt;
 
 use super::{Host, host_of};
 
-/// Shares of all hosts, each with a file for what is not in memory.
+/// Number of shares of all hosts, each with a spool file.
 pub(super) const BUCKETS: usize = 256;
-/// Bytes of a share gathered before they are written.
+/// Buffer size in bytes of a share before a write.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a share read at once: more than the longest line.
 const READ_BYTES: usize = 128 * 1024;
-/// Hosts whose lines are counted one by one; those of all others are counted by share.
+/// Maximum number of hosts with a line counter of their own; all others are counted by share.
 const HOSTS_COUNTED_MAX: usize = 200_000;
 
-/// What is not in memory.
+/// The URLs that are not in memory.
 #[derive(Debug)]
 pub(super) struct Spool {
     hasher: RandomState,
     buckets: Vec<Bucket>,
-    /// Lines of a host, at least: some of them may be among those that are counted by share.
+    /// Lower bound of the lines of a host: some more may be counted by share.
     counted: HashMap<Host, u64>,
     pub(super) lines: u64,
-    /// In the files.
+    /// Bytes in the files.
     pub(super) bytes: u64,
 }
 
-/// A share of all hosts: what was read ahead, what lies in the file, what is not written yet.
+/// A share of all hosts: lines read ahead, lines in the file, and lines not written yet.
 #[derive(Debug, Default)]
 struct Bucket {
     head: VecDeque<(u64, Host, String)>,
@@ -51,7 +51,7 @@ impl Spool {
         (self.hasher.hash_one(host) % BUCKETS as u64) as usize
     }
 
-    /// May something of this host be here? Then what follows goes behind it.
+    /// Whether URLs of this host may be here. Then later URLs of the host queue behind them.
     pub(super) fn has(&self, host: &Host) -> bool {
         self.counted.contains_key(host) || self.buckets[self.bucket(host)].uncounted > 0
     }
@@ -93,7 +93,7 @@ impl Spool {
                 bucket.start += whole as u64;
                 self.bytes -= whole as u64;
                 if bucket.start == bucket.end {
-                    // Nothing is left in it: it begins anew.
+                    // The file is empty: writing restarts at its beginning.
                     file.set_len(0)?;
                     (bucket.start, bucket.end) = (0, 0);
                 }

@@ -1,4 +1,4 @@
-//! What the shelf promises, in virtual time.
+//! The guarantees of the shelf, in virtual time.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn fin_09_hosts_of_one_address_wait_on_the_shelf_and_hold_no_worker() {
     shelf.end();
     let first = shelf.next().await.unwrap().unwrap();
     let first = shelf.at(first, slot(1)).expect("nobody asks it yet");
-    // One worker more comes by all others without waiting, and finds the one that is alone.
+    // One more worker passes all other hosts without waiting, and finds the one that is alone.
     let mut alone = None;
     while let Ok(taken) = tokio::time::timeout(Duration::from_millis(1), shelf.next()).await {
         let taken = taken.unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn fin_09_hosts_of_one_address_wait_on_the_shelf_and_hold_no_worker() {
 #[tokio::test(start_paused = true)]
 async fn fin_09_a_long_list_lies_in_files_and_comes_back_whole_and_in_order() {
     let shelf = Shelf::new(ONE);
-    // One host with far more than is held, and many others behind it.
+    // One host with far more URLs than fit in memory, and many others behind it.
     for number in 0..20_000u64 {
         shelf.put(number, &format!("http://large.test/{number}")).unwrap();
     }

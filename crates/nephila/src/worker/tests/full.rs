@@ -1,4 +1,4 @@
-//! A full disk: the worker waits for room, says so, and goes on as if nothing had been.
+//! A full disk: the worker waits for room, reports the state, and resumes without loss.
 
 use nephila_store::disk::faulty::NO_SPACE;
 
@@ -8,7 +8,8 @@ fn small_disk() -> FaultyDisk {
     FaultyDisk::new(Plan::Healthy, NO_SPACE, Damage::HalfWritten)
 }
 
-/// Crawls a small web on a disk that fills up after so many calls, and is made free once the worker says so.
+/// Crawls a small web on a disk that is full after this number of calls, and is freed once the worker reports the full
+/// disk.
 async fn crawl_through_full(after: u64, background: bool) {
     let (dir, web, disk) = (tempfile::tempdir().unwrap(), Web::new(10, 20), small_disk());
     let merger = Merger::start().unwrap();
@@ -22,7 +23,7 @@ async fn crawl_through_full(after: u64, background: bool) {
     let spider = tokio::spawn(web.clone().crawl(handle.clone(), actions));
     handle.offer(&[link(0, 0)]).await.unwrap();
     until(&handle, "the disk fills up", |stats| stats.disk_full).await;
-    // What is under way ends; after that nothing more is begun.
+    // Fetches under way end; after that none begins.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let (before, fetches) = (handle.stats().await.unwrap(), web.fetches());
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -40,7 +41,7 @@ async fn crawl_through_full(after: u64, background: bool) {
     assert_eq!((stats.frontier.tickets, stats.frontier.ended, stats.frontier.late), (200, 200, 0));
     assert_eq!(stats.totals.tally[&1].found, 200);
 
-    // What it says is what stands on the disk.
+    // The reported figures match the disk.
     disk.lose_power(0).unwrap();
     let Running { handle, actions: _actions, thread } =
         open_with(&disk, dir.path(), config(), state).unwrap();
@@ -105,7 +106,7 @@ async fn a_worker_that_is_told_to_stop_does_not_wait_for_ever() {
     let stopped = handle.stop().await.unwrap_err();
     assert!(stopped.why.is_some_and(|why| why.contains("full")));
     assert!(matches!(join(thread).await, Err(Error::DiskFull)));
-    // What was said to be durable is.
+    // Everything acknowledged as durable is there.
     let Running { handle, actions: _actions, thread } = open(&healthy(), dir.path()).unwrap();
     assert_eq!(handle.stop().await.unwrap().totals.waiting, 1);
     join(thread).await.unwrap();

@@ -4,7 +4,7 @@ use nephila_core::state::State;
 
 use super::*;
 
-/// A partition of a folder, folded from the beginning of its log.
+/// A partition of a folder, replayed from the beginning of its log.
 fn part(disk: &FaultyDisk, folder: &Path, n: u32) -> Part<MemoryState> {
     let small = journal::Settings { segment_bytes_max: 4_096, keep_bytes: 0 };
     let (journal, _) = Journal::open(Arc::new(disk.clone()), &folder.join(n.to_string()), small).unwrap();
@@ -15,7 +15,7 @@ fn part(disk: &FaultyDisk, folder: &Path, n: u32) -> Part<MemoryState> {
 }
 
 fn empty(ticket_epoch: u64) -> (Running, Door<MemoryState>) {
-    // Logs are folded from the beginning here, so they are never shortened.
+    // Logs are replayed from the beginning here, so they are never shortened.
     Worker::empty(config(), settings(), SECRET, ticket_epoch, Clock::new()).spawn_open().unwrap()
 }
 
@@ -82,7 +82,7 @@ async fn what_came_through_an_inbox_is_durable_together_with_how_far_it_was_read
     let offers = (0..10).map(|page| offered(&link(1, page), &SECRET)).collect();
     let said = Some(nephila_core::entry::Entry::JobRemoved(nephila_core::job::JobId(7)));
     running.handle.from_inbox(here, 42, offers, said).await.unwrap();
-    // For a partition that is not here nothing is done.
+    // Input for a partition that is not here is ignored.
     running.handle.from_inbox(Prefixes::share(1, 2), 50, Vec::new(), None).await.unwrap();
     until(&running.handle, "they are in", |stats| stats.frontier.sifted.queued == 10).await;
     running.handle.settled().await.unwrap();

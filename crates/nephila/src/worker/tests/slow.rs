@@ -1,4 +1,4 @@
-//! Logs that do not answer for a while: they hold up their own partition, nobody else, and nothing is lost.
+//! Logs that do not answer for a while: they delay only their own partition, and nothing is lost.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,10 +15,10 @@ use super::*;
 
 const HOSTS: usize = 40;
 const PAGES: usize = 30;
-/// So many that a valve is open.
+/// A number of groups that keeps a valve open.
 const ALWAYS: u64 = u64::MAX / 2;
 
-/// Lets groups become durable, a number of them at a time.
+/// Lets a given number of groups become durable.
 #[derive(Clone, Debug, Default)]
 struct Valve(Arc<(AtomicU64, Mutex<Wake>)>);
 
@@ -114,7 +114,7 @@ fn is_slow(link: &Link) -> bool {
     Prefixes::share(0, PARTITIONS).holds(domain)
 }
 
-/// Answers whatever is asked with nothing in it. The first page of every host is kept until somebody takes it.
+/// Answers every request with an empty page. The first page of every host is kept until a test takes the page.
 #[derive(Clone, Debug, Default)]
 struct Blank {
     seen: Arc<Mutex<BTreeMap<String, u32>>>,
@@ -172,7 +172,7 @@ async fn a_log_that_does_not_answer_holds_up_its_own_partition_only() {
     for id in kept {
         handle.report(id, Report::of(Outcome::Fetched, 200, Duration::ZERO)).await.unwrap();
     }
-    // What is durable is given out, also where the log does not answer: more than one visit of it.
+    // Durable URLs are handed out, also where the log does not answer: more than one visit's worth.
     let all = || web.seen.lock().unwrap().len() == HOSTS * PAGES;
     wait_until("every page is asked for", all).await;
     for n in 1..PARTITIONS {
@@ -189,7 +189,7 @@ async fn a_log_that_does_not_answer_holds_up_its_own_partition_only() {
     let stats = handle.stats().await.unwrap();
     assert_eq!(stats.on_their_way, 1, "{stats:#?}");
     assert!(!settled.is_finished(), "what does not stand in the log is not settled");
-    // Others still take what is new.
+    // Other partitions still take new offers.
     let other = (HOSTS..).map(|host| link(host, 0)).find(|link| !is_slow(link)).unwrap();
     handle.offer_durably(&[other]).await.unwrap();
 
@@ -228,7 +228,7 @@ async fn whoever_comes_while_a_group_is_on_its_way_waits_for_the_next_one() {
     valve.let_pass(1);
     second.await.unwrap().unwrap();
 
-    // A third is on its way, and a fourth waits behind it, when the process ends.
+    // A third group is under way, and a fourth waits behind it, when the process ends.
     let third = offer(slow.next().unwrap());
     until(&handle, "the third is on its way", |stats| stats.on_their_way == 1).await;
     let fourth = offer(slow.next().unwrap());
@@ -275,7 +275,7 @@ async fn an_inbox_is_durable_when_all_that_was_read_from_it_is() {
     let mut slow = (0..).map(|host| link(host, 0)).filter(is_slow);
     let mut offers = || (0..15).map(|_| offered(&slow.next().unwrap(), &SECRET)).collect::<Vec<_>>();
     valve.let_pass(0);
-    // More than there is room for: the last of them wait to be fed.
+    // More than there is room for: the last batches wait to be fed.
     for position in 1..=5 {
         handle.from_inbox(prefixes, position, offers(), None).await.unwrap();
     }

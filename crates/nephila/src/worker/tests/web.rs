@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 
 use crate::worker::{Actions, Handle, Link, Stopped};
 
-/// What the web saw.
+/// The requests that the web received.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// How often each page was fetched.
     pub(super) fetched: BTreeMap<String, u32>,
     /// Pages whose report is known to be durable.
     pub(super) sure: BTreeSet<String>,
-    /// Hosts that are being asked.
+    /// Hosts with a request under way.
     busy: BTreeSet<String>,
 }
 
@@ -33,10 +33,10 @@ pub(super) struct Seen {
 pub(super) struct Web {
     pub(super) hosts: usize,
     pub(super) pages: usize,
-    /// How long an answer takes.
+    /// Latency of a response.
     pub(super) took: Duration,
     pub(super) seen: Arc<Mutex<Seen>>,
-    /// Workers that own what the one that was asked does not.
+    /// Workers that own the other partitions.
     pub(super) others: Vec<Handle>,
 }
 
@@ -55,7 +55,7 @@ impl Web {
         self.seen.lock().unwrap().fetched.values().map(|count| *count as usize).sum()
     }
 
-    /// Is every page done for sure?
+    /// Whether the report of every page is durable.
     pub(super) fn is_done(&self) -> bool {
         self.seen.lock().unwrap().sure.len() == self.hosts * self.pages
     }
@@ -67,14 +67,14 @@ impl Web {
         below.map(|page| link(host, page)).chain([link((host + 1) % self.hosts, page)]).collect()
     }
 
-    /// Fetches whatever the worker wants until it ends or this is dropped.
+    /// Runs the worker's actions until the worker ends or this future is dropped.
     pub(super) async fn crawl(self, handle: Handle, mut actions: Actions) {
         let mut tasks = JoinSet::new();
         while let Some(action) = actions.next().await {
             while tasks.try_join_next().is_some() {}
             let (web, handle) = (self.clone(), handle.clone());
             tasks.spawn(async move {
-                // The worker may end at any time; what it then does not hear it will ask again.
+                // The worker may end at any time; a report that is lost then leads to a second fetch.
                 _ = web.act(action, handle).await;
             });
         }
@@ -114,7 +114,7 @@ impl Web {
         Ok(())
     }
 
-    /// Offers links to whoever owns them. While a partition is between two owners nobody does.
+    /// Offers links to the workers that own them. During a hand-over a partition has no owner.
     async fn offer(&self, handle: &Handle, mut links: Vec<Link>) -> Result<(), Stopped> {
         loop {
             for handle in std::iter::once(handle).chain(&self.others) {
@@ -128,7 +128,7 @@ impl Web {
         }
     }
 
-    /// The machine that asked is gone, and so are its connections.
+    /// Drops all connections, as after the loss of the crawling machine.
     pub(super) fn hang_up(&self) {
         self.seen.lock().unwrap().busy.clear();
     }

@@ -1,8 +1,8 @@
-//! Pages that would be costly, each beside one that is almost the same and is not.
+//! Costly pages, each beside an almost identical page that is not.
 
 use super::*;
 
-/// Far above what any of these takes, and far below what they took without limits.
+/// Far above the time of any test here, and far below the time without limits.
 const SOON: Duration = Duration::from_secs(20);
 
 fn check_refused(html: &str) {
