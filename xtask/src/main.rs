@@ -34,7 +34,9 @@ mod stages;
 mod state;
 #[cfg(test)]
 mod tidy;
+mod tree;
 mod webspeed;
+mod words;
 
 /// Automation of the Nephila workspace.
 #[derive(Parser)]
@@ -74,6 +76,8 @@ enum Command {
     Soak(soak::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
     State(state::Args),
+    /// Counts indefinite words in comments, help and manual; fails above the limits.
+    Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
     /// that the checkers must find.
     #[command(disable_help_flag = true)]
@@ -141,6 +145,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Outside(args) => outside::run(args),
         Command::Examples(args) => examples::run(args),
         Command::Soak(args) => soak::run(args),
+        Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
         Command::Bench(args) => match args.part {

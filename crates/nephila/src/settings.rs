@@ -602,9 +602,6 @@ mod tests {
         let page = print::page(&Settings::default()).unwrap();
         let back: Settings = page.parse::<toml::Table>().unwrap().try_into().unwrap();
         assert_eq!(back, Settings::default());
-        assert!(
-            page.contains("# Rest of a host (crawl delay) after a fetch ended"),
-            "{page}"
-        );
+        assert!(page.contains("# Rest of a host (crawl delay) after a fetch ended"), "{page}");
     }
 }

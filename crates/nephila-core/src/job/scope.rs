@@ -34,7 +34,7 @@ use index::{Index, domain_of};
 pub use listed::Listed;
 
 /// Maximum number of seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
-pub const SEEDS_MAX: usize = 1_000_000;
+pub const SEEDS_MAX: usize = 2_000_000;
 
 /// Maximum number of patterns of `include`, and of `exclude`.
 pub const PATTERNS_MAX: usize = 1_000;
