@@ -71,6 +71,8 @@ async fn ops_03_captures_of_a_dead_node_are_read_from_the_object_store() {
         status["without_owner"] == 0 && status["nodes"].as_array().is_some_and(|nodes| nodes.len() == 1)
     });
     for (url, before) in theirs.iter().zip(&before[ours.len()..]) {
+        // Its partition has an owner, who may still be opening the partition: 503 until then.
+        world.wait("the new owner answers", |world| world.page(0, url).status != 503);
         let page = world.page(0, url);
         assert_eq!((page.status, &*page.fields["nephila-archive"]), (200, "two"), "{url}: {}", page.text());
         assert_eq!(page.body, before.body, "{url}");
