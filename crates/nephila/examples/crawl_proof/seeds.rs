@@ -80,6 +80,10 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     for set in ["spider.total_timeout=60s", "frontier.ticket_timeout=120s"] {
         herd.asks.set(set);
     }
+    // A name that was late is looked up again soon, and not an hour later as where a proof counts retries.
+    for set in ["retries_max=9", "back_off_factor=2", "back_off_max=20s"] {
+        herd.asks.set(&format!("retry.{set}"));
+    }
     herd.join(args.nodes)?;
     herd.settle()?;
     let idle_kb = herd.memory();
