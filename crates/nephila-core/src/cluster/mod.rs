@@ -13,7 +13,7 @@
 //! travel as a [`message`] to the destination's inbox. A page may be reported once every parcel that carries one of
 //! its links is acknowledged; until then a crash repeats the page, and nothing is lost. Links to hosts that reject
 //! every link do not travel at all, and partitions that cannot keep up are sent less (backpressure): their owners
-//! publish both ([`word`]). Nodes also publish and add up the counts of a job ([`count`]) and the work left of a job
+//! publish both ([`crate::frontier::feedback`]). Nodes also publish and add up the counts of a job ([`count`]) and the work left of a job
 //! ([`completion`]).
 //!
 //! Hosts of several nodes may be one machine. A second ring decides which node may send requests to an address

@@ -19,7 +19,7 @@ use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
 use crate::trap::Alike;
 
-/// The bit of [`Ended::fetch`] for a URL that was refused without a fetch.
+/// The bit of [`Ended::fetch`](crate::entry::Ended::fetch) for a URL that was refused without a fetch.
 pub const NO_FETCH: u64 = 1 << 63;
 
 /// The state of a URL. Every URL that was ever admitted is in exactly one of these states.
