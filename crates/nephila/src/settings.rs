@@ -24,6 +24,7 @@ use crate::exit::Exit;
 
 pub use cluster::{ArchiveUpload, Cluster};
 pub use credential::Credential;
+pub(crate) use print::page;
 pub(crate) use secrets::missing as missing_secret;
 
 /// Default address and port of the API.
@@ -460,14 +461,9 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(Exit::Usage).context(text)
 }
 
-/// Formats all settings as a file with comments.
-pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
-    print::page(settings)
-}
-
 /// Formats all settings as a file with comments, without secrets and with a note about that, for the crawl folder.
 pub(crate) fn kept_page(settings: &Settings) -> anyhow::Result<String> {
-    Ok(format!("{}{}", secrets::NOTE, print::page(&secrets::kept(settings))?))
+    Ok(format!("{}{}", secrets::NOTE, page(&secrets::kept(settings))?))
 }
 
 /// Writes the contact into the user's own settings file, so that the question is asked once.

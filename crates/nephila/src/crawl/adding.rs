@@ -103,11 +103,11 @@ fn judged(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A job with a seed and an `exclude`.
-    fn job() -> Job {
+    pub(crate) fn job() -> Job {
         let mut job = Job::new(JobId(3), "press");
         job.scope.seeds = vec!["http://a.test/docs/".into()];
         job.scope.exclude = vec!["/no".into()];

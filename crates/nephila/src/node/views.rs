@@ -284,7 +284,7 @@ pub(crate) struct Changed {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::collections::BTreeSet;
 
     use nephila_core::recrawl;
@@ -292,15 +292,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::crawl::adding::AddLine;
+    use crate::crawl::adding::tests::job;
     use crate::settings::Settings;
-
-    /// A job with a seed and an exclusion.
-    pub(crate) fn job() -> Job {
-        let mut job = Job::new(JobId(3), "press");
-        job.scope.seeds = vec!["http://a.test/docs/".into()];
-        job.scope.exclude = vec!["/no".into()];
-        job
-    }
 
     #[test]
     fn what_is_not_named_stays_as_it_was() {

@@ -28,7 +28,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Formats the whole file.
-pub(super) fn page(settings: &Settings) -> anyhow::Result<String> {
+pub(crate) fn page(settings: &Settings) -> anyhow::Result<String> {
     let table = toml::Table::try_from(settings).context("settings as TOML")?;
     let mut page = String::from(
         "# nephila.toml: every setting with its meaning. An environment variable such as\n\
