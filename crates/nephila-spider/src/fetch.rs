@@ -7,15 +7,16 @@
 //!
 //! Invariant: a fetch ends before its total deadline plus the time of one buffer, regardless of the server.
 
+mod open;
 mod receive;
+mod request;
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use http::header::{self, HeaderName, HeaderValue};
-use http_body_util::Empty;
 use hyper::body::Incoming;
 use nephila_core::identity::signature;
 use nephila_core::spider::answer::{self, Answer, Asked};
@@ -23,26 +24,26 @@ use nephila_core::spider::attempt::{self, Second, Tried};
 use nephila_core::spider::door::{Doors, Opened};
 use nephila_core::spider::{HttpVersion, Outcome, Settings};
 use nephila_core::time::{Forward, Timestamp};
-use nephila_core::url::{CrawlUrl, Host, PortDenied, PortRule};
+use nephila_core::url::{CrawlUrl, PortDenied, PortRule};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::Budget;
 use crate::closing::{Closing, Noted};
-use crate::connection::{self, Connection, Facts};
+use crate::connection::{self, Connection};
 use crate::decoders::Decoders;
-use crate::dial::{Dialled, Dialler, NotDialled};
+use crate::dial::{Dialler, NotDialled};
 use crate::error::Hints;
-use crate::fetched::{Fetched, Timings};
+use crate::fetched::Fetched;
 use crate::pool::Pool;
-use crate::proxy::{Proxies, Proxy};
+use crate::proxy::Proxies;
 use crate::resolver::Resolver;
 use crate::sign::Signer;
 use crate::tls::Tls;
 
+pub use request::{Keep, Request};
+
 /// Maximum hosts remembered as unable to speak HTTP/2. Forgetting a host costs one retry, nothing else.
 const H1_ONLY_HOSTS_MAX: usize = 100_000;
-/// Maximum size of a request head we send. More header fields are a mistake of the caller.
-const REQUEST_BYTES_MAX: usize = 32 * 1024;
 
 /// Fetches URLs. Cheap to clone; clones share connections, names and memory.
 #[derive(Clone, Debug)]
@@ -71,65 +72,6 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[error("spider settings: {0}")]
 pub struct Error(String);
-
-/// A request for one fetch.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The URL.
-    pub url: CrawlUrl,
-    /// GET, or HEAD.
-    pub head_only: bool,
-    /// Additional header fields. The caller decides which fields may go to this origin.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// Parts to keep in addition to the outcome.
-    pub keep: Keep,
-    /// A size limit below that of the settings, for the body as received and as decoded: robots.txt has one.
-    pub body_bytes_max: Option<u64>,
-    /// The only address to dial: politeness counts by address. With `None` the resolver is asked.
-    pub address: Option<IpAddr>,
-    /// Maximum open connections to an address, including connections kept for other names; 0 for no limit. Kept
-    /// connections are closed before another is opened.
-    pub connections_max: u32,
-    /// This is the second attempt of a request that may have had no answer: uses a new connection, and no third
-    /// follows.
-    pub second: bool,
-}
-
-/// Parts of a fetch to keep in addition to the outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// Head and body as received, for the archive.
-    pub exchange: bool,
-    /// The decoded body.
-    pub decoded: bool,
-    /// The SHA-1 of the body as received.
-    pub sha1: bool,
-}
-
-impl Request {
-    /// A plain GET that keeps nothing.
-    pub fn get(url: CrawlUrl) -> Self {
-        Request {
-            url,
-            head_only: false,
-            fields: Vec::new(),
-            keep: Keep::default(),
-            body_bytes_max: None,
-            address: None,
-            connections_max: 0,
-            second: false,
-        }
-    }
-
-    fn asked(&self) -> Asked {
-        let has = |name: &HeaderName| self.fields.iter().any(|(other, _)| other == name);
-        Asked {
-            head_only: self.head_only,
-            conditional: has(&header::IF_NONE_MATCH) || has(&header::IF_MODIFIED_SINCE),
-            range: has(&header::RANGE),
-        }
-    }
-}
 
 /// A failed attempt without a response to judge.
 struct Failed {
@@ -422,205 +364,6 @@ impl Inner {
         self.pool.put(url.origin().into(), connection);
     }
 
-    /// Opens a new connection: resolve, dial, TLS.
-    async fn open(
-        &self,
-        request: &Request,
-        deadline: Instant,
-        h2: bool,
-        timings: &mut Timings,
-        address: &mut Option<SocketAddr>,
-    ) -> Result<Connection, Failed> {
-        let url = &request.url;
-        let dialled = match request.address {
-            Some(address) => {
-                self.make_room(&[address], request.connections_max).await;
-                self.reach_at(url, address, deadline, timings).await?
-            }
-            None => self.reach(request, deadline, timings).await?,
-        };
-        *address = Some(dialled.address);
-        let proxied = self.proxies.of(url.is_https(), url.host_str()).is_some();
-        let mut facts = Facts { address: dialled.address, proxied, tls: None };
-        let start = |e: (Outcome, String, Hints)| Failed { hints: e.2, h2, ..Failed::new(e.0, e.1) };
-        if !url.is_https() {
-            return Connection::start(dialled.stream, false, facts, &self.settings).await.map_err(start);
-        }
-        let began = Instant::now();
-        let until = (began + self.settings.tls_timeout).min(deadline);
-        let shaken = timeout_at(until, self.tls.connect(url.host_str(), dialled.stream, h2)).await;
-        timings.tls = Some(began.elapsed());
-        let (stream, is_h2, info) = match shaken {
-            Ok(Ok(shaken)) => shaken,
-            Ok(Err((outcome, detail))) => return Err(Failed::new(outcome, detail)),
-            Err(_) => return Err(Failed::new(Outcome::TlsTimeout, "the handshake did not end in time")),
-        };
-        facts.tls = Some(info);
-        let started = timeout_at(deadline, Connection::start(stream, is_h2, facts, &self.settings)).await;
-        started
-            .map_err(|_| Failed::new(Outcome::TotalTimeout, "no connection before the end of the fetch"))?
-            .map_err(start)
-    }
-
-    /// Opens a stream to the host, directly or through a proxy.
-    async fn reach(
-        &self,
-        request: &Request,
-        deadline: Instant,
-        timings: &mut Timings,
-    ) -> Result<Dialled, Failed> {
-        let url = &request.url;
-        let (addresses, old) = self.addresses(url, deadline, timings).await?;
-        self.make_room(&addresses, request.connections_max).await;
-        let began = Instant::now();
-        let result = match self.proxies.of(url.is_https(), url.host_str()) {
-            Some(proxy) => self.through(proxy, &addresses, url, deadline).await,
-            None => match self.dialler.dial(&addresses, url.port(), self.opened(url)).await {
-                Err(failed) if old && self.names_a_host(url) && failed.outcome != Outcome::AddressPrivate => {
-                    // The host may have moved since: resolve again, once, and dial only new addresses.
-                    self.resolver.forget(url.host_str());
-                    let (now_at, _) = self.addresses(url, deadline, timings).await?;
-                    let moved = now_at.iter().any(|address| !addresses.contains(address));
-                    if moved {
-                        self.dialler.dial(&now_at, url.port(), self.opened(url)).await.map_err(Failed::from)
-                    } else {
-                        Err(failed.into())
-                    }
-                }
-                other => other.map_err(Failed::from),
-            },
-        };
-        timings.connect = Some(began.elapsed());
-        if let Ok(dialled) = &result {
-            for dead in &dialled.dead {
-                self.resolver.note_failed(*dead);
-            }
-            self.resolver.note_reached(dialled.address.ip());
-        }
-        result
-    }
-
-    /// Closes connections kept for other names of these addresses if one more would exceed the limit there, and waits
-    /// until they are closed.
-    async fn make_room(&self, addresses: &[IpAddr], connections_max: u32) {
-        if connections_max == 0 {
-            return;
-        }
-        let connections_max = usize::try_from(connections_max).unwrap_or(usize::MAX);
-        for address in addresses {
-            for key in self.pool.make_room(*address, connections_max) {
-                self.closing.over(&key).await;
-            }
-        }
-    }
-
-    /// Like [`Inner::reach`], at this address only.
-    async fn reach_at(
-        &self,
-        url: &CrawlUrl,
-        address: IpAddr,
-        deadline: Instant,
-        timings: &mut Timings,
-    ) -> Result<Dialled, Failed> {
-        let began = Instant::now();
-        let result = match self.proxies.of(url.is_https(), url.host_str()) {
-            Some(proxy) => self.through(proxy, &[address], url, deadline).await,
-            None => {
-                let opened = self.opened(url);
-                let dialled = self.dialler.dial(&[address], url.port(), opened).await.map_err(Failed::from);
-                match &dialled {
-                    Ok(_) => self.resolver.note_reached(address),
-                    Err(failed) if failed.outcome.is_unconnected() => self.resolver.note_failed(address),
-                    Err(_) => {}
-                }
-                dialled
-            }
-        };
-        timings.connect = Some(began.elapsed());
-        result
-    }
-
-    async fn addresses(
-        &self,
-        url: &CrawlUrl,
-        deadline: Instant,
-        timings: &mut Timings,
-    ) -> Result<(Arc<[IpAddr]>, bool), Failed> {
-        let name = match url.host() {
-            Host::Ip(address) => return Ok((Arc::from([address]), false)),
-            Host::Name(name) => name,
-        };
-        let began = Instant::now();
-        let (answer, old) = timeout_at(deadline, self.resolver.resolve(name))
-            .await
-            .map_err(|_| Failed::new(Outcome::TotalTimeout, "no address before the end of the fetch"))?;
-        timings.resolve = Some(began.elapsed());
-        answer
-            .map(|addresses| (addresses, old))
-            .map_err(|outcome| Failed::new(outcome, format!("{name}: {}", outcome.meaning().trim())))
-    }
-
-    /// The operator configures the proxy, so its address is not filtered; the target's address is.
-    async fn through(
-        &self,
-        proxy: &Proxy,
-        addresses: &[IpAddr],
-        url: &CrawlUrl,
-        deadline: Instant,
-    ) -> Result<Dialled, Failed> {
-        let opened = self.opened(url);
-        let mut target = Err(Failed::new(Outcome::DnsNodata, "no address"));
-        for address in addresses {
-            target = self
-                .dialler
-                .check(*address, opened)
-                .map(|()| SocketAddr::from((*address, url.port())))
-                .map_err(Failed::from);
-            if target.is_ok() {
-                break;
-            }
-        }
-        let target = target?;
-        let away = |error: std::io::Error| Failed::new(Outcome::ProxyFailed, format!("{proxy:?}: {error}"));
-        let until = (Instant::now() + self.settings.connect_timeout).min(deadline);
-        let reached = timeout_at(until, async {
-            let mut stream = tokio::net::TcpStream::connect((proxy.host.as_str(), proxy.port)).await?;
-            stream.set_nodelay(true)?;
-            proxy.tunnel(&mut stream, target).await?;
-            Ok(stream)
-        });
-        let stream = reached.await.map_err(|_| away(std::io::ErrorKind::TimedOut.into()))?.map_err(away)?;
-        Ok(Dialled { stream, address: target, dead: Vec::new() })
-    }
-
-    fn message(
-        &self,
-        request: &Request,
-        proof: &[(HeaderName, HeaderValue)],
-        h2: bool,
-    ) -> Result<connection::Request, Failed> {
-        let url = &request.url;
-        let target = if h2 { url.as_str() } else { url.path_and_query() };
-        let bad = |e: http::Error| Failed::new(Outcome::UrlBad, e.to_string());
-        let mut message = http::Request::builder()
-            .method(if request.head_only { "HEAD" } else { "GET" })
-            .uri(target)
-            .body(Empty::new())
-            .map_err(bad)?;
-        let fields = message.headers_mut();
-        if !h2 {
-            fields.insert(header::HOST, HeaderValue::from_str(url.authority()).map_err(|e| bad(e.into()))?);
-        }
-        for (name, value) in self.common.iter().chain(&request.fields).chain(proof) {
-            fields.insert(name, value.clone());
-        }
-        let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        if size + target.len() > REQUEST_BYTES_MAX {
-            return Err(Failed::new(Outcome::UrlTooLong, "the request would be too large"));
-        }
-        Ok(message)
-    }
-
     /// The date of a moment in a fetch that ends now: the wall clock time minus the monotonic time since that moment.
     /// So all fetches that end after a clock adjustment have dates of the same clock, whenever they began.
     pub(crate) fn date_of(&self, moment: Instant) -> Timestamp {
@@ -634,10 +377,6 @@ impl Inner {
     /// The fields that every request has.
     pub(crate) fn common_fields(&self) -> &[(HeaderName, HeaderValue)] {
         &self.common
-    }
-
-    fn names_a_host(&self, url: &CrawlUrl) -> bool {
-        matches!(url.host(), Host::Name(_))
     }
 
     fn speaks_h2(&self, url: &CrawlUrl) -> bool {
