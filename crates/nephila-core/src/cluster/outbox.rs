@@ -20,6 +20,10 @@
 //! Invariants: per destination at most [`Settings::waiting_bytes_max`] and one link wait, in all at most
 //! [`Settings::bytes_max`] and one link; parcels of a destination leave in the order of their numbers.
 
+mod recent;
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,11 +31,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use recent::{Recent, mark};
+
 use super::NodeId;
 use super::message::Message;
 use crate::frontier::URGENT;
 use crate::frontier::offers::OfferedUrl;
-use crate::key::{Secret, UrlKey};
+use crate::key::Secret;
 
 /// The first wait before a parcel is sent again, in milliseconds; each next one is twice as long (exponential
 /// backoff).
@@ -479,40 +485,3 @@ impl Outbox {
 fn id(nonce: u64, number: u64) -> u128 {
     u128::from(nonce) << 64 | u128::from(number)
 }
-
-/// The identity of a link for deduplication: the URL, the job that wants it, and the refusal.
-fn mark(url: &OfferedUrl) -> (u64, u64) {
-    let UrlKey { host, path } = url.key;
-    let beside = u64::from(url.job.0) << 8 | u64::from(url.refusal.map_or(0, |refusal| refusal.code()));
-    (path, host.domain.0 ^ beside.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-/// A lossy cache of links sent lately, and the batch that carries each. Links may be evicted at any time; every link
-/// in the cache is right.
-#[derive(Debug)]
-struct Recent {
-    places: Box<[(u64, u64, u64)]>,
-}
-
-impl Recent {
-    /// A cache for this number of links, rounded up to a power of two.
-    fn new(max: usize) -> Recent {
-        Recent { places: vec![(0, 0, 0); max.next_power_of_two()].into_boxed_slice() }
-    }
-
-    fn place(&mut self, mark: (u64, u64)) -> &mut (u64, u64, u64) {
-        &mut self.places[mark.0 as usize & (self.places.len() - 1)]
-    }
-
-    fn batch_of(&mut self, mark: (u64, u64)) -> Option<u64> {
-        let (path, beside, number) = *self.place(mark);
-        (number != 0 && (path, beside) == mark).then_some(number)
-    }
-
-    fn note(&mut self, mark: (u64, u64), number: u64) {
-        *self.place(mark) = (mark.0, mark.1, number);
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,7 @@
 //! The fold: the effect of each entry, and that nothing else has an effect.
 
 use super::*;
-use crate::entry::{ChainError, FoundHost, open, seal};
+use crate::entry::{ChainError, Found, FoundHost, open, seal};
 use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
 use crate::key::Prefixes;

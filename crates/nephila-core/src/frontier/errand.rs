@@ -198,7 +198,7 @@ impl<S: State> Frontier<S> {
         let ahead_max = self.plan_ahead_max(partition);
         let planned = self.partitions[partition].plans_due(&key, record);
         let later_next = planned.map(|due| dates::believed(due, ahead_max, now.wall));
-        let robots = super::robots_phase(record, &self.config.retry, now);
+        let robots = super::after::robots_phase(record, &self.config.retry, now);
         self.partitions[partition].awakes(&key);
         let host = self.bench.host_mut(index);
         host.cursor = record.floor;

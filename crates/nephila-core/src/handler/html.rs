@@ -13,16 +13,17 @@
 //!
 //! Invariants: no input stops the process; everything found before a cut is kept.
 
-use std::borrow::Cow;
+mod selectors;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use encoding_rs::Encoding;
 use lol_html::errors::RewritingError;
 use lol_html::html_content::{Element, TextChunk};
-use lol_html::{
-    AsciiCompatibleEncoding, ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings,
-};
+use lol_html::{AsciiCompatibleEncoding, HtmlRewriter};
+
+use selectors::{SELECTORS, Selectors};
 
 use super::collect::{Collector, Named};
 use super::link::{LinkKind, is_nofollow, read_rel};
@@ -50,10 +51,6 @@ const STYLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum length of the raw text of a title, since references may be long.
 const TITLE_RAW_BYTES_MAX: usize = 8 * TITLE_BYTES_MAX;
-
-/// The elements with a handler. All others are skipped, which makes reading fast.
-const ELEMENTS: &str = "a,area,base,body,link,meta,img,image,source,iframe,frame,video,audio,track,embed,object,\
-                        script,form,input,use,template";
 
 /// The contents of one page.
 #[derive(Debug)]
@@ -181,89 +178,6 @@ fn scan_with(
         html.borrow_mut().end_run();
     }
     true
-}
-
-thread_local! {
-    /// Parsed once per thread: parsing them costs as much as reading a small page.
-    static SELECTORS: Selectors = Selectors::new();
-}
-
-/// The selectors of the handlers.
-struct Selectors {
-    elements: Selector,
-    svg_title: Selector,
-    title: Selector,
-    noscript: Selector,
-    style: Selector,
-    styled: Selector,
-}
-
-impl Selectors {
-    fn new() -> Selectors {
-        let parse = |text: &str| text.parse::<Selector>().expect("a list of names is a selector");
-        Selectors {
-            elements: parse(ELEMENTS),
-            svg_title: parse("svg title"),
-            title: parse("title"),
-            noscript: parse("noscript,noframes"),
-            style: parse("style"),
-            styled: parse("[style]"),
-        }
-    }
-
-    fn settings<'h, 's>(
-        &'s self,
-        html: &'h RefCell<Html<'_>>,
-        encoding: AsciiCompatibleEncoding,
-        memory_max: usize,
-        styles: bool,
-    ) -> Settings<'h, 's> {
-        let elements = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-            html.borrow_mut().handle_element(element);
-            Ok(())
-        });
-        let svg_title = ElementContentHandlers::default().element(move |_: &mut Element<'_, '_>| {
-            html.borrow_mut().is_svg_title = true;
-            Ok(())
-        });
-        let title = ElementContentHandlers::default()
-            .element(move |_: &mut Element<'_, '_>| {
-                html.borrow_mut().handle_title();
-                Ok(())
-            })
-            .text(move |text: &mut TextChunk<'_>| {
-                html.borrow_mut().handle_title_text(text);
-                Ok(())
-            });
-        let noscript = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
-            html.borrow_mut().handle_noscript_text(text);
-            Ok(())
-        });
-        let style = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
-            html.borrow_mut().handle_style_text(text);
-            Ok(())
-        });
-        let styled = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-            html.borrow_mut().handle_styled(element);
-            Ok(())
-        });
-        let memory = MemorySettings::new().with_max_allowed_memory_usage(memory_max);
-        // Not strict: ambiguous markup is read in one of its ways, not refused.
-        let settings = Settings::new()
-            .append_element_content_handler((Cow::Borrowed(&self.elements), elements))
-            .append_element_content_handler((Cow::Borrowed(&self.svg_title), svg_title))
-            .append_element_content_handler((Cow::Borrowed(&self.title), title))
-            .append_element_content_handler((Cow::Borrowed(&self.noscript), noscript))
-            .with_encoding(encoding)
-            .with_memory_settings(memory)
-            .with_strict(false);
-        if !styles {
-            return settings;
-        }
-        settings
-            .append_element_content_handler((Cow::Borrowed(&self.style), style))
-            .append_element_content_handler((Cow::Borrowed(&self.styled), styled))
-    }
 }
 
 impl Html<'_> {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
+use crate::key::UrlKey;
 use crate::refusal::Refusal;
 use crate::url::CrawlUrl;
 

@@ -5,6 +5,7 @@ mod model;
 use proptest::prelude::*;
 
 use super::*;
+use crate::feed::Hints;
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
