@@ -7,13 +7,13 @@
 mod cluster;
 mod credential;
 mod limits;
+mod load;
 mod print;
 mod secrets;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use nephila_core::frontier::hours::HOURS_MAX;
 use nephila_core::frontier::settings::PER_SECOND_MIN;
 use nephila_core::handler::TextOf;
@@ -24,6 +24,8 @@ use crate::exit::Exit;
 
 pub use cluster::{ArchiveUpload, Cluster};
 pub use credential::Credential;
+pub use load::load;
+pub(crate) use load::remember_contact;
 pub(crate) use print::page;
 pub(crate) use secrets::missing as missing_secret;
 
@@ -384,41 +386,6 @@ pub enum StateKind {
     Memory,
 }
 
-/// Loads the effective settings from a file, the environment and `KEY=VALUE` pairs. The file is `before` if given,
-/// since a crawl continues with the settings of its last run; else `config`; else the first file in the usual places.
-pub fn load(config: Option<&Path>, pairs: &[String], before: Option<&Path>) -> anyhow::Result<Settings> {
-    let usual = find(config);
-    let mut table = match (before, &usual) {
-        (Some(path), _) => read(path)?,
-        (None, Some(path)) => read(path)?,
-        (None, None) => toml::Table::new(),
-    };
-    if let (Some(_), Some(usual)) = (before, &usual) {
-        secrets::fill(&mut table, &read(usual)?);
-    }
-    for (name, value) in std::env::vars() {
-        if let Some(key) = name.strip_prefix("NEPHILA_").filter(|key| key.contains("__")) {
-            set(&mut table, &key.to_ascii_lowercase().replace("__", "."), &value);
-        }
-    }
-    for pair in pairs {
-        let (key, value) =
-            pair.split_once('=').ok_or_else(|| usage(anyhow::anyhow!("--set {pair:?} is not key=value")))?;
-        set(&mut table, key.trim(), value.trim());
-    }
-    let settings: Settings =
-        table.try_into().map_err(|e: toml::de::Error| usage(anyhow::anyhow!("settings: {}", e.message())))?;
-    check(&settings).map_err(|e| usage(anyhow::anyhow!("settings: {e}")))?;
-    Ok(settings)
-}
-
-fn read(path: &Path) -> anyhow::Result<toml::Table> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("settings file {}", path.display()))
-        .map_err(usage)?;
-    text.parse().map_err(|e| usage(anyhow::anyhow!("settings file {}: {e}", path.display())))
-}
-
 /// Checks constraints that types cannot express.
 fn check(settings: &Settings) -> Result<(), String> {
     settings.identity.check()?;
@@ -466,138 +433,5 @@ pub(crate) fn kept_page(settings: &Settings) -> anyhow::Result<String> {
     Ok(format!("{}{}", secrets::NOTE, page(&secrets::kept(settings))?))
 }
 
-/// Writes the contact into the user's own settings file, so that the question is asked once.
-pub(crate) fn remember_contact(contact: &str) -> anyhow::Result<PathBuf> {
-    let folder = home().context("there is no home folder")?.join("nephila");
-    let path = folder.join("nephila.toml");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let old = match std::fs::read_to_string(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        text => text.with_context(|| path.display().to_string())?,
-    };
-    anyhow::ensure!(!old.contains("[identity]"), "{} has an [identity] without contact", path.display());
-    let new = format!("{old}\n[identity]\ncontact = \"{contact}\"\n");
-    std::fs::write(&path, new.trim_start()).with_context(|| path.display().to_string())?;
-    Ok(path)
-}
-
-fn home() -> Option<PathBuf> {
-    std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))
-}
-
-fn find(named: Option<&Path>) -> Option<PathBuf> {
-    if let Some(path) = named {
-        return Some(path.to_owned());
-    }
-    if let Some(path) = std::env::var_os("NEPHILA_CONFIG") {
-        return Some(path.into());
-    }
-    let candidates = [
-        Some("nephila.toml".into()),
-        home().map(|home| home.join("nephila/nephila.toml")),
-        Some("/etc/nephila/nephila.toml".into()),
-    ];
-    candidates.into_iter().flatten().find(|path| path.is_file())
-}
-
-/// Sets a dotted key. A value that parses as TOML has its type (`5`, `true`, `["a"]`); any other value is text.
-fn set(table: &mut toml::Table, key: &str, value: &str) {
-    let parsed = format!("v = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("v"));
-    let value = parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()));
-    let mut parts: Vec<&str> = key.split('.').collect();
-    let Some(last) = parts.pop() else { return };
-    let mut at = table;
-    for part in parts {
-        let next = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        let toml::Value::Table(next) = next else { return };
-        at = next;
-    }
-    at.insert(last.to_owned(), value);
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn load_set(list: &[&str]) -> anyhow::Result<Settings> {
-        let pairs: Vec<String> = list.iter().map(|pair| (*pair).to_owned()).collect();
-        load(Some(Path::new("/dev/null")), &pairs, None)
-    }
-
-    #[test]
-    fn what_is_set_is_meant() {
-        let settings = load_set(&[
-            "spider.total_timeout=30s",
-            "spider.ports=[80, 9000]",
-            "spider.allow_addresses=[\"127.0.0.0/8\"]",
-            "spider.http_versions=[\"http/1.1\"]",
-            "store.compression=zstd:3",
-        ])
-        .unwrap();
-        assert_eq!(settings.spider.total_timeout, Duration::from_secs(30));
-        assert_eq!(settings.spider.ports, [80, 9000]);
-        assert_eq!(settings.store.compression.to_string(), "zstd:3");
-    }
-
-    #[test]
-    fn what_is_unknown_or_wrong_is_refused_with_its_name() {
-        for (said, named) in [
-            ("spider.totl_timeout=30s", "totl_timeout"),
-            ("spider.total_timeout=soon", "soon"),
-            ("identity.agent=a b", "agent"),
-            ("identity.from=nobody", "from"),
-            ("identity.agent_url=http://a.test", "agent_url"),
-            ("identity.agent_url=https://a.test/x", "agent_url"),
-            ("identity.key_file=key.pem", "agent_url"),
-            ("identity.signature_valid=2d", "signature_valid"),
-            ("foo.bar=1", "foo"),
-            ("frontier.host_per_second=-1", "host_per_second"),
-            ("frontier.host_per_second=0.0000001", "host_per_second"),
-        ] {
-            let error = load_set(&[said]).unwrap_err();
-            assert!(format!("{error:#}").contains(named), "{error:#}");
-            assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
-        }
-    }
-
-    #[test]
-    fn row_04_a_rate_may_be_a_fraction_or_a_whole_number() {
-        for (said, rest) in [("0.5", 2_000), ("4", 250), ("0", 0), ("3.0", 334)] {
-            let settings = load_set(&[&format!("frontier.host_per_second={said}")]).unwrap();
-            assert_eq!(settings.frontier.rate_rest_ms(), rest, "{said}");
-        }
-    }
-
-    #[test]
-    fn fin_11_a_rest_of_addresses_that_somebody_chose_is_not_lowered() {
-        let delay = Duration::from_millis(100);
-        let mut chosen = load_set(&["frontier.slot_delay=700ms"]).unwrap();
-        chosen.set_host_delay(delay);
-        assert_eq!(chosen.frontier.slot_delay, Duration::from_millis(700));
-        let mut usual = Settings::default();
-        usual.set_host_delay(delay);
-        assert_eq!((usual.frontier.host_delay, usual.frontier.slot_delay), (delay, delay));
-    }
-
-    #[test]
-    fn fin_12_times_that_nobody_can_mean_are_refused_by_name() {
-        for said in ["spider.connect_timeout=1000h", "spider.idle_timeout=25h", "frontier.slot_delay=60d"] {
-            let error = load_set(&[said]).unwrap_err();
-            let name = said.split('=').next().unwrap();
-            assert!(format!("{error:#}").contains(name), "{error:#}");
-            assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
-        }
-        // With room for it beside the ticket.
-        load_set(&["spider.connect_timeout=24h"]).unwrap();
-    }
-
-    #[test]
-    fn the_printed_file_gives_the_same_settings_back() {
-        let page = print::page(&Settings::default()).unwrap();
-        let back: Settings = page.parse::<toml::Table>().unwrap().try_into().unwrap();
-        assert_eq!(back, Settings::default());
-        assert!(page.contains("# Rest of a host (crawl delay) after a fetch ended"), "{page}");
-    }
-}
+mod tests;

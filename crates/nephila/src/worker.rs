@@ -22,6 +22,7 @@ mod log;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -31,16 +32,14 @@ use std::time::Duration;
 use nephila_core::entry::ChainError;
 use nephila_core::frontier::away::ErrandAction;
 use nephila_core::frontier::{Action, Config, Frontier, TurnAction};
-use nephila_core::key::{HostKey, Prefixes, Secret};
+use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{Durable, StateError};
 use nephila_log::{GroupLog, Wake};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, Gate};
 use commit::replay_into;
-use full::Takes;
 use hand_over::Knock;
 use handle::{Batch, Event, SaysOver, Shared};
 use intake::Feeding;
@@ -234,19 +233,6 @@ struct Channels<S> {
     stop: Option<oneshot::Sender<Box<Stats>>>,
 }
 
-/// The result of handing out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HandedOut {
-    /// There may be more right now.
-    More,
-    /// There is nothing to do right now.
-    All,
-    /// The channel is full, or the receiver is gone.
-    HeldBack,
-    /// Nothing was handed out: the disk is full, or the gate is closed.
-    NotNow,
-}
-
 impl<S: Durable> Worker<S> {
     /// Opens a worker of these partitions, after a replay of their journals.
     pub fn open(
@@ -381,223 +367,6 @@ impl<S: Durable + Send + 'static> Worker<S> {
         });
         let running = Running { handle, actions: Actions(actions), thread: thread.map_err(Error::Thread)? };
         Ok((running, Door(door)))
-    }
-}
-
-impl<S: Durable> Worker<S> {
-    async fn run(mut self, channels: &mut Channels<S>) -> Result<(), Error> {
-        let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
-        let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
-        loop {
-            self.stats.turns += 1;
-            self.frontier.handle_timeout(self.clock.now())?;
-            self.land()?;
-            self.note_dirty();
-            match self.full_until {
-                None => {
-                    self.commit_due()?;
-                    self.give_away()?;
-                    self.checkpoint_due(false)?;
-                }
-                Some(until) if until <= self.clock.now().mono => self.try_again()?,
-                Some(_) => {}
-            }
-            self.feed()?;
-            let handed_out = self.hand_out(channels)?;
-            self.sated = handed_out == HandedOut::HeldBack;
-            self.say_turns();
-            self.say_errands();
-            // Handing out may refuse URLs; these refusals must be written as well.
-            self.note_dirty();
-
-            let sleep = self.sleep(handed_out);
-            let takes = self.takes();
-            let woken = self.landed.notified();
-            if !channels.wait(sleep, woken, handed_out, takes, &mut events, &mut batches).await {
-                // All handles are gone without a stop: as after a crash.
-                return Ok(());
-            }
-            self.feeding.extend(batches.drain(..).map(Feeding::of));
-            self.feed()?;
-            if let Some(knock) = channels.came.take() {
-                self.let_in(knock);
-            }
-            for event in events.drain(..) {
-                if let Event::Stop(reply) = event {
-                    channels.stop = Some(reply);
-                } else {
-                    self.handle(event)?;
-                }
-            }
-            if channels.stop.is_some() {
-                let stats = self.stop(channels).await?;
-                // States and journals are closed before the caller learns that the worker has stopped.
-                drop(self);
-                if let Some(reply) = channels.stop.take() {
-                    _ = reply.send(Box::new(stats));
-                }
-                return Ok(());
-            }
-            if self.has_much() {
-                self.begin_all()?;
-            }
-        }
-    }
-
-    /// Takes all input sent before the stop, and makes it durable.
-    async fn stop(&mut self, channels: &mut Channels<S>) -> Result<Stats, Error> {
-        channels.actions = None;
-        channels.offers.close();
-        channels.events.close();
-        // Drains the channel, which is bounded and closed: every offer sent before the stop is taken.
-        while let Some(batch) = channels.offers.recv().await {
-            self.feeding.push_back(Feeding::of(batch));
-        }
-        while let Some(event) = channels.events.recv().await {
-            // A second stop is answered by the end of the worker.
-            self.handle(event)?;
-        }
-        self.write_all().await?;
-        for partition in 0..self.logs.len() {
-            self.checkpoint(partition)?;
-        }
-        Ok(self.stats())
-    }
-
-    /// Hands out the actions that are due, up to the capacity of the channel.
-    fn hand_out(&mut self, channels: &mut Channels<S>) -> Result<HandedOut, Error> {
-        if self.is_full() || self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
-            return Ok(HandedOut::NotNow);
-        }
-        // The receiver is gone; waiting for room would never end.
-        channels.actions.take_if(|actions| actions.is_closed());
-        let Some(actions) = &channels.actions else { return Ok(HandedOut::HeldBack) };
-        for _ in 0..ACTIONS_AT_ONCE {
-            // First a permit of the channel, then the ticket: a ticket that is taken and not handed out would block its
-            // host.
-            let place = match actions.try_reserve() {
-                Ok(place) => place,
-                Err(TrySendError::Full(()) | TrySendError::Closed(())) => {
-                    self.stats.held_back += 1;
-                    return Ok(HandedOut::HeldBack);
-                }
-            };
-            // The clock is read for each action: a start time that is too early would shorten the crawl delay that
-            // follows.
-            let Some(action) = self.frontier.poll_action(self.clock.now())? else {
-                return Ok(HandedOut::All);
-            };
-            self.stats.actions += 1;
-            place.send(action);
-        }
-        Ok(HandedOut::More)
-    }
-
-    /// Sends pending messages about turns, up to the capacity of the channel. Also while nothing is handed out: an
-    /// unusable turn is returned to other nodes.
-    fn say_turns(&mut self) {
-        let Some(turns) = &self.turns else { return };
-        while let Ok(place) = turns.try_reserve() {
-            let Some(action) = self.frontier.poll_turn(self.clock.now()) else { return };
-            place.send(action);
-        }
-    }
-
-    /// Sends pending errands to other nodes, up to the capacity of the channel. The rest is retried soon.
-    fn say_errands(&mut self) {
-        let Some(errands) = &self.errands else { return };
-        while let Ok(place) = errands.try_reserve() {
-            let Some(action) = self.frontier.poll_errand() else { return };
-            place.send(action);
-        }
-    }
-
-    /// The time to sleep unless input arrives.
-    fn sleep(&self, handed_out: HandedOut) -> Duration {
-        let now = self.clock.now();
-        if let Some(until) = self.full_until {
-            return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
-        }
-        // A group under way wakes the worker when it is durable.
-        let here = self.logs.iter().filter(|log| !log.is_under_way());
-        let groups = here.filter_map(|log| Some(log.dirty_since? + self.group_delay(log))).min();
-        let frontier = match handed_out {
-            HandedOut::More => Some(now.mono),
-            HandedOut::All => self.frontier.poll_timeout(now),
-            HandedOut::HeldBack | HandedOut::NotNow => {
-                self.frontier.poll_timeout(now).map(|at| at.max(now.mono + HELD_BACK_LOOK))
-            }
-        };
-        let wake = groups.into_iter().chain(frontier).min();
-        let sleep = wake.map_or(SLEEP_MAX, |at| at.saturating_sub(now.mono).min(SLEEP_MAX));
-        // After handing out everything possible there is nothing to do for the rest of this millisecond.
-        let least = if handed_out == HandedOut::More { 0 } else { SLEEP_MIN };
-        Duration::from_millis(sleep.max(least))
-    }
-
-    fn stats(&mut self) -> Stats {
-        let dirty_bytes =
-            (0..self.logs.len()).map(|partition| self.frontier.state(partition).dirty_bytes()).sum();
-        Stats {
-            frontier: self.frontier.stats(),
-            gauges: self.frontier.gauges(),
-            totals: self.frontier.totals(),
-            waiters: self.waiters.len(),
-            journal_bytes: self.logs.iter().map(|log| log.log.bytes()).sum(),
-            dirty_bytes,
-            on_their_way: self.logs.iter().filter(|log| log.flight.is_some()).count(),
-            disk_full: self.is_full(),
-            ..self.stats.clone()
-        }
-    }
-}
-
-impl<S> Channels<S> {
-    /// Waits for input, for a durable group or for the timeout, and takes the input. False once no more input can
-    /// arrive.
-    async fn wait(
-        &mut self,
-        sleep: Duration,
-        landed: impl Future<Output = ()>,
-        handed_out: HandedOut,
-        takes: Takes,
-        events: &mut Vec<Event>,
-        batches: &mut Vec<Batch>,
-    ) -> bool {
-        let room = async {
-            match &self.actions {
-                Some(actions) if handed_out == HandedOut::HeldBack => _ = actions.reserve().await,
-                _ => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            count = self.events.recv_many(events, EVENTS_AT_ONCE), if takes.events => if count == 0 { return false },
-            count = self.offers.recv_many(batches, BATCHES_AT_ONCE), if takes.offers => if count == 0 { return false },
-            () = landed => {}
-            () = room => {}
-            knock = next_part(&mut self.parts) => self.came = Some(knock),
-            () = tokio::time::sleep(sleep) => {}
-        }
-        // Offers, polled after events, must not starve.
-        while takes.offers
-            && batches.len() < BATCHES_AT_ONCE
-            && let Ok(batch) = self.offers.try_recv()
-        {
-            batches.push(batch);
-        }
-        if self.came.is_none() {
-            self.came = self.parts.try_recv().ok();
-        }
-        true
-    }
-}
-
-/// The next knock at the door. Waits for ever once all doors are dropped.
-async fn next_part<S>(parts: &mut mpsc::Receiver<Knock<S>>) -> Knock<S> {
-    match parts.recv().await {
-        Some(knock) => knock,
-        None => std::future::pending().await,
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod moto;
 
 use moto::Moto;
+use object_store::multipart::MultipartStore as _;
 
 use super::*;
 
