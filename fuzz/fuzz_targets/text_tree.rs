@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/nephila/src/crawl/text/tree.rs"]
+#[path = "../../crates/nephila-engine/src/crawl/text/tree.rs"]
 mod tree;
 
 /// The same function as in the builder's parent module.

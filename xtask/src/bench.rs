@@ -2,7 +2,7 @@
 //! within one run.
 //!
 //! The synthetic web serves pages of 20 KB in the mean, on one host, on one host over TLS, and on many hosts. The limit
-//! is a bare loop over the same list with as many connections (`crates/nephila/examples/bare_loop.rs`); with an archive
+//! is a bare loop over the same list with as many connections (`crates/nephila-proof/src/bin/bare_loop.rs`); with an archive
 //! the limit is the bare loop plus one bare compression of each body; for a crawl, which starts at the home page and
 //! finds the rest by its links, the limit is the bare loop that reads the links of every page and writes each page as a
 //! compressed record. All runs of a case follow each other in every repetition, back and forth, so that other load on

@@ -4,7 +4,7 @@
 //! `cargo xtask cluster-proof takeover | elastic | slots | stops | completion | versions | seeds | engine | objects |
 //! lying | encryption` proves the promises of a cluster.
 //!
-//! The proofs themselves are in `crates/nephila/examples/crawl_proof`; this builds them and the crawler and
+//! The proofs themselves are in `crates/nephila-proof/src/bin/crawl_proof`; this builds them and the crawler and
 //! starts them. Each ends with one line of figures, and fails when something does not hold.
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: no hang, no leak.
 //!
-//! Runs the hostile web in one process and the spider in another (`crates/nephila/examples/soak.rs`, which lists the
+//! Runs the hostile web in one process and the spider in another (`crates/nephila-proof/src/bin/soak.rs`, which lists the
 //! invariants), so that files, tasks and memory are the spider's alone. 85 of 100 URLs are good, 15 hostile, all cases
 //! in turn. The last line is the figures.
 

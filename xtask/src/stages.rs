@@ -1,6 +1,6 @@
 //! `cargo xtask bench stages`: where the CPU of a page goes, on pages of 185 KB over TLS, compressed on the wire.
 //!
-//! Runs `crates/nephila/examples/stages.rs`, which says how each stage is measured, against a web of its own.
+//! Runs `crates/nephila-proof/src/bin/stages.rs`, which says how each stage is measured, against a web of its own.
 
 use std::process::Command;
 use std::time::Duration;

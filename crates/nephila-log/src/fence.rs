@@ -41,6 +41,7 @@ impl Fence {
     }
 
     /// Runs a future unless the fence falls first.
+    #[cfg(feature = "jetstream")]
     pub(crate) async fn unless_fallen<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,

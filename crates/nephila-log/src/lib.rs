@@ -13,6 +13,7 @@
 pub mod conformance;
 mod error;
 mod fence;
+#[cfg(feature = "jetstream")]
 pub mod jetstream;
 pub mod local;
 pub mod memory;

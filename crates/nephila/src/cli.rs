@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::node;
-use crate::settings::{self, Settings};
+use nephila_engine::settings::{self, Settings};
 
 pub mod ask;
 
@@ -212,9 +211,10 @@ pub struct Remote {
 
 impl Remote {
     /// Opens the named nodes, if any.
-    pub(crate) fn open(&self) -> anyhow::Result<Option<node::remote::Remote>> {
+    pub(crate) fn open(&self) -> anyhow::Result<Option<nephila_cluster::remote::Remote>> {
         let Some(urls) = &self.node else { return Ok(None) };
-        node::remote::Remote::open(urls, self.token_file.as_deref(), self.ca_file.as_deref()).map(Some)
+        nephila_cluster::remote::Remote::open(urls, self.token_file.as_deref(), self.ca_file.as_deref())
+            .map(Some)
     }
 }
 

@@ -5,36 +5,16 @@
 
 use std::process::ExitCode;
 
-pub mod api;
 mod ask;
 pub mod cli;
-pub mod clock;
 mod command;
-pub mod crawl;
-mod credentials;
-mod events;
-pub mod exit;
 pub mod fetch;
-pub mod folder;
-mod human;
-mod identity;
-mod introduce;
-pub mod log;
 pub mod memory;
-pub mod node;
-pub mod objects;
-mod orders;
-pub mod private;
-mod process;
-mod reach;
-pub mod settings;
 mod table;
 mod verify;
-mod wire;
-pub mod worker;
 
 use cli::{Cli, Command};
-use exit::Exit;
+use nephila_engine::exit::Exit;
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {

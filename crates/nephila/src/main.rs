@@ -9,7 +9,7 @@ use clap::Parser;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    nephila::private::keep_private();
+    nephila_engine::private::keep_private();
     nephila::memory::keep_pages_small();
     nephila::run(nephila::cli::Cli::parse())
 }

@@ -7,10 +7,10 @@ use nephila_store::verify::{Finding, Kind, verify_path};
 use serde::Serialize;
 
 use crate::cli::VerifyArgs;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::folder::inspect::{self, inspect};
-use crate::settings::usage;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::folder::inspect::{self, inspect};
+use nephila_engine::settings::usage;
 
 /// A defect as a JSON line.
 #[derive(Serialize)]

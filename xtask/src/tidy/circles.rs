@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{expect_none, files};
 
 /// The sources that are checked.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 8] = [
     "crates/nephila-core/src/",
     "crates/nephila-spider/src/",
     "crates/nephila-store/src/",
     "crates/nephila-log/src/",
+    "crates/nephila-engine/src/",
+    "crates/nephila-api/src/",
+    "crates/nephila-cluster/src/",
     "crates/nephila/src/",
 ];
 

@@ -8,7 +8,7 @@ use super::expect_none;
 use crate::shell;
 
 /// The packages of ours that each package of ours may depend on: in its code, and in its tests besides.
-const ALLOWED: [(&str, &[&str], &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str], &[&str]); 13] = [
     ("nephila-core", &[], &[]),
     ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
     ("nephila-store", &["nephila-core"], &[]),
@@ -17,9 +17,42 @@ const ALLOWED: [(&str, &[&str], &[&str]); 9] = [
     ("nephila-testnats", &[], &[]),
     ("nephila-testweb", &[], &[]),
     (
-        "nephila",
+        "nephila-engine",
         &["nephila-core", "nephila-log", "nephila-spider", "nephila-store"],
+        &["nephila-testweb"],
+    ),
+    ("nephila-api", &["nephila-core", "nephila-engine", "nephila-spider", "nephila-store"], &[]),
+    (
+        "nephila-cluster",
+        &["nephila-api", "nephila-core", "nephila-engine", "nephila-log", "nephila-spider", "nephila-store"],
+        &["nephila-testnats"],
+    ),
+    (
+        "nephila",
+        &[
+            "nephila-api",
+            "nephila-cluster",
+            "nephila-core",
+            "nephila-engine",
+            "nephila-log",
+            "nephila-spider",
+            "nephila-store",
+        ],
         &["nephila-testnats", "nephila-testweb"],
+    ),
+    (
+        "nephila-proof",
+        &[
+            "nephila",
+            "nephila-core",
+            "nephila-engine",
+            "nephila-log",
+            "nephila-spider",
+            "nephila-store",
+            "nephila-testnats",
+            "nephila-testweb",
+        ],
+        &[],
     ),
     ("xtask", &["nephila-core", "nephila-testnats"], &[]),
 ];

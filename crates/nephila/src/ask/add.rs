@@ -3,13 +3,13 @@
 //! Invariant: every URL reported as taken is durable.
 
 use super::socket::Source;
-use crate::api::views::Added;
 use crate::cli::cluster::AddArgs;
 use crate::command::cluster::say_added;
 use crate::command::inputs::{self, Piece};
-use crate::crawl::typed::typed;
-use crate::exit::Exit;
-use crate::folder::Folder;
+use nephila_api::views::Added;
+use nephila_engine::crawl::typed::typed;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 /// Runs the command.
 pub(super) fn run(args: &AddArgs) -> anyhow::Result<Exit> {

@@ -11,12 +11,12 @@ use nephila_spider::decode;
 use nephila_store::captures::{Captures, Match, Query};
 
 use super::{json, markup, on_terminal, out, time};
-use crate::api::about::{About, Listed};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
-use crate::crawl::decoded::{decoded, head_fields};
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::node::remote::{Remote, refused};
+use nephila_api::about::{About, Listed};
+use nephila_cluster::remote::{Remote, refused};
+use nephila_engine::crawl::decoded::{decoded, head_fields};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 /// Maximum size in bytes of a stored body; `--warc` prints longer ones too.
 const BODY_BYTES_MAX: u64 = 1 << 30;
@@ -199,7 +199,7 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     let encoding = charset::decide(label.as_deref().map(str::as_bytes), &body).encoding;
     let text = charset::decode(encoding, &body, TEXT_BYTES_MAX).text;
     Ok(match sniffed.kind {
-        sniff::Kind::Html => match crate::crawl::text::of_html(&text) {
+        sniff::Kind::Html => match nephila_engine::crawl::text::of_html(&text) {
             Some(article) => article.text,
             None => {
                 eprintln!("nephila: no main text was found: this is all text of the page");

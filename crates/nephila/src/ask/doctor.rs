@@ -16,10 +16,10 @@ use serde::Serialize;
 
 use super::{out, print_json, time};
 use crate::cli::ask::DoctorArgs;
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::folder::{Folder, disk_free};
-use crate::settings::{Settings, StateKind};
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::{Folder, disk_free};
+use nephila_engine::settings::{Settings, StateKind};
 
 /// Number of timed syncs.
 const SYNCS: usize = 10;
@@ -120,7 +120,9 @@ fn cluster(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(async {
-        let work = async { Ok(Engine::look(settings.cluster.engine()).await?.check().await) };
+        let work = async {
+            Ok(Engine::look(nephila_cluster::servers::settings(&settings.cluster)).await?.check().await)
+        };
         match tokio::time::timeout(CLUSTER_TIMEOUT, work).await {
             Ok(found) => found,
             Err(_) => Err(anyhow::anyhow!("no answer within {} s", CLUSTER_TIMEOUT.as_secs())),
@@ -367,7 +369,7 @@ fn state(checks: &mut Checks, folder: &Folder) {
 fn damage(checks: &mut Checks, folder: &Folder, held: bool) {
     use nephila_store::archive::damage::{LOOK_BYTES_MAX, look};
     let before = checks.0.len();
-    match crate::folder::inspect::inspect(folder, held) {
+    match nephila_engine::folder::inspect::inspect(folder, held) {
         Ok(found) => found.into_iter().for_each(|found| {
             checks.add("contents", State::Fail, format!("{}: {}", found.file.display(), found.text));
         }),
@@ -428,7 +430,7 @@ fn open_files(checks: &mut Checks, folder: &Folder, held: bool) {
 
 /// Reports a torn last line of the log; the next crawl terminates that line.
 fn log_end(checks: &mut Checks, folder: &Folder, held: bool) {
-    let last = crate::log::files(&folder.logs()).ok().and_then(|mut files| files.pop());
+    let last = nephila_engine::log::files(&folder.logs()).ok().and_then(|mut files| files.pop());
     let Some(last) = last.filter(|_| !held) else { return };
     let ends = || -> io::Result<bool> {
         let mut file = File::open(&last)?;
@@ -461,7 +463,7 @@ fn log_end(checks: &mut Checks, folder: &Folder, held: bool) {
 
 /// Number of unreadable lines among the first lines of the log.
 fn lines_skipped(folder: &Folder) -> io::Result<u64> {
-    let mut lines = crate::log::Lines::of(&folder.logs())?;
+    let mut lines = nephila_engine::log::Lines::of(&folder.logs())?;
     for line in lines.by_ref().take(LOG_LINES_MAX) {
         line?;
     }

@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::socket::ask_bytes;
 use super::{on_terminal, out, print_json};
-use crate::api::escaped;
 use crate::cli::ask::LogArgs;
-use crate::events::local::Local;
-use crate::events::{From, LOOK, Position, Wanted};
-use crate::exit::Exit;
-use crate::folder::Folder;
+use nephila_api::escaped;
+use nephila_api::event_pages::local::Local;
+use nephila_api::event_pages::{From, LOOK, Position, Wanted};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 /// Whether the arguments ask for events instead of the outcome log.
 pub(super) fn are_wanted(args: &LogArgs) -> bool {

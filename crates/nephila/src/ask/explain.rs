@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::socket::Source;
 use super::{out, print_json, time};
-use crate::api::{Explained, HostView, RobotsView};
 use crate::cli::ask::{ExplainArgs, HostShowArgs};
-use crate::exit::Exit;
-use crate::folder::Folder;
+use nephila_api::{Explained, HostView, RobotsView};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 /// Maximum number of captures counted for one URL.
 const CAPTURES_MAX: usize = 10_000;

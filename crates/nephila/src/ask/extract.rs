@@ -17,14 +17,14 @@ use nephila_store::captures::{Capture, Captures};
 use nephila_store::derive::{Deriver, Kind as Derived};
 
 use crate::cli::ExtractArgs;
-use crate::clock::Clock;
 use crate::command::meant::{handler_before, store_before};
-use crate::crawl::decoded::decoded;
-use crate::crawl::reread::fields;
-use crate::crawl::text;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::human::count;
+use nephila_engine::clock::Clock;
+use nephila_engine::crawl::decoded::decoded;
+use nephila_engine::crawl::reread::fields;
+use nephila_engine::crawl::text;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::human::count;
 
 /// Time limit for parsing one page; a partial result counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -129,7 +129,7 @@ impl Found {
 fn of_capture(
     capture: &Capture,
     url: &CrawlUrl,
-    handler: &crate::settings::Handler,
+    handler: &nephila_engine::settings::Handler,
     keys: &KeyRules,
 ) -> Option<Found> {
     let (body, _) = decoded(&capture.http, &capture.body, handler.page_bytes_max as u64).ok()?;

@@ -16,12 +16,12 @@ use nephila_core::url::CrawlUrl;
 
 use super::socket::Source;
 use super::{out, print_json};
-use crate::api::{FeedSaid, FeedsSaid, HEALTHS, is_ill};
 use crate::cli::feed::{FeedCommand, FeedImportArgs, FeedListArgs, FeedPlaceArgs};
-use crate::crawl::typed::with_scheme;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::reach::Reach;
+use nephila_api::{FeedSaid, FeedsSaid, HEALTHS, is_ill};
+use nephila_engine::crawl::typed::with_scheme;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::reach::Reach;
 
 /// Maximum number of feeds in one request to a node.
 const SAID_AT_ONCE: usize = 5_000;

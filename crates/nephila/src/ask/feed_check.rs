@@ -21,9 +21,9 @@ use super::feed::span;
 use super::{out, print_json};
 use crate::cli::FetchArgs;
 use crate::cli::feed::FeedCheckArgs;
-use crate::crawl::typed::with_scheme;
-use crate::exit::Exit;
 use crate::fetch::{Hop, once};
+use nephila_engine::crawl::typed::with_scheme;
+use nephila_engine::exit::Exit;
 
 /// Time limit for parsing the feed; a partial result counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);

@@ -6,12 +6,12 @@ use std::io::Write;
 
 use super::out;
 use super::socket::Source;
-use crate::api::{DownloadSaid, ListSaid, PAGE_MAX, StorySaid};
 use crate::cli::ask::TableFormat;
 use crate::cli::list::{ListCommand, PagesArgs};
-use crate::exit::Exit;
-use crate::folder::Folder;
 use crate::table::{Cell, Column, Table};
+use nephila_api::{DownloadSaid, ListSaid, PAGE_MAX, StorySaid};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 const DOWNLOADS: [Column; 9] = [
     ("state", 8),

@@ -10,10 +10,10 @@ use nephila_core::time::Timestamp;
 
 use super::{on_terminal, out, print_json, time};
 use crate::cli::ask::{LogArgs, LogFormat};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::log::{Line, Lines, Purpose, files};
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::log::{Line, Lines, Purpose, files};
 
 /// Polling interval of a followed log.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
@@ -296,8 +296,12 @@ mod tests {
         assert_eq!(text.split_whitespace().count(), 13);
         let mut evil = line("ok", None);
         evil.mime = "text/ht ml\u{1b}[2J\u{202e}".into();
-        evil.warc =
-            Some(crate::log::Stored { file: "a b".into(), offset: 3, length: 4, kind: "response".into() });
+        evil.warc = Some(nephila_engine::log::Stored {
+            file: "a b".into(),
+            offset: 3,
+            length: 4,
+            kind: "response".into(),
+        });
         let text = crawl_log(&evil);
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text}");
     }

@@ -10,10 +10,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use anyhow::Context;
 
 use crate::cli::ask::{Ask, HostCommand, PolitenessCommand, ReportArgs, SlotCommand, What};
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::settings::Settings;
 use crate::table::json;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::settings::Settings;
 
 mod add;
 pub(crate) mod captures;
@@ -86,7 +86,7 @@ fn ended(answered: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
         // The reader has closed the pipe, as `head` does.
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Done),
         Err(error) if error.downcast_ref::<Exit>().is_some() => Err(error),
-        Err(error) => Err(crate::settings::usage(error)),
+        Err(error) => Err(nephila_engine::settings::usage(error)),
         Ok(exit) => Ok(exit),
     }
 }

@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use super::socket::{STREAM_BYTES, Source};
 use super::{out, print_json};
-use crate::api::{ForeseenSaid, NamedSaid};
 use crate::cli::cluster::AddArgs;
-use crate::crawl::stream::StreamSaid;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::human::count;
+use nephila_api::{ForeseenSaid, NamedSaid};
+use nephila_engine::crawl::stream::StreamSaid;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::human::count;
 
 /// Size of a read in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;

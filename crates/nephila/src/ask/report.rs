@@ -17,14 +17,14 @@ use nephila_store::captures::Captures;
 use super::log::Filter;
 use super::summary::Summary;
 use super::{out, print_json, time};
-use crate::api::StatsView;
 use crate::cli::ask::{ReportArgs, StatsArgs, TableFormat, What};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::log::{Line, Lines, Purpose};
-use crate::node::views::NodeSaid;
 use crate::table::{Column, Table};
+use nephila_api::StatsView;
+use nephila_cluster::views::NodeSaid;
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::log::{Line, Lines, Purpose};
 
 /// Maximum number of distinct hosts, types, pages or bodies in a report.
 const KEYS_MAX: usize = 1_000_000;

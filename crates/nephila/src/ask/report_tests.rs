@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::log::{Links, Stored};
+use nephila_engine::log::{Links, Stored};
 
 /// The captured output.
 #[derive(Clone, Default)]

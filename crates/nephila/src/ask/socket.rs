@@ -15,19 +15,19 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use super::settings_of;
-use crate::api::views::Added;
-use crate::api::{
+use nephila_api::views::Added;
+use nephila_api::{
     self, DownloadSaid, Explained, FeedSaid, FeedsSaid, ForeseenSaid, HostView, ListSaid, Questions,
     StatsView, StorySaid,
 };
-use crate::crawl::stream::StreamSaid;
-use crate::exit::Exit;
-use crate::folder::copy::is_unwritable;
-use crate::folder::{Folder, Lock};
-use crate::node::remote::Remote;
-use crate::settings::StateKind;
-use crate::wire;
-use crate::worker::{Running, Taken};
+use nephila_cluster::remote::Remote;
+use nephila_engine::crawl::stream::StreamSaid;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::copy::is_unwritable;
+use nephila_engine::folder::{Folder, Lock};
+use nephila_engine::settings::StateKind;
+use nephila_engine::wire;
+use nephila_engine::worker::{Running, Taken};
 
 /// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -132,7 +132,9 @@ impl Source {
     /// Explains a URL.
     pub(super) fn explain(&self, url: &str) -> anyhow::Result<Explained> {
         match self {
-            Source::Crawl(folder) => get(folder, &format!("/api/v1/explain?url={}", api::escaped(url))),
+            Source::Crawl(folder) => {
+                get(folder, &format!("/api/v1/explain?url={}", nephila_api::escaped(url)))
+            }
             Source::Node(runtime, node) => runtime.block_on(node.explain(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.explain(url)),
         }
@@ -150,7 +152,7 @@ impl Source {
     /// One feed.
     pub(super) fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
         match self {
-            Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", api::escaped(url))),
+            Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", nephila_api::escaped(url))),
             Source::Node(runtime, node) => runtime.block_on(node.feed(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.feed(url)),
         }
@@ -210,7 +212,8 @@ impl Source {
     ) -> anyhow::Result<StreamSaid> {
         match self {
             Source::Crawl(folder) => {
-                let batch = batch.map(|batch| format!("&batch={}", api::escaped(batch))).unwrap_or_default();
+                let batch =
+                    batch.map(|batch| format!("&batch={}", nephila_api::escaped(batch))).unwrap_or_default();
                 let target = format!("/api/v1/reflog?part={first}{batch}");
                 ask(folder, &format!("POST {target}"), &text)
             }
@@ -238,7 +241,8 @@ impl Source {
     ) -> anyhow::Result<ForeseenSaid> {
         match self {
             Source::Crawl(folder) => {
-                let batch = batch.map(|batch| format!("&batch={}", api::escaped(batch))).unwrap_or_default();
+                let batch =
+                    batch.map(|batch| format!("&batch={}", nephila_api::escaped(batch))).unwrap_or_default();
                 ask(folder, &format!("POST /api/v1/reflog?dry=1&part={first}{batch}"), text)
             }
             Source::Node(..) => anyhow::bail!("a dry run is for the folder of a crawl"),
@@ -260,7 +264,7 @@ impl Source {
     /// State of a host.
     pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         match self {
-            Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", api::escaped(url))),
+            Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", nephila_api::escaped(url))),
             Source::Node(runtime, node) => runtime.block_on(node.host(url)),
             Source::Here(here) => here.runtime.block_on(here.questions.host(url)),
         }
@@ -269,7 +273,8 @@ impl Source {
 
 /// The query string of a request.
 fn parameters(named: &[(&str, Option<&str>)], max: usize) -> String {
-    let said = named.iter().filter_map(|(name, value)| Some(format!("&{name}={}", api::escaped((*value)?))));
+    let said =
+        named.iter().filter_map(|(name, value)| Some(format!("&{name}={}", nephila_api::escaped((*value)?))));
     format!("?max={max}{}", said.collect::<String>())
 }
 
@@ -282,7 +287,7 @@ pub(super) fn running_stats(folder: &Folder) -> anyhow::Result<Option<StatsView>
 }
 
 fn connect(folder: &Folder) -> io::Result<UnixStream> {
-    let stream = api::through(&folder.socket(), |path| UnixStream::connect(path))?;
+    let stream = nephila_api::through(&folder.socket(), |path| UnixStream::connect(path))?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     Ok(stream)

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::log::Filter;
 use super::time;
-use crate::log::{Counted, Lines, Purpose};
+use nephila_engine::log::{Counted, Lines, Purpose};
 
 /// Maximum number of distinct hosts.
 const HOSTS_MAX: usize = 1_000_000;

@@ -10,7 +10,7 @@ use nephila_core::recrawl::{self, Policy};
 use super::ask::TableFormat;
 use super::crawl::{Scope, WhatArgs, parse_size};
 use super::{Common, Remote};
-use crate::settings::usage;
+use nephila_engine::settings::usage;
 
 /// Arguments of `nephila serve`.
 #[derive(Args, Clone, Debug, Default)]

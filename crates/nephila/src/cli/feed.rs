@@ -129,7 +129,7 @@ pub struct FeedCheckArgs {
 #[derive(Args, Clone, Debug)]
 pub struct FeedListArgs {
     /// List only feeds with this health
-    #[arg(long, value_name = "HEALTH", value_parser = crate::api::HEALTHS, help_heading = "Filters")]
+    #[arg(long, value_name = "HEALTH", value_parser = nephila_api::HEALTHS, help_heading = "Filters")]
     pub health: Option<String>,
     /// List only feeds of this source
     #[arg(long, value_name = "NAME", help_heading = "Filters")]

@@ -17,22 +17,22 @@ use nephila_core::job::{Limits, Schedule, State};
 use nephila_core::text::shown;
 
 use super::inputs::{self, Piece};
-use crate::api::views::Added;
 use crate::cli::cluster::{
     AddArgs, ClusterCommand, JobCommand, JobNameArgs, JobSetArgs, KeysArgs, LimitArgs, LookArgs,
 };
 use crate::cli::{Common, Remote as RemoteArgs};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::node::Cluster;
-use crate::node::admin::{self, Adding, Error};
-use crate::node::jobs::JobRecord;
-use crate::node::remote::Remote;
-use crate::node::views::{
+use nephila_api::views::Added;
+use nephila_cluster::Cluster;
+use nephila_cluster::admin::{self, Adding, Error};
+use nephila_cluster::jobs::JobRecord;
+use nephila_cluster::remote::Remote;
+use nephila_cluster::views::{
     ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
 };
-use crate::node::{alarm, away, heal, keys};
-use crate::settings::{Settings, usage};
+use nephila_cluster::{alarm, away, heal, keys};
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::settings::{Settings, usage};
 
 pub(crate) use sites::{host_set, stop};
 

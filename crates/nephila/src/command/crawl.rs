@@ -9,19 +9,21 @@ use nephila_store::disk::RealDisk;
 use super::meant;
 use super::progress::Progress;
 use super::report::report;
-use crate::api::{Questions, Server};
 use crate::cli::cluster::ServeArgs;
 use crate::cli::crawl::{CrawlArgs, HowArgs};
-use crate::crawl::ending::{self, End};
-use crate::crawl::shared::{Shared, Tools};
-use crate::crawl::{begin, fetch_lost, reread, stops, work};
-use crate::exit::Exit;
-use crate::folder::{Folder, Lock, Plan};
-use crate::node::api::{Bound, CONNECTIONS_MAX, bind};
-use crate::process::{raise_handle_limit, runtime};
-use crate::settings::{Settings, usage};
-use crate::worker::Running;
-use crate::{log, orders, wire};
+use nephila_api::{Questions, Server};
+use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
+use nephila_engine::crawl::ending::{self, End};
+use nephila_engine::crawl::shared::{Shared, Tools};
+use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::{Folder, Lock, Plan};
+use nephila_engine::log;
+use nephila_engine::orders;
+use nephila_engine::process::{raise_handle_limit, runtime};
+use nephila_engine::settings::{Settings, usage};
+use nephila_engine::wire;
+use nephila_engine::worker::Running;
 
 /// Runs the command.
 pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
@@ -58,7 +60,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     folder.check_papers(args.mend)?;
     let meant::Meant { mut settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
     let _lock = if args.mend { None } else { Some(folder.lock()?) };
-    crate::private::tighten(folder.dir());
+    nephila_engine::private::tighten(folder.dir());
     let doors = folder.open_doors(&typed)?;
     folder.set_plan(&plan)?;
     folder.set_settings(&settings)?;
@@ -102,7 +104,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let answering = bound.map(|bound| {
             eprintln!("nephila: {} is answered for at {}", shared.folder.dir().display(), bound.url());
             let Bound { listener, guard, tls, .. } = bound;
-            tokio::spawn(crate::api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
+            tokio::spawn(nephila_api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
         });
         begin(&shared).await?;
         reread::run(&shared, args.quiet).await?;

@@ -4,10 +4,10 @@ use nephila_core::identity::directory;
 use nephila_core::identity::page::{self, About};
 
 use crate::cli::identity::{DirectoryArgs, IdentityCommand, KeyArgs, PageArgs};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::identity::{self, read};
-use crate::settings::usage;
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::identity::{self, read};
+use nephila_engine::settings::usage;
 
 /// Maximum number of keys in one directory.
 const KEYS_MAX: usize = 16;

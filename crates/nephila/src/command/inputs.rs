@@ -19,8 +19,8 @@ use nephila_store::warc;
 use tokio::sync::mpsc;
 
 use crate::cli::cluster::AddArgs;
-use crate::crawl::adding::AddLine;
-use crate::exit::Exit;
+use nephila_engine::crawl::adding::AddLine;
+use nephila_engine::exit::Exit;
 
 /// Size in bytes of a piece of lines.
 const PIECE_BYTES: usize = 1 << 20;

@@ -20,14 +20,16 @@ use tokio::sync::Notify;
 
 use super::meant;
 use crate::cli::crawl::MapArgs;
-use crate::crawl::ending::{self, End};
-use crate::crawl::shared::{JOB, Shared, Tools};
-use crate::crawl::stage::Observe;
-use crate::crawl::{begin, work};
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::settings::StateKind;
-use crate::{log, process, wire};
+use nephila_engine::crawl::ending::{self, End};
+use nephila_engine::crawl::shared::{JOB, Shared, Tools};
+use nephila_engine::crawl::stage::Observe;
+use nephila_engine::crawl::{begin, work};
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::log;
+use nephila_engine::process;
+use nephila_engine::settings::StateKind;
+use nephila_engine::wire;
 
 /// Maximum number of URLs in the deduplication of the output. Beyond, a URL may be printed again.
 const PRINTED_MAX: usize = 5_000_000;

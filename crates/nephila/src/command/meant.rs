@@ -17,14 +17,14 @@ use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, Host, UrlError};
 
 use crate::cli::crawl::{CrawlArgs, HowArgs, WhatArgs};
-use crate::crawl::shared::JOB;
-use crate::crawl::typed::{typed, with_scheme};
-use crate::crawl::work::FOREVER;
-use crate::exit::Exit;
-use crate::folder::{Folder, Judged, Plan};
-use crate::introduce::{DISTURBS, disturbs};
-use crate::reach::Reach;
-use crate::settings::{self, Credential, Settings, usage};
+use nephila_engine::crawl::shared::JOB;
+use nephila_engine::crawl::typed::{typed, with_scheme};
+use nephila_engine::crawl::work::FOREVER;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::{Folder, Judged, Plan};
+use nephila_engine::introduce::{DISTURBS, disturbs};
+use nephila_engine::reach::Reach;
+use nephila_engine::settings::{self, Credential, Settings, usage};
 
 /// The settings and the plan of a crawl.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use nephila_core::time::Timestamp;
 use serde::Serialize;
 
 use crate::cli::crawl;
-use crate::crawl::ending::End;
-use crate::crawl::shared::Shared;
-use crate::crawl::work;
-use crate::human::{count, size};
-use crate::worker::Stats;
+use nephila_engine::crawl::ending::End;
+use nephila_engine::crawl::shared::Shared;
+use nephila_engine::crawl::work;
+use nephila_engine::human::{count, size};
+use nephila_engine::worker::Stats;
 
 /// Interval of plain and JSON lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);

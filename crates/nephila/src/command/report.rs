@@ -10,10 +10,10 @@ use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 
 use super::progress::waiting as waiting_for;
-use crate::crawl::ending::{End, Left};
-use crate::crawl::shared::Shared;
-use crate::crawl::work::name;
-use crate::human::{count, size};
+use nephila_engine::crawl::ending::{End, Left};
+use nephila_engine::crawl::shared::Shared;
+use nephila_engine::crawl::work::name;
+use nephila_engine::human::{count, size};
 
 /// Prints the end report.
 pub(crate) fn report(shared: &Shared, end: &End, left: &Left, quiet: bool) {

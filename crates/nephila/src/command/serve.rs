@@ -2,9 +2,8 @@
 
 use super::crawl;
 use crate::cli::cluster::ServeArgs;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::node;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
 
 /// Runs the command.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
@@ -13,7 +12,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
         settings.cluster.node.clone_from(node);
     }
     match settings.cluster.servers.is_empty() {
-        true => crawl::serve(args, &node::name_in(&settings)),
-        false => node::run(Folder::find(args.output.as_deref()), settings),
+        true => crawl::serve(args, &nephila_cluster::name_in(&settings)),
+        false => nephila_cluster::run(Folder::find(args.output.as_deref()), settings),
     }
 }

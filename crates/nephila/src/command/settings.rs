@@ -1,8 +1,8 @@
 //! `nephila settings`: the settings with their comments, as a file.
 
 use crate::cli::{Common, SettingsArgs};
-use crate::exit::Exit;
-use crate::settings::{Settings, page};
+use nephila_engine::exit::Exit;
+use nephila_engine::settings::{Settings, page};
 
 /// `nephila settings`.
 pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Exit> {

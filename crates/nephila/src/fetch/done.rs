@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 
-use crate::settings::usage;
+use nephila_engine::settings::usage;
 
 const MARK: &[u8; 8] = b"NPHLIST1";
 /// Size in bytes of the write buffer.

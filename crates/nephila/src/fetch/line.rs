@@ -9,7 +9,7 @@ use nephila_spider::Fetched;
 use nephila_store::archive::{Kind, Receipt};
 use serde::Serialize;
 
-use crate::human::size;
+use nephila_engine::human::size;
 
 /// One fetch as JSON. Empty fields are left out.
 #[derive(Debug, Serialize)]

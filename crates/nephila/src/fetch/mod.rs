@@ -30,10 +30,10 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::cli::FetchArgs;
-use crate::exit::Exit;
-use crate::process::{self, Signals, raise_handle_limit};
-use crate::settings::{Settings, usage};
-use crate::wire;
+use nephila_engine::exit::Exit;
+use nephila_engine::process::{self, Signals, raise_handle_limit};
+use nephila_engine::settings::{Settings, usage};
+use nephila_engine::wire;
 
 /// Capacity of the queue of lines to be printed; when full, the workers wait.
 const LINES_WAITING_MAX: usize = 1024;
@@ -132,7 +132,7 @@ impl Drop for Answering {
 
 async fn fetch_all(args: FetchArgs, settings: Settings) -> anyhow::Result<Exit> {
     if let Some(dir) = args.warc.as_deref().filter(|dir| dir.is_dir()) {
-        crate::private::tighten(dir);
+        nephila_engine::private::tighten(dir);
     }
     let archive = args.warc.as_deref().map(|dir| wire::archive(dir, &settings)).transpose()?;
     let terminal = std::io::stdout().is_terminal();

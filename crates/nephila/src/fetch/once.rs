@@ -8,7 +8,7 @@ use nephila_spider::Fetched;
 
 use super::{meant, run};
 use crate::cli::FetchArgs;
-use crate::crawl::typed::typed;
+use nephila_engine::crawl::typed::typed;
 
 /// One hop: URL and response.
 pub(crate) struct Hop {

@@ -11,8 +11,8 @@ use nephila_spider::{Fetched, Keep, Request};
 use tokio::sync::OnceCell;
 
 use super::run::Runner;
-use crate::crawl::robots::RobotsRead;
-use crate::settings;
+use nephila_engine::crawl::robots::RobotsRead;
+use nephila_engine::settings;
 
 /// Maximum number of origins in the cache. After an eviction the robots.txt is requested again, never ignored.
 const ORIGINS_MAX: usize = 100_000;

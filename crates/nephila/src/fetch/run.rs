@@ -26,11 +26,11 @@ use super::gate::Gates;
 use super::robots::RobotsCache;
 use super::shelf::Limits;
 use crate::cli::{FetchArgs, FollowScope};
-use crate::credentials::Credentials;
-use crate::exit::Exit;
-use crate::introduce::{DISTURBS, Introduction};
-use crate::settings::{Settings, usage};
-use crate::wire;
+use nephila_engine::credentials::Credentials;
+use nephila_engine::exit::Exit;
+use nephila_engine::introduce::{DISTURBS, Introduction};
+use nephila_engine::settings::{Settings, usage};
+use nephila_engine::wire;
 
 /// Maximum number of retries after a local shortage (file handles, ports, a resolver).
 const PAUSES_MAX: u32 = 40;

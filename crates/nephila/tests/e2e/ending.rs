@@ -3,7 +3,7 @@
 
 // The small web of the proof `crawl_proof shipped`.
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../examples/crawl_proof/shipped/web.rs"]
+#[path = "../../../nephila-proof/src/bin/crawl_proof/shipped/web.rs"]
 mod web;
 
 use std::io::Read;

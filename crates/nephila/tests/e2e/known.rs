@@ -232,7 +232,7 @@ fn out_02_what_style_sheets_need_is_fetched_wherever_they_stand() {
 
 #[test]
 fn out_03_read_text_gives_the_main_text_and_no_menus() {
-    let story = include_str!("../../src/crawl/text/story.html");
+    let story = include_str!("../../../nephila-engine/src/crawl/text/story.html");
     let files = [("/", "text/html", story), ("/bare", "text/html", "<title>t</title><p>few words")];
     let site = Site::start("127.0.0.1", &files);
     let dir = tempfile::tempdir().unwrap();
@@ -370,7 +370,7 @@ fn fin_08_map_says_what_crawl_does() {
 
 #[test]
 fn row_09_extraction_is_run_again_over_the_archive_and_a_second_run_writes_nothing() {
-    let story = include_str!("../../src/crawl/text/story.html");
+    let story = include_str!("../../../nephila-engine/src/crawl/text/story.html");
     let page = format!("{story}<a href=/two>2</a>");
     let site =
         Site::start("127.0.0.1", &[("/", "text/html", page.as_str()), ("/two", "text/html", "few words")]);

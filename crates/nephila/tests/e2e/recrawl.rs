@@ -271,7 +271,7 @@ fn the_text_of_a_story_is_kept_beside_its_page() {
     let dir = tempfile::tempdir().unwrap();
     let site = Site::default();
     let port = site.start();
-    site.page("/story", include_str!("../../src/crawl/text/story.html"));
+    site.page("/story", include_str!("../../../nephila-engine/src/crawl/text/story.html"));
     let feed = "<rss><channel><title>News</title><item><title>Bridge</title><link>/story</link></item></channel></rss>";
     site.set("/feed", Answer { mime: "application/rss+xml", body: feed.into(), ..Answer::default() });
     let added = say(dir.path(), &["feed", "add", &format!("http://127.0.0.1:{port}/feed"), "-o", "news"]);

@@ -3,7 +3,7 @@
 use nephila_core::job::{Job, JobId};
 
 use super::*;
-use crate::folder::Plan;
+use nephila_engine::folder::Plan;
 
 fn of(checks: &Checks, name: &str) -> State {
     checks

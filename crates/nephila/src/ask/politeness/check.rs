@@ -22,7 +22,7 @@ use super::super::time::{millis, span};
 use super::super::{out, print_json};
 use super::access::{Access, LINE_BYTES_MAX, parse};
 use crate::cli::ask::PolitenessCheckArgs;
-use crate::exit::Exit;
+use nephila_engine::exit::Exit;
 
 /// Size of the reorder buffer: lines are written when requests end, and are sorted by start.
 const REORDER_MAX: usize = 10_000;

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use nephila_core::frontier::slot::SlotKey;
 use serde::Serialize;
 
-use crate::log::Line;
+use nephila_engine::log::Line;
 
 /// Maximum number of distinct hosts, and of distinct slots.
 const KEYS_MAX: usize = 1_000_000;
@@ -256,11 +256,11 @@ impl Judge {
         let sent = u64::from(line.requests.max(1));
         self.requests += sent;
         self.repeated += sent - 1;
-        self.robots += u64::from(line.purpose == crate::log::Purpose::Robots);
+        self.robots += u64::from(line.purpose == nephila_engine::log::Purpose::Robots);
         self.first = Some(self.first.map_or(line.at, |first| first.min(line.at)));
         self.last = Some(self.last.map_or(line.ended().0, |last| last.max(line.ended().0)));
         host.robots_ignored += u64::from(!line.robots_obeyed);
-        if line.purpose == crate::log::Purpose::Robots {
+        if line.purpose == nephila_engine::log::Purpose::Robots {
             host.robots_requests += 1;
             if host.robots_at.is_none_or(|last| line.at >= last) {
                 (host.robots_status, host.robots_at) = (line.status, Some(line.at));

@@ -10,10 +10,10 @@ use nephila_core::frontier::slot::SlotKey;
 use super::log::Filter;
 use super::{out, print_json, settings_of, time};
 use crate::cli::ask::{PageFormat, PolitenessReportArgs, SlotShowArgs};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::log::{Lines, Merged};
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::log::{Lines, Merged};
 
 mod access;
 mod check;

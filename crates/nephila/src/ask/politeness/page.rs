@@ -302,7 +302,7 @@ fn row(out: &mut dyn Write, subject: &Subject, is_host: bool) -> io::Result<()> 
 mod tests {
     use super::super::judge::Judge;
     use super::*;
-    use crate::log::Line;
+    use nephila_engine::log::Line;
 
     fn judged() -> Judged {
         let mut judge = Judge::new(1, 2);

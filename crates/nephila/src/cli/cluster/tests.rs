@@ -29,6 +29,6 @@ fn fin_10_urls_are_urls_and_a_job_is_named() {
     }
     for bad in [&["-o", "d"][..], &[one], &["docs", "--reflog", "-", one, "-o", "d"]] {
         let error = settled(bad).unwrap_err();
-        assert_eq!(error.downcast_ref(), Some(&crate::exit::Exit::Usage), "{bad:?}");
+        assert_eq!(error.downcast_ref(), Some(&nephila_engine::exit::Exit::Usage), "{bad:?}");
     }
 }

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, Write};
 
 use super::Who;
 use crate::cli::ask::TableFormat;
-use crate::exit::Exit;
-use crate::node::views::{DomainView, MapView};
-use crate::settings::usage;
 use crate::table::{Column, Table};
+use nephila_cluster::views::{DomainView, MapView};
+use nephila_engine::exit::Exit;
+use nephila_engine::settings::usage;
 
 const COLUMNS: [Column; 6] =
     [("domain", 32), ("node", 16), ("partition", 9), ("hosts", 6), ("pages", 10), ("left", 10)];

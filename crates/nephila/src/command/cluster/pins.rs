@@ -3,8 +3,8 @@
 use nephila_core::text::shown;
 
 use super::{Who, said, say};
-use crate::exit::Exit;
-use crate::node::views::PinView;
+use nephila_cluster::views::PinView;
+use nephila_engine::exit::Exit;
 
 /// Pins a domain to a node, or removes the pin with none.
 pub(super) async fn pin(who: &Who, domain: &str, to: Option<&str>) -> anyhow::Result<Exit> {

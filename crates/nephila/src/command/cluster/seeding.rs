@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use nephila_core::job::Job;
 
 use super::{Who, said, say, with};
-use crate::api::views::Added;
 use crate::cli::cluster::{JobCreateArgs, LimitArgs};
-use crate::clock::Clock;
 use crate::command::meant;
-use crate::exit::Exit;
-use crate::human;
-use crate::node::seeding::are_many;
-use crate::node::views::Created;
-use crate::settings::usage;
+use nephila_api::views::Added;
+use nephila_cluster::seeding::are_many;
+use nephila_cluster::views::Created;
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::human;
+use nephila_engine::settings::usage;
 
 /// Maximum size in bytes of the seeds in one request: within the limit of a node.
 const PIECE_BYTES: usize = 1 << 20;

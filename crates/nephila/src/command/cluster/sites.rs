@@ -10,11 +10,11 @@ use nephila_core::url::CrawlUrl;
 use super::{Who, said, say, with};
 use crate::cli::ask::HostSetArgs;
 use crate::cli::stop::{StopCommand, StopWhere};
-use crate::clock::Clock;
-use crate::exit::Exit;
-use crate::folder::Folder;
-use crate::orders::{self, Change};
-use crate::settings::usage;
+use nephila_engine::clock::Clock;
+use nephila_engine::exit::Exit;
+use nephila_engine::folder::Folder;
+use nephila_engine::orders::{self, Change};
+use nephila_engine::settings::usage;
 
 /// Runs `nephila stop`.
 pub(crate) fn stop(command: StopCommand) -> anyhow::Result<Exit> {

@@ -7,11 +7,11 @@ use nephila_core::job::{Schedule, State};
 use nephila_core::text::shown;
 
 use super::{Who, say};
-use crate::exit::Exit;
-use crate::human;
-use crate::node::jobs::{Ended, JobRecord, READ_EVERY};
-use crate::node::views::{JobSaid, Progress};
-use crate::settings::usage;
+use nephila_cluster::jobs::{Ended, JobRecord, READ_EVERY};
+use nephila_cluster::views::{JobSaid, Progress};
+use nephila_engine::exit::Exit;
+use nephila_engine::human;
+use nephila_engine::settings::usage;
 
 /// Interval of progress messages without a terminal.
 const SAY_EVERY: Duration = Duration::from_secs(30);

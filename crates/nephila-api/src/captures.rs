@@ -1,0 +1,324 @@
+//! `GET pages`: the capture of a URL from an archive, in the requested representation (content negotiation by `as=`).
+//!
+//! Invariant: bytes of third parties are never sent with a content type that a browser would execute.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{self, HeaderName, HeaderValue};
+use nephila_core::url::CrawlUrl;
+use nephila_store::captures::{Captures, Elsewhere};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use super::about::About;
+use super::http::{Answer, Asked, ok, problem, reply, retry_after};
+use super::views::NodeState;
+use super::{Explained, Questions, Summary};
+
+/// Maximum size in bytes of a capture's body, or of its record, in an answer.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Maximum number of concurrent reads from the archive.
+const READS_MAX: usize = 4;
+/// `Retry-After` in seconds for a URL whose next fetch time is unknown.
+const SOME_TIME: u64 = 3_600;
+/// `Retry-After` in seconds while a node or the servers are unreachable.
+pub const AWAY_RETRY: u64 = 5;
+
+/// An error answer, sent instead of the requested one.
+type Instead = Box<Answer>;
+
+/// The requested representation of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Head and body, as a server would send them.
+    Http,
+    Headers,
+    Body,
+    /// The WARC record.
+    Record,
+    /// Metadata of the capture, as JSON.
+    Json,
+    /// Only whether a capture exists, for another node.
+    Found,
+}
+
+impl Part {
+    fn named(name: &str) -> Option<Part> {
+        Some(match name {
+            "http" => Part::Http,
+            "headers" => Part::Headers,
+            "body" => Part::Body,
+            "record" => Part::Record,
+            "json" => Part::Json,
+            "found" => Part::Found,
+            _ => return None,
+        })
+    }
+}
+
+/// The best capture that a node has of a URL.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Found {
+    /// URL of the capture, as the index of the archive has the URL.
+    pub url: String,
+    /// Capture time in up to fourteen digits (`YYYYMMDDhhmmss`).
+    pub timestamp: String,
+}
+
+impl Found {
+    /// Sort key for the best match, lower is better: the exact URL first, then the nearest to a time, or the newest.
+    pub fn rank(&self, url: &str, at: Option<&str>) -> (bool, u64) {
+        let time = seconds(&self.timestamp);
+        (self.url != url, at.map_or(u64::MAX - time, |at| seconds(at).abs_diff(time)))
+    }
+}
+
+/// A parsed request for a capture.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Requested URL in canonical form.
+    pub url: String,
+    /// Requested capture time in 4 to 14 digits (`YYYYMMDDhhmmss`, cut at the end); none for the newest capture.
+    pub at: Option<String>,
+    pub(crate) part: Part,
+}
+
+impl Wanted {
+    /// Parses a request: the URL as written, the URL in canonical form, and the request itself.
+    pub fn of(asked: &Asked) -> Result<(String, CrawlUrl, Wanted), Instead> {
+        let wrong = |title, detail: String| problem(StatusCode::BAD_REQUEST, title, detail);
+        let text =
+            asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing", String::new()))?;
+        let url = CrawlUrl::parse(&text).map_err(|error| wrong("this is no URL", error.to_string()))?;
+        let part = asked.parameter("as").unwrap_or_else(|| "http".into());
+        let part = Part::named(&part)
+            .ok_or_else(|| wrong("as= is http, headers, body, record or json", part.clone()))?;
+        let at = asked.parameter("at");
+        let is_time =
+            |at: &String| (4..=14).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
+        if at.as_ref().is_some_and(|at| !is_time(at)) {
+            return Err(wrong("at= has 4 to 14 digits, such as 20261115", String::new()).into());
+        }
+        let wanted = Wanted { url: url.as_str().to_owned(), at, part };
+        Ok((text, url, wanted))
+    }
+}
+
+/// The archive of a folder.
+#[derive(Debug)]
+pub struct Archive {
+    dir: PathBuf,
+    /// Name of the folder or node that owns the archive, for messages.
+    name: String,
+    /// Storage for files that the folder no longer has.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
+    reads: Semaphore,
+}
+
+impl Archive {
+    /// Opens the archive of this folder.
+    pub fn new(dir: &Path, name: &str) -> Archive {
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX) }
+    }
+
+    /// Sets the storage from which files are read that the folder does not have.
+    pub fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Archive {
+        self.elsewhere = elsewhere;
+        self
+    }
+
+    /// Finds the best capture for a request.
+    pub async fn found(&self, wanted: &Wanted) -> Result<Option<Found>, Instead> {
+        let wanted = wanted.clone();
+        self.read(move |captures| {
+            let line = captures.nearest(&wanted.url, wanted.at.as_deref())?;
+            Ok(line.map(|line| Found { url: line.capture.url, timestamp: line.capture.digits14 }))
+        })
+        .await
+    }
+
+    /// Reads the best capture in the requested representation.
+    pub async fn given(&self, wanted: &Wanted) -> Result<Option<Answer>, Instead> {
+        let (wanted, name) = (wanted.clone(), self.name.clone());
+        self.read(move |captures| {
+            let Some(line) = captures.nearest(&wanted.url, wanted.at.as_deref())? else { return Ok(None) };
+            let (kind, body) = match wanted.part {
+                Part::Found => {
+                    let found = Found { url: line.capture.url, timestamp: line.capture.digits14 };
+                    return Ok(Some(ok(&found)));
+                }
+                Part::Json => {
+                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+                    return Ok(Some(ok(&About::of(&line, &capture))));
+                }
+                Part::Record => {
+                    let mut record = Capped(Vec::new());
+                    captures.copy_record(&line, &mut record)?;
+                    ("application/warc", record.0)
+                }
+                Part::Http => {
+                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+                    let mut bytes = capture.http;
+                    bytes.extend_from_slice(&capture.body);
+                    ("application/http", bytes)
+                }
+                Part::Headers => ("text/plain", captures.read(&line, BODY_BYTES_MAX)?.http),
+                Part::Body => ("application/octet-stream", captures.read(&line, BODY_BYTES_MAX)?.body),
+            };
+            let mut answer = reply(StatusCode::OK, kind, body);
+            let fields = answer.headers_mut();
+            // An archived page must not run as a page of ours.
+            for (name, value) in
+                [(header::CONTENT_SECURITY_POLICY, "sandbox"), (header::CONTENT_DISPOSITION, "attachment")]
+            {
+                fields.insert(name, HeaderValue::from_static(value));
+            }
+            let said = [
+                ("nephila-url", Some(line.capture.url)),
+                ("nephila-captured", Some(line.capture.digits14)),
+                ("nephila-status", line.capture.status),
+                ("nephila-mime", line.capture.mime),
+                ("nephila-archive", Some(name)),
+            ];
+            for (name, value) in said {
+                // A value that is not valid in a header field is left out.
+                if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
+                    fields.insert(HeaderName::from_static(name), value);
+                }
+            }
+            Ok(Some(answer))
+        })
+        .await
+    }
+
+    /// Runs a read from the archive on a blocking thread; at most [`READS_MAX`] reads run concurrently.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, Instead> {
+        let _room = self.reads.acquire().await.expect("it is never closed");
+        let captures = Captures::new(&self.dir).with_elsewhere(self.elsewhere.clone());
+        let done = tokio::task::spawn_blocking(move || read(&captures)).await;
+        let done = done.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")));
+        Ok(done.map_err(|error| {
+            let detail = format!("{error:#}; `nephila read -o` at {} may say more", self.name);
+            problem(StatusCode::INTERNAL_SERVER_ERROR, "the capture cannot be read", detail)
+        })?)
+    }
+}
+
+impl Questions {
+    /// `GET pages`: answers from the archive of the folder.
+    pub(super) async fn pages(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let (text, _, wanted) = Wanted::of(asked)?;
+        let archive = self.archive.as_ref();
+        let none = || problem(StatusCode::NOT_FOUND, "there is no archive here", &*wanted.url);
+        if let Some(answer) = archive.ok_or_else(none)?.given(&wanted).await? {
+            return Ok(answer);
+        }
+        let held_up = |error: anyhow::Error| {
+            problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot answer", format!("{error:#}"))
+        };
+        Err(missing(&self.explain(&text).await.map_err(held_up)?, &[]).into())
+    }
+
+    /// Whether anything is left to crawl, as a state of a node.
+    pub(super) async fn state(&self) -> anyhow::Result<NodeState> {
+        let stats = self.stats().await?;
+        let left = stats.urls_waiting + stats.urls_later + stats.offers_waiting as u64;
+        Ok(if left > 0 || stats.tickets_open > 0 { NodeState::Crawling } else { NodeState::Ready })
+    }
+}
+
+/// The answer for a URL without a capture.
+pub fn missing(explained: &Explained, silent: &[String]) -> Answer {
+    let because = format!("{}: {}", explained.summary.name(), explained.because);
+    let later = |seconds: u64, title: &str, detail: String| {
+        retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, title, detail), seconds)
+    };
+    match explained.summary {
+        Summary::Queued | Summary::Fetching | Summary::Parked => {
+            let seconds = explained.expected_s.unwrap_or(SOME_TIME);
+            later(seconds, "it is wanted and not there yet", because)
+        }
+        _ if !silent.is_empty() => {
+            later(AWAY_RETRY, "its capture may lie at a node that does not answer", silent.join("; "))
+        }
+        Summary::Fetched | Summary::Redirected => {
+            let detail = format!("{because}; no live node has it: it lies at one that is away, or was lost");
+            later(SOME_TIME, "its capture is not here", detail)
+        }
+        _ => problem(StatusCode::NOT_FOUND, "there is no capture", because),
+    }
+}
+
+/// Unix time in seconds of a timestamp with up to fourteen digits.
+pub fn seconds(digits: &str) -> u64 {
+    let filled = format!("{digits}{}", "00000101000000".get(digits.len()..).unwrap_or_default());
+    let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", filled).ok();
+    let time = time.and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok());
+    time.and_then(|time| u64::try_from(time.timestamp().as_second()).ok()).unwrap_or(0)
+}
+
+/// A buffer for a record that fails when the record exceeds [`BODY_BYTES_MAX`].
+struct Capped(Vec<u8>);
+
+impl std::io::Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > BODY_BYTES_MAX {
+            return Err(std::io::Error::other(format!("a record is given up to {BODY_BYTES_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(summary: Summary, expected_s: Option<u64>) -> Explained {
+        let mut explained = Explained::bad("http://a.test/", "because".into());
+        (explained.summary, explained.expected_s) = (summary, expected_s);
+        explained
+    }
+
+    #[test]
+    fn what_is_wanted_comes_later_and_what_is_not_never() {
+        let status = |answer: &Answer| answer.status().as_u16();
+        let queued = missing(&explained(Summary::Queued, Some(42)), &[]);
+        assert_eq!((status(&queued), &queued.headers()["retry-after"]), (503, &HeaderValue::from(42)));
+        let parked = missing(&explained(Summary::Parked, None), &[]);
+        assert_eq!((status(&parked), &parked.headers()["retry-after"]), (503, &HeaderValue::from(SOME_TIME)));
+        for unwanted in
+            [Summary::OutOfScope, Summary::Robots, Summary::Trap, Summary::Unknown, Summary::Failed]
+        {
+            assert_eq!(status(&missing(&explained(unwanted, None), &[])), 404, "{unwanted:?}");
+        }
+        let lost = missing(&explained(Summary::Fetched, None), &[]);
+        assert_eq!(status(&lost), 503, "it was there once");
+        let silent = missing(&explained(Summary::Failed, None), &["node b: no answer".into()]);
+        assert_eq!(status(&silent), 503, "who does not answer may have it");
+    }
+
+    #[test]
+    fn the_very_url_and_the_newest_capture_win() {
+        let found = |url: &str, timestamp: &str| Found { url: url.into(), timestamp: timestamp.into() };
+        let url = "http://a.test/";
+        let (old, new, other) = (
+            found(url, "20260101000000"),
+            found(url, "20260102000000"),
+            found("https://a.test/", "20270101000000"),
+        );
+        assert!(new.rank(url, None) < old.rank(url, None));
+        assert!(old.rank(url, None) < other.rank(url, None));
+        assert!(old.rank(url, Some("2026")) < new.rank(url, Some("2026")));
+    }
+}

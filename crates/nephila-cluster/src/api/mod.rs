@@ -1,0 +1,400 @@
+//! HTTP API of a node: any node answers for any URL, by forwarding the request to the owner.
+//!
+//! The same [`Api`] serves the folder's socket and TCP. A request about a URL goes to the owner of the URL's partition,
+//! with one hop at most: a node that receives a forwarded request answers or fails (`others`). Pages come from the
+//! archive of the owner, or from the archives of other nodes (`pages`). Requests about jobs and the cluster go to the
+//! servers, whichever node receives the request (`said`).
+//!
+//! Invariants: a request is forwarded at most once; an answer about a URL comes from a node that held the partition
+//! before and after the query; a request that cannot be answered now gets 503 with `Retry-After`.
+
+pub mod bind;
+mod events;
+mod map;
+mod others;
+mod pages;
+mod said;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, StatusCode};
+use nephila_core::url::CrawlUrl;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use super::Node;
+use super::admin::{Error, count};
+use super::stored::Stored;
+use nephila_api::captures::{AWAY_RETRY, Archive};
+use nephila_api::metrics::{self, gauge};
+use nephila_api::tls::Among;
+use nephila_api::views::NodeState;
+use nephila_api::{
+    Answer, Answers, Asked, Explained, FORWARDED, FeedsSaid, Guard, Question, Questions, Server, StatsView,
+    ok, problem, retry_after, serve, unescaped,
+};
+use nephila_engine::crawl::shared::Shared;
+
+pub use bind::{Bound, among, bind, token};
+
+/// Maximum number of TCP connections served at the same time, including other nodes; further connections wait.
+pub const CONNECTIONS_MAX: usize = 128;
+/// Maximum number of concurrent requests that were not forwarded. Lower than the number of connections, so that
+/// forwarded requests find capacity and two nodes never wait for each other (no deadlock).
+pub const CLIENTS_MAX: usize = 32;
+/// Maximum waiting time for capacity; then the client gets 503 with `Retry-After`.
+pub const CLIENT_WAIT: Duration = Duration::from_secs(5);
+/// Timeout for an answer from the worker.
+pub const WORKER_MAX: Duration = Duration::from_secs(10);
+/// `Retry-After` in seconds while a partition changes its owner.
+pub const MOVING_RETRY: u64 = 3;
+/// Maximum size in bytes of the feeds of one node.
+pub const FEEDS_BYTES_MAX: usize = 64 << 20;
+/// Header field with the name of the answering node.
+pub const NODE: &str = "nephila-node";
+
+/// An error answer, sent instead of the requested one.
+type Instead = Box<Answer>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Api {
+    node: Arc<Node>,
+    /// Shared secret of the nodes.
+    token: Option<Arc<str>>,
+    /// TLS configuration for connections to other nodes.
+    among: Among,
+    clients: Semaphore,
+    archive: Archive,
+    /// Archives in the object store.
+    stored: Option<Stored>,
+    /// Clients that wait for events.
+    followers: events::Followers,
+}
+
+/// State of a node, as reported by the node.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct SelfView {
+    /// Name of the node.
+    pub(crate) node: String,
+    /// Whether the node holds its lease.
+    pub(crate) holds_lease: bool,
+    /// Active faults, in sentences.
+    #[serde(default)]
+    pub(crate) alarms: Vec<String>,
+    /// Statistics of the worker; none without a worker.
+    #[serde(default)]
+    pub(crate) stats: Option<StatsView>,
+}
+
+/// Serves until dropped.
+#[derive(Debug)]
+pub struct Serving {
+    _folder: Option<Server>,
+    tcp: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(tcp) = &self.tcp {
+            tcp.abort();
+        }
+    }
+}
+
+/// Starts serving.
+pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
+    let token = match bound.as_ref().map(|bound| &bound.guard) {
+        Some(Guard::Token { nodes, .. }) => Some(nodes.clone()),
+        _ => None,
+    };
+    let clients = Semaphore::new(CLIENTS_MAX);
+    let stored = Stored::of(node)?;
+    let archive = Archive::new(node.folder.dir(), &node.name)
+        .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)));
+    let followers = Default::default();
+    let among = among(&node.settings)?;
+    let api = Arc::new(Api { node: node.clone(), token, among, clients, archive, stored, followers });
+    let tcp = bound.map(|bound| {
+        eprintln!("nephila: node {} answers at {}", node.name, bound.url());
+        let Bound { listener, guard, tls, .. } = bound;
+        tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
+    });
+    Ok(Serving { _folder: Server::start(&node.folder, api), tcp })
+}
+
+impl Answers for Api {
+    async fn answer(&self, asked: Asked) -> Answer {
+        // Followers of events have separate capacity, because they may stay long. A busy node is still live.
+        let has_room =
+            asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
+        let answered = if has_room {
+            self.route(&asked).await
+        } else {
+            match tokio::time::timeout(CLIENT_WAIT, self.clients.acquire()).await {
+                Ok(_room) => self.route(&asked).await,
+                Err(_) => {
+                    let detail = format!("{CLIENTS_MAX} requests are being answered");
+                    let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "this node is busy", detail);
+                    Err(retry_after(busy, MOVING_RETRY).into())
+                }
+            }
+        };
+        let mut answer = answered.unwrap_or_else(|instead| *instead);
+        // A name has letters, digits, `-` and `_` alone.
+        if let Ok(name) = HeaderValue::from_str(&self.node.name) {
+            answer.headers_mut().insert(NODE, name);
+        }
+        answer
+    }
+}
+
+impl Api {
+    /// Routes a request. Error answers are returned as `Err`, so that `?` ends the handler.
+    pub async fn route(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
+        let parts: Vec<String> = path.split('/').map(unescaped).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let get = asked.method == Method::GET;
+        let post = asked.method == Method::POST;
+        match &*parts {
+            ["", "livez"] if get => Ok(ok(&"alive")),
+            ["", "readyz"] if get => self.session().map(|_| ok(&self.node.known.state())),
+            ["", "metrics"] if get => Ok(self.metrics().await),
+            ["explain"] if get => self.explain(asked).await,
+            ["host"] if get => self.host(asked).await,
+            ["host"] if post => self.set_host(asked).await,
+            ["feeds"] if get => self.feeds(asked).await,
+            ["feed"] if get => self.feed(asked).await,
+            ["events"] if get => self.events(asked).await,
+            ["pages"] if get => self.pages(asked).await,
+            ["stats"] if get => {
+                let questions = self.questions(&*self.session()?);
+                Ok(ok(&self.bounded(questions.stats()).await?))
+            }
+            ["node"] if get => Ok(ok(&self.about_itself().await)),
+            ["cluster"] if get => self.cluster(asked).await,
+            ["cluster", "nodes"] if get => self.nodes().await,
+            ["cluster", "partitions"] if get => self.partitions().await,
+            ["cluster", "map"] if get => self.map(asked).await,
+            ["cluster", "drain", node] if post => self.drain(node).await,
+            ["cluster", "pins"] if get => self.pins().await,
+            ["cluster", "pins", domain] if post => self.pin(domain, asked).await,
+            ["cluster", "pins", domain] if asked.method == Method::DELETE => self.unpin(domain).await,
+            ["jobs"] if get => self.jobs().await,
+            ["jobs"] if post => self.create(asked).await,
+            ["jobs", name] if get => self.job(name).await,
+            ["jobs", name] if asked.method == Method::PATCH => self.change(name, asked).await,
+            ["jobs", name, verb @ ("pause" | "resume" | "stop")] if post => self.set(name, verb).await,
+            ["jobs", name, step @ ("seeds" | "listed" | "seeded")] if post => {
+                self.seed(name, step, asked).await
+            }
+            ["urls"] if post => self.add(asked).await,
+            ["reflog"] if post => self.stream(asked).await,
+            ["stops"] if get => self.stops().await,
+            ["stops"] if post => self.stop(asked).await,
+            ["stops", target] if asked.method == Method::DELETE => self.unstop(target).await,
+            [
+                "explain" | "host" | "feeds" | "feed" | "events" | "pages" | "stats" | "node" | "cluster"
+                | "jobs" | "urls" | "reflog" | "stops",
+                ..,
+            ] => Err(problem(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is not asked in that way",
+                format!("{} {}", asked.method, asked.path),
+            )
+            .into()),
+            _ => Err(problem(StatusCode::NOT_FOUND, "no such question", &*asked.path).into()),
+        }
+    }
+
+    /// `GET /metrics` of this node alone. Without a lease, the answer says so and has no metrics of a frontier.
+    pub async fn metrics(&self) -> Answer {
+        let stats = match self.session() {
+            Ok(shared) => self.bounded(self.questions(&shared).stats()).await.ok(),
+            Err(_) => None,
+        };
+        let view = self.node.known.view().map(|(view, _)| count(&view, self.node.cluster.partitions));
+        let own = view.as_ref().and_then(|view| view.nodes.iter().find(|node| node.name == self.node.name));
+        let number = |yes: bool| u64::from(yes);
+        let more = vec![
+            gauge("nephila_node_holds_lease", "Does it hold its lease?", number(stats.is_some())),
+            gauge(
+                "nephila_node_crawling",
+                "Is something left of a job on its partitions?",
+                number(self.node.known.state() == NodeState::Crawling),
+            ),
+            gauge(
+                "nephila_partition_owned",
+                "Partitions it owns.",
+                own.map_or(0, |own| own.partitions.into()),
+            ),
+            gauge(
+                "nephila_partition_without_owner",
+                "Partitions of the cluster that no live node owns, as this one sees it.",
+                view.as_ref().map_or(0, |view| view.without_owner.into()),
+            ),
+            gauge("nephila_cluster_nodes", "Nodes that live, as this one sees it.", {
+                view.as_ref().map_or(0, |view| view.nodes.len() as u64)
+            }),
+        ];
+        metrics::answer("cluster", stats.as_ref(), more)
+    }
+
+    /// `GET explain?url=`: the state of a URL, as its owner knows the URL.
+    pub async fn explain(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let url = match CrawlUrl::parse(&text) {
+            Ok(url) => url,
+            Err(error) => return Ok(ok(&Explained::bad(&text, error.to_string()))),
+        };
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        Ok(ok(&self.explained(&shared, &text, &url).await?))
+    }
+
+    /// Explains a URL of a partition that this node holds.
+    pub async fn explained(&self, shared: &Shared, text: &str, url: &CrawlUrl) -> Result<Explained, Instead> {
+        let explained = self.bounded(self.questions(shared).explain(text)).await?;
+        // The partition may have left during the query: then the answer is void.
+        if shared.handle.holds(url) { Ok(explained) } else { Err(self.moving("its partition has just left")) }
+    }
+
+    /// `GET host?url=`: the state of a host, as its owner knows the host. A bare host name is accepted.
+    pub async fn host(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let with_scheme = if text.contains("://") { text.clone() } else { format!("http://{text}/") };
+        let url = CrawlUrl::parse(&with_scheme)
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no host", error.to_string()))?;
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        let host = self.bounded(self.questions(&shared).host(&text)).await?;
+        if shared.handle.holds(&url) {
+            Ok(ok(&host))
+        } else {
+            Err(self.moving("its partition has just left"))
+        }
+    }
+
+    /// `GET feeds`: the feeds of all nodes.
+    pub async fn feeds(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let mut said = match self.node.known.session() {
+            Some(shared) => self.bounded(self.questions(&shared).feeds()).await?,
+            None => FeedsSaid::default(),
+        };
+        if asked.field(FORWARDED).is_none() {
+            let question =
+                Question::get("/api/v1/feeds", FEEDS_BYTES_MAX, WORKER_MAX).with(FORWARDED, "owner");
+            for (_, answer) in self.ask_all(&question).await {
+                let others = answer.and_then(|reply| reply.json::<FeedsSaid>().map_err(|e| e.to_string()));
+                let others = others.map_err(|why| self.moving(&why))?;
+                said.feeds.extend(others.feeds);
+                said.cut |= others.cut;
+            }
+            said.feeds.sort_by(|a, b| a.url.cmp(&b.url));
+        }
+        Ok(ok(&said))
+    }
+
+    /// `GET feed?url=`.
+    pub async fn feed(&self, asked: &Asked) -> Result<Answer, Instead> {
+        let text = url_of(asked)?;
+        let url = CrawlUrl::parse(&text)
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no URL", error.to_string()))?;
+        let shared = match self.owner(asked, &url).await? {
+            Place::Here(shared) => shared,
+            Place::Answered(answer) => return Ok(answer),
+        };
+        Ok(ok(&self.bounded(self.questions(&shared).feed(&text)).await?))
+    }
+
+    /// `GET node`: the report of this node, with its lease, its active faults and its statistics.
+    pub async fn about_itself(&self) -> SelfView {
+        let node = &self.node;
+        let session = node.known.session();
+        let mut alarms = Vec::new();
+        let holds_lease = node.gate.is_open();
+        if !holds_lease {
+            alarms
+                .push("it holds no lease, so it fetches nothing: do the NATS servers answer it?".to_owned());
+        }
+        for (partition, error) in node.known.unopened() {
+            alarms.push(format!("partition {partition} cannot be opened: {error}"));
+        }
+        let mut stats = None;
+        if let Some(shared) = session {
+            use std::sync::atomic::Ordering::Relaxed;
+            if shared.counts.disk_full.load(Relaxed) || shared.counts.disk_low.load(Relaxed) {
+                alarms.push("its disk is full: it fetches nothing until there is room".to_owned());
+            }
+            stats = self.bounded(self.questions(&shared).stats()).await.ok();
+            if stats.is_none() {
+                alarms
+                    .push("its worker does not answer: it waits for the NATS servers or the disk".to_owned());
+            }
+        }
+        SelfView { node: node.name.clone(), holds_lease, alarms, stats }
+    }
+
+    /// Returns the interface for queries to the worker of a session.
+    pub fn questions(&self, shared: &Shared) -> Questions {
+        Questions::of_node(shared.handle.clone(), self.node.jobs.clone(), self.node.settings.clone())
+    }
+
+    /// Returns the current session. Fails with status 503 while this node has no lease.
+    pub fn session(&self) -> Result<Arc<Shared>, Instead> {
+        self.node.known.session().ok_or_else(|| self.moving("this node has no lease right now"))
+    }
+
+    /// Awaits a query for at most [`WORKER_MAX`]. Fails with status 503 after an error or a timeout.
+    pub async fn bounded<T>(&self, question: impl Future<Output = anyhow::Result<T>>) -> Result<T, Instead> {
+        let why = match tokio::time::timeout(WORKER_MAX, question).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "its worker does not answer: it waits for the servers or the disk".to_owned(),
+        };
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the node cannot answer now", why);
+        Err(retry_after(answer, AWAY_RETRY).into())
+    }
+
+    /// Builds an answer with status 503 and a retry time, for a partition or a lease that is moving.
+    pub fn moving(&self, detail: &str) -> Instead {
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can answer right now", detail);
+        retry_after(answer, MOVING_RETRY).into()
+    }
+}
+
+/// Where a request is answered.
+pub enum Place {
+    /// By the worker of this session.
+    Here(Arc<Shared>),
+    /// By another node, with this answer.
+    Answered(Answer),
+}
+
+/// Returns the query parameter `url`. Fails with status 400 if the parameter is missing.
+pub fn url_of(asked: &Asked) -> Result<String, Instead> {
+    let missing = || problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
+    Ok(asked.parameter("url").ok_or_else(missing)?)
+}
+
+impl From<Error> for Instead {
+    fn from(error: Error) -> Instead {
+        let detail = error.to_string();
+        let answer = match error {
+            Error::NotFound(_) => problem(StatusCode::NOT_FOUND, "there is no such thing", detail),
+            Error::Wrong(_) => problem(StatusCode::BAD_REQUEST, "this cannot be", detail),
+            Error::Exists(_) => problem(StatusCode::CONFLICT, "there is one already", detail),
+            Error::Away(_) => {
+                let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the servers did not do it", detail);
+                retry_after(answer, AWAY_RETRY)
+            }
+        };
+        answer.into()
+    }
+}

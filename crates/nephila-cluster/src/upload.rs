@@ -1,0 +1,288 @@
+//! The archive in a cluster: closed files are sent to the object store, and may then be removed from this disk.
+//!
+//! A page is done once stored on the disk of the node that fetched the page; files are sent later, when closed. So
+//! unsent files are lost with that disk: at most the open file (`store.bytes_max`, `store.age_max`) and files that wait
+//! for an unreachable object store. Each file has a small note in `uploads/` beside the archive: its content, the
+//! progress of its upload, and whether the file is stored. A restarted process resumes from the notes.
+//!
+//! Invariants: a WARC file is stored before its index, so an index in the object store refers to an existing file; a
+//! local file is removed only after the stored object was read back and is equal; at most [`FILES_AT_ONCE`] files are
+//! sent at a time, and no waiting file is in memory.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use futures_util::StreamExt as _;
+use nephila_store::archive::ENDINGS;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::alarm::Trouble;
+use crate::objects::{Content, Objects, Sent};
+use nephila_engine::folder::Folder;
+
+/// Maximum number of files sent concurrently.
+pub(crate) const FILES_AT_ONCE: usize = 2;
+/// Interval between checks for closed files.
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
+/// First backoff after a failure; doubles up to [`AGAIN_MAX`].
+pub(crate) const AGAIN_FIRST: Duration = Duration::from_secs(5);
+pub(crate) const AGAIN_MAX: Duration = Duration::from_secs(60);
+
+/// Note about a file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Length and digest of the file.
+    content: Content,
+    /// Progress of the multipart upload.
+    #[serde(default)]
+    sent: Sent,
+    /// When the file was stored, in milliseconds since 1970; 0 if not stored.
+    #[serde(default)]
+    stored_ms: u64,
+    /// Whether the file was verified in the object store and removed here.
+    #[serde(default)]
+    is_removed: bool,
+}
+
+/// Sends the archive of one node.
+#[derive(Clone, Debug)]
+pub struct Uploads {
+    archive: PathBuf,
+    notes: PathBuf,
+    objects: Objects,
+    /// How long a stored file is kept here; forever at zero.
+    keep_local: Duration,
+}
+
+impl Uploads {
+    pub fn new(folder: &Folder, objects: &Objects, node: &str, keep_local: Duration) -> Uploads {
+        Uploads {
+            archive: folder.archive(),
+            notes: folder.dir().join("uploads"),
+            objects: objects.within("archive").within(node),
+            keep_local,
+        }
+    }
+
+    /// Sends closed files, until dropped.
+    pub async fn run(self, trouble: Trouble) {
+        let mut rest = AGAIN_FIRST;
+        loop {
+            let passed = self.pass().await;
+            match passed {
+                Ok(0) => sleep(LOOK).await,
+                Ok(_) => {
+                    rest = AGAIN_FIRST;
+                    trouble.note("an archive file", &Ok(())).await;
+                }
+                Err(_) => {
+                    trouble.note("an archive file", &passed.map(|_| ())).await;
+                    sleep(rest).await;
+                    rest = AGAIN_MAX.min(rest * 2);
+                }
+            }
+        }
+    }
+
+    /// Sends all closed files that are not stored yet, and removes files that were kept long enough. Returns the number
+    /// of processed files.
+    pub async fn pass(&self) -> anyhow::Result<usize> {
+        let (archive, notes, keep) = (self.archive.clone(), self.notes.clone(), self.keep_local);
+        let due =
+            tokio::task::spawn_blocking(move || due(&archive, &notes, keep)).await.context("listing")??;
+        let count = due.len();
+        let works = due.into_iter().map(|(name, note)| {
+            let uploads = self.clone();
+            async move {
+                let result = match note.stored_ms {
+                    0 => uploads.send(&name, note).await,
+                    _ => uploads.remove(&name, note).await,
+                };
+                result.with_context(|| name)
+            }
+        });
+        let mut works = futures_util::stream::iter(works.collect::<Vec<_>>()).buffer_unordered(FILES_AT_ONCE);
+        let mut failed = None;
+        while let Some(done) = works.next().await {
+            let Err(error) = done else { continue };
+            // A store that is away is so for all of them; a file that cannot be read must not keep the others here.
+            let is_away = matches!(error.downcast_ref(), Some(crate::objects::Error::Away { .. }));
+            failed = Some(error);
+            if is_away {
+                break;
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(count)
+    }
+
+    pub async fn send(&self, name: &str, mut note: Note) -> anyhow::Result<()> {
+        let warc = self.archive.join(name);
+        let index = self.archive.join(index_name(name).context("no archive file")?);
+        if note.content == Content::default() {
+            let path = warc.clone();
+            note.content =
+                tokio::task::spawn_blocking(move || Content::of_file(&path)).await.context("reading")??;
+            self.write(name, &note)?;
+        }
+        let (mut kept, mut failed) = (note.clone(), None);
+        let noted = |sent: &Sent| {
+            kept.sent = sent.clone();
+            failed = self.write(name, &kept).err().or(failed.take());
+        };
+        self.objects.put_file(name, &warc, note.sent.clone(), noted).await?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let index_object = index_name(name).context("no archive file")?;
+        self.objects.put_file(&index_object, &index, Sent::default(), |_| {}).await?;
+        note.sent = Sent::default();
+        note.stored_ms = now_ms();
+        self.write(name, &note)
+    }
+
+    pub async fn remove(&self, name: &str, mut note: Note) -> anyhow::Result<()> {
+        if let Err(error) = self.objects.verify(name, &note.content).await {
+            if error.is_lost() {
+                // The stored object differs from the file: send the file again.
+                note.stored_ms = 0;
+                self.write(name, &note)?;
+            }
+            return Err(error.into());
+        }
+        let warc = self.archive.join(name);
+        std::fs::remove_file(&warc).with_context(|| warc.display().to_string())?;
+        note.is_removed = true;
+        self.write(name, &note)
+    }
+
+    pub fn write(&self, name: &str, note: &Note) -> anyhow::Result<()> {
+        let (path, new) = (self.notes.join(format!("{name}.json")), self.notes.join(format!("{name}.new")));
+        let json = serde_json::to_vec(note).context("a note as JSON")?;
+        let write = || {
+            std::fs::create_dir_all(&self.notes)?;
+            std::fs::write(&new, &json)?;
+            std::fs::File::open(&new)?.sync_all()?;
+            std::fs::rename(&new, &path)
+        };
+        write().with_context(|| path.display().to_string())
+    }
+}
+
+/// Files with pending work, oldest first: their names contain the time.
+pub(crate) fn due(archive: &Path, notes: &Path, keep_local: Duration) -> anyhow::Result<Vec<(String, Note)>> {
+    let mut due = Vec::new();
+    for entry in std::fs::read_dir(archive).with_context(|| archive.display().to_string())? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let Some(index) = index_name(name) else { continue };
+        // The index is written first; without an index the file is still being repaired.
+        if !archive.join(index).exists() {
+            continue;
+        }
+        let note = read_note(&notes.join(format!("{name}.json")))?;
+        let keep_ms = u64::try_from(keep_local.as_millis()).unwrap_or(u64::MAX);
+        let is_kept = keep_ms == 0 || now_ms() < note.stored_ms.saturating_add(keep_ms);
+        if note.stored_ms == 0 || !is_kept {
+            due.push((name.to_owned(), note));
+        }
+    }
+    due.sort_by(|(one, _), (two, _)| one.cmp(two));
+    Ok(due)
+}
+
+/// Reads a note. An unreadable note counts as missing: the file is sent again, which is idempotent.
+pub(crate) fn read_note(path: &Path) -> anyhow::Result<Note> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Note::default()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The name of the index of a closed archive file; none for other files.
+pub(crate) fn index_name(name: &str) -> Option<String> {
+    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending))?;
+    Some(format!("{stem}.cdxj"))
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::PART_BYTES;
+    use nephila_engine::settings::Cluster;
+
+    fn uploads(dir: &Path, keep_local: Duration) -> Uploads {
+        let objects = format!("file://{}/store", dir.display());
+        let objects = Objects::open(&Cluster { objects, ..Default::default() }).unwrap().unwrap();
+        let folder = Folder::new(dir.join("node"));
+        std::fs::create_dir_all(folder.archive()).unwrap();
+        Uploads::new(&folder, &objects, "n1", keep_local)
+    }
+
+    fn close(uploads: &Uploads, stem: &str, bytes: usize) -> Content {
+        let warc: Vec<u8> = (0..bytes).map(|n| (n % 253) as u8).collect();
+        std::fs::write(uploads.archive.join(format!("{stem}.cdxj")), b"line\n").unwrap();
+        std::fs::write(uploads.archive.join(format!("{stem}.warc.gz")), &warc).unwrap();
+        Content::of(&warc)
+    }
+
+    #[tokio::test]
+    async fn closed_files_are_sent_once_with_their_indexes_and_open_ones_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let uploads = uploads(dir.path(), Duration::ZERO);
+        let one = close(&uploads, "A-1", 1_000);
+        let two = close(&uploads, "A-2", PART_BYTES as usize + 5);
+        std::fs::write(uploads.archive.join("A-3.warc.gz.open"), b"open").unwrap();
+        assert_eq!(uploads.pass().await.unwrap(), 2);
+        let listed = uploads.objects.list("").await.unwrap();
+        let names: Vec<&str> = listed.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["A-1.cdxj", "A-1.warc.gz", "A-2.cdxj", "A-2.warc.gz"]);
+        uploads.objects.verify("A-1.warc.gz", &one).await.unwrap();
+        uploads.objects.verify("A-2.warc.gz", &two).await.unwrap();
+        assert_eq!(uploads.pass().await.unwrap(), 0);
+        assert!(uploads.archive.join("A-1.warc.gz").exists());
+    }
+
+    #[tokio::test]
+    async fn while_the_store_is_away_files_wait_and_are_sent_when_it_is_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let uploads = uploads(dir.path(), Duration::ZERO);
+        let content = close(&uploads, "A-1", 1_000);
+        let (store, aside) = (dir.path().join("store"), dir.path().join("aside"));
+        std::fs::rename(&store, &aside).unwrap();
+        std::fs::write(&store, b"").unwrap();
+        let error = uploads.pass().await.unwrap_err();
+        assert!(format!("{error:#}").contains("A-1.warc.gz"), "{error:#}");
+        std::fs::remove_file(&store).unwrap();
+        std::fs::rename(&aside, &store).unwrap();
+        assert_eq!(uploads.pass().await.unwrap(), 1);
+        uploads.objects.verify("A-1.warc.gz", &content).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_is_removed_only_when_what_is_stored_is_equal() {
+        let dir = tempfile::tempdir().unwrap();
+        let uploads = uploads(dir.path(), Duration::from_millis(1));
+        close(&uploads, "A-1", 1_000);
+        let warc = uploads.archive.join("A-1.warc.gz");
+        assert_eq!(uploads.pass().await.unwrap(), 1);
+        uploads.objects.put("A-1.warc.gz", bytes::Bytes::from(vec![0; 1_000])).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(uploads.pass().await.is_err() && warc.exists(), "it is damaged");
+        assert_eq!(uploads.pass().await.unwrap(), 1, "and sent again");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(uploads.pass().await.unwrap(), 1, "and then removed");
+        assert!(!warc.exists() && uploads.archive.join("A-1.cdxj").exists());
+        assert_eq!(uploads.pass().await.unwrap(), 0);
+    }
+}

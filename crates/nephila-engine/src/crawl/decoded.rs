@@ -1,0 +1,44 @@
+//! A stored answer as its sender meant it: the content codings undone.
+
+use nephila_core::spider::coding::{Codings, TooMany};
+use nephila_spider::decode;
+
+/// Maximum number of nested content codings.
+pub const CODINGS_MAX: usize = 8;
+
+/// Decodes the content codings of a body, up to `bytes_max` bytes.
+pub fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Vec<u8>, decode::Note)> {
+    let fields: Vec<String> = head_fields(http, "content-encoding");
+    let codings = match Codings::parse(fields.iter().map(|field| field.as_bytes()), CODINGS_MAX) {
+        Ok(codings) => codings,
+        Err(TooMany) => anyhow::bail!("more than {CODINGS_MAX} codings: --raw prints it as it is stored"),
+    };
+    let mut body = Vec::new();
+    let go_on = || decode::Stop::GoOn;
+    let decoded = decode::decode(&codings, || Ok(Box::new(stored)), bytes_max, &go_on, &mut body)?;
+    Ok((body, decoded.note))
+}
+
+/// The values of all header fields with this name.
+pub fn head_fields(http: &[u8], wanted: &str) -> Vec<String> {
+    let field = |line: &[u8]| {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        line[..at]
+            .trim_ascii()
+            .eq_ignore_ascii_case(wanted.as_bytes())
+            .then(|| line[at + 1..].trim_ascii().iter().map(|byte| char::from(*byte)).collect::<String>())
+    };
+    http.split(|byte| *byte == b'\n').skip(1).filter_map(field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_fields_of_a_name_are_found() {
+        let http = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\ncontent-encoding : br\r\nX: y\r\n\r\n";
+        assert_eq!(head_fields(http, "content-encoding"), ["gzip", "br"]);
+        assert!(head_fields(b"", "x").is_empty());
+    }
+}

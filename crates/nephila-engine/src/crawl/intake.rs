@@ -1,0 +1,248 @@
+//! From the findings of a page to the offers for the frontier: scope, traps and the rules of the page.
+//!
+//! Invariants: a link that is left out is counted under the rule that excluded the link; the same page and rules give
+//! the same links, whether the page was just fetched or is read again from the archive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use nephila_core::frontier::ticket::Ticket;
+use nephila_core::handler::{Findings, LinkKind, ReadAs};
+use nephila_core::job::{Decision, Found, Hops, JobId, Rule, Trail, Via};
+use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
+use nephila_core::refusal::Refusal;
+use nephila_core::time::Timestamp;
+use nephila_core::trap;
+use nephila_core::url::CrawlUrl;
+
+use super::jobs::InForce;
+use super::shared::Shared;
+use crate::log;
+use crate::worker::Link;
+
+/// Maximum number of hops over which page requisites are fetched out of scope: a style sheet that imports one that
+/// imports one. Beyond, the scope decides.
+pub(crate) const REQUISITE_HOPS_MAX: u32 = 5;
+
+/// Links to offer, and counts of the links left out.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    pub(crate) wanted: Vec<Link>,
+    pub(crate) counts: log::Links,
+    /// New locations of moved seeds: their surroundings are in scope.
+    pub(crate) moved: Vec<CrawlUrl>,
+}
+
+/// The part of a page's record on which its links depend.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) job: JobId,
+    pub(crate) depth: u8,
+    pub(crate) hops: Hops,
+    pub(crate) read_as: ReadAs,
+    pub(crate) via: Option<Arc<Via>>,
+}
+
+impl From<&Ticket> for Known {
+    fn from(ticket: &Ticket) -> Known {
+        let Ticket { job, depth, hops, read_as, .. } = *ticket;
+        Known { job, depth, hops, read_as, via: ticket.via.clone() }
+    }
+}
+
+/// The page with the links: the data that all links of one page share.
+pub(crate) struct Source<'a> {
+    page: &'a CrawlUrl,
+    origin: String,
+    trail: Trail,
+    /// Cache of `Via`, by hop and by whether the target has the same origin as the page.
+    made: Vec<(char, bool, Arc<Via>)>,
+}
+
+impl<'a> Source<'a> {
+    /// A page that the frontier knows.
+    pub(crate) fn of(known: &Known, page: &'a CrawlUrl) -> Source<'a> {
+        // A folder of an older version does not record how its URLs were found; a page at depth 0 without redirects is
+        // a seed.
+        let is_seed = known.depth == 0 && known.hops.redirects() == 0 && known.read_as == ReadAs::Page;
+        let unknown = if is_seed { Trail::SEED } else { Trail::UNKNOWN };
+        Source::new(page, known.via.as_ref().map_or(unknown, |via| via.trail))
+    }
+
+    /// A page at the end of this trail of hops.
+    pub(crate) fn new(page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
+        Source { page, origin: page.origin(), trail, made: Vec::new() }
+    }
+
+    /// The `Via` of a URL that is one more hop away.
+    pub(crate) fn via(&mut self, url: &CrawlUrl, letter: char) -> Arc<Via> {
+        let near = url.origin() == self.origin;
+        if let Some((.., via)) = self.made.iter().find(|(l, n, _)| (*l, *n) == (letter, near)) {
+            return via.clone();
+        }
+        let via = Arc::new(Via::of(self.page, self.trail.hop(letter), near));
+        self.made.push((letter, near, via.clone()));
+        via
+    }
+}
+
+/// The links of a page, and the target of its redirect.
+pub(crate) fn links(
+    shared: &Shared,
+    known: &Known,
+    url: &CrawlUrl,
+    redirect_to: Option<&CrawlUrl>,
+    findings: Option<&Findings>,
+) -> Links {
+    let mut links = Links::default();
+    // A removed job wants no more links.
+    let Some(job) = &shared.jobs.get(known.job) else { return links };
+    let source = &mut Source::of(known, url);
+    if let Some(target) = redirect_to {
+        redirect(shared, job, known, source, target, &mut links);
+    }
+    let Some(findings) = findings else { return links };
+    let obeys = shared.settings.handler.nofollow;
+    let page_closed = obeys && findings.page_robots.nofollow;
+    for found in &findings.links {
+        if found.kind == LinkKind::Redirect {
+            redirect(shared, job, known, source, &found.url, &mut links);
+        } else if !(page_closed || obeys && found.nofollow) && shared.follows(found.kind) {
+            link(shared, job, known, source, (&found.url, found.kind), &mut links);
+        }
+    }
+    if let Some(sitemap) = &findings.sitemap {
+        for entry in &sitemap.urls {
+            link(shared, job, known, source, (&entry.url, LinkKind::Listed), &mut links);
+            for alternate in &entry.alternates {
+                link(shared, job, known, source, (alternate, LinkKind::Alternate), &mut links);
+            }
+        }
+        for index in &sitemap.sitemaps {
+            link(shared, job, known, source, (index, LinkKind::Sitemap), &mut links);
+        }
+    }
+    let counts = &shared.counts;
+    counts.links_wanted.fetch_add(links.counts.wanted.into(), Ordering::Relaxed);
+    counts.links_out.fetch_add(links.counts.out.into(), Ordering::Relaxed);
+    counts.links_traps.fetch_add(links.counts.traps.into(), Ordering::Relaxed);
+    links
+}
+
+/// The times of change of pages on the sitemap's own host, as the sitemap claims. Entries of other hosts are ignored.
+pub(crate) fn listed(shared: &Shared, url: &CrawlUrl, findings: Option<&Findings>) -> Box<[Listed]> {
+    let sitemap = findings.and_then(|findings| findings.sitemap.as_ref());
+    let entries = sitemap.iter().flat_map(|sitemap| &sitemap.urls);
+    said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.lastmod?))))
+}
+
+/// Like [`listed`], for any pages and times.
+pub(crate) fn said<'a>(
+    shared: &Shared,
+    url: &CrawlUrl,
+    pages: impl Iterator<Item = (&'a CrawlUrl, Timestamp)>,
+) -> Box<[Listed]> {
+    let origin = url.origin();
+    let own = pages.filter(|(page, _)| page.origin() == origin).take(LISTED_MAX);
+    own.map(|(page, at)| Listed { path: shared.handle.key(page).path, modified: at.into() }).collect()
+}
+
+pub(crate) fn link(
+    shared: &Shared,
+    job: &InForce,
+    known: &Known,
+    source: &mut Source<'_>,
+    (url, kind): (&CrawlUrl, LinkKind),
+    links: &mut Links,
+) {
+    let depth = known.depth.saturating_add(1);
+    let verdict = job.rules.verdict(url, Found::link(depth, known.hops.out()));
+    let read_as = kind.read_as();
+    // Page requisites belong to the page, wherever they lie. A style sheet may import another, but not without end.
+    let requisite = kind.is_requisite()
+        && source.trail.embeds() < REQUISITE_HOPS_MAX
+        && !matches!(verdict.rule, Rule::Exclude(_));
+    let hops_out = match verdict.decision {
+        Decision::In { hops_out } => hops_out,
+        Decision::Out if requisite => {
+            shared.stages.observe.needed(url);
+            known.hops.out()
+        }
+        Decision::Out => {
+            links.counts.out += 1;
+            return shared.stages.observe.judged(url, &job.rules, &verdict, kind.name());
+        }
+    };
+    if verdict.is_in() {
+        shared.stages.observe.judged(url, &job.rules, &verdict, kind.name());
+    }
+    let via = source.via(url, kind.letter());
+    links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as, via);
+}
+
+/// The target of a redirect, at the same depth as the page.
+pub(crate) fn redirect(
+    shared: &Shared,
+    job: &InForce,
+    known: &Known,
+    source: &mut Source<'_>,
+    target: &CrawlUrl,
+    links: &mut Links,
+) {
+    let is_seed = known.depth == 0 && known.read_as == ReadAs::Page;
+    let found = match is_seed {
+        true => Found::seed_redirect(source.page, known.depth),
+        false => Found::link(known.depth, known.hops.out()),
+    };
+    let verdict = job.rules.verdict(target, found);
+    shared.stages.observe.judged(target, &job.rules, &verdict, "redirect");
+    let Decision::In { hops_out } = verdict.decision else {
+        links.counts.out += 1;
+        return;
+    };
+    if verdict.rule == Rule::SeedRedirect {
+        // The site has moved: the surroundings of the new location are in scope.
+        links.moved.push(target.clone());
+    }
+    let hops = Hops::new(hops_out, known.hops.redirects() + 1);
+    let via = source.via(target, 'R');
+    links.push(shared, job, target.clone(), known.depth, hops, known.read_as, via);
+}
+
+impl Links {
+    #[allow(clippy::too_many_arguments, reason = "each is one field of the link")]
+    pub(crate) fn push(
+        &mut self,
+        shared: &Shared,
+        job: &InForce,
+        url: CrawlUrl,
+        depth: u8,
+        hops: Hops,
+        read_as: ReadAs,
+        via: Arc<Via>,
+    ) {
+        // A dry run fetches only sitemaps and redirects, and one page of each host to learn its robots.txt.
+        let leads_on = read_as == ReadAs::Sitemap || hops.redirects() > 0;
+        if !leads_on && !shared.stages.observe.lets_pass(&url) {
+            return;
+        }
+        let refusal = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall).map(Refusal::from);
+        if refusal.is_some() {
+            self.counts.traps += 1;
+        } else {
+            self.counts.wanted += 1;
+        }
+        let priority = job.priority;
+        self.wanted.push(Link {
+            url,
+            job: job.id,
+            depth,
+            priority,
+            hits: 0,
+            hops,
+            read_as,
+            refusal,
+            via: Some(via),
+        });
+    }
+}

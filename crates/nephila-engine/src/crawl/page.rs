@@ -1,0 +1,447 @@
+//! One ticket for a page, carried through these steps in this order:
+//!
+//! 1. [`admit`]: a ticket that is pointless by now ends without a request.
+//! 2. [`Visit::fetch`]: the record of a feed is loaded; a HEAD request may show that nothing has changed; then the request.
+//! 3. [`Visit::receive`]: the host is released, since its last byte has come ([`Handle::released`]), and the page waits for
+//!    room behind the fetch.
+//! 4. [`Capture::read`]: links, title, text, or the entries of a feed.
+//! 5. [`Capture::describe`]: the notes of the metadata record.
+//! 6. [`Capture::choose`]: the links that the job wants.
+//! 7. [`Capture::store`]: capture and links become durable, side by side.
+//! 8. [`Capture::report`]: the outcome goes to the frontier, when both are.
+//!
+//! A crash repeats the steps between the request and the report; nothing of them is lost.
+//!
+//! [`Handle::released`]: crate::worker::Handle::released
+
+mod ask;
+mod line;
+mod read;
+
+use std::time::{Duration, Instant};
+
+use http::header::SET_COOKIE;
+use nephila_core::feed::REDUNDANT;
+use nephila_core::feed::record::Record;
+use nephila_core::frontier::ticket::{HeadSaid, Report, Ticket};
+use nephila_core::handler::outlinks::Outlinks;
+use nephila_core::handler::{Findings, ReadAs};
+use nephila_core::job::{Hops, Trail};
+use nephila_core::recrawl::claims::Listed;
+use nephila_core::spider::Outcome;
+use nephila_core::spider::outcome::Action;
+use nephila_core::store::Exchange;
+use nephila_core::text::shown;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::Fetched;
+use nephila_store::archive::Receipt;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+
+use self::ask::is_held;
+pub(crate) use self::ask::{Asked, ask, begin, conditions};
+pub(crate) use self::line::line_of;
+use self::line::{count, report_of};
+pub(crate) use self::read::{complain, read_body, watched};
+use self::read::{give_up, read};
+use super::head::{self, Head};
+use super::intake::Links;
+use super::resolve::has_others;
+use super::shared::{LINKS_MAX, Shared};
+use super::sources::Held;
+use super::stage::Visited;
+use super::{feed, intake, text, usage};
+use crate::log;
+
+/// Waits for room in the stages behind the fetch.
+pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
+    shared.room.storing.acquire().await.expect("never closed")
+}
+
+/// Carries a ticket through all steps.
+pub(crate) async fn page(
+    shared: &Shared,
+    ticket: Ticket,
+    fetching: OwnedSemaphorePermit,
+) -> anyhow::Result<()> {
+    let Some(mut visit) = admit(shared, ticket).await? else { return Ok(()) };
+    // Large short-lived futures are boxed: a page waits here for the disk long after its fetch.
+    let Some(asked) = Box::pin(visit.fetch()).await? else { return Ok(()) };
+    let mut capture = visit.receive(asked, fetching).await?;
+    Box::pin(capture.read()).await?;
+    Box::pin(capture.describe()).await?;
+    let chosen = Box::pin(capture.choose()).await?;
+    let stored = capture.store(chosen).await?;
+    Box::pin(capture.report(stored)).await
+}
+
+/// A ticket before its answer.
+pub(crate) struct Visit<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    url: CrawlUrl,
+    /// When the ticket was taken up.
+    since: Instant,
+    /// The record of the feed, if the URL is a followed feed.
+    record: Option<Record>,
+    /// The result of a HEAD request before the page.
+    head: Option<HeadSaid>,
+}
+
+/// Takes up a ticket; a pointless one is reported without a request.
+pub(crate) async fn admit(shared: &Shared, ticket: Ticket) -> anyhow::Result<Option<Visit<'_>>> {
+    let since = Instant::now();
+    let (refused, url) = match CrawlUrl::parse(&ticket.url) {
+        Ok(url) => (refusal(shared, &ticket, &url), Some(url)),
+        Err(error) => (Some(error.outcome()), None),
+    };
+    if let Some(outcome) = refused {
+        shared.handle.report(ticket.id, Report::of(outcome, 0, Duration::ZERO)).await?;
+        return Ok(None);
+    }
+    Ok(url.map(|url| Visit { shared, ticket, url, since, record: None, head: None }))
+}
+
+/// The outcome of a ticket for which no request is to be made.
+pub(crate) fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Option<Outcome> {
+    // In a dry run the URL served only to load the robots.txt of its host, which is done by now.
+    let is_content = ticket.depth > 0 && ticket.read_as.is_content() && ticket.hops.redirects() == 0;
+    if shared.stages.observe.is_dry_run() && is_content {
+        return Some(Outcome::OutOfScope);
+    }
+    if shared.jobs.is_unreadable(ticket.job) {
+        // The URL is handed out again soon: the scope of its links is unknown for now.
+        return Some(Outcome::Cancelled);
+    }
+    // The scope of the job may have been narrowed since the discovery of the URL.
+    let is_removed = ticket.read_as == ReadAs::Feed && shared.sources.is_removed(&ticket.key);
+    if is_removed || shared.jobs.get(ticket.job).is_some_and(|job| job.excludes(url)) {
+        return Some(Outcome::OutOfScope);
+    }
+    if shared.suspects.is_poison(url.as_str()) {
+        eprintln!(
+            "nephila: {} ended the process, or could not be read to its end, several times and is not asked for any \
+             more: please report it",
+            shown(url.as_str())
+        );
+        shared.counts.ended(Outcome::Crashed, 0);
+        return Some(Outcome::Crashed);
+    }
+    None
+}
+
+impl<'a> Visit<'a> {
+    /// Makes the request. None if the ticket is reported without an answer to keep.
+    pub(crate) async fn fetch(&mut self) -> anyhow::Result<Option<Asked>> {
+        let Visit { shared, ticket, url, record, head, .. } = self;
+        if shared.settings.feed.follows(ticket.read_as, ticket.depth) {
+            let known = shared.handle.feed(ticket.key).await?;
+            if !known.conditional {
+                ticket.known = None;
+            }
+            *record = Some(known);
+        }
+        let stopped = Report::of(Outcome::StopList, 0, Duration::ZERO);
+        match head::first(shared, ticket, url).await? {
+            Head::GoOn(said) => *head = said,
+            Head::Reported => return Ok(None),
+            Head::Stopped => {
+                shared.handle.report(ticket.id, stopped).await?;
+                return Ok(None);
+            }
+        }
+        let Some(asked) = ask(shared, ticket, url, None).await? else {
+            // Nothing is stored or logged; the URL stays, with the reason.
+            shared.handle.report(ticket.id, stopped).await?;
+            return Ok(None);
+        };
+        self.retried(asked).await
+    }
+
+    /// Handles an answer that is not to be kept: the URL is requested once more, after the crawl delay of its host.
+    pub(crate) async fn retried(&self, asked: Asked) -> anyhow::Result<Option<Asked>> {
+        if !asked.fetched.again {
+            return Ok(Some(asked));
+        }
+        let Asked { fetched, began, took, request, .. } = asked;
+        request.ended(line_of(self.shared, &self.ticket, &fetched, began, took, None)).await;
+        let report = Report { again: true, ..report_of(&fetched, took, None) };
+        self.shared.handle.report(self.ticket.id, report).await?;
+        Ok(None)
+    }
+
+    /// Releases the host and waits for room behind the fetch.
+    pub(crate) async fn receive(
+        self,
+        mut asked: Asked,
+        fetching: OwnedSemaphorePermit,
+    ) -> anyhow::Result<Capture<'a>> {
+        let Visit { shared, ticket, url, .. } = &self;
+        if matches!(asked.fetched.outcome.action(), Action::Keep | Action::Offer | Action::Done) {
+            shared.handle.released(ticket.id, asked.took).await?;
+        }
+        let storing = reserve(shared).await;
+        let (source, reading) = self.room(fetching).await;
+        judge_redirect(shared, ticket, url, &mut asked.fetched);
+        let mut exchange = asked.fetched.exchange.take();
+        if let Some(exchange) = &mut exchange {
+            exchange.notes.push(("depth", ticket.depth.to_string()));
+            exchange.notes.extend(found_notes(ticket, url));
+            set_outcome(exchange, asked.fetched.outcome);
+        }
+        let (poll, findings, reading) = (None, None, Some(reading));
+        Ok(Capture { visit: self, asked, exchange, storing, reading, source, poll, findings })
+    }
+
+    /// Waits for a reading permit; for a feed also for its source, which admits one poll at a time.
+    pub(crate) async fn room(&self, fetching: OwnedSemaphorePermit) -> (Option<Held>, SemaphorePermit<'a>) {
+        let reading = async { self.shared.room.reading.acquire().await.expect("never closed") };
+        if self.record.is_some() {
+            // A page that waits for its source blocks no other.
+            drop(fetching);
+            (Some(self.shared.hold_source(&self.url, &self.ticket.key).await), reading.await)
+        } else {
+            // Backpressure: while the frontier has no room for links, fetches wait, since bodies that wait for a reader
+            // would fill the memory.
+            let reading = reading.await;
+            drop(fetching);
+            (None, reading)
+        }
+    }
+}
+
+/// An answer on its way to the archive and to the frontier.
+pub(crate) struct Capture<'a> {
+    visit: Visit<'a>,
+    asked: Asked,
+    /// The bytes on the wire, with the notes of the metadata record.
+    exchange: Option<Exchange>,
+    storing: SemaphorePermit<'a>,
+    reading: Option<SemaphorePermit<'a>>,
+    source: Option<Held>,
+    poll: Option<feed::Poll>,
+    findings: Option<Findings>,
+}
+
+/// The links of a page that the job wants.
+pub(crate) struct Chosen {
+    links: Links,
+    listed: Box<[Listed]>,
+}
+
+/// A capture and its links, both durable.
+pub(crate) struct Stored {
+    receipt: Option<Receipt>,
+    counts: log::Links,
+    listed: Box<[Listed]>,
+}
+
+impl Capture<'_> {
+    /// Reads the entries of a feed, or the links and the title of a page.
+    pub(crate) async fn read(&mut self) -> anyhow::Result<()> {
+        let Visit { shared, ticket, url, record, .. } = &self.visit;
+        let fetched = &mut self.asked.fetched;
+        let mut unread = None;
+        if let (Some(record), Some(source)) = (record, &self.source) {
+            let known = shared.handle.source(source.key).await?;
+            match Box::pin(feed::poll(shared, ticket, url, fetched, record, source, &known)).await {
+                Ok(poll) => self.poll = Some(poll),
+                Err(why) => unread = Some(why),
+            }
+        }
+        if unread.is_none() && self.poll.as_ref().is_none_or(feed::Poll::is_no_feed) {
+            match Box::pin(read(shared, ticket, url, fetched)).await {
+                Ok(findings) => self.findings = findings,
+                Err(why) => unread = Some(why),
+            }
+        }
+        if let Some(why) = unread {
+            give_up(url, why, fetched, self.exchange.as_mut())?;
+        }
+        if let Some(poll) = &mut self.poll {
+            poll.judge_page(self.findings.as_ref());
+        }
+        let (depth, findings) = (ticket.depth, self.findings.as_ref());
+        shared.stages.observe.visited(&Visited { url, depth, fetched, findings });
+        Ok(())
+    }
+
+    /// Adds the text, the usage preferences and the outlinks to the notes.
+    pub(crate) async fn describe(&mut self) -> anyhow::Result<()> {
+        if self.asked.fetched.outcome.action() == Action::Keep {
+            self.describe_text().await?;
+        }
+        let Some(exchange) = self.exchange.as_mut().filter(|_| self.visit.shared.keeps_metadata()) else {
+            return Ok(());
+        };
+        let outlinks = Outlinks::of(self.findings.as_ref(), self.asked.fetched.redirect.as_ref());
+        exchange.notes.extend(outlinks.lines.into_iter().map(|line| ("outlink", line)));
+        if outlinks.omitted > 0 {
+            exchange.notes.push(("outlinksOmitted", outlinks.omitted.to_string()));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn describe_text(&mut self) -> anyhow::Result<()> {
+        let Visit { shared, ticket, url, .. } = &self.visit;
+        let fetched = &mut self.asked.fetched;
+        let Some(exchange) = &mut self.exchange else { return Ok(()) };
+        match Box::pin(text::article(shared, ticket.read_as, url, fetched)).await {
+            Ok(Some(article)) => {
+                exchange.notes.extend(article.notes());
+                exchange.text = article.text;
+            }
+            Ok(None) => {}
+            // The links are known; only the text is missing.
+            Err(why) => {
+                complain(url, why)?;
+                fetched.detail = "looking for its text did not end in time".into();
+            }
+        }
+        let lines = usage::lines(shared, url, self.findings.as_ref()).await;
+        exchange.notes.extend(lines.into_iter().map(|line| ("usage", line)));
+        Ok(())
+    }
+
+    /// Judges the links by the scope of the job.
+    pub(crate) async fn choose(&mut self) -> anyhow::Result<Chosen> {
+        let Visit { shared, ticket, url, since, .. } = &self.visit;
+        let (fetched, findings) = (&self.asked.fetched, self.findings.as_ref());
+        shared.learn(ticket.job, url, ticket.depth, *since).await;
+        let (links, listed) = match &self.poll {
+            Some(poll) => {
+                let links = feed::links(shared, ticket, url, fetched, poll, findings)?;
+                (links, poll.listed(shared, url))
+            }
+            None => {
+                let redirect = fetched.redirect.as_ref().filter(|_| fetched.outcome == Outcome::Redirect);
+                let links = intake::links(shared, &ticket.into(), url, redirect, findings);
+                (links, intake::listed(shared, url, findings))
+            }
+        };
+        for target in &links.moved {
+            shared.widen(ticket.job, target).await?;
+        }
+        self.note_poll();
+        if let Some(findings) = &mut self.findings {
+            // The page may wait long, with many links: only one copy of them stays in memory.
+            (findings.links, findings.sitemap) = (Vec::new(), None);
+        }
+        Ok(Chosen { links, listed })
+    }
+
+    /// Adds the stories of a feed to the notes, or the mark that the feed named the same URLs as before.
+    pub(crate) fn note_poll(&mut self) {
+        let (Some(exchange), Some(poll)) = (&mut self.exchange, &self.poll) else { return };
+        exchange.notes.extend(poll.notes());
+        // The unchanged version is not in the archive, since it named the same URLs as the capture before.
+        let Visit { shared, ticket, url, .. } = &self.visit;
+        if self.asked.fetched.outcome == Outcome::NotModified && !is_held(shared, ticket, url) {
+            exchange.notes.push(("feed", REDUNDANT.to_owned()));
+        }
+    }
+
+    /// Makes the capture and its links durable.
+    pub(crate) async fn store(&mut self, chosen: Chosen) -> anyhow::Result<Stored> {
+        let Chosen { links, listed } = chosen;
+        let shared = self.visit.shared;
+        let room = links.wanted.len().min(LINKS_MAX) as u32;
+        let offering = shared.room.offering.acquire_many(room).await.expect("never closed");
+        drop(self.reading.take());
+        let exchange = self.exchange.take();
+        let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&links.wanted));
+        offered?;
+        drop(offering);
+        Ok(Stored { receipt: receipt?, counts: links.counts, listed })
+    }
+
+    /// Logs and counts the fetch, and reports its outcome to the frontier.
+    pub(crate) async fn report(self, stored: Stored) -> anyhow::Result<()> {
+        let line = self.line(&stored);
+        let Capture { visit, asked, storing, source, mut poll, .. } = self;
+        let Visit { shared, ticket, url, head, .. } = visit;
+        let Asked { fetched, took, conditional, request, .. } = asked;
+        // Another attempt follows at once, or at another address: this outcome is not final.
+        let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
+        let is_last = !(fetched.again || is_moved);
+        count(shared, &ticket, &fetched, &line, stored.receipt.as_ref(), is_last);
+        request.ended(line).await;
+        let mut report = report_of(&fetched, took, stored.receipt.as_ref());
+        (report.conditional, report.head, report.listed) = (conditional, head, stored.listed);
+        let sighted = poll.as_mut().and_then(|poll| poll.take_sighted(shared, &ticket));
+        report.feed = poll.map(|poll| Box::new(poll.brought));
+        shared.handle.report(ticket.id, report).await?;
+        drop(storing);
+        if let Some(source) = source {
+            shared.settle_source(source, ticket.key.host.domain, sighted).await?;
+        }
+        Ok(())
+    }
+
+    /// The line of the log.
+    pub(crate) fn line(&self, stored: &Stored) -> log::Line {
+        let (Visit { shared, ticket, .. }, asked) = (&self.visit, &self.asked);
+        let receipt = stored.receipt.as_ref();
+        let mut line = line_of(shared, ticket, &asked.fetched, asked.began, asked.took, receipt);
+        if let Some(findings) = &self.findings {
+            line.title = findings.title.clone().unwrap_or_default();
+            line.links = Some(stored.counts);
+        }
+        if let Some(poll) = &self.poll {
+            line.title = poll.title().to_owned();
+            line.links = Some(stored.counts);
+        }
+        line
+    }
+}
+
+/// Replaces the outcome in the notes.
+pub(crate) fn set_outcome(exchange: &mut Exchange, outcome: Outcome) {
+    for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
+        *value = outcome.name().to_owned();
+    }
+}
+
+/// The path by which a URL was found, in the notation of Heritrix.
+pub(crate) fn found_notes(ticket: &Ticket, url: &CrawlUrl) -> Vec<(&'static str, String)> {
+    let Some(via) = &ticket.via else { return Vec::new() };
+    let mut notes = Vec::new();
+    notes.extend(via.page(&url.origin()).map(|page| ("via", page)));
+    match via.trail {
+        Trail::UNKNOWN => {}
+        Trail::SEED => notes.push(("seed", String::new())),
+        trail => notes.push(("hopsFromSeed", trail.to_string())),
+    }
+    notes
+}
+
+/// Reclassifies a redirect that cannot lead on.
+pub(crate) fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mut Fetched) {
+    let Some(target) = &fetched.redirect else { return };
+    if target.key() == url.key() {
+        let cookie = fetched.fields.contains_key(SET_COOKIE);
+        fetched.outcome = if cookie { Outcome::CookieWall } else { Outcome::RedirectLoop };
+        fetched.redirect = None;
+    } else if u32::from(ticket.hops.redirects())
+        >= shared.settings.spider.redirects_max.min(Hops::MOST.into())
+    {
+        fetched.outcome = Outcome::RedirectLimit;
+        fetched.detail = format!("more than {} redirects in a row", shared.settings.spider.redirects_max);
+        fetched.redirect = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Size in bytes of the future that a function returns.
+    fn bytes<'a, F>(_: impl Fn(&'a Shared, Ticket, OwnedSemaphorePermit) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn pro_07_a_page_that_waits_for_the_disk_takes_little_beside_its_body() {
+        let bytes = bytes(page);
+        assert!(bytes <= 12 * 1024, "{bytes} bytes, and a thousand pages wait");
+    }
+}

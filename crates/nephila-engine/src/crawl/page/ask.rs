@@ -1,0 +1,139 @@
+//! The request of a ticket: logged before it is made, to the ticket's address alone, conditional if the page is held.
+
+use std::time::{Duration, Instant};
+
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use nephila_core::frontier::ticket::{Purpose, Ticket};
+use nephila_core::spider::answer::validator;
+use nephila_core::time::Timestamp;
+use nephila_core::url::CrawlUrl;
+use nephila_spider::{Fetched, Keep, Request};
+
+use super::line::{line_begun, line_of};
+use crate::crawl::shared::Shared;
+use crate::crawl::stops::{order_of, stop};
+use crate::log::{self, Line};
+use crate::worker::Stopped;
+
+/// Maximum crawl delay for a second request under one ticket, which would expire otherwise; the host's other pages then
+/// answer the challenge.
+pub(super) const SECOND_REST_MAX: Duration = Duration::from_secs(120);
+
+/// A fetch that has ended.
+pub(crate) struct Asked {
+    pub(crate) fetched: Fetched,
+    /// Wall-clock time of the beginning.
+    pub(crate) began: Timestamp,
+    pub(crate) took: Duration,
+    /// Whether the request was conditional.
+    pub(crate) conditional: bool,
+    /// The log entry of the request, to be completed with the outcome.
+    pub(crate) request: log::Request,
+}
+
+/// Makes the request of a ticket, to the ticket's address and no other. None if an operator's order stops the host or
+/// the address: then nothing was sent.
+pub(crate) async fn ask(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+) -> Result<Option<Asked>, Stopped> {
+    let Some((asked, sent)) = ask_once(shared, ticket, url, body_bytes_max).await? else { return Ok(None) };
+    // Digest authentication: the site sends a challenge first. The response is a request like any other, with a crawl
+    // delay before and a line in the log.
+    let fetched = &asked.fetched;
+    let again =
+        fetched.status == Some(401) && shared.credentials.may_ask_again(url, sent.as_ref(), &fetched.fields);
+    let rest = ticket.host_rest.max(ticket.slot_rest);
+    if !again || rest > SECOND_REST_MAX {
+        return Ok(Some(asked));
+    }
+    let mut line = line_of(shared, ticket, fetched, asked.began, asked.took, None);
+    line.purpose = purpose_of(ticket);
+    asked.request.ended(line).await;
+    tokio::time::sleep(rest.max(Duration::from_millis(1))).await;
+    Ok(ask_once(shared, ticket, url, body_bytes_max).await?.map(|(asked, _)| asked))
+}
+
+/// Makes one request. Also returns the credentials that were sent.
+pub(super) async fn ask_once(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+) -> Result<Option<(Asked, Option<HeaderValue>)>, Stopped> {
+    let mut fields = shared.fields_for(url, false);
+    let sent = fields.iter().find(|(name, _)| *name == AUTHORIZATION).map(|(_, value)| value.clone());
+    let conditions = conditions(shared, ticket, url);
+    let conditional = !conditions.is_empty();
+    fields.extend(conditions);
+    let request = Request {
+        fields,
+        keep: Keep { exchange: shared.stages.keep.is_some(), decoded: true, sha1: false },
+        body_bytes_max,
+        address: Some(ticket.address),
+        connections_max: shared.settings.frontier.connections_max(ticket.address),
+        second: ticket.retries > 0,
+        ..Request::get(url.clone())
+    };
+    shared.may_begin().await;
+    let began = shared.clock.now().wall;
+    let logged = begin(shared, ticket, began, purpose_of(ticket)).await?;
+    let began_at = Instant::now();
+    // The last check before the request: the order may be newer than the ticket. The address is the one that is
+    // dialled.
+    let order = order_of(&shared.orders(), url, Some(ticket.address));
+    if let Some(order) = order {
+        logged.not_sent().await;
+        // First the host is stopped, then its ticket is returned, so that no other ticket of the host is handed out.
+        stop(shared, ticket.key.host, &order).await?;
+        return Ok(None);
+    }
+    let fetched = shared.stages.fetch.fetch(request).await;
+    let asked = Asked { fetched, began, took: began_at.elapsed(), conditional, request: logged };
+    Ok(Some((asked, sent)))
+}
+
+pub(super) fn purpose_of(ticket: &Ticket) -> log::Purpose {
+    match ticket.purpose {
+        Purpose::Page => log::Purpose::Page,
+        Purpose::Robots => log::Purpose::Robots,
+    }
+}
+
+/// Writes the request to the journal of the log, before the request is made.
+pub(crate) async fn begin(
+    shared: &Shared,
+    ticket: &Ticket,
+    began: Timestamp,
+    purpose: log::Purpose,
+) -> Result<log::Request, Stopped> {
+    let line = Line { purpose, ..line_begun(shared, ticket, began) };
+    let stopped = || Stopped { why: Some("the log cannot be written".into()) };
+    shared.log.begin(line).await.ok_or_else(stopped)
+}
+
+/// The header fields of a conditional request for a page that was fetched before. The archived version must be the one
+/// that the frontier knows: a version that was stored and not reported, because of a crash, was perhaps never parsed,
+/// and a response without a body would hide its links.
+pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
+    let Some(known) = &ticket.known else { return Vec::new() };
+    // The version of a feed that the frontier knows was parsed; a version with the same URLs as the one before is not
+    // archived.
+    if !is_held(shared, ticket, url) && !shared.settings.feed.follows(ticket.read_as, ticket.depth) {
+        return Vec::new();
+    }
+    [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, validator(value)?)))
+        .collect()
+}
+
+/// Whether the last capture of a page is the version that the frontier knows.
+pub(super) fn is_held(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> bool {
+    let held = shared.stages.keep.as_ref().and_then(|keep| keep.last_capture(url.as_str()));
+    let (Some(known), Some(held)) = (&ticket.known, held) else { return false };
+    let same = |known: &str, held: Option<&str>| held.unwrap_or_default() == known;
+    same(&known.etag, held.etag.as_deref()) && same(&known.last_modified, held.last_modified.as_deref())
+}

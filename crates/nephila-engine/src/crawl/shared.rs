@@ -1,0 +1,489 @@
+//! State that all parts of a running crawl share.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use http::header::{HeaderName, HeaderValue};
+use nephila_core::frontier::URGENT;
+use nephila_core::handler::{self, LinkKind, ReadAs};
+use nephila_core::job::{Hops, Job, JobId, Limits, Via};
+use nephila_core::orders::Orders;
+use nephila_core::spider::Outcome;
+use nephila_core::spider::outcome::Class;
+use nephila_core::store::Exchange;
+use nephila_core::url::CrawlUrl;
+use nephila_store::archive::Receipt;
+use tokio::sync::Semaphore;
+
+use super::alone::Alone;
+use super::jobs::{InForce, Jobs};
+use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Stages, StandardReader, Unobserved};
+use crate::clock::{Clock, Gate};
+use crate::credentials::Credentials;
+use crate::folder::{Folder, Plan};
+use crate::introduce::Introduction;
+use crate::log::{Counted, Writer};
+use crate::orders::Live;
+use crate::settings::Settings;
+use crate::worker::{Handle, Link};
+
+/// Maximum number of fetched and not yet reported pages per concurrent fetch; beyond, fetches wait for the disk.
+pub const STORING_PER_FETCH: usize = 2;
+/// Lower bound of that number, even with few fetches: a group of pages becomes durable at once.
+pub const STORING_MIN: usize = 256;
+/// Maximum number of pages that are being read, or are read and wait for room for their links. Reading takes a core
+/// each.
+pub const READING_MAX: usize = 64;
+/// Maximum number of links found and not yet durable. A page with more takes all permits.
+pub const LINKS_MAX: usize = 65_536;
+/// Interval at which a closed gate is checked again.
+pub const GATE_PAUSE: Duration = Duration::from_millis(50);
+/// Interval between retries on a full disk.
+pub const FULL_PAUSE: Duration = Duration::from_secs(1);
+/// Number of feeds offered in one call.
+pub const FEEDS_AT_ONCE: usize = 10_000;
+/// The one job of a crawl on one machine.
+pub const JOB: JobId = JobId(1);
+
+/// See the module.
+pub struct Shared {
+    /// Settings of the process.
+    pub settings: Settings,
+    /// Folder of the crawl on the disk.
+    pub folder: Folder,
+    plan: Arc<Mutex<Plan>>,
+    /// Handle for calls to the worker that runs the frontier.
+    pub handle: Handle,
+    pub(crate) stages: Stages,
+    /// Writer of the crawl log.
+    pub log: Writer,
+    pub(crate) clock: Clock,
+    /// Jobs in force, by number.
+    pub jobs: Arc<Jobs>,
+    /// Statements of sites about the use of their pages.
+    pub usage: super::usage::Usage,
+    /// Why hosts could not be requested.
+    pub troubles: super::troubles::Troubles,
+    /// Stop orders of operators: hosts and addresses that are no longer requested.
+    orders: Arc<Live>,
+    /// While this gate is closed, no request is made.
+    gate: Option<Gate>,
+    /// Counters of this run.
+    pub counts: Counts,
+    pub(crate) room: Room,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    seed_origins: HashSet<String>,
+    introduction: Introduction,
+    pub(crate) credentials: Credentials,
+    /// Pages that may crash the process when they are read.
+    pub suspects: super::suspects::Suspects,
+    /// The reader threads.
+    pub(crate) readers: super::readers::Readers,
+    /// The sources of feeds.
+    pub(crate) sources: super::sources::Sources,
+}
+
+/// The parts that make up a crawl.
+pub struct Tools {
+    /// Handle for calls to the worker that runs the frontier.
+    pub handle: Handle,
+    /// Stage that sends requests.
+    pub fetch: Arc<dyn Fetch>,
+    /// Stage that archives exchanges; none if nothing is archived.
+    pub keep: Option<Arc<dyn Keep>>,
+    /// Writer of the crawl log.
+    pub log: Writer,
+}
+
+/// Backpressure: the places between the stages. A page without a place waits, and so does its fetch.
+#[derive(Debug)]
+pub struct Room {
+    /// Places for pages that are fetched and not yet reported.
+    pub storing: Semaphore,
+    /// A place for each of [`READING_MAX`] pages.
+    pub reading: Semaphore,
+    /// A place for each of [`LINKS_MAX`] links.
+    pub(crate) offering: Semaphore,
+}
+
+impl Room {
+    /// Creates the places for a crawl with at most this number of concurrent fetches.
+    pub fn new(fetches_max: usize) -> Room {
+        Room {
+            storing: Semaphore::new((STORING_PER_FETCH * fetches_max).max(STORING_MIN)),
+            reading: Semaphore::new(READING_MAX),
+            offering: Semaphore::new(LINKS_MAX),
+        }
+    }
+}
+
+/// Counters of this run.
+#[derive(Debug)]
+pub struct Counts {
+    /// Start time of this run.
+    pub began: Instant,
+    /// Requests that ended with an answer to keep, except robots.txt and redirects.
+    pub ok: AtomicU64,
+    /// Of these, sitemaps and feeds.
+    pub lists: AtomicU64,
+    /// Of these, neither pages nor lists: images, styles, scripts.
+    pub files: AtomicU64,
+    /// Answers whose body was cut at a size limit.
+    pub cut: AtomicU64,
+    /// Number of page requests that ended with a redirect.
+    pub redirects: AtomicU64,
+    /// Number of page requests after which the server said that there is no page.
+    pub gone: AtomicU64,
+    /// Number of page fetches that the site, the operator or our own rules forbid.
+    pub refused: AtomicU64,
+    /// Failed fetches, perhaps to be retried.
+    pub failed: AtomicU64,
+    /// Number of robots.txt requests that were made, with any outcome.
+    pub robots: AtomicU64,
+    /// Number of bytes received by page requests.
+    pub bytes: AtomicU64,
+    /// Number of pages that the archive stored as a reference to an earlier capture, without the body.
+    pub revisits: AtomicU64,
+    /// Size in bytes of the bodies that the archive did not store again.
+    pub revisit_bytes: AtomicU64,
+    pub(crate) links_wanted: AtomicU64,
+    /// Number of found links that are out of scope.
+    pub links_out: AtomicU64,
+    /// Number of found links that were rejected as traps.
+    pub links_traps: AtomicU64,
+    /// Captures that were read again for a wider scope, and new URLs in them.
+    pub reread: AtomicU64,
+    /// Number of new URLs in captures that were read again.
+    pub reread_found: AtomicU64,
+    /// Whether the archive waits for room on the disk.
+    pub disk_full: AtomicBool,
+    /// Whether the free space is below `crawl.disk_free_min`.
+    pub disk_low: AtomicBool,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Counts {
+    /// Sets all counters to zero and the start time to now.
+    pub fn new() -> Counts {
+        let zero = AtomicU64::default;
+        Counts {
+            began: Instant::now(),
+            ok: zero(),
+            lists: zero(),
+            files: zero(),
+            cut: zero(),
+            redirects: zero(),
+            gone: zero(),
+            refused: zero(),
+            failed: zero(),
+            robots: zero(),
+            bytes: zero(),
+            revisits: zero(),
+            revisit_bytes: zero(),
+            links_wanted: zero(),
+            links_out: zero(),
+            links_traps: zero(),
+            reread: zero(),
+            reread_found: zero(),
+            disk_full: AtomicBool::new(false),
+            disk_low: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts the end of a page's fetch.
+    pub fn ended(&self, outcome: Outcome, bytes: u64) {
+        let which = match outcome.class() {
+            Class::Ok if outcome == Outcome::Redirect => &self.redirects,
+            Class::Ok => &self.ok,
+            Class::Gone => &self.gone,
+            Class::Refused => &self.refused,
+            Class::Retry | Class::Broken => &self.failed,
+        };
+        which.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts an answer to keep, by its kind.
+    pub fn kept(&self, outcome: Outcome, read_as: ReadAs, mime: &str) {
+        if outcome == Outcome::CutLength {
+            self.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        if outcome.class() != Class::Ok || outcome == Outcome::Redirect {
+            return;
+        }
+        match Counted::of(read_as, mime) {
+            Counted::Page => {}
+            Counted::List => _ = self.lists.fetch_add(1, Ordering::Relaxed),
+            Counted::File => _ = self.files.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Page requests that any server answered, well or not: a crawl that gets answers does not only wait.
+    pub fn answers(&self) -> u64 {
+        let answered = [&self.ok, &self.redirects, &self.gone, &self.refused];
+        answered.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Pages fetched.
+    pub fn pages(&self) -> u64 {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        get(&self.ok).saturating_sub(get(&self.lists) + get(&self.files))
+    }
+
+    /// Page fetches that ended, with any outcome.
+    pub fn all(&self) -> u64 {
+        [&self.ok, &self.redirects, &self.gone, &self.refused, &self.failed]
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+}
+
+impl Shared {
+    /// A crawl of one job.
+    pub fn new(settings: Settings, folder: Folder, plan: Plan, tools: Tools) -> anyhow::Result<Shared> {
+        let jobs = Jobs::default();
+        jobs.set(InForce::new(&plan.job, &plan.moved)?);
+        Shared::with_jobs(settings, folder, plan, Arc::new(jobs), tools)
+    }
+
+    /// A crawl for any set of jobs.
+    pub fn with_jobs(
+        settings: Settings,
+        folder: Folder,
+        plan: Plan,
+        jobs: Arc<Jobs>,
+        tools: Tools,
+    ) -> anyhow::Result<Shared> {
+        let Tools { handle, fetch, keep, log } = tools;
+        let plan = Arc::new(Mutex::new(plan));
+        let alone = Alone { folder: folder.clone(), plan: plan.clone() };
+        let stages = Stages {
+            fetch,
+            keep,
+            read: Arc::new(StandardReader),
+            pass_on: Arc::new(alone),
+            observe: Arc::new(Unobserved),
+        };
+        let introduction = Introduction::new(&settings)?;
+        let credentials = Credentials::new(&settings.credentials)?;
+        let suspects = super::suspects::Suspects::open(&folder.state());
+        let room = Room::new(settings.crawl.concurrency);
+        Ok(Shared {
+            settings,
+            folder,
+            plan,
+            handle,
+            stages,
+            log,
+            clock: Clock::new(),
+            jobs,
+            usage: Default::default(),
+            troubles: Default::default(),
+            orders: Arc::default(),
+            gate: None,
+            counts: Counts::new(),
+            room,
+            fields: Vec::new(),
+            seed_origins: HashSet::new(),
+            introduction,
+            credentials,
+            suspects,
+            readers: Default::default(),
+            sources: Default::default(),
+        })
+    }
+
+    /// Adds partitions that other nodes own, and a gate that is closed while this node has no lease.
+    pub fn with_others(mut self, pass_on: Arc<dyn PassOn>, gate: Gate) -> Shared {
+        (self.stages.pass_on, self.gate) = (pass_on, Some(gate));
+        self
+    }
+
+    /// Adds an observer.
+    pub fn observed(mut self, observe: Arc<dyn Observe>) -> Shared {
+        self.stages.observe = observe;
+        self
+    }
+
+    /// Adds the orders of operators.
+    pub fn with_orders(mut self, orders: Arc<Live>) -> Shared {
+        self.orders = orders;
+        self
+    }
+
+    /// The current orders of operators.
+    pub fn orders(&self) -> Arc<Orders> {
+        self.orders.get()
+    }
+
+    /// Returns when a request may be made. Waits while the lease may have expired: the end of the session cancels the
+    /// waiting task.
+    pub async fn may_begin(&self) {
+        while self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            tokio::time::sleep(GATE_PAUSE).await;
+        }
+    }
+
+    /// Adds header fields that are sent to the origins of the seeds alone.
+    pub fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
+        if !fields.is_empty() {
+            let origin = |seed: &String| Some(CrawlUrl::parse(seed).ok()?.origin());
+            let origins = self.plan().job.scope.seeds.iter().filter_map(origin).collect();
+            self.seed_origins = origins;
+            self.fields = fields;
+        }
+        self
+    }
+
+    /// Locks the plan of the crawl until the guard is dropped.
+    pub fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().expect("nobody panics holding it")
+    }
+
+    /// Returns a copy of the limits of the one job in the plan.
+    pub fn limits(&self) -> Limits {
+        self.plan().job.limits.clone()
+    }
+
+    /// The seeds, and the job without them: the frontier needs the limits of the job, not a million seeds.
+    pub fn seeds_and_job(&self) -> (Vec<String>, Job) {
+        let mut plan = self.plan();
+        let seeds = std::mem::take(&mut plan.job.scope.seeds);
+        let job = plan.job.clone();
+        plan.job.scope.seeds.clone_from(&seeds);
+        (seeds, job)
+    }
+
+    /// A seed as a link.
+    pub fn seed(&self, text: &str) -> Option<Link> {
+        let url = CrawlUrl::parse(text.trim()).ok()?;
+        Some(Link {
+            url,
+            job: JOB,
+            depth: 0,
+            priority: 5,
+            hits: 0,
+            hops: Hops::NONE,
+            read_as: Default::default(),
+            refusal: None,
+            via: Some(Via::seed()),
+        })
+    }
+
+    /// Offers the feeds that the folder lists. Feeds that are followed already stay unchanged.
+    pub async fn offer_feeds(&self) -> anyhow::Result<()> {
+        // A typed feed permits its private address.
+        self.stages.fetch.set_doors(self.folder.doors()?);
+        let mut feeds = self.folder.listed_feeds()?;
+        self.sources.set(&feeds, |url| self.handle.key(url));
+        feeds.retain(|feed| !feed.removed);
+        for some in feeds.chunks(FEEDS_AT_ONCE) {
+            let links: Vec<Link> = some
+                .iter()
+                .map(|feed| Link {
+                    url: feed.url.clone(),
+                    job: JOB,
+                    depth: 0,
+                    priority: URGENT,
+                    hits: 0,
+                    hops: Hops::NONE,
+                    read_as: ReadAs::Feed,
+                    refusal: None,
+                    via: Some(Via::seed()),
+                })
+                .collect();
+            self.handle.offer_durably(&links).await?;
+        }
+        Ok(())
+    }
+
+    /// The header fields for this URL that other URLs would not get.
+    pub fn fields_for(&self, url: &CrawlUrl, head_only: bool) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = Vec::new();
+        fields.extend(self.introduction.from());
+        if !self.fields.is_empty() && self.seed_origins.contains(&url.origin()) {
+            fields.extend(self.fields.iter().cloned());
+        }
+        fields.extend(self.credentials.field(url, head_only));
+        fields
+    }
+
+    /// Whether we may make requests to this address.
+    pub fn may_ask(&self, address: IpAddr) -> Result<(), Outcome> {
+        self.introduction.may_ask(address)
+    }
+
+    /// Stores an exchange, retrying until the disk has room.
+    pub async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
+        let (Some(keep), Some(exchange)) = (&self.stages.keep, exchange) else { return Ok(None) };
+        loop {
+            match keep.keep(exchange.share()).await {
+                Ok(receipt) => {
+                    if self.counts.disk_full.load(Ordering::Relaxed) {
+                        self.counts.disk_full.store(false, Ordering::Relaxed);
+                    }
+                    return Ok(Some(receipt));
+                }
+                Err(NotKept::Later) => {
+                    self.counts.disk_full.store(true, Ordering::Relaxed);
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err(NotKept::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes links durable, wherever their partitions are.
+    pub async fn offer(&self, links: &[Link]) -> anyhow::Result<()> {
+        self.stages.pass_on.offer(&self.handle, links).await
+    }
+
+    /// Loads the rules of a job before the links of a page are judged: in a cluster the first page of a job, or of a
+    /// seed that is added later, may arrive before the rules.
+    pub async fn learn(&self, job: JobId, page: &CrawlUrl, depth: u8, ticket: Instant) {
+        if self.jobs.get(job).is_none() || depth == 0 && self.jobs.is_outside(job, page) {
+            self.stages.pass_on.refresh(&self.jobs, ticket).await;
+        }
+    }
+
+    /// A seed has moved: adds the new location to the scope, also after a restart.
+    pub async fn widen(&self, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
+        self.stages.pass_on.widen(&self.jobs, job, target).await
+    }
+
+    /// Whether sitemaps are read.
+    pub fn reads_sitemaps(&self) -> bool {
+        self.settings.handler.sitemaps
+    }
+
+    /// Whether the archive keeps metadata records.
+    pub fn keeps_metadata(&self) -> bool {
+        self.stages.keep.is_some() && self.settings.store.metadata_records
+    }
+
+    /// Whether links of this kind are followed.
+    pub fn follows(&self, kind: LinkKind) -> bool {
+        match kind {
+            LinkKind::Style | LinkKind::Requisite => self.settings.handler.page_requisites,
+            LinkKind::Form => self.settings.handler.forms,
+            LinkKind::Sitemap => self.settings.handler.sitemaps,
+            _ => true,
+        }
+    }
+
+    /// The limits for reading a page.
+    pub fn page_limits(&self) -> handler::Limits {
+        // The metadata record names requisites even if they are not followed.
+        let settings = &self.settings.handler;
+        settings.limits(settings.page_requisites || self.keeps_metadata())
+    }
+}

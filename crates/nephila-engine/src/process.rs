@@ -1,0 +1,63 @@
+//! The process as a whole: its runtime, its signals, its file handles.
+
+use anyhow::Context;
+
+/// File handles beside those of the fetches themselves: standard streams, archive, resolver.
+pub const HANDLES_SPARE: u64 = 256;
+
+/// The runtime, with this number of threads that fetch and parse pages; 0 for the number of cores.
+pub fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build().context("starting the runtime")
+}
+
+/// SIGINT and SIGTERM.
+pub struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Registers handlers for both signals. Fails if the system refuses a handler.
+    pub fn new() -> anyhow::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next signal of either kind.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Raises the limit of file handles to the maximum, and warns if that is not enough.
+pub fn raise_handle_limit(concurrency: u32) {
+    let Ok((_, hard)) = rlimit::Resource::NOFILE.get() else { return };
+    let _ = rlimit::Resource::NOFILE.set(hard, hard);
+    if hard < u64::from(concurrency) + HANDLES_SPARE {
+        eprintln!(
+            "nephila: --concurrency {concurrency} wants more file handles than the limit of {hard}; fetches will wait for free ones (ulimit -n)"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_crawl_has_as_many_threads_as_the_settings_say() {
+        for threads in [1, 3] {
+            assert_eq!(super::runtime(threads).unwrap().metrics().num_workers(), threads);
+        }
+        let cores = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(super::runtime(0).unwrap().metrics().num_workers(), cores);
+    }
+}

@@ -1,0 +1,106 @@
+//! Formats the settings file; its comments are the doc comments of the fields.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+
+use super::Settings;
+
+/// Section, source and struct: the place of the doc comments of each section.
+const SECTIONS: &[(&str, &str, &str)] = &[
+    ("identity", include_str!("../settings.rs"), "Identity"),
+    ("frontier", include_str!("../../../nephila-core/src/frontier/settings.rs"), "Settings"),
+    ("retry", include_str!("../../../nephila-core/src/frontier/retry.rs"), "Settings"),
+    ("budget", include_str!("../../../nephila-core/src/budget.rs"), "Settings"),
+    ("trap", include_str!("../../../nephila-core/src/trap.rs"), "Settings"),
+    ("robots", include_str!("../settings.rs"), "Robots"),
+    ("spider", include_str!("../../../nephila-core/src/spider/settings.rs"), "Settings"),
+    ("store", include_str!("../../../nephila-store/src/archive/settings.rs"), "Settings"),
+    ("handler", include_str!("../settings.rs"), "Handler"),
+    ("recrawl", include_str!("../../../nephila-core/src/recrawl/mod.rs"), "Settings"),
+    ("feed", include_str!("../../../nephila-core/src/feed/mod.rs"), "Settings"),
+    ("feed.schedule", include_str!("../../../nephila-core/src/feed/schedule.rs"), "Settings"),
+    ("feed.story", include_str!("../../../nephila-core/src/feed/story.rs"), "Settings"),
+    ("worker", include_str!("../worker.rs"), "Settings"),
+    ("crawl", include_str!("../settings.rs"), "Crawl"),
+    ("cluster", include_str!("cluster.rs"), "Cluster"),
+    ("api", include_str!("../settings.rs"), "Api"),
+];
+
+/// Formats the whole file.
+pub fn page(settings: &Settings) -> anyhow::Result<String> {
+    let table = toml::Table::try_from(settings).context("settings as TOML")?;
+    let mut page = String::from(
+        "# nephila.toml: every setting with its meaning. An environment variable such as\n\
+         # NEPHILA_SPIDER__TOTAL_TIMEOUT=30s or a flag such as --set spider.total_timeout=30s wins over this file.\n\
+         # Times: \"250ms\", \"2s\", \"15m\", \"24h\". Unknown keys are an error.\n",
+    );
+    for (section, source, name) in SECTIONS {
+        writeln!(page, "\n[{section}]")?;
+        let values = section.split('.').try_fold(&table, |table, name| {
+            table.get(name).and_then(toml::Value::as_table).context("a section is a table")
+        })?;
+        for (field, docs) in
+            fields(source, name).with_context(|| format!("{name} in the sources of [{section}]"))?
+        {
+            // A section within this one follows it.
+            if SECTIONS.iter().any(|(inner, ..)| *inner == format!("{section}.{field}")) {
+                continue;
+            }
+            for line in docs {
+                writeln!(page, "# {line}")?;
+            }
+            match values.get(&field) {
+                Some(value) => writeln!(page, "{field} = {value}\n")?,
+                None => writeln!(page, "# {field} = \"\"\n")?,
+            }
+        }
+    }
+    credentials(&mut page, &table)?;
+    Ok(page)
+}
+
+/// Formats the credentials: one table for each, or one as an example.
+fn credentials(page: &mut String, table: &toml::Table) -> anyhow::Result<()> {
+    let docs = fields(include_str!("credential.rs"), "Credential").context("Credential in the sources")?;
+    writeln!(
+        page,
+        "\n# Names and passwords for sites, as many [[credentials]] as there are origins that want them."
+    )?;
+    for (field, docs) in &docs {
+        writeln!(page, "# {field}: {}", docs.join("\n#     "))?;
+    }
+    let all = table.get("credentials").and_then(toml::Value::as_array);
+    let Some(all) = all.filter(|all| !all.is_empty()) else {
+        return Ok(writeln!(
+            page,
+            "# [[credentials]]\n# origin = \"https://intranet.example.org\"\n# user = \"me\"\n\
+             # password_file = \"/run/secrets/intranet\"\n# scheme = \"basic\""
+        )?);
+    };
+    for one in all.iter().filter_map(toml::Value::as_table) {
+        writeln!(page, "[[credentials]]")?;
+        for (field, value) in docs.iter().filter_map(|(field, _)| Some((field, one.get(field)?))) {
+            writeln!(page, "{field} = {value}")?;
+        }
+        writeln!(page)?;
+    }
+    Ok(())
+}
+
+/// The fields of a struct in order, each with the lines of its doc comment.
+fn fields(source: &str, name: &str) -> Option<Vec<(String, Vec<String>)>> {
+    let body = source.split_once(&format!("pub struct {name} {{"))?.1;
+    let mut fields = Vec::new();
+    let mut docs = Vec::new();
+    for line in body.lines().map(str::trim) {
+        if line == "}" {
+            return Some(fields);
+        } else if let Some(doc) = line.strip_prefix("///") {
+            docs.push(doc.trim().to_owned());
+        } else if let Some((field, _)) = line.strip_prefix("pub ").and_then(|rest| rest.split_once(':')) {
+            fields.push((field.to_owned(), std::mem::take(&mut docs)));
+        }
+    }
+    None
+}
