@@ -1,6 +1,10 @@
 //! The process as a whole: its runtime, its signals, its file handles.
 
+use std::sync::Arc;
+
 use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 /// File handles beside those of the fetches themselves: standard streams, archive, resolver.
 pub const HANDLES_SPARE: u64 = 256;
@@ -14,27 +18,29 @@ pub fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     builder.enable_all().build().context("starting the runtime")
 }
 
-/// SIGINT and SIGTERM.
-pub struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
+/// Requests to stop: SIGINT and SIGTERM for a program, a [`Notify`] for an embedded crawl.
+#[derive(Debug)]
+pub enum Signals {
+    /// SIGINT, then SIGTERM.
+    System(Signal, Signal),
+    /// The notification of an embedder.
+    Embedded(Arc<Notify>),
 }
 
 impl Signals {
     /// Registers handlers for both signals. Fails if the system refuses a handler.
     pub fn new() -> anyhow::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+        Ok(Signals::System(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
     }
 
-    /// Waits for the next signal of either kind.
+    /// Waits for the next request to stop.
     pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        match self {
+            Signals::Embedded(stop) => stop.notified().await,
+            Signals::System(interrupt, terminate) => tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            },
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a fetch ends before its total deadline plus the time of one buffer, regardless of the server.
 
+mod elsewhere;
 mod open;
 mod receive;
 mod request;

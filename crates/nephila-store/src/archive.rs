@@ -83,6 +83,23 @@ pub struct Receipt {
     pub block_digest: Digest,
 }
 
+impl Receipt {
+    /// The receipt of a store other than the archive, which has this name. The digest lets the frontier recognize
+    /// equal pages.
+    pub fn elsewhere(store: &str, body: &[u8]) -> Receipt {
+        let digest = Digest::of(&[body]);
+        let (file, length) = (store.into(), body.len() as u64);
+        Receipt {
+            file,
+            offset: 0,
+            length,
+            kind: Kind::Response,
+            payload_digest: digest,
+            block_digest: digest,
+        }
+    }
+}
+
 /// How an exchange was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

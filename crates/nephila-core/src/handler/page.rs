@@ -104,6 +104,8 @@ pub struct Findings {
     pub sitemap: Option<SitemapFindings>,
     /// A limit or the deadline was reached: there may be more.
     pub cut: bool,
+    /// Facts that a reader of its own found, such as a price, for the metadata record of the capture and for observers.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 /// Reads a response.
@@ -129,6 +131,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
         refresh: None,
         sitemap: None,
         cut: false,
+        notes: Vec::new(),
     };
 
     // A `base` does not apply to header fields.

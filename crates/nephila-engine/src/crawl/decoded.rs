@@ -1,7 +1,12 @@
 //! A stored answer as its sender meant it: the content codings undone.
 
+use anyhow::Context;
+use bytes::Bytes;
+use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use nephila_core::spider::coding::{Codings, TooMany};
 use nephila_spider::decode;
+use nephila_store::captures::Capture;
 
 /// Maximum number of nested content codings.
 pub const CODINGS_MAX: usize = 8;
@@ -17,6 +22,24 @@ pub fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Ve
     let go_on = || decode::Stop::GoOn;
     let decoded = decode::decode(&codings, || Ok(Box::new(stored)), bytes_max, &go_on, &mut body)?;
     Ok((body, decoded.note))
+}
+
+/// The response in a capture, with its content codings undone: at most `bytes_max` bytes.
+pub fn response(capture: &Capture, bytes_max: u64) -> anyhow::Result<Response<Bytes>> {
+    let (body, _) = decoded(&capture.http, &capture.body, bytes_max)?;
+    let head = String::from_utf8_lossy(&capture.http);
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("a status line")?;
+    let mut response = Response::builder().status(status).body(Bytes::from(body))?;
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        let field = (name.trim().parse::<HeaderName>(), HeaderValue::from_str(value.trim()));
+        if let (Ok(name), Ok(value)) = field
+            && ![CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name)
+        {
+            response.headers_mut().append(name, value);
+        }
+    }
+    Ok(response)
 }
 
 /// The values of all header fields with this name.

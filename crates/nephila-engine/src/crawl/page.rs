@@ -273,6 +273,8 @@ impl Capture<'_> {
         let Some(exchange) = self.exchange.as_mut().filter(|_| self.visit.shared.keeps_metadata()) else {
             return Ok(());
         };
+        let notes = self.findings.iter().flat_map(|findings| &findings.notes);
+        exchange.notes.extend(notes.cloned());
         let outlinks = Outlinks::of(self.findings.as_ref(), self.asked.fetched.redirect.as_ref());
         exchange.notes.extend(outlinks.lines.into_iter().map(|line| ("outlink", line)));
         if outlinks.omitted > 0 {

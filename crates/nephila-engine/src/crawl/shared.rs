@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::URGENT;
-use nephila_core::handler::{self, LinkKind, ReadAs};
+use nephila_core::handler::{self, LinkKind, ReadAs, TextOf};
 use nephila_core::job::{Hops, Job, JobId, Limits, Via};
 use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::alone::Alone;
 use super::jobs::{InForce, Jobs};
-use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Stages, StandardReader, Unobserved};
+use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Read, Stages, StandardReader, Unobserved};
 use crate::clock::{Clock, Gate};
 use crate::credentials::Credentials;
 use crate::folder::{Folder, Plan};
@@ -273,6 +273,10 @@ impl Shared {
             pass_on: Arc::new(alone),
             observe: Arc::new(Unobserved),
         };
+        anyhow::ensure!(
+            cfg!(feature = "text") || settings.handler.text != TextOf::All,
+            "handler.text is \"all\", but this program was built without the feature `text` of nephila-engine"
+        );
         let introduction = Introduction::new(&settings)?;
         let credentials = Credentials::new(&settings.credentials)?;
         let suspects = super::suspects::Suspects::open(&folder.state());
@@ -305,6 +309,12 @@ impl Shared {
     /// Adds partitions that other nodes own, and a gate that is closed while this node has no lease.
     pub fn with_others(mut self, pass_on: Arc<dyn PassOn>, gate: Gate) -> Shared {
         (self.stages.pass_on, self.gate) = (pass_on, Some(gate));
+        self
+    }
+
+    /// Replaces the reader of bodies.
+    pub fn read_by(mut self, read: Arc<dyn Read>) -> Shared {
+        self.stages.read = read;
         self
     }
 

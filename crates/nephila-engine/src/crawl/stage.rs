@@ -7,17 +7,18 @@
 //! Invariants: a stage is called from many tasks at once; [`Keep::keep`] returns after the exchange is durable, and
 //! [`PassOn::offer`] after the links are, since the outcome is reported next and is never requested again after that.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use nephila_core::handler::{Findings, Limits, Page, read_page_until};
 use nephila_core::job::{JobId, Rules, Verdict};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::door::Doors;
-use nephila_core::store::Exchange;
+use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Request, Spider};
 use nephila_store::archive::{Archive, LastCapture, Receipt};
@@ -30,8 +31,13 @@ pub trait Fetch: Send + Sync {
     /// Fetches a URL. Never fails: every end is an outcome.
     fn fetch(&self, request: Request) -> BoxFuture<'_, Fetched>;
 
-    /// The addresses of a host name, the preferred one first. Politeness counts by address.
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<[IpAddr]>, Outcome>>;
+    /// The addresses of a host name, the preferred one first. Politeness counts by address. A stage that dials no
+    /// host needs no addresses: by default each name has one of its own from 2001:db8::/32, which no machine has.
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<[IpAddr]>, Outcome>> {
+        let hash = u128::from(Digest::of(&[name.as_bytes()]).short());
+        let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | hash);
+        Box::pin(std::future::ready(Ok(Arc::from([IpAddr::from(address)]))))
+    }
 
     /// Whether this address may be dialled for this URL.
     fn may_dial(&self, url: &CrawlUrl, address: IpAddr) -> bool {
@@ -184,6 +190,18 @@ pub struct Visited<'a> {
     pub fetched: &'a Fetched,
     /// The links, the title and the notes of the page. None for a page that was not read.
     pub findings: Option<&'a Findings>,
+}
+
+impl Visited<'_> {
+    /// The title of the page; empty if there is none.
+    pub fn title(&self) -> &str {
+        self.findings.and_then(|findings| findings.title.as_deref()).unwrap_or_default()
+    }
+
+    /// The first `bytes_max` bytes of the decoded body; empty if the body was not kept or cannot be read.
+    pub fn body(&self, bytes_max: usize) -> Bytes {
+        self.fetched.decoded.as_ref().and_then(|body| body.start(bytes_max).ok()).unwrap_or_default()
+    }
 }
 
 /// No observer.

@@ -144,19 +144,19 @@ impl Waited {
     }
 }
 
-/// Crawls until nothing is left, a limit is reached, or a signal stops the crawl.
+/// Crawls until nothing is left, a limit is reached, or `signals` stop the crawl.
 pub async fn work(
     shared: &Arc<Shared>,
     mut actions: Actions,
     until: Until,
     progress: &mut dyn Progress,
+    mut signals: Signals,
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
     let before = before(shared).await?;
     let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut pages_open = 0;
-    let mut signals = Signals::new()?;
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut noted = Instant::now();

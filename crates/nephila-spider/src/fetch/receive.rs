@@ -405,7 +405,7 @@ fn h2_request_head(request: &Request, inner: &Inner, proof: &[(HeaderName, Heade
     head
 }
 
-fn h2_response_head(status: http::StatusCode, fields: &http::HeaderMap) -> Vec<u8> {
+pub(super) fn h2_response_head(status: http::StatusCode, fields: &http::HeaderMap) -> Vec<u8> {
     let mut head =
         format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default())
             .into_bytes();

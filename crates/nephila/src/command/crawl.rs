@@ -20,7 +20,7 @@ use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
 use nephila_engine::orders;
-use nephila_engine::process::{raise_handle_limit, runtime};
+use nephila_engine::process::{Signals, raise_handle_limit, runtime};
 use nephila_engine::settings::{Settings, usage};
 use nephila_engine::wire;
 use nephila_engine::worker::Running;
@@ -114,7 +114,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             fail_on_seed_error: args.fail_on_seed_error,
             serves: serves.is_some(),
         };
-        let end = work::work(&shared, running.actions, until, &mut progress).await?;
+        let end = work::work(&shared, running.actions, until, &mut progress, Signals::new()?).await?;
         following.abort();
         undoing.abort();
         if let Some(answering) = answering {

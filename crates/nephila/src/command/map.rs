@@ -215,7 +215,9 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         begin(&shared).await?;
         let over = Notify::new();
         let working = async {
-            let end = work::work(&shared, running.actions, work::Until::default(), &mut work::Silent).await;
+            let signals = process::Signals::new()?;
+            let until = work::Until::default();
+            let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await;
             over.notify_one();
             end
         };
