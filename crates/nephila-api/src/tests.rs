@@ -2,6 +2,7 @@
 
 use nephila_core::job::{Job, JobId};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -35,17 +36,7 @@ fn world(deep: &str) -> World {
 
 async fn offer(world: &World, url: &str) {
     let url = CrawlUrl::parse(url).unwrap();
-    let link = Link {
-        url,
-        job: JobId(1),
-        depth: 1,
-        hops: nephila_core::job::Hops::NONE,
-        read_as: nephila_core::handler::ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
-    };
+    let link = Link { url, want: Want::of(JobId(1)).at(1) };
     world.running.handle.offer_durably(&[link]).await.unwrap();
 }
 

@@ -252,7 +252,7 @@ impl Cluster {
                 }
             };
             if adding.as_seeds {
-                seeds.entry(link.job).or_default().push(link.url.as_str().to_owned());
+                seeds.entry(link.want.job).or_default().push(link.url.as_str().to_owned());
             }
             links.push(link);
         }
@@ -264,7 +264,7 @@ impl Cluster {
             let put = |record: &mut JobRecord| record.seeded |= record.list.is_none();
             self.store().change(*id, put).await?;
         }
-        self.reopen(links.iter().map(|link| link.job).collect::<BTreeSet<_>>()).await?;
+        self.reopen(links.iter().map(|link| link.want.job).collect::<BTreeSet<_>>()).await?;
         added.taken = links.len() as u64;
         Ok(added)
     }

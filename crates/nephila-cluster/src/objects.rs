@@ -24,7 +24,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::settings;
+use nephila_engine::settings;
 
 pub use upload::Sent;
 

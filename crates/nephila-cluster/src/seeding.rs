@@ -121,7 +121,7 @@ impl Cluster {
         for line in lines {
             match self.judged(line, &adding, &mut jobs, (&reach, &settings.trap), now).await? {
                 None => {}
-                Some(Ok(link)) if link.job == record.job.id => seeds.push(link.url.as_str().to_owned()),
+                Some(Ok(link)) if link.want.job == record.job.id => seeds.push(link.url.as_str().to_owned()),
                 Some(Ok(link)) => added.refuse(link.url.as_str(), "this is a seed of another job"),
                 Some(Err((url, why))) => added.refuse(&url, why),
             }

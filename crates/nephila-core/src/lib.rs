@@ -6,7 +6,7 @@
 //! A text becomes a URL once, in [`url`]: a [`CrawlUrl`](url::CrawlUrl) has the form that is requested and the
 //! canonical form that identifies the page. Seeds come from an operator, streams of visited URLs from log files
 //! ([`intake`], [`reflog`]), stories from feeds ([`feed`]), and most URLs from pages. The scope of a [`job`] decides at
-//! the place of discovery which of them are wanted, and the wanted URLs enter the [`frontier`] as offers.
+//! the place of discovery which of them are wanted ([`want`]), and the wanted URLs enter the [`frontier`] as offers.
 //!
 //! The frontier deduplicates offers and sifts them against the [`state`] of their partition. A new URL is queued,
 //! parked or refused. Each decision is an [`entry`] of the partition's log; a group of entries becomes durable first,
@@ -68,3 +68,4 @@ pub mod text;
 pub mod time;
 pub mod trap;
 pub mod url;
+pub mod want;

@@ -13,12 +13,12 @@ use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
-use nephila_core::handler::ReadAs;
 use nephila_core::job::{self, Job, JobId};
 use nephila_core::key::HostKey;
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::{MemoryState, Position, State, StateError};
+use nephila_core::want::Want;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::bounds::{self, Counted};
@@ -565,14 +565,7 @@ impl Sim {
             key: page.key,
             origin: &host.origin,
             text: &page.text,
-            job,
-            depth,
-            hops: nephila_core::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority,
-            hits: 1,
-            refusal: page.refusal,
-            via: None,
+            want: &Want { depth, priority, hits: 1, refusal: page.refusal, ..Want::of(job) },
         };
         let frontier = self.frontier.as_mut().expect("a process runs");
         let offered = frontier.offer(offer);

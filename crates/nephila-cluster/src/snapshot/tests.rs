@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nephila_core::cluster::Incarnation;
-use nephila_core::job::{Hops, JobId};
+use nephila_core::job::JobId;
 use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{Position, State as _};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use nephila_testnats::Nats;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -129,14 +130,7 @@ impl Owner {
         let links: Vec<Link> = numbers
             .map(|number| Link {
                 url: CrawlUrl::parse(&format!("http://h{}.test/{number}", number % 7)).unwrap(),
-                job: JobId(1),
-                depth: 1,
-                hops: Hops::NONE,
-                read_as: Default::default(),
-                priority: 5,
-                hits: 0,
-                refusal: None,
-                via: None,
+                want: Want::of(JobId(1)).at(1),
             })
             .collect();
         assert!(self.session.shared.handle.offer_durably(&links).await.unwrap().is_empty());

@@ -8,7 +8,6 @@
 //! [`Damaged`], never a panic, and never unpack to more than [`UNPACKED_MAX`].
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -19,11 +18,9 @@ use super::NodeId;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::entry::{Entry, get_entry, put_entry};
 use crate::frontier::offers::OfferedUrl;
-use crate::handler::ReadAs;
-use crate::job::{Hops, JobId, Via};
 use crate::key::{Secret, UrlKey};
-use crate::refusal::Refusal;
 use crate::url::CrawlUrl;
+use crate::want::Want;
 
 /// Maximum unpacked size of a message in bytes, and maximum size of the texts of its links. A parcel holds 64 kB and
 /// one URL more, so no parcel comes near this limit.
@@ -68,7 +65,8 @@ impl Message {
                 out.push(kind::OFFERS);
                 out.extend(from.0.to_be_bytes());
                 let mut sorted: Vec<&OfferedUrl> = offers.iter().collect();
-                sorted.sort_by(|a, b| (&a.origin, &a.text, a.job).cmp(&(&b.origin, &b.text, b.job)));
+                sorted
+                    .sort_by(|a, b| (&a.origin, &a.text, a.want.job).cmp(&(&b.origin, &b.text, b.want.job)));
                 let body = pack(&sorted, secret);
                 put_u64(&mut out, body.len() as u64);
                 let mut deflate = DeflateEncoder::new(out, Compression::new(LEVEL));
@@ -141,26 +139,6 @@ fn inflate(reader: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
     Ok(body)
 }
 
-/// All fields of a link but its key, origin and text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Wants {
-    job: JobId,
-    depth: u8,
-    hops: Hops,
-    read_as: ReadAs,
-    priority: u8,
-    hits: u32,
-    refusal: Option<Refusal>,
-    via: Option<Arc<Via>>,
-}
-
-impl Wants {
-    fn of(url: &OfferedUrl) -> Wants {
-        let OfferedUrl { job, depth, hops, read_as, priority, hits, refusal, .. } = *url;
-        Wants { job, depth, hops, read_as, priority, hits, refusal, via: url.via.clone() }
-    }
-}
-
 /// The low bits of a link's first number; the bits above hold the length of the prefix shared with the link before.
 mod link {
     /// Job, depth and the like are those of the link before.
@@ -173,7 +151,7 @@ mod link {
 fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
     let mut out = Vec::with_capacity(sorted.len() * 32 + 16);
     put_u64(&mut out, sorted.len() as u64);
-    let (mut origin, mut wants) = ("", None);
+    let (mut origin, mut want) = ("", None);
     for links in sorted.chunk_by(|a, b| a.origin == b.origin) {
         put_u64(&mut out, links.len() as u64);
         put_behind(&mut out, origin, &links[0].origin, 0, 0);
@@ -181,8 +159,7 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
         let mut text = "";
         for this in links {
             let mut flags = 0;
-            let these = Wants::of(this);
-            if wants.as_ref() == Some(&these) {
+            if want == Some(&this.want) {
                 flags |= link::SAME;
             }
             let usual = key_of(origin, &this.text, secret) == Some(this.key);
@@ -191,8 +168,8 @@ fn pack(sorted: &[&OfferedUrl], secret: &Secret) -> Vec<u8> {
             }
             put_behind(&mut out, text, &this.text, flags, link::BITS);
             if flags & link::SAME == 0 {
-                put_wants(&mut out, &these);
-                wants = Some(these);
+                this.want.put(&mut out);
+                want = Some(&this.want);
             }
             if !usual {
                 out.extend(this.key.to_bytes());
@@ -209,7 +186,7 @@ fn unpack(body: &[u8], version: u8, secret: &Secret) -> Result<Vec<OfferedUrl>, 
     // A link takes at least two bytes, so a wrong count cannot make us allocate much.
     let mut offers: Vec<OfferedUrl> = Vec::with_capacity(count.min(body.len() / 2));
     let mut origin = String::new();
-    let mut wants = None;
+    let mut before: Option<Want> = None;
     // A few bytes can repeat a long text, so the unpacked size is bounded.
     let mut room = UNPACKED_MAX;
     while offers.len() < count {
@@ -223,11 +200,11 @@ fn unpack(body: &[u8], version: u8, secret: &Secret) -> Result<Vec<OfferedUrl>, 
             let flags;
             (text, flags) = get_behind(&mut reader, &text, link::BITS)?;
             room = room.checked_sub(origin.len() + text.len()).ok_or(Damaged("length of links"))?;
-            let this: Wants = match wants.take() {
-                Some(wants) if flags & link::SAME != 0 => wants,
-                _ => get_wants(&mut reader, version)?,
+            let want = match before.take() {
+                Some(before) if flags & link::SAME != 0 => before,
+                _ => Want::read(&mut reader, version)?,
             };
-            wants = Some(this.clone());
+            before = Some(want.clone());
             let key = match flags & link::KEY {
                 0 => key_of(&origin, &text, secret).ok_or(Damaged("key of a link"))?,
                 _ => {
@@ -235,21 +212,8 @@ fn unpack(body: &[u8], version: u8, secret: &Secret) -> Result<Vec<OfferedUrl>, 
                     UrlKey::from_bytes(bytes.try_into().expect("as many were taken"))
                 }
             };
-            let Wants { job, depth, hops, read_as, priority, hits, refusal, via } = this;
             let (origin, text) = (origin.as_str().into(), text.as_str().into());
-            offers.push(OfferedUrl {
-                key,
-                origin,
-                text,
-                job,
-                depth,
-                hops,
-                read_as,
-                priority,
-                hits,
-                refusal,
-                via,
-            });
+            offers.push(OfferedUrl { key, origin, text, want });
         }
     }
     if !reader.is_empty() {
@@ -277,39 +241,6 @@ fn get_behind(reader: &mut Reader<'_>, before: &str, bits: u32) -> Result<(Strin
     let prefix = before.get(..shared).ok_or(Damaged("text of a link"))?;
     let suffix = reader.text("text of a link")?;
     Ok(([prefix, suffix].concat(), head & ((1 << bits) - 1)))
-}
-
-fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
-    put_u64(out, wants.job.0.into());
-    out.extend([wants.depth, wants.hops.code(), wants.read_as.code(), wants.priority]);
-    put_u64(out, wants.hits.into());
-    out.push(wants.refusal.map_or(0, Refusal::code));
-    match &wants.via {
-        None => out.push(0),
-        Some(via) => {
-            out.push(1);
-            via.put(out);
-        }
-    }
-}
-
-fn get_wants(reader: &mut Reader<'_>, version: u8) -> Result<Wants, Damaged> {
-    Ok(Wants {
-        job: JobId(reader.u32("job of a link")?),
-        depth: reader.u8("depth of a link")?,
-        hops: Hops::by_code(reader.u8("hops of a link")?),
-        read_as: ReadAs::by_code(reader.u8("reading of a link")?).ok_or(Damaged("reading of a link"))?,
-        priority: reader.u8("priority of a link")?,
-        hits: reader.u32("hits of a link")?,
-        refusal: match reader.u8("refusal of a link")? {
-            0 => None,
-            code => Some(Refusal::by_code(code).ok_or(Damaged("refusal of a link"))?),
-        },
-        via: match version > 1 && reader.u8("page of a link")? != 0 {
-            true => Some(Arc::new(Via::read(reader)?)),
-            false => None,
-        },
-    })
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ impl Outbox {
     pub fn push(&mut self, now: u64, partition: u32, url: impl Borrow<OfferedUrl>, page: u64) -> Pushed {
         let url = url.borrow();
         let mark = mark(url);
-        let urgent = url.priority == URGENT;
+        let urgent = url.want.priority == URGENT;
         self.pace.links += 1;
         self.look_at_pace(now);
         if !urgent && let Some(number) = self.recent.batch_of(mark) {

@@ -18,6 +18,7 @@ use crate::state::record::{RobotsPolicy, RobotsRecord, Unread, UrlState};
 use crate::state::totals::{recount, recount_open};
 use crate::state::{Item, MemoryState, Planned, Queued, State};
 use crate::time::{Seconds, Timestamp};
+use crate::want::Want;
 
 /// Numbers of domains, hosts of each and URLs of each host in the groups: few, so that keys repeat.
 const DOMAINS: u64 = 5;
@@ -148,8 +149,12 @@ fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
             let hops = if random.one_in(4) { random.below(3) as u8 } else { 0 };
             let hops = crate::job::Hops::by_code(hops);
             let read_as = if random.one_in(4) { ReadAs::Sitemap } else { ReadAs::Page };
-            let url =
-                FoundUrl { path, text, job, depth, hops, read_as, priority, hits, via: None, admission };
+            let url = FoundUrl {
+                path,
+                text,
+                admission,
+                want: Want { depth, hops, read_as, priority, hits, ..Want::of(job) },
+            };
             urls.insert(path, url);
         }
         let origin = record.is_none().then(|| Box::from(format!("http://{key}.test")));

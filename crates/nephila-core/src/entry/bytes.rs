@@ -1,16 +1,13 @@
 //! Entries as bytes. URLs are sorted by host and text and written as differences from the URL before (prefix
 //! compression), so that a group of links from one site takes a third of its text even before deflate.
 
-use std::sync::Arc;
-
 use super::{
     Admission, Aside, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
 };
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::feed::record::Polled;
 use crate::feed::source::Sighted;
-use crate::handler::ReadAs;
-use crate::job::{Hops, JobId, Via};
+use crate::job::JobId;
 use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
@@ -20,6 +17,7 @@ use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
+use crate::want::{Behind, Want};
 
 /// The first byte of an entry. These numbers never change.
 mod kind {
@@ -171,21 +169,12 @@ fn get_place(reader: &mut Reader<'_>) -> Result<QueueKey, Damaged> {
     Ok(QueueKey::from_bytes(reader.take(QueueKey::BYTES, "place in a queue")?))
 }
 
-/// Bits of the byte before a URL.
+/// Bits of the byte before a URL; the other bits belong to its [`Want`].
 mod url {
-    /// Job, depth, priority, hits, hops and reading are those of the URL before.
-    pub(super) const SAME: u8 = 8;
-    /// The place has the same band and age as the place before; its last part is the low half of the key.
-    pub(super) const USUAL_PLACE: u8 = 16;
-    /// Hops out of scope follow the hits; without this bit there are none.
-    pub(super) const HOPS: u8 = 32;
-    /// The reading follows; without this bit the URL is read as a page.
-    pub(super) const READ_AS: u8 = 64;
-    /// The place where the URL was found follows. Without this bit: the place of the URL before, if the rest is the
-    /// same, else unknown.
-    pub(super) const VIA: u8 = 128;
     /// The low bits: the decision.
     pub(super) const ADMISSION: u8 = 7;
+    /// The place has the same band and age as the place before; its last part is the low half of the key.
+    pub(super) const USUAL_PLACE: u8 = 16;
 }
 
 fn put_found(out: &mut Vec<u8>, found: &Found) {
@@ -211,12 +200,7 @@ fn put_found(out: &mut Vec<u8>, found: &Found) {
 }
 
 fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, before_place: &mut QueueKey) {
-    let wants = |u: &FoundUrl| (u.job, u.depth, u.priority, u.hits, u.hops, u.read_as);
-    let alike = before.filter(|before| wants(before) == wants(this));
-    // A URL without a known place cannot inherit from a URL with one.
-    let same = alike.is_some_and(|before| before.via.is_none() || this.via.is_some());
-    let inherited = before.filter(|_| same).and_then(|before| before.via.as_ref());
-    let via = this.via.as_ref().filter(|via| inherited != Some(via));
+    let want = Behind::new(&this.want, before.map(|before| &before.want));
     let (admission, place) = match this.admission {
         Admission::Queue(place) => (0, Some(place)),
         Admission::Park(place) => (1, Some(place)),
@@ -227,19 +211,7 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         Admission::Again(place) => (6, Some(place)),
     };
     let usual = QueueKey { low: this.path as u32, ..*before_place };
-    let mut flags = admission;
-    if same {
-        flags |= url::SAME;
-    }
-    if !same && !this.hops.is_none() {
-        flags |= url::HOPS;
-    }
-    if !same && !this.read_as.is_page() {
-        flags |= url::READ_AS;
-    }
-    if via.is_some() {
-        flags |= url::VIA;
-    }
+    let mut flags = admission | want.bits();
     if place == Some(usual) {
         flags |= url::USUAL_PLACE;
     }
@@ -253,20 +225,7 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         }
         *before_place = place;
     }
-    if !same {
-        put_u64(out, this.job.0.into());
-        out.extend([this.depth, this.priority]);
-        put_u64(out, this.hits.into());
-        if !this.hops.is_none() {
-            out.push(this.hops.code());
-        }
-        if !this.read_as.is_page() {
-            out.push(this.read_as.code());
-        }
-    }
-    if let Some(via) = via {
-        via.put(out);
-    }
+    want.put(out);
     out.extend(this.path.to_be_bytes());
     let shared = before.map_or(0, |before| {
         let pairs = before.text.bytes().zip(this.text.bytes());
@@ -315,30 +274,7 @@ fn get_found_url(
     if matches!(admission, 0 | 1 | 3 | 4 | 6) && !usual {
         place = get_place(reader)?;
     }
-    let (job, depth, priority, hits, hops, read_as) = match before {
-        Some(before) if flags & url::SAME != 0 => {
-            (before.job, before.depth, before.priority, before.hits, before.hops, before.read_as)
-        }
-        _ => (
-            JobId(reader.u32("job of a URL")?),
-            reader.u8("depth of a URL")?,
-            reader.u8("priority of a URL")?,
-            reader.u32("hits of a URL")?,
-            match flags & url::HOPS {
-                0 => Hops::NONE,
-                _ => Hops::by_code(reader.u8("hops of a URL")?),
-            },
-            match flags & url::READ_AS {
-                0 => ReadAs::Page,
-                _ => ReadAs::by_code(reader.u8("reading of a URL")?).ok_or(Damaged("reading of a URL"))?,
-            },
-        ),
-    };
-    let via = match before.filter(|_| flags & url::SAME != 0) {
-        _ if flags & url::VIA != 0 => Some(Arc::new(Via::read(reader)?)),
-        Some(before) => before.via.clone(),
-        None => None,
-    };
+    let want = Want::read_behind(reader, flags, before.map(|before| &before.want))?;
     let path = reader.fixed_u64("key of a URL")?;
     if usual {
         place.low = path as u32;
@@ -364,7 +300,7 @@ fn get_found_url(
     };
     let suffix = reader.text("text of a URL")?;
     let text = [prefix, suffix].concat().into_boxed_str();
-    Ok(FoundUrl { path, text, job, depth, hops, read_as, priority, hits, via, admission })
+    Ok(FoundUrl { path, text, want, admission })
 }
 
 /// Bits of the byte behind a digest.

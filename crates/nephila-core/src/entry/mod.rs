@@ -12,12 +12,9 @@ mod group;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use crate::feed::record::Polled;
 use crate::feed::source::Sighted;
-use crate::handler::ReadAs;
-use crate::job::{Hops, Job, JobId, Via};
+use crate::job::{Job, JobId};
 use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::recrawl::claims::Forward;
 use crate::recrawl::visited::Visited;
@@ -27,6 +24,7 @@ use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
+use crate::want::Want;
 
 pub use crate::state::record::NO_FETCH;
 pub use aside::Aside;
@@ -105,20 +103,8 @@ pub struct FoundUrl {
     pub path: u64,
     /// Path and query.
     pub text: Box<str>,
-    /// The job that wants the URL.
-    pub job: JobId,
-    /// Links from a seed.
-    pub depth: u8,
-    /// Links out of scope and redirects on the way to the URL.
-    pub hops: Hops,
-    /// How the response is to be read.
-    pub read_as: ReadAs,
-    /// 0 is the most urgent.
-    pub priority: u8,
-    /// How often a stream named the URL.
-    pub hits: u32,
-    /// Where the URL was found, if that is known.
-    pub via: Option<Arc<Via>>,
+    /// How the URL is wanted. There is no refusal here: the decision has the reason.
+    pub want: Want,
     /// The decision.
     pub admission: Admission,
 }

@@ -1,9 +1,13 @@
 //! Entries as bytes: entries survive a round trip, damaged bytes are refused, and old versions are still read.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::feed::record::NewStory;
+use crate::handler::ReadAs;
+use crate::job::{Hops, Via};
 use crate::recrawl::rate::Visit;
 use crate::recrawl::trust::{Ask, Found as Seen};
 use crate::state::Position;
@@ -33,10 +37,11 @@ fn place(band: u8, age: u32, low: u32) -> QueueKey {
 }
 
 fn found(path: u64, text: &str, admission: Admission) -> FoundUrl {
-    let (hops, read_as) = (crate::job::Hops::NONE, ReadAs::Page);
-    let (depth, priority, hits) = (2, 5, 0);
-    let via = None;
-    FoundUrl { path, text: text.into(), job: JobId(3), depth, hops, read_as, priority, hits, via, admission }
+    found_as(path, text, admission, Want::of(JobId(3)).at(2))
+}
+
+fn found_as(path: u64, text: &str, admission: Admission, want: Want) -> FoundUrl {
+    FoundUrl { path, text: text.into(), want, admission }
 }
 
 /// One of every kind, each field with a value of its own.
@@ -46,9 +51,14 @@ fn every_kind() -> Group {
         found(0x0a01, "/", Admission::Queue(place(127, 216_950_400, 0x0a01))),
         found(0x0a02, "/caf\u{e9}", Admission::Queue(place(127, 216_950_400, 0x0a02))),
         found(0x0a03, "/caf\u{e8}?a=1", Admission::Park(place(255, 9, 8))),
-        FoundUrl { hits: 300, job: JobId(70_000), ..found(0x0a04, "", Admission::ParkBare) },
+        found_as(0x0a04, "", Admission::ParkBare, Want { hits: 300, depth: 2, ..Want::of(JobId(70_000)) }),
         found(0x0a05, "/unparked", Admission::Unpark(place(1, 2, 3))),
-        FoundUrl { depth: 255, priority: 0, ..found(0x0a06, "/urgent", Admission::Raise(place(0, 4, 5))) },
+        found_as(
+            0x0a06,
+            "/urgent",
+            Admission::Raise(place(0, 4, 5)),
+            Want { depth: 255, priority: 0, ..Want::of(JobId(3)) },
+        ),
         found(u64::MAX, "/a/a/a/a", Admission::Refuse(Refusal::TrapRepeat)),
     ];
     let later = LaterKey { due: Seconds(216_950_999), path: 7 };
@@ -147,11 +157,11 @@ fn version_2() -> Group {
     group.entries.truncate(2);
     if let Entry::Found(found) = &mut group.entries[0] {
         let urls = &mut found.hosts[0].urls;
-        (urls[1].hops, urls[1].read_as) = (crate::job::Hops::by_code(2), ReadAs::Sitemap);
+        (urls[1].want.hops, urls[1].want.read_as) = (Hops::by_code(2), ReadAs::Sitemap);
         // As the one before: not written again.
-        (urls[2].hops, urls[2].read_as) = (crate::job::Hops::by_code(2), ReadAs::Sitemap);
-        urls[4].read_as = ReadAs::Feed;
-        urls[5].hops = crate::job::Hops::by_code(255);
+        (urls[2].want.hops, urls[2].want.read_as) = (Hops::by_code(2), ReadAs::Sitemap);
+        urls[4].want.read_as = ReadAs::Feed;
+        urls[5].want.hops = Hops::by_code(255);
     }
     if let Entry::Ended(ended) = &mut group.entries[1] {
         ended.bytes = 1_234_567;
@@ -208,11 +218,11 @@ fn version_4() -> Group {
     let trail = crate::job::Trail::SEED.hop('L').hop('E');
     if let Entry::Found(found) = &mut group.entries[0] {
         let urls = &mut found.hosts[0].urls;
-        urls[0].via = Some(Via::seed());
-        urls[1].via = Some(Arc::new(Via::of(&page, trail, true)));
+        urls[0].want.via = Some(Via::seed());
+        urls[1].want.via = Some(Arc::new(Via::of(&page, trail, true)));
         // As the one before: not written again.
-        urls[2].via = urls[1].via.clone();
-        urls[5].via = Some(Arc::new(Via::of(&page, trail.hop('R'), false)));
+        urls[2].want.via = urls[1].want.via.clone();
+        urls[5].want.via = Some(Arc::new(Via::of(&page, trail.hop('R'), false)));
     }
     group
 }
@@ -236,9 +246,9 @@ fn out_01_links_of_one_page_share_where_they_were_found() {
     let page = crate::url::CrawlUrl::parse("https://news.example/front?p=1").unwrap();
     let via = Arc::new(Via::of(&page, crate::job::Trail::SEED.hop('L'), true));
     let bytes = |via: Option<&Arc<Via>>| {
-        let one = |n: u32| FoundUrl {
-            via: via.cloned(),
-            ..found(n.into(), &format!("/{n}"), Admission::Queue(place(127, 216_950_400, n)))
+        let one = |n: u32| {
+            let want = Want { via: via.cloned(), ..Want::of(JobId(3)).at(2) };
+            found_as(n.into(), &format!("/{n}"), Admission::Queue(place(127, 216_950_400, n)), want)
         };
         let key = host(1, 2);
         let hosts =
@@ -378,7 +388,7 @@ fn a_via() -> impl Strategy<Value = Via> {
 prop_compose! {
     fn a_found_url()(
         path: u64, text in "[/a-c\u{e9}\u{4e2d}\u{1f577}]{0,12}", job in 0..3u32, depth in 0..2u8, priority in 0..2u8,
-        hops in (0..2u8).prop_map(crate::job::Hops::by_code), read_as in prop::sample::select(ReadAs::ALL),
+        hops in (0..2u8).prop_map(Hops::by_code), read_as in prop::sample::select(ReadAs::ALL),
         hits in 0..2u32, usual: bool, via in proptest::option::of(a_via()), admission in an_admission(),
     ) -> FoundUrl {
         // The place that most have: its last part is the low half of the key.
@@ -389,7 +399,8 @@ prop_compose! {
             other => other,
         };
         let via = via.map(Arc::new);
-        FoundUrl { path, text: text.into(), job: JobId(job), depth, hops, read_as, priority, hits, via, admission }
+        let want = Want { depth, hops, read_as, priority, hits, via, ..Want::of(JobId(job)) };
+        FoundUrl { path, text: text.into(), want, admission }
     }
 }
 

@@ -3,12 +3,12 @@
 use super::*;
 use crate::entry::{FoundHost, FoundUrl, Origin, seal};
 use crate::feed::record::NewStory;
-use crate::handler::ReadAs;
-use crate::job::{Hops, Job, JobId};
+use crate::job::{Job, JobId};
 use crate::key::{DomainKey, UrlKey};
 use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
+use crate::want::Want;
 
 const HOST: HostKey = HostKey { domain: DomainKey(7), host: 1 };
 const AT: Seconds = Seconds(216_860_289);
@@ -133,14 +133,8 @@ fn what_is_refused_and_who_is_new_is_told_and_what_is_queued_is_not() {
     let url = |path, admission| FoundUrl {
         path,
         text: format!("/{path}").into(),
-        job: JobId(1),
-        depth: 1,
-        hops: Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 1,
-        via: None,
         admission,
+        want: Want { depth: 1, hits: 1, ..Want::of(JobId(1)) },
     };
     let urls = vec![url(1, Admission::Queue(QueueKey::MIN)), url(2, Admission::Refuse(Refusal::TrapAlike))];
     let host = |origin: Option<&str>| FoundHost {

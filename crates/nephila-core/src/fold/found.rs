@@ -37,7 +37,7 @@ impl Folding {
                     Admission::Unpark(_) | Admission::Raise(_) | Admission::Again(_)
                 );
                 if is_new && self.prefixes.holds(key.domain) {
-                    let tally = self.counted.tally.entry(url.job.0).or_default();
+                    let tally = self.counted.tally.entry(url.want.job.0).or_default();
                     tally.found += 1;
                     if let Admission::Refuse(refusal) = url.admission {
                         *tally.refused.entry(refusal.code()).or_default() += 1;
@@ -93,27 +93,21 @@ impl Folding {
                         // A raised URL may have ended meanwhile: then the URL stays ended.
                         if matches!(url.admission, Admission::Again(_)) {
                             known.state = state;
-                            known.depth = known.depth.min(url.depth);
-                        } else if url.read_as == ReadAs::Feed {
+                            known.depth = known.depth.min(url.want.depth);
+                        } else if url.want.read_as == ReadAs::Feed {
                             // A job follows this feed from now on, however the feed was found.
-                            known.depth = known.depth.min(url.depth);
+                            known.depth = known.depth.min(url.want.depth);
                         }
-                        known.priority = url.priority;
-                        known.hits = known.hits.saturating_add(url.hits);
-                        known.hops = known.hops.min(url.hops);
+                        known.priority = url.want.priority;
+                        known.hits = known.hits.saturating_add(url.want.hits);
+                        known.hops = known.hops.min(url.want.hops);
                         // A feed stays one though another feed names it as a story.
-                        known.read_as = known.read_as.max(url.read_as);
+                        known.read_as = known.read_as.max(url.want.read_as);
                         known
                     }
                     // A key alone is all that is kept.
                     (Admission::ParkBare, _) => UrlRecord::new(state, JobId(0), 0, 0, Seconds(0)),
-                    _ => {
-                        let mut record = UrlRecord::new(state, url.job, url.depth, url.priority, found.at);
-                        record.hits = url.hits;
-                        (record.hops, record.read_as) = (url.hops, url.read_as);
-                        record.via.clone_from(&url.via);
-                        record
-                    }
+                    _ => UrlRecord::of(state, &url.want, found.at),
                 };
                 match url.admission {
                     Admission::Queue(place)

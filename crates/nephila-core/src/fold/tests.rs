@@ -12,6 +12,7 @@ use crate::state::queue::QueueKey;
 use crate::state::record::{RobotsPolicy, RobotsRecord};
 use crate::state::totals::Tally;
 use crate::time::{Seconds, Timestamp};
+use crate::want::Want;
 
 const HOST: HostKey = HostKey { domain: DomainKey(0x1234 << 48), host: 7 };
 const AT: Seconds = Seconds(1_000);
@@ -29,13 +30,15 @@ fn found(origin: Option<&str>, urls: &[(u64, Admission)]) -> Entry {
     let urls = urls.iter().map(|(path, admission)| FoundUrl {
         path: *path,
         text: format!("/{path}").into(),
-        job: JobId(3),
-        depth: 2,
-        hops: crate::job::Hops::by_code(1),
-        read_as: ReadAs::Feed,
-        priority: 4,
-        hits: 5,
-        via: (*path % 2 == 1).then(crate::job::Via::seed),
+        want: Want {
+            depth: 2,
+            hops: crate::job::Hops::by_code(1),
+            read_as: ReadAs::Feed,
+            priority: 4,
+            hits: 5,
+            via: (*path % 2 == 1).then(crate::job::Via::seed),
+            ..Want::of(JobId(3))
+        },
         admission: *admission,
     });
     let host =
@@ -314,7 +317,7 @@ fn what_waits_or_is_parked_and_is_wanted_again_changes_its_depth_and_no_count() 
     let again = |low| Admission::Again(QueueKey { band: 0, age: AT, low });
     let mut entry = found(None, &[(1, again(1)), (4, again(4))]);
     if let Entry::Found(found) = &mut entry {
-        found.hosts[0].urls.iter_mut().for_each(|url| url.depth = 0);
+        found.hosts[0].urls.iter_mut().for_each(|url| url.want.depth = 0);
     }
     commit(&mut state, 1, vec![entry]);
     assert_eq!(counts(&mut state), before);

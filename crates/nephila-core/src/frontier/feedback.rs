@@ -22,6 +22,7 @@ use crate::codec::{Damaged, Reader, put_u64};
 use crate::frontier::URGENT;
 use crate::handler::ReadAs;
 use crate::key::{DomainKey, HostKey};
+use crate::want::Want;
 
 /// Maximum number of hosts in a word.
 pub const CLOSED_MAX: usize = 256;
@@ -209,7 +210,8 @@ impl Words {
 
     /// Why a URL need not travel; none if the URL must be sent. A dropped URL is counted.
     pub fn drops(&mut self, partition: u32, url: &OfferedUrl) -> Option<Why> {
-        let is_link = url.depth > 0 && url.priority > URGENT && url.read_as == ReadAs::Page;
+        let Want { depth, priority, read_as, .. } = url.want;
+        let is_link = depth > 0 && priority > URGENT && read_as == ReadAs::Page;
         let closed = &self.words.get(&partition).filter(|_| is_link)?.closed;
         let at = closed.binary_search_by_key(&url.key.host, |(host, _)| *host).ok()?;
         let why = closed[at].1;

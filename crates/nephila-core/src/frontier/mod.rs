@@ -296,7 +296,7 @@ impl<S: State> Frontier<S> {
             return Offered::Full;
         }
         self.stats.offered += 1;
-        if self.recent.note(&offer.key) && offer.priority > URGENT {
+        if self.recent.note(&offer.key) && offer.want.priority > URGENT {
             self.stats.recent += 1;
             return Offered::Recent;
         }

@@ -3,13 +3,9 @@
 //! Offers are sifted in batches, sorted by key, which makes each look-up cheap. Until then they lie in one buffer, with
 //! the origin stored once for a run of links to the same host.
 
-use std::sync::Arc;
-
-use crate::handler::ReadAs;
-use crate::job::{Hops, JobId, Via};
-use crate::key::{DomainKey, Prefixes, UrlKey};
-use crate::refusal::Refusal;
-use crate::state::record::UrlRecord;
+use crate::key::{DomainKey, Prefixes, Secret, UrlKey};
+use crate::url::CrawlUrl;
+use crate::want::Want;
 
 /// A URL proposed to the frontier.
 #[derive(Clone, Copy, Debug)]
@@ -20,41 +16,8 @@ pub struct Offer<'a> {
     pub origin: &'a str,
     /// Path and query.
     pub text: &'a str,
-    /// The job that requests the URL.
-    pub job: JobId,
-    /// Number of links from a seed.
-    pub depth: u8,
-    /// Links out of scope and redirects that led to the URL.
-    pub hops: Hops,
-    /// How to read the response.
-    pub read_as: ReadAs,
-    /// 0 is the most urgent: such an offer is sifted even if the URL was offered a moment ago.
-    pub priority: u8,
-    /// How often a stream named the URL.
-    pub hits: u32,
-    /// The rule that refuses the URL, if there is one: the URL is recorded with this reason.
-    pub refusal: Option<Refusal>,
-    /// Where the URL was found, if known.
-    pub via: Option<&'a Arc<Via>>,
-}
-
-impl<'a> Offer<'a> {
-    /// An offer to fetch a known URL once more with the same properties. `None` if its text is not kept.
-    pub(crate) fn again(key: UrlKey, origin: &'a str, record: &'a UrlRecord) -> Option<Offer<'a>> {
-        Some(Offer {
-            key,
-            origin,
-            text: record.text.as_deref()?,
-            job: record.job,
-            depth: record.depth,
-            hops: record.hops,
-            read_as: record.read_as,
-            priority: record.priority,
-            hits: 0,
-            refusal: None,
-            via: None,
-        })
-    }
+    /// How the URL is wanted.
+    pub want: &'a Want,
 }
 
 /// An offer in its buffer.
@@ -65,14 +28,7 @@ pub(crate) struct Buffered {
     text_at: u32,
     origin_len: u16,
     text_len: u16,
-    pub(crate) job: JobId,
-    pub(crate) hits: u32,
-    pub(crate) depth: u8,
-    pub(crate) hops: Hops,
-    pub(crate) read_as: ReadAs,
-    pub(crate) priority: u8,
-    pub(crate) refusal: Option<Refusal>,
-    pub(crate) via: Option<Arc<Via>>,
+    pub(crate) want: Want,
     /// Fetch now, even if the URL was fetched before.
     pub(crate) again: bool,
 }
@@ -109,14 +65,7 @@ impl Offers {
             text_at,
             origin_len: self.origin.1,
             text_len: offer.text.len() as u16,
-            job: offer.job,
-            hits: offer.hits,
-            depth: offer.depth,
-            hops: offer.hops,
-            read_as: offer.read_as,
-            priority: offer.priority,
-            refusal: offer.refusal,
-            via: offer.via.cloned(),
+            want: offer.want.clone(),
             again: false,
         });
     }
@@ -131,19 +80,12 @@ impl Offers {
 
     /// An offer that outlives this buffer.
     pub(crate) fn owned(&self, item: &Buffered) -> OfferedUrl {
-        OfferedUrl::from(&Offer {
+        OfferedUrl {
             key: item.key,
-            origin: self.origin(item),
-            text: self.text(item),
-            job: item.job,
-            depth: item.depth,
-            hops: item.hops,
-            read_as: item.read_as,
-            priority: item.priority,
-            hits: item.hits,
-            refusal: item.refusal,
-            via: item.via.as_ref(),
-        })
+            origin: self.origin(item).into(),
+            text: self.text(item).into(),
+            want: item.want.clone(),
+        }
     }
 
     fn slice(&self, at: u32, len: u16) -> &str {
@@ -151,16 +93,13 @@ impl Offers {
         std::str::from_utf8(bytes).expect("it was copied from a text")
     }
 
-    /// Sorts by key and merges duplicates: the most urgent and shallowest offer is kept, hits are summed. The fewest
-    /// hops and the most specific reading of all duplicates count.
+    /// Sorts by key and merges duplicates: the most urgent and shallowest offer is kept, and the others join.
     pub(crate) fn group(&mut self) {
-        self.items.sort_unstable_by_key(|item| (item.key, item.priority, item.depth));
+        self.items.sort_unstable_by_key(|item| (item.key, item.want.priority, item.want.depth));
         self.items.dedup_by(|next, kept| {
             let same = next.key == kept.key;
             if same {
-                kept.hits = kept.hits.saturating_add(next.hits);
-                kept.hops = kept.hops.min(next.hops);
-                kept.read_as = kept.read_as.max(next.read_as);
+                kept.want.join(&next.want);
                 kept.again |= next.again;
             }
             same
@@ -216,40 +155,21 @@ pub struct OfferedUrl {
     pub origin: Box<str>,
     /// Path and query.
     pub text: Box<str>,
-    /// The job that wants the URL.
-    pub job: JobId,
-    /// Links from a seed.
-    pub depth: u8,
-    /// Links out of scope and redirects on the way to the URL.
-    pub hops: Hops,
-    /// How the response is to be read.
-    pub read_as: ReadAs,
-    /// 0 is the most urgent.
-    pub priority: u8,
-    /// How often a stream named the URL.
-    pub hits: u32,
-    /// The rule that refuses the URL, if there is one.
-    pub refusal: Option<Refusal>,
-    /// Where the URL was found, if that is known.
-    pub via: Option<Arc<Via>>,
+    /// How the URL is wanted.
+    pub want: Want,
 }
 
 impl OfferedUrl {
+    /// A URL that is wanted like this.
+    pub fn new(url: &CrawlUrl, want: Want, secret: &Secret) -> OfferedUrl {
+        let origin = url.origin();
+        let key = UrlKey::with_origin(url, &origin, secret);
+        OfferedUrl { key, origin: origin.into(), text: url.path_and_query().into(), want }
+    }
+
     /// As an offer to the frontier.
     pub fn offer(&self) -> Offer<'_> {
-        Offer {
-            key: self.key,
-            origin: &self.origin,
-            text: &self.text,
-            job: self.job,
-            depth: self.depth,
-            hops: self.hops,
-            read_as: self.read_as,
-            priority: self.priority,
-            hits: self.hits,
-            refusal: self.refusal,
-            via: self.via.as_ref(),
-        }
+        Offer { key: self.key, origin: &self.origin, text: &self.text, want: &self.want }
     }
 
     /// Approximate size in bytes before packing.
@@ -258,70 +178,42 @@ impl OfferedUrl {
     }
 }
 
-impl From<&Offer<'_>> for OfferedUrl {
-    fn from(offer: &Offer<'_>) -> OfferedUrl {
-        OfferedUrl {
-            key: offer.key,
-            origin: offer.origin.into(),
-            text: offer.text.into(),
-            job: offer.job,
-            depth: offer.depth,
-            hops: offer.hops,
-            read_as: offer.read_as,
-            priority: offer.priority,
-            hits: offer.hits,
-            refusal: offer.refusal,
-            via: offer.via.cloned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handler::ReadAs;
+    use crate::job::{Hops, JobId};
     use crate::key::HostKey;
 
     fn key(host: u32, path: u64) -> UrlKey {
         UrlKey { host: HostKey { domain: DomainKey(5), host }, path }
     }
 
-    fn offer(host: u32, path: u64, depth: u8, priority: u8, text: &'static str) -> Offer<'static> {
+    fn offered(host: u32, path: u64, depth: u8, priority: u8, text: &str) -> OfferedUrl {
         let origin = if host == 1 { "http://one.test" } else { "http://two.test" };
         let (hops, read_as) = (Hops::by_code(depth), if depth == 1 { ReadAs::Feed } else { ReadAs::Page });
-        let key = key(host, path);
-        Offer {
-            key,
-            origin,
-            text,
-            job: JobId(1),
-            depth,
-            hops,
-            read_as,
-            priority,
-            hits: 2,
-            refusal: None,
-            via: None,
-        }
+        let want = Want { depth, hops, read_as, priority, hits: 2, ..Want::of(JobId(1)) };
+        OfferedUrl { key: key(host, path), origin: origin.into(), text: text.into(), want }
     }
 
     #[test]
     fn equal_urls_are_grouped_and_their_hits_summed() {
         let mut offers = Offers::default();
-        for offer in [
-            offer(2, 7, 3, 5, "/b"),
-            offer(1, 9, 1, 5, "/a"),
-            offer(2, 7, 4, 2, "/b"),
-            offer(2, 7, 1, 5, "/b"),
+        for offered in [
+            offered(2, 7, 3, 5, "/b"),
+            offered(1, 9, 1, 5, "/a"),
+            offered(2, 7, 4, 2, "/b"),
+            offered(2, 7, 1, 5, "/b"),
         ] {
-            offers.push(&offer);
+            offers.push(&offered.offer());
         }
         offers.group();
         let seen: Vec<_> = offers
             .items
             .iter()
-            .map(|i| (offers.origin(i), offers.text(i), i.priority, i.depth, i.hits))
+            .map(|i| (offers.origin(i), offers.text(i), i.want.priority, i.want.depth, i.want.hits))
             .collect();
-        let reading: Vec<_> = offers.items.iter().map(|i| (i.hops, i.read_as)).collect();
+        let reading: Vec<_> = offers.items.iter().map(|i| (i.want.hops, i.want.read_as)).collect();
         assert_eq!(reading, [(Hops::by_code(1), ReadAs::Feed), (Hops::by_code(1), ReadAs::Feed)]);
         assert_eq!(seen, [("http://one.test", "/a", 5, 1, 2), ("http://two.test", "/b", 2, 4, 6)]);
         offers.clear();

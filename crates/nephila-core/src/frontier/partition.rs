@@ -284,10 +284,8 @@ impl<S: State> Partition<S> {
         let room = self.once_more.len() < ONCE_MORE_MAX;
         match self.once_more.get_mut(&item.key) {
             Some(known) => {
-                known.priority = known.priority.min(item.priority);
-                known.hits = known.hits.saturating_add(item.hits);
-                known.read_as = known.read_as.max(item.read_as);
-                known.depth = known.depth.min(item.depth);
+                known.want.join(&item.want);
+                known.want.depth = known.want.depth.min(item.want.depth);
             }
             None if room => _ = self.once_more.insert(item.key, self.offers.owned(item)),
             None => {}

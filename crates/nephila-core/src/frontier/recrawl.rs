@@ -320,8 +320,8 @@ impl<S: State> Partition<S> {
                 }
                 let older = record.filter(|record| self.is_older(record, listed, now));
                 let Some(record) = older else { continue };
-                let Some(offer) = Offer::again(key, &site.origin, &record) else { continue };
-                self.offer_again(offer);
+                let Some(text) = &record.text else { continue };
+                self.offer_again(Offer { key, origin: &site.origin, text, want: &record.want() });
                 answer.brought += 1;
                 paths.push(key.path);
             }

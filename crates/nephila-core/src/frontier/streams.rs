@@ -13,14 +13,14 @@ use super::Frontier;
 use super::offers::Offer;
 use super::partition::{Partition, URGENT};
 use crate::entry::Entry;
-use crate::handler::ReadAs;
-use crate::job::{Hops, PRIORITY_MAX};
+use crate::job::PRIORITY_MAX;
 use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::reflog::part::{Part, Streamed};
 use crate::reflog::{Ahead, Batch, BatchKey, Decision, Record, priority};
 use crate::state::{Beside, State, StateError};
 use crate::time::Now;
+use crate::want::Want;
 
 /// A preview of the decision about a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,19 +106,9 @@ impl<S: State> Partition<S> {
                     Decision::Send { hits, .. } => {
                         // Only URLs from users and new stories are urgent.
                         let priority = priority(PRIORITY_MAX, hits).max(URGENT + 1);
-                        self.offer_again(Offer {
-                            key: url.key,
-                            origin: &url.origin,
-                            text: &url.text,
-                            job: part.job,
-                            depth: 0,
-                            hops: Hops::NONE,
-                            read_as: ReadAs::Page,
-                            priority,
-                            hits: u32::try_from(hits).unwrap_or(u32::MAX),
-                            refusal: None,
-                            via: None,
-                        });
+                        let hits = u32::try_from(hits).unwrap_or(u32::MAX);
+                        let want = &Want { priority, hits, ..Want::of(part.job) };
+                        self.offer_again(Offer { key: url.key, origin: &url.origin, text: &url.text, want });
                     }
                     Decision::Keep => self.sifted.suppressed += 1,
                 }

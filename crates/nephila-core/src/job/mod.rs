@@ -35,6 +35,9 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// The lowest priority: 0 goes first.
 pub const PRIORITY_MAX: u8 = 9;
 
+/// The priority of a job that names none.
+pub const PRIORITY_USUAL: u8 = 5;
+
 /// The number of a job, assigned once and never reused.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -154,7 +157,7 @@ impl Job {
             name: name.into(),
             scope: Scope::default(),
             limits: Limits::default(),
-            priority: priority_default(),
+            priority: PRIORITY_USUAL,
             schedule: Schedule::default(),
             state: State::default(),
         }
@@ -190,7 +193,7 @@ impl Job {
 }
 
 fn priority_default() -> u8 {
-    5
+    PRIORITY_USUAL
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::time::{Seconds, Timestamp};
 use crate::trap::Alike;
+use crate::want::Want;
 
 /// The bit of [`Ended::fetch`](crate::entry::Ended::fetch) for a URL that was refused without a fetch.
 pub const NO_FETCH: u64 = 1 << 63;
@@ -201,6 +202,19 @@ impl UrlRecord {
             seen: Seen::default(),
             via: None,
         }
+    }
+
+    /// A URL just let in, as wanted.
+    pub(crate) fn of(state: UrlState, want: &Want, found: Seconds) -> Self {
+        let Want { job, depth, hops, read_as, priority, hits, .. } = *want;
+        let via = want.via.clone();
+        UrlRecord { hops, read_as, hits, via, ..UrlRecord::new(state, job, depth, priority, found) }
+    }
+
+    /// How the URL is wanted once more, with the same properties.
+    pub(crate) fn want(&self) -> Want {
+        let UrlRecord { job, depth, hops, read_as, priority, .. } = *self;
+        Want { depth, hops, read_as, priority, ..Want::of(job) }
     }
 
     /// Appends the stored form.

@@ -5,11 +5,12 @@
 
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Found, Hops, Job, JobId, PRIORITY_MAX, State, Via};
+use nephila_core::job::{Found, Job, JobId, PRIORITY_MAX, State, Via};
 use nephila_core::reflog;
 use nephila_core::time::Timestamp;
 use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::InForce;
@@ -62,11 +63,11 @@ impl AddLine {
         let by_hits = |hits: u32| reflog::priority(job.priority, hits.into()).max(URGENT + 1);
         let priority = self.priority.or(self.hits.map(by_hits)).unwrap_or(job.priority);
         let mut link = link(url, job.id, priority.min(PRIORITY_MAX));
-        link.hits = self.hits.unwrap_or(0);
+        link.want.hits = self.hits.unwrap_or(0);
         if self.feed {
-            (link.read_as, link.priority) = (ReadAs::Feed, URGENT);
+            (link.want.read_as, link.want.priority) = (ReadAs::Feed, URGENT);
         } else if self.sitemap {
-            link.read_as = ReadAs::Sitemap;
+            link.want.read_as = ReadAs::Sitemap;
         }
         Ok(link)
     }
@@ -77,10 +78,8 @@ pub fn seed(url: CrawlUrl, job: &Job) -> Link {
     link(url, job.id, job.priority)
 }
 
-/// Builds a link to a page at depth 0, with the trail of a seed.
-pub fn link(url: CrawlUrl, job: JobId, priority: u8) -> Link {
-    let (hops, read_as) = (Hops::NONE, ReadAs::default());
-    Link { url, job, depth: 0, priority, hits: 0, hops, read_as, refusal: None, via: Some(Via::seed()) }
+fn link(url: CrawlUrl, job: JobId, priority: u8) -> Link {
+    Link { url, want: Want { priority, via: Some(Via::seed()), ..Want::of(job) } }
 }
 
 /// Whether a job accepts a URL.
@@ -142,7 +141,8 @@ mod tests {
             let line = AddLine::read(line).unwrap().unwrap();
             line.judged(&force, false, &trap::Settings::default(), Timestamp(0)).unwrap()
         };
-        let priority = |rest: &str| link(&format!(r#"{{"url": "http://a.test/docs/x"{rest}}}"#)).priority;
+        let priority =
+            |rest: &str| link(&format!(r#"{{"url": "http://a.test/docs/x"{rest}}}"#)).want.priority;
         assert_eq!(priority(""), force.priority);
         assert_eq!(priority(r#", "hits": 4"#), force.priority - 2);
         assert_eq!(
@@ -151,9 +151,9 @@ mod tests {
             "urgent is what a person or a new story is"
         );
         assert_eq!(priority(r#", "hits": 4, "priority": 8"#), 8);
-        assert_eq!(link(r#"{"url": "http://a.test/docs/x", "hits": 4}"#).hits, 4);
+        assert_eq!(link(r#"{"url": "http://a.test/docs/x", "hits": 4}"#).want.hits, 4);
         let sitemap = link(r#"{"url": "http://a.test/docs/map.xml", "sitemap": true}"#);
-        assert_eq!(sitemap.read_as, ReadAs::Sitemap);
+        assert_eq!(sitemap.want.read_as, ReadAs::Sitemap);
         assert!(AddLine::read("  # a comment").is_none() && AddLine::read("").is_none());
         assert!(AddLine::read(r#"{"uri": "http://a.test/"}"#).unwrap().is_err());
     }

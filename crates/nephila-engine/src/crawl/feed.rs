@@ -26,6 +26,7 @@ use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_core::want::Want;
 use nephila_spider::Fetched;
 use serde::Serialize;
 
@@ -228,17 +229,14 @@ pub(crate) fn links(
 ) -> anyhow::Result<Links> {
     let mut links = Links::default();
     let Some(job) = &shared.jobs.get(ticket.job) else { return Ok(links) };
-    let mut source = Source::of(&ticket.into(), url);
+    let mut source = Source::of(shared, &ticket.into(), url);
     let mut push = |links: &mut Links, url: &CrawlUrl, depth, hops, read_as, letter| {
         if job.excludes(url) {
             links.counts.out += 1;
             return;
         }
-        let via = source.via(url, letter);
-        links.push(shared, job, url.clone(), depth, hops, read_as, via);
-        if let Some(link) = links.wanted.last_mut() {
-            link.priority = URGENT;
-        }
+        let want = Want { depth, hops, read_as, priority: URGENT, ..source.want(job, url, letter) };
+        links.push(shared, url.clone(), want);
     };
     if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
         let hops = Hops::new(ticket.hops.out(), ticket.hops.redirects() + 1);

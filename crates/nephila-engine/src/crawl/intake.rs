@@ -14,6 +14,7 @@ use nephila_core::refusal::Refusal;
 use nephila_core::time::Timestamp;
 use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 
 use super::jobs::InForce;
 use super::shared::Shared;
@@ -52,6 +53,7 @@ impl From<&Ticket> for Known {
 
 /// The page with the links: the data that all links of one page share.
 pub(crate) struct Source<'a> {
+    shared: &'a Shared,
     page: &'a CrawlUrl,
     origin: String,
     trail: Trail,
@@ -61,22 +63,27 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// A page that the frontier knows.
-    pub(crate) fn of(known: &Known, page: &'a CrawlUrl) -> Source<'a> {
+    pub(crate) fn of(shared: &'a Shared, known: &Known, page: &'a CrawlUrl) -> Source<'a> {
         // A folder of an older version does not record how its URLs were found; a page at depth 0 without redirects is
         // a seed.
         let is_seed = known.depth == 0 && known.hops.redirects() == 0 && known.read_as == ReadAs::Page;
         let unknown = if is_seed { Trail::SEED } else { Trail::UNKNOWN };
-        Source::new(page, known.via.as_ref().map_or(unknown, |via| via.trail))
+        Source::new(shared, page, known.via.as_ref().map_or(unknown, |via| via.trail))
     }
 
     /// A page at the end of this trail of hops.
-    pub(crate) fn new(page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
-        Source { page, origin: page.origin(), trail, made: Vec::new() }
+    pub(crate) fn new(shared: &'a Shared, page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
+        Source { shared, page, origin: page.origin(), trail, made: Vec::new() }
     }
 
-    /// The `Via` of a URL that is one more hop away.
-    pub(crate) fn via(&mut self, url: &CrawlUrl, letter: char) -> Arc<Via> {
+    /// How a job wants a URL that is one more hop away.
+    pub(crate) fn want(&mut self, job: &InForce, url: &CrawlUrl, letter: char) -> Want {
         let near = url.origin() == self.origin;
+        Want { priority: job.priority, via: Some(self.via(near, letter)), ..Want::of(job.id) }
+    }
+
+    /// The `Via` of a URL that is one more hop away; `near` tells whether page and URL have the same origin.
+    fn via(&mut self, near: bool, letter: char) -> Arc<Via> {
         if let Some((.., via)) = self.made.iter().find(|(l, n, _)| (*l, *n) == (letter, near)) {
             return via.clone();
         }
@@ -97,29 +104,29 @@ pub(crate) fn links(
     let mut links = Links::default();
     // A removed job wants no more links.
     let Some(job) = &shared.jobs.get(known.job) else { return links };
-    let source = &mut Source::of(known, url);
+    let source = &mut Source::of(shared, known, url);
     if let Some(target) = redirect_to {
-        redirect(shared, job, known, source, target, &mut links);
+        redirect(job, known, source, target, &mut links);
     }
     let Some(findings) = findings else { return links };
     let obeys = shared.settings.handler.nofollow;
     let page_closed = obeys && findings.page_robots.nofollow;
     for found in &findings.links {
         if found.kind == LinkKind::Redirect {
-            redirect(shared, job, known, source, &found.url, &mut links);
+            redirect(job, known, source, &found.url, &mut links);
         } else if !(page_closed || obeys && found.nofollow) && shared.follows(found.kind) {
-            link(shared, job, known, source, (&found.url, found.kind), &mut links);
+            link(job, known, source, (&found.url, found.kind), &mut links);
         }
     }
     if let Some(sitemap) = &findings.sitemap {
         for entry in &sitemap.urls {
-            link(shared, job, known, source, (&entry.url, LinkKind::Listed), &mut links);
+            link(job, known, source, (&entry.url, LinkKind::Listed), &mut links);
             for alternate in &entry.alternates {
-                link(shared, job, known, source, (alternate, LinkKind::Alternate), &mut links);
+                link(job, known, source, (alternate, LinkKind::Alternate), &mut links);
             }
         }
         for index in &sitemap.sitemaps {
-            link(shared, job, known, source, (index, LinkKind::Sitemap), &mut links);
+            link(job, known, source, (index, LinkKind::Sitemap), &mut links);
         }
     }
     let counts = &shared.counts;
@@ -147,14 +154,14 @@ pub(crate) fn said<'a>(
     own.map(|(page, at)| Listed { path: shared.handle.key(page).path, modified: at.into() }).collect()
 }
 
-pub(crate) fn link(
-    shared: &Shared,
+fn link(
     job: &InForce,
     known: &Known,
     source: &mut Source<'_>,
     (url, kind): (&CrawlUrl, LinkKind),
     links: &mut Links,
 ) {
+    let shared = source.shared;
     let depth = known.depth.saturating_add(1);
     let verdict = job.rules.verdict(url, Found::link(depth, known.hops.out()));
     let read_as = kind.read_as();
@@ -176,19 +183,14 @@ pub(crate) fn link(
     if verdict.is_in() {
         shared.stages.observe.judged(url, &job.rules, &verdict, kind.name());
     }
-    let via = source.via(url, kind.letter());
-    links.push(shared, job, url.clone(), depth, Hops::new(hops_out, 0), read_as, via);
+    let hops = Hops::new(hops_out, 0);
+    let want = Want { depth, hops, read_as, ..source.want(job, url, kind.letter()) };
+    links.push(shared, url.clone(), want);
 }
 
 /// The target of a redirect, at the same depth as the page.
-pub(crate) fn redirect(
-    shared: &Shared,
-    job: &InForce,
-    known: &Known,
-    source: &mut Source<'_>,
-    target: &CrawlUrl,
-    links: &mut Links,
-) {
+fn redirect(job: &InForce, known: &Known, source: &mut Source<'_>, target: &CrawlUrl, links: &mut Links) {
+    let shared = source.shared;
     let is_seed = known.depth == 0 && known.read_as == ReadAs::Page;
     let found = match is_seed {
         true => Found::seed_redirect(source.page, known.depth),
@@ -205,44 +207,25 @@ pub(crate) fn redirect(
         links.moved.push(target.clone());
     }
     let hops = Hops::new(hops_out, known.hops.redirects() + 1);
-    let via = source.via(target, 'R');
-    links.push(shared, job, target.clone(), known.depth, hops, known.read_as, via);
+    let Known { depth, read_as, .. } = *known;
+    let want = Want { depth, hops, read_as, ..source.want(job, target, 'R') };
+    links.push(shared, target.clone(), want);
 }
 
 impl Links {
-    #[allow(clippy::too_many_arguments, reason = "each is one field of the link")]
-    pub(crate) fn push(
-        &mut self,
-        shared: &Shared,
-        job: &InForce,
-        url: CrawlUrl,
-        depth: u8,
-        hops: Hops,
-        read_as: ReadAs,
-        via: Arc<Via>,
-    ) {
+    pub(crate) fn push(&mut self, shared: &Shared, url: CrawlUrl, mut want: Want) {
         // A dry run fetches only sitemaps and redirects, and one page of each host to learn its robots.txt.
-        let leads_on = read_as == ReadAs::Sitemap || hops.redirects() > 0;
+        let leads_on = want.read_as == ReadAs::Sitemap || want.hops.redirects() > 0;
         if !leads_on && !shared.stages.observe.lets_pass(&url) {
             return;
         }
-        let refusal = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall).map(Refusal::from);
-        if refusal.is_some() {
+        let trap = trap::judge_at(&url, &shared.settings.trap, shared.clock.now().wall);
+        want.refusal = trap.map(Refusal::from);
+        if trap.is_some() {
             self.counts.traps += 1;
         } else {
             self.counts.wanted += 1;
         }
-        let priority = job.priority;
-        self.wanted.push(Link {
-            url,
-            job: job.id,
-            depth,
-            priority,
-            hits: 0,
-            hops,
-            read_as,
-            refusal,
-            via: Some(via),
-        });
+        self.wanted.push(Link { url, want });
     }
 }

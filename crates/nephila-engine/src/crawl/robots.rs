@@ -9,11 +9,12 @@ use bytes::Bytes;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, Trail};
+use nephila_core::job::Trail;
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Answer, Policy, in_force};
 use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use nephila_spider::Fetched;
 
 use super::intake::Source;
@@ -137,20 +138,13 @@ pub fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<L
         _ => job.wants_sitemaps(),
     };
     // Heritrix counts a robots.txt as a hop of its own: a prerequisite.
-    let mut source = Source::new(url, Trail::SEED.hop('P'));
+    let mut source = Source::new(shared, url, Trail::SEED.hop('P'));
     let mut links = Vec::new();
     for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
+        // At depth 0: the pages that a sitemap names are one link away from a seed.
         links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| Link {
             url: url.clone(),
-            job: job.id,
-            // The pages that a sitemap names are one link away from a seed.
-            depth: 0,
-            priority: job.priority,
-            hits: 0,
-            hops: Hops::NONE,
-            read_as: ReadAs::Sitemap,
-            refusal: None,
-            via: Some(source.via(url, 'M')),
+            want: Want { read_as: ReadAs::Sitemap, ..source.want(&job, url, 'M') },
         }));
     }
     links

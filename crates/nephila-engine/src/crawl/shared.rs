@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::{self, LinkKind, ReadAs, TextOf};
-use nephila_core::job::{Hops, Job, JobId, Limits, Via};
+use nephila_core::job::{Job, JobId, Limits, Via};
 use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::store::Exchange;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use nephila_store::archive::Receipt;
 use tokio::sync::Semaphore;
 
@@ -376,17 +377,7 @@ impl Shared {
     /// A seed as a link.
     pub fn seed(&self, text: &str) -> Option<Link> {
         let url = CrawlUrl::parse(text.trim()).ok()?;
-        Some(Link {
-            url,
-            job: JOB,
-            depth: 0,
-            priority: 5,
-            hits: 0,
-            hops: Hops::NONE,
-            read_as: Default::default(),
-            refusal: None,
-            via: Some(Via::seed()),
-        })
+        Some(Link { url, want: Want { via: Some(Via::seed()), ..Want::of(JOB) } })
     }
 
     /// Offers the feeds that the folder lists. Feeds that are followed already stay unchanged.
@@ -401,14 +392,12 @@ impl Shared {
                 .iter()
                 .map(|feed| Link {
                     url: feed.url.clone(),
-                    job: JOB,
-                    depth: 0,
-                    priority: URGENT,
-                    hits: 0,
-                    hops: Hops::NONE,
-                    read_as: ReadAs::Feed,
-                    refusal: None,
-                    via: Some(Via::seed()),
+                    want: Want {
+                        priority: URGENT,
+                        read_as: ReadAs::Feed,
+                        via: Some(Via::seed()),
+                        ..Want::of(JOB)
+                    },
                 })
                 .collect();
             self.handle.offer_durably(&links).await?;

@@ -27,17 +27,16 @@ use nephila_core::frontier::slot::SlotKey;
 use nephila_core::frontier::streams::Foreseen;
 use nephila_core::frontier::ticket::{Report, TicketId};
 use nephila_core::frontier::views::{HostView, Known, SlotView};
-use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, Job, JobId, Via};
+use nephila_core::job::{Job, JobId};
 use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::reflog;
 use nephila_core::reflog::part::{Named, Part};
-use nephila_core::refusal::Refusal;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::record::HostRecord;
 use nephila_core::state::totals::Work;
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Closed, OFFERS_IN_BATCH_MAX, Stats};
@@ -55,22 +54,8 @@ pub struct Stopped {
 pub struct Link {
     /// The URL.
     pub url: CrawlUrl,
-    /// The job that wants the URL.
-    pub job: JobId,
-    /// Links from a seed.
-    pub depth: u8,
-    /// Links out of scope and redirects on the way to this URL.
-    pub hops: Hops,
-    /// How to parse the response.
-    pub read_as: ReadAs,
-    /// 0 is the most urgent.
-    pub priority: u8,
-    /// How often a stream named the URL.
-    pub hits: u32,
-    /// The rule that refuses the URL, if there is one.
-    pub refusal: Option<Refusal>,
-    /// The page with the link, if known.
-    pub via: Option<Arc<Via>>,
+    /// How the URL is wanted.
+    pub want: Want,
 }
 
 /// A command of an operator.
@@ -94,19 +79,7 @@ pub enum Command {
 
 /// Converts a link to an offer.
 pub fn offered(link: &Link, secret: &Secret) -> OfferedUrl {
-    OfferedUrl {
-        key: UrlKey::of(&link.url, secret),
-        origin: link.url.origin().into(),
-        text: link.url.path_and_query().into(),
-        job: link.job,
-        depth: link.depth,
-        hops: link.hops,
-        read_as: link.read_as,
-        priority: link.priority,
-        hits: link.hits,
-        refusal: link.refusal,
-        via: link.via.clone(),
-    }
+    OfferedUrl::new(&link.url, link.want.clone(), secret)
 }
 
 /// A batch of offers on the way to the worker.

@@ -262,7 +262,7 @@ impl<S: Durable> Worker<S> {
         if !touched.contains(&partition) {
             touched.push(partition);
         }
-        self.logs[partition].urgent |= offer.priority == URGENT;
+        self.logs[partition].urgent |= offer.want.priority == URGENT;
         self.logs[partition].fed_bytes += offered.bytes();
         Ok(Fed::Taken)
     }

@@ -18,12 +18,13 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::frontier::{Action, Config};
 use nephila_core::handler::{self, Limits, Page, ReadAs};
-use nephila_core::job::{Hops, JobId};
+use nephila_core::job::JobId;
 use nephila_core::key::{Prefixes, Secret};
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::{Outcome, Settings};
 use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::{CrawlUrl, KeyRules};
+use nephila_core::want::Want;
 use nephila_engine::clock::Clock;
 use nephila_engine::worker::{Link, Part, Worker};
 use nephila_log::Fence;
@@ -253,17 +254,7 @@ async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Foun
     config.frontier.slot_connections = 64;
     let worker = Worker::open(config, Default::default(), Secret([7; 16]), parts, Clock::new())?;
     let mut running = worker.spawn()?;
-    let link = |url: &CrawlUrl| Link {
-        url: url.clone(),
-        job: JobId(1),
-        depth: 1,
-        priority: 5,
-        hits: 0,
-        hops: Hops::NONE,
-        read_as: ReadAs::Page,
-        refusal: None,
-        via: None,
-    };
+    let link = |url: &CrawlUrl| Link { url: url.clone(), want: Want::of(JobId(1)).at(1) };
     running.handle.offer(&fetched.iter().map(|page| link(&page.url)).collect::<Vec<_>>()).await?;
     let began = cpu();
     let (mut ended, handle) = (0, running.handle.clone());

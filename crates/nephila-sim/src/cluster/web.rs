@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use nephila_core::frontier::offers::OfferedUrl;
-use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, JobId};
+use nephila_core::job::JobId;
 use nephila_core::key::{Prefixes, Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 
 use crate::rng::{Rng, mix};
 
@@ -121,14 +121,7 @@ impl Web {
             key: this.key,
             origin: self.hosts[this.host].origin.as_str().into(),
             text: this.text.as_str().into(),
-            job: JOB,
-            depth,
-            hops: Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: Want::of(JOB).at(depth),
         }
     }
 }

@@ -13,13 +13,14 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
 use nephila_core::frontier::{Action, Config, Frontier, Offered, URGENT};
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, JobId};
+use nephila_core::job::JobId;
 use nephila_core::key::{HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::robots::policy::Answer as RobotsAnswer;
 use nephila_core::spider::Outcome;
 use nephila_core::state::{MemoryState, StateError};
 use nephila_core::time::{Now, Timestamp};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 
 use super::Counts;
 use super::model::Doubling;
@@ -136,14 +137,7 @@ impl Whole {
                 key: UrlKey::of(&url, &SECRET),
                 origin: &url.origin(),
                 text: url.path_and_query(),
-                job: JobId(1),
-                depth,
-                hops: Hops::NONE,
-                read_as,
-                priority: URGENT,
-                hits: 0,
-                refusal: None,
-                via: None,
+                want: &Want { depth, read_as, priority: URGENT, ..Want::of(JobId(1)) },
             });
             if offered != Offered::Full {
                 return Ok(());

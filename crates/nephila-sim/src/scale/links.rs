@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::outbox::{Outbox, Pushed, Settings, Stats};
 use nephila_core::frontier::offers::OfferedUrl;
-use nephila_core::handler::ReadAs;
-use nephila_core::job::{Hops, JobId};
+use nephila_core::job::JobId;
 use nephila_core::key::{Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 
 use super::super::rng::{Rng, mix};
 
@@ -73,14 +73,7 @@ impl Links {
             key,
             origin: url.origin().into(),
             text: url.path_and_query().into(),
-            job: JobId(1),
-            depth: 3,
-            hops: Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: Want::of(JobId(1)).at(3),
         };
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();

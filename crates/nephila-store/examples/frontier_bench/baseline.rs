@@ -12,6 +12,7 @@ use nephila_core::key::UrlKey;
 use nephila_core::state::queue::QueueKey;
 use nephila_core::state::record::{UrlRecord, UrlState};
 use nephila_core::time::Seconds;
+use nephila_core::want::Want;
 
 use crate::drive::Failure;
 use crate::meter::{Meter, Used};
@@ -88,9 +89,9 @@ pub fn store(load: Load, folder: &Path) -> std::result::Result<Result, Failure> 
             new += 1;
             value.clear();
             // What we keep as well: where it stands, its place in the queue, its text.
-            UrlRecord::new(UrlState::Waiting, offer.job, offer.depth, offer.priority, FOUND)
-                .encode(&mut value);
-            value.extend(QueueKey::of(offer.priority, offer.depth, offer.key.path, FOUND).to_bytes());
+            let Want { job, depth, priority, .. } = *offer.want;
+            UrlRecord::new(UrlState::Waiting, job, depth, priority, FOUND).encode(&mut value);
+            value.extend(QueueKey::of(priority, depth, offer.key.path, FOUND).to_bytes());
             value.extend_from_slice(offer.text.as_bytes());
             batch.insert(&urls, key, value.as_slice());
         }

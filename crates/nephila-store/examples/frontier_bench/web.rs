@@ -4,9 +4,9 @@
 //! The same seed gives the same web and the same links in the same order.
 
 use nephila_core::frontier::offers::Offer;
-use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::key::{DomainKey, HostKey, Secret, UrlKey};
+use nephila_core::want::Want;
 
 use crate::text;
 
@@ -230,7 +230,7 @@ impl Web {
             key: UrlKey { host: chunk.key, path },
             origin: (chunk.origin.start as u32, chunk.origin.len() as u16),
             text: (text_at as u32, (chunk.bytes.len() - text_at) as u16),
-            depth: 1 + (mix(path) % 6) as u8,
+            want: Want { priority: PRIORITY, ..Want::of(JOB).at(1 + (mix(path) % 6) as u8) },
         });
     }
 }
@@ -255,12 +255,12 @@ pub struct Chunk {
     origin: std::ops::Range<usize>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Item {
     key: UrlKey,
     origin: (u32, u16),
     text: (u32, u16),
-    depth: u8,
+    want: Want,
 }
 
 /// The job of all offers.
@@ -288,14 +288,7 @@ impl Chunk {
             key: item.key,
             origin: slice(item.origin),
             text: slice(item.text),
-            job: JOB,
-            depth: item.depth,
-            hops: nephila_core::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: PRIORITY,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: &item.want,
         })
     }
 }

@@ -1,37 +1,40 @@
 //! Messages as bytes: messages survive a round trip, damaged bytes are refused, and links stay small.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::entry::HostChange;
+use crate::handler::ReadAs;
+use crate::job::{Hops, JobId, Via};
 use crate::key::{DomainKey, HostKey};
+use crate::refusal::Refusal;
 
 const SECRET: Secret = Secret([7; 16]);
 
+fn want() -> Want {
+    Want::of(JobId(1)).at(3)
+}
+
+fn link_as(url: &str, want: Want) -> OfferedUrl {
+    OfferedUrl::new(&CrawlUrl::parse(url).unwrap(), want, &SECRET)
+}
+
 fn link(url: &str) -> OfferedUrl {
-    let url = CrawlUrl::parse(url).unwrap();
-    OfferedUrl {
-        key: UrlKey::of(&url, &SECRET),
-        origin: url.origin().into(),
-        text: url.path_and_query().into(),
-        job: JobId(1),
-        depth: 3,
-        hops: Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
-    }
+    link_as(url, want())
 }
 
 fn sample() -> Message {
     let offers = vec![
-        OfferedUrl { job: JobId(70_000), depth: 9, ..link("https://a.example/caf\u{e9}?x=1") },
-        OfferedUrl { refusal: Some(Refusal::Depth), hits: 300, ..link("https://a.example/caf\u{e8}") },
+        link_as("https://a.example/caf\u{e9}?x=1", Want::of(JobId(70_000)).at(9)),
+        link_as("https://a.example/caf\u{e8}", Want { refusal: Some(Refusal::Depth), hits: 300, ..want() }),
         // A rule of its job dropped the parameter from the key.
         OfferedUrl { key: link("https://a.example/s").key, ..link("https://a.example/s?sid=9") },
-        OfferedUrl { hops: Hops::new(1, 2), read_as: ReadAs::Feed, priority: 0, ..link("http://b.example/") },
+        link_as(
+            "http://b.example/",
+            Want { hops: Hops::new(1, 2), read_as: ReadAs::Feed, priority: 0, ..want() },
+        ),
     ];
     Message::Offers { from: NodeId(0x0123_4567_89ab_cdef), offers }
 }
@@ -39,7 +42,7 @@ fn sample() -> Message {
 fn sorted(message: Message) -> Message {
     match message {
         Message::Offers { from, mut offers } => {
-            offers.sort_by(|a, b| (&a.origin, &a.text, a.job).cmp(&(&b.origin, &b.text, b.job)));
+            offers.sort_by(|a, b| (&a.origin, &a.text, a.want.job).cmp(&(&b.origin, &b.text, b.want.job)));
             Message::Offers { from, offers }
         }
         command => command,
@@ -135,8 +138,8 @@ fn sample_2() -> Message {
     let page = CrawlUrl::parse("https://a.example/caf\u{e9}").unwrap();
     let trail = crate::job::Trail::SEED.hop('L').hop('R');
     let via = Arc::new(Via::of(&page, trail, true));
-    (offers[0].via, offers[1].via) = (Some(via.clone()), Some(via));
-    offers[3].via = Some(Arc::new(Via::of(&page, trail, false)));
+    (offers[0].want.via, offers[1].want.via) = (Some(via.clone()), Some(via));
+    offers[3].want.via = Some(Arc::new(Via::of(&page, trail, false)));
     Message::Offers { from, offers }
 }
 
@@ -178,7 +181,8 @@ fn like_the_web(count: u64) -> Vec<OfferedUrl> {
                 2 => format!("/{section}/article.php?id={number}"),
                 _ => format!("/{section}/{year}/{number}/"),
             };
-            OfferedUrl { depth: 2 + next(3) as u8, ..link(&format!("https://www.paper{host}.example{path}")) }
+            let depth = 2 + next(3) as u8;
+            link_as(&format!("https://www.paper{host}.example{path}"), want().at(depth))
         })
         .collect()
 }
@@ -217,16 +221,10 @@ fn any_link() -> impl Strategy<Value = OfferedUrl> {
                 Some(path) => UrlKey { path, ..url.key },
                 None => url.key,
             };
-            OfferedUrl {
-                job: JobId(job),
-                depth,
-                hops: Hops::by_code(hops),
-                read_as: ReadAs::by_code(read_as).unwrap(),
-                priority,
-                hits,
-                refusal: refusal.and_then(Refusal::by_code),
-                ..url
-            }
+            let (hops, read_as) = (Hops::by_code(hops), ReadAs::by_code(read_as).unwrap());
+            let refusal = refusal.and_then(Refusal::by_code);
+            url.want = Want { depth, hops, read_as, priority, hits, refusal, ..Want::of(JobId(job)) };
+            url
         },
     )
 }

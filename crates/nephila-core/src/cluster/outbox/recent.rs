@@ -6,7 +6,8 @@ use crate::key::UrlKey;
 /// The identity of a link for deduplication: the URL, the job that wants it, and the refusal.
 pub(super) fn mark(url: &OfferedUrl) -> (u64, u64) {
     let UrlKey { host, path } = url.key;
-    let beside = u64::from(url.job.0) << 8 | u64::from(url.refusal.map_or(0, |refusal| refusal.code()));
+    let beside =
+        u64::from(url.want.job.0) << 8 | u64::from(url.want.refusal.map_or(0, |refusal| refusal.code()));
     (path, host.domain.0 ^ beside.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 

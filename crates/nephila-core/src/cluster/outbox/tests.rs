@@ -5,29 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
-use crate::key::UrlKey;
+use crate::job::JobId;
 use crate::refusal::Refusal;
 use crate::url::CrawlUrl;
+use crate::want::Want;
 
 const SECRET: Secret = Secret([7; 16]);
 
 fn link(n: u64) -> OfferedUrl {
+    link_as(n, want())
+}
+
+fn want() -> Want {
+    Want::of(JobId(1)).at(1)
+}
+
+fn link_as(n: u64, want: Want) -> OfferedUrl {
     let url = CrawlUrl::parse(&format!("http://h{}.test/{n}", n % 3)).unwrap();
-    OfferedUrl {
-        key: UrlKey::of(&url, &SECRET),
-        origin: url.origin().into(),
-        text: url.path_and_query().into(),
-        job: JobId(1),
-        depth: 1,
-        hops: Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
-    }
+    OfferedUrl::new(&url, want, &SECRET)
+}
+
+fn urgent(n: u64) -> OfferedUrl {
+    link_as(n, Want { priority: URGENT, ..want() })
 }
 
 fn outbox() -> Outbox {
@@ -144,7 +143,7 @@ fn a_destination_that_lags_is_sent_a_parcel_now_and_then_until_it_keeps_up() {
     outbox.handle_acked(40_000, parcel.unwrap().id);
     // Urgent links leave at once all the same.
     outbox.set_slow(40_000, &BTreeSet::from([4]));
-    outbox.push(40_001, 4, OfferedUrl { priority: URGENT, ..link(9_999_999) }, 1);
+    outbox.push(40_001, 4, urgent(9_999_999), 1);
     assert!(std::iter::from_fn(|| outbox.poll(40_001)).any(|parcel| parcel.partition == 4));
 }
 
@@ -152,10 +151,10 @@ fn a_destination_that_lags_is_sent_a_parcel_now_and_then_until_it_keeps_up() {
 fn an_urgent_link_leaves_at_once_and_takes_those_before_it_along() {
     let mut outbox = outbox();
     outbox.push(0, 4, link(1), 1);
-    assert_eq!(outbox.push(5, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
+    assert_eq!(outbox.push(5, 4, urgent(2), 1), Pushed::Taken);
     assert_eq!(links_of(&outbox.poll(5).unwrap()).len(), 2);
     // Taken again although sent a moment ago: a caller wants the URL now.
-    assert_eq!(outbox.push(6, 4, OfferedUrl { priority: URGENT, ..link(2) }, 1), Pushed::Taken);
+    assert_eq!(outbox.push(6, 4, urgent(2), 1), Pushed::Taken);
 }
 
 #[test]
@@ -230,8 +229,8 @@ fn a_page_whose_link_was_dropped_waits_for_the_parcel_that_carries_it() {
 fn another_job_and_another_verdict_are_another_link() {
     let mut outbox = outbox();
     outbox.push(0, 4, link(1), 1);
-    assert_eq!(outbox.push(0, 4, OfferedUrl { job: JobId(2), ..link(1) }, 1), Pushed::Taken);
-    let refused = OfferedUrl { refusal: Some(Refusal::Depth), ..link(1) };
+    assert_eq!(outbox.push(0, 4, link_as(1, Want::of(JobId(2)).at(1)), 1), Pushed::Taken);
+    let refused = link_as(1, Want { refusal: Some(Refusal::Depth), ..want() });
     assert_eq!(outbox.push(0, 4, refused.clone(), 1), Pushed::Taken);
     assert_eq!(outbox.push(0, 4, refused, 1), Pushed::Recent);
 }

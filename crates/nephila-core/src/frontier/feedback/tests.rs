@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::{Hops, JobId};
-use crate::key::{Secret, UrlKey};
+use crate::job::JobId;
+use crate::key::Secret;
 use crate::url::CrawlUrl;
 
 fn host(domain: u64, host: u32) -> HostKey {
@@ -13,19 +13,7 @@ fn host(domain: u64, host: u32) -> HostKey {
 
 fn url(text: &str, depth: u8) -> OfferedUrl {
     let url = CrawlUrl::parse(text).unwrap();
-    OfferedUrl {
-        key: UrlKey::of(&url, &Secret([1; 16])),
-        origin: url.origin().into(),
-        text: url.path_and_query().into(),
-        job: JobId(1),
-        depth,
-        hops: Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
-    }
+    OfferedUrl::new(&url, Want::of(JobId(1)).at(depth), &Secret([1; 16]))
 }
 
 #[test]
@@ -76,9 +64,10 @@ fn links_to_a_closed_host_are_dropped_and_counted_and_nothing_else_is() {
     assert_eq!(words.drops(5, &link), None, "the word of another partition");
     assert_eq!(words.drops(4, &url("http://other.test/", 3)), None);
     assert_eq!(words.drops(4, &url("http://giant.test/", 0)), None, "a seed is never dropped");
-    let urgent = OfferedUrl { priority: URGENT, ..link.clone() };
+    let with = |want: Want| OfferedUrl { want, ..link.clone() };
+    let urgent = with(Want { priority: URGENT, ..link.want.clone() });
     assert_eq!(words.drops(4, &urgent), None);
-    let sitemap = OfferedUrl { read_as: ReadAs::Sitemap, ..link.clone() };
+    let sitemap = with(Want { read_as: ReadAs::Sitemap, ..link.want.clone() });
     assert_eq!(words.drops(4, &sitemap), None);
     assert_eq!(words.dropped().collect::<Vec<_>>(), [(Why::Robots, 1), (Why::Budget, 0)]);
     words.set(BTreeMap::new());

@@ -45,7 +45,7 @@ impl<S: State> Partition<S> {
         let mut asked = Vec::new();
         for (i, item) in items.iter().enumerate() {
             if known[i]
-                && (item.again || item.priority == URGENT || self.bare.contains(&item.key.host.domain))
+                && (item.again || item.want.priority == URGENT || self.bare.contains(&item.key.host.domain))
             {
                 asked.push(i);
             }
@@ -99,8 +99,9 @@ impl<S: State> Frontier<S> {
         let partition = &mut self.partitions[number];
         let Some(record) = partition.state.url(&key)? else { return Ok(None) };
         let origin = url.origin();
-        let Some(offer) = Offer::again(key, &origin, &record) else { return Ok(None) };
-        partition.offer_again(offer);
+        // A URL whose text is not kept was never fetched.
+        let Some(text) = &record.text else { return Ok(None) };
+        partition.offer_again(Offer { key, origin: &origin, text, want: &record.want() });
         Ok(Some(number))
     }
 }
@@ -111,7 +112,7 @@ fn is_added(item: &Buffered, record: &UrlRecord) -> bool {
     let is_removed = record.state == UrlState::Ended
         && record.last.as_ref().is_some_and(|last| last.outcome == Outcome::OutOfScope);
     let is_followed = record.depth == 0 && record.read_as == ReadAs::Feed && !is_removed;
-    item.read_as == ReadAs::Feed && item.depth == 0 && !is_followed
+    item.want.read_as == ReadAs::Feed && item.want.depth == 0 && !is_followed
 }
 
 /// The change for a URL that is followed from now on. The change is written even if the URL is loaded: if its outcome
@@ -132,11 +133,11 @@ fn as_feed(state: UrlState, is_held: bool) -> Option<Again> {
 /// The change for an offer that does not add a feed.
 fn as_it_is(item: &Buffered, record: &UrlRecord, is_held: bool) -> Option<Again> {
     // A page found by a link may be the story of a feed, even if the page was urgent before.
-    let is_read_anew = item.priority == URGENT && item.read_as > record.read_as;
+    let is_read_anew = item.want.priority == URGENT && item.want.read_as > record.read_as;
     match record.state {
         UrlState::ParkedBare => Some(Again::Bare),
         UrlState::Parked if is_read_anew => Some(Again::Parked),
-        UrlState::Waiting if record.priority > item.priority || is_read_anew => Some(Again::Sooner),
+        UrlState::Waiting if record.priority > item.want.priority || is_read_anew => Some(Again::Sooner),
         UrlState::Ended | UrlState::Later(_) if item.again && !is_held => Some(Again::Now),
         _ => None,
     }

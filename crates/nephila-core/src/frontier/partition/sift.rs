@@ -19,6 +19,7 @@ use crate::state::record::{DomainRecord, HostRecord};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
+use crate::want::Want;
 use crate::{budget, trap};
 
 impl<S: State> Partition<S> {
@@ -174,14 +175,14 @@ impl HostSift<'_> {
         for &(i, again) in wanted {
             let item = &self.items[i];
             let text = self.offers.text(item);
-            let refusal = item.refusal.or(flood).or_else(|| {
+            let refusal = item.want.refusal.or(flood).or_else(|| {
                 let alike = &record?.alike;
                 let closed = !alike.closed().is_empty()
                     && CrawlUrl::parse(&[origin, text].concat()).is_ok_and(|url| alike.is_page_closed(&url));
                 closed.then_some(Refusal::TrapAlike)
             });
             // Admitted and parked URLs both count, so that the limit holds independently of the budget.
-            let domain_max = self.domain_max.get(&item.job.0).copied().unwrap_or(u64::MAX);
+            let domain_max = self.domain_max.get(&item.want.job.0).copied().unwrap_or(u64::MAX);
             let full = domain.admitted + domain.parked + domain.bare >= domain_max;
             let refusal = refusal.or((full && again.is_none()).then_some(Refusal::Limit));
             let allowed = allowed.min(domain_max);
@@ -194,8 +195,9 @@ impl HostSift<'_> {
                     low: natural.low,
                 },
             };
-            let queue = QueueKey::of(item.priority, item.depth, item.key.path, now);
-            let parked = QueueKey::parked(item.priority, item.depth, item.key.path, now);
+            let Want { priority, depth, .. } = item.want;
+            let queue = QueueKey::of(priority, depth, item.key.path, now);
+            let parked = QueueKey::parked(priority, depth, item.key.path, now);
             let admission = match (refusal, again) {
                 (Some(_), Some(_)) => continue,
                 (Some(refusal), None) => {
@@ -236,13 +238,7 @@ impl HostSift<'_> {
             urls.push(FoundUrl {
                 path: item.key.path,
                 text: text.into(),
-                job: item.job,
-                depth: item.depth,
-                hops: item.hops,
-                read_as: item.read_as,
-                priority: item.priority,
-                hits: item.hits,
-                via: item.via.clone(),
+                want: Want { refusal: None, ..item.want.clone() },
                 admission,
             });
         }

@@ -12,10 +12,11 @@ use crate::frontier::offers::Offer;
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Offered, URGENT};
 use crate::handler::ReadAs;
-use crate::job::{Hops, JobId};
+use crate::job::JobId;
 use crate::spider::outcome::Outcome;
 use crate::state::State;
 use crate::state::record::UrlState;
+use crate::want::Want;
 
 const MINUTE: u64 = 60_000;
 const FEED: &str = "http://a.test/feed";
@@ -37,14 +38,7 @@ fn offer(lab: &mut Lab, text: &str, depth: u8, read_as: ReadAs, priority: u8) {
         key: key(text),
         origin: &origin,
         text: whole.path_and_query(),
-        job: JobId(1),
-        depth,
-        hops: Hops::NONE,
-        read_as,
-        priority,
-        hits: 0,
-        refusal: None,
-        via: None,
+        want: &Want { depth, read_as, priority, ..Want::of(JobId(1)) },
     });
     assert_eq!(offered, Offered::Taken, "{text}");
 }

@@ -10,7 +10,7 @@ use crate::frontier::URGENT;
 use crate::frontier::offers::Offer;
 use crate::frontier::ticket::{HeadFirst, HeadSaid, Report};
 use crate::handler::ReadAs;
-use crate::job::{Hops, Job, JobId, Schedule};
+use crate::job::{Job, JobId, Schedule};
 use crate::recrawl::claims::{FORWARD_MAX, Listed};
 use crate::recrawl::{Policy, Settings};
 use crate::reflog::part::{Named, Part};
@@ -18,6 +18,7 @@ use crate::reflog::{BatchKey, Grouped};
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 use crate::time::{Seconds, Timestamp};
+use crate::want::Want;
 
 const MINUTE: u64 = 60_000;
 const FEED: &str = "http://a.test/feed";
@@ -29,14 +30,7 @@ fn offer_feed(lab: &mut Lab, text: &str) {
         key: key(text),
         origin: &origin,
         text: &path,
-        job: JobId(1),
-        depth: 0,
-        hops: Hops::NONE,
-        read_as: ReadAs::Feed,
-        priority: URGENT,
-        hits: 0,
-        refusal: None,
-        via: None,
+        want: &Want { read_as: ReadAs::Feed, priority: URGENT, ..Want::of(JobId(1)) },
     });
     lab.commit();
 }

@@ -259,14 +259,7 @@ fn a_target_in_a_partition_that_is_not_here_counts_as_not_reached() {
         key: key(ours),
         origin: &page.origin(),
         text: "/",
-        job: crate::job::JobId(1),
-        depth: 0,
-        hops: crate::job::Hops::NONE,
-        read_as: Default::default(),
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
+        want: &crate::want::Want::of(crate::job::JobId(1)),
     });
     let commit = |frontier: &mut crate::frontier::Frontier<_>| {
         frontier.poll_group(0, now).unwrap().expect("something to write");

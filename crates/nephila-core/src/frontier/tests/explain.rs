@@ -7,11 +7,11 @@ use crate::budget;
 use crate::entry::{Entry, HostChange};
 use crate::frontier::explain::{Explanation, Hold, Standing};
 use crate::frontier::offers::Offer;
-use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::refusal::Refusal;
 use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
+use crate::want::Want;
 
 fn explain(lab: &mut Lab, text: &str) -> Explanation {
     let explanation = lab.frontier.explain(&url(text), lab.now).unwrap();
@@ -180,14 +180,7 @@ fn what_is_beyond_the_budget_or_refused_is_explained() {
         key: key("http://a.test/deep"),
         origin: "http://a.test",
         text: "/deep",
-        job: JobId(1),
-        depth: 99,
-        hops: crate::job::Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: Some(Refusal::Depth),
-        via: None,
+        want: &Want { depth: 99, refusal: Some(Refusal::Depth), ..Want::of(JobId(1)) },
     };
     lab.frontier.offer(offer);
     lab.run(10_000);

@@ -10,6 +10,7 @@ use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::record::RobotsPolicy;
 use crate::time::Timestamp;
+use crate::want::Want;
 
 const HOUR: u64 = 3_600_000;
 
@@ -36,19 +37,12 @@ fn rob_01_every_kind_of_file_asks_the_rules_of_its_own_origin() {
         ("http://a.test/open.xml", ReadAs::Sitemap),
     ] {
         let whole = url(text);
+        // Reached by a redirect, which changes nothing.
         lab.frontier.offer(Offer {
             key: key(text),
             origin: "http://a.test",
             text: whole.path_and_query(),
-            job: JobId(1),
-            depth: 0,
-            // Reached by a redirect, which changes nothing.
-            hops: Hops::new(0, 1),
-            read_as,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: &Want { hops: Hops::new(0, 1), read_as, ..Want::of(JobId(1)) },
         });
     }
     lab.run(30_000);
@@ -179,14 +173,7 @@ fn pol_06_all_kinds_of_requests_share_the_rest_of_their_host() {
             key: key(text),
             origin: "http://a.test",
             text: whole.path_and_query(),
-            job: JobId(1),
-            depth: 0,
-            hops: Hops::NONE,
-            read_as,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: &Want { read_as, ..Want::of(JobId(1)) },
         });
     }
     lab.offer(&["http://b.test/1"]);

@@ -16,7 +16,6 @@ use crate::frontier::offers::Offer;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
 use crate::frontier::ticket::{Purpose, Report, Ticket};
 use crate::frontier::{Action, Config, Frontier, Offered, TurnAction};
-use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::key::{HostKey, Prefixes, Secret, UrlKey};
 use crate::robots::policy::Answer;
@@ -25,6 +24,7 @@ use crate::state::record::{HostRecord, UrlRecord};
 use crate::state::{MemoryState, State};
 use crate::time::{Now, Timestamp};
 use crate::url::CrawlUrl;
+use crate::want::Want;
 
 pub(super) const SECRET: Secret = Secret([3; 16]);
 
@@ -182,14 +182,7 @@ impl Lab {
             key,
             origin: &origin,
             text,
-            job,
-            depth,
-            hops: crate::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority,
-            hits: 0,
-            refusal: None,
-            via: None,
+            want: &Want { depth, priority, ..Want::of(job) },
         })
     }
 

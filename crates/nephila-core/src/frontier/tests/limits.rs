@@ -8,7 +8,6 @@ use crate::entry::{DomainChange, Entry};
 use crate::frontier::offers::Offer;
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Offered};
-use crate::handler::ReadAs;
 use crate::job::{Job, JobId, Limits};
 use crate::key::{HostKey, UrlKey};
 use crate::refusal::Refusal;
@@ -16,6 +15,7 @@ use crate::robots::policy::Answer;
 use crate::spider::outcome::Outcome;
 use crate::state::State;
 use crate::state::record::UrlState;
+use crate::want::Want;
 
 fn budget(domain_urls: u64, domain_urls_per_day: u64, parked_text_max: u64) -> Config {
     let mut config = config();
@@ -141,19 +141,7 @@ fn hosts_that_share_32_bits_are_kept_apart() {
         // Three hosts of one domain under the key of the first.
         let host = HostKey { domain: key("http://one.test/").host.domain, host: u32::MAX };
         let key = UrlKey { host, path: UrlKey::path_of(whole.key(), &SECRET) };
-        let offer = Offer {
-            key,
-            origin,
-            text,
-            job: JobId(1),
-            depth: 0,
-            hops: crate::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: None,
-        };
+        let offer = Offer { key, origin, text, want: &Want::of(JobId(1)) };
         assert_eq!(lab.frontier.offer(offer), Offered::Taken);
         lab.commit();
     };
@@ -192,19 +180,7 @@ fn hosts_that_share_32_bits_are_told_apart_within_one_batch() {
     for origin in ["http://a.one.test", "http://b.one.test", "http://c.one.test"] {
         for text in ["/1", "/2"] {
             let key = UrlKey { host, path: UrlKey::path_of(url(&format!("{origin}{text}")).key(), &SECRET) };
-            let offer = Offer {
-                key,
-                origin,
-                text,
-                job: JobId(1),
-                depth: 0,
-                hops: crate::job::Hops::NONE,
-                read_as: ReadAs::Page,
-                priority: 5,
-                hits: 0,
-                refusal: None,
-                via: None,
-            };
+            let offer = Offer { key, origin, text, want: &Want::of(JobId(1)) };
             lab.frontier.offer(offer);
         }
     }
@@ -225,14 +201,7 @@ fn a_refusal_is_remembered_with_its_reason_and_its_text() {
         key: key(whole.as_str()),
         origin: "http://a.test",
         text: whole.path_and_query(),
-        job: JobId(1),
-        depth: 0,
-        hops: crate::job::Hops::NONE,
-        read_as: ReadAs::Page,
-        priority: 5,
-        hits: 0,
-        refusal: Some(trap.into()),
-        via: None,
+        want: &Want { refusal: Some(trap.into()), ..Want::of(JobId(1)) },
     };
     lab.frontier.offer(offer);
     lab.offer(&["http://a.test/fine"]);

@@ -7,6 +7,7 @@ use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
+use crate::want::Want;
 
 #[test]
 fn robots_txt_comes_first_and_pages_follow_after_the_rest() {
@@ -101,14 +102,12 @@ fn hops_and_reading_come_back_with_every_ticket_also_after_a_failure_and_a_resta
         key: key(whole.as_str()),
         origin: "http://a.test",
         text: whole.path_and_query(),
-        job: JobId(1),
-        depth: 3,
-        hops: crate::job::Hops::by_code(2),
-        read_as: ReadAs::Sitemap,
-        priority: 5,
-        hits: 0,
-        refusal: None,
-        via: None,
+        want: &Want {
+            depth: 3,
+            hops: crate::job::Hops::by_code(2),
+            read_as: ReadAs::Sitemap,
+            ..Want::of(JobId(1))
+        },
     };
     lab.frontier.offer(offer);
     lab.offer(&["http://a.test/page"]);
@@ -138,14 +137,7 @@ fn out_01_a_ticket_and_an_explanation_say_where_their_url_was_found() {
             key: key("http://a.test/x"),
             origin: "http://a.test",
             text: "/x",
-            job: JobId(1),
-            depth: 2,
-            hops: crate::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: 5,
-            hits: 0,
-            refusal: None,
-            via: Some(via),
+            want: &Want { depth: 2, via: Some(Arc::clone(via)), ..Want::of(JobId(1)) },
         });
         lab.commit();
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
-use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::robots::policy::Answer;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use tokio::task::JoinSet;
 
 use crate::worker::{Actions, Handle, Link, Stopped};
@@ -42,8 +42,7 @@ pub(super) struct Web {
 
 pub(super) fn link(host: usize, page: usize) -> Link {
     let url = CrawlUrl::parse(&format!("http://h{host}.test/{page}")).unwrap();
-    let (hops, read_as) = (nephila_core::job::Hops::NONE, ReadAs::Page);
-    Link { url, job: JobId(1), depth: 0, hops, read_as, priority: 5, hits: 0, refusal: None, via: None }
+    Link { url, want: Want::of(JobId(1)) }
 }
 
 impl Web {

@@ -13,9 +13,9 @@ use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::OwnerState;
 use nephila_core::cluster::message::Message;
 use nephila_core::frontier::offers::OfferedUrl;
-use nephila_core::job::{Hops, Job, JobId};
-use nephila_core::key::UrlKey;
+use nephila_core::job::{Job, JobId};
 use nephila_core::url::CrawlUrl;
+use nephila_core::want::Want;
 use nephila_log::Inbox;
 use nephila_testweb::Settings;
 use nephila_testweb::model::{Place as WebPlace, What};
@@ -169,19 +169,7 @@ fn put_in(herd: &Herd, site: &Site, known: u64) -> anyhow::Result<u64> {
         for page in 0..known / sharing {
             let url = site.world().url(WebPlace { host: host as u32, what: What::Page(page) });
             let url = CrawlUrl::parse(&url).map_err(|error| anyhow::anyhow!("{url}: {error:?}"))?;
-            offers.push(OfferedUrl {
-                key: UrlKey::of(&url, herd.secret()),
-                origin: url.origin().into(),
-                text: url.path_and_query().into(),
-                job,
-                depth: 0,
-                hops: Hops::NONE,
-                read_as: Default::default(),
-                priority,
-                hits: 0,
-                refusal: None,
-                via: None,
-            });
+            offers.push(OfferedUrl::new(&url, Want { priority, ..Want::of(job) }, herd.secret()));
         }
         for (number, offers) in offers.chunks(URLS_IN_MESSAGE).enumerate() {
             let message = Message::Offers { from: NodeId::default(), offers: offers.to_vec() };

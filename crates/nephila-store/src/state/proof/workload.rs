@@ -20,6 +20,7 @@ use nephila_core::state::Position;
 use nephila_core::state::queue::{LaterKey, QueueKey, band};
 use nephila_core::state::record::{RobotsPolicy, RobotsRecord};
 use nephila_core::time::{Seconds, Timestamp};
+use nephila_core::want::Want;
 
 /// The secret of all keys.
 pub const SECRET: Secret = Secret([9; 16]);
@@ -198,14 +199,15 @@ impl Workload {
             of_host.urls.push(FoundUrl {
                 path: url.key.path,
                 text: url.text,
-                job: JobId(1),
-                depth: DEPTH,
-                hops: nephila_core::job::Hops::by_code(u8::from((url.hash >> 50).is_multiple_of(9))),
-                read_as: if (url.hash >> 54).is_multiple_of(9) { ReadAs::Feed } else { ReadAs::Page },
-                priority: PRIORITY,
-                hits: (url.hash >> 40) as u32 % 3,
-                via: None,
                 admission,
+                want: Want {
+                    depth: DEPTH,
+                    hops: nephila_core::job::Hops::by_code(u8::from((url.hash >> 50).is_multiple_of(9))),
+                    read_as: if (url.hash >> 54).is_multiple_of(9) { ReadAs::Feed } else { ReadAs::Page },
+                    priority: PRIORITY,
+                    hits: (url.hash >> 40) as u32 % 3,
+                    ..Want::of(JobId(1))
+                },
             });
         }
         Found { at, hosts: hosts.into_values().collect() }

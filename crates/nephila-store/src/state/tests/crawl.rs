@@ -9,13 +9,13 @@ use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::frontier::{Action, Config, Frontier};
-use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::robots::Answer;
 use nephila_core::spider::Outcome;
 use nephila_core::state::State;
 use nephila_core::time::{Now, Timestamp};
+use nephila_core::want::Want;
 
 const SECRET: Secret = Secret([3; 16]);
 
@@ -61,19 +61,8 @@ impl<S: State> Crawl<S> {
         let url = format!("{origin}{text}");
         let path = UrlKey::path_of(nephila_core::url::CrawlUrl::parse(&url).unwrap().key(), &SECRET);
         let key = UrlKey { host: HostKey::of(domain, &origin, &SECRET), path };
-        let offer = Offer {
-            key,
-            origin: &origin,
-            text: &text,
-            job: JobId(1),
-            depth,
-            hops: nephila_core::job::Hops::NONE,
-            read_as: ReadAs::Page,
-            priority: 5,
-            hits: 1,
-            refusal: None,
-            via: None,
-        };
+        let offer =
+            Offer { key, origin: &origin, text: &text, want: &Want { depth, hits: 1, ..Want::of(JobId(1)) } };
         self.frontier.offer(offer);
     }
 
