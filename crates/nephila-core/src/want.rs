@@ -10,10 +10,13 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Damaged, Reader, put_u64};
+use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId, PRIORITY_USUAL, Via};
+use crate::key::DomainKey;
 use crate::refusal::Refusal;
+
+const NO_SOURCE: DomainKey = DomainKey(0);
 
 /// How a URL is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,9 @@ pub struct Want {
     pub refusal: Option<Refusal>,
     /// Where the URL was found, if known.
     pub via: Option<Arc<Via>>,
+    /// The registrable domain of the page with the link, if another than that of the URL. Zero for a link within its
+    /// domain, for a seed, and if unknown. On the way to the partition only: no record of a URL has the source.
+    pub source: DomainKey,
 }
 
 impl Want {
@@ -48,6 +54,7 @@ impl Want {
             hits: 0,
             refusal: None,
             via: None,
+            source: NO_SOURCE,
         }
     }
 
@@ -58,12 +65,31 @@ impl Want {
     }
 
     /// Takes over from another offer of the same URL: the more urgent priority, the fewest hops and the most specific
-    /// reading count, and hits are summed. Depth and place stay.
+    /// reading count, and hits are summed. Depth, place and source stay.
     pub(crate) fn join(&mut self, other: &Want) {
         self.priority = self.priority.min(other.priority);
         self.hits = self.hits.saturating_add(other.hits);
         self.hops = self.hops.min(other.hops);
         self.read_as = self.read_as.max(other.read_as);
+    }
+}
+
+// The attributes that came later, the same in both forms.
+impl Want {
+    /// Whether there are any. If so, only version 3 of messages and version 5 of groups hold the want.
+    pub(crate) fn has_more(&self) -> bool {
+        self.source != NO_SOURCE
+    }
+
+    fn put_more(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.source.0.to_be_bytes());
+    }
+
+    /// Attributes that a newer version adds stand behind, and are skipped.
+    fn read_more(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let mut more = Reader::new(reader.bytes("more of a want")?);
+        self.source = DomainKey(more.fixed_u64("source of a link")?);
+        Ok(())
     }
 }
 
@@ -75,18 +101,19 @@ impl Want {
         out.extend([self.depth, self.hops.code(), self.read_as.code(), self.priority]);
         put_u64(out, self.hits.into());
         out.push(self.refusal.map_or(0, Refusal::code));
-        match &self.via {
-            None => out.push(0),
-            Some(via) => {
-                out.push(1);
-                via.put(out);
-            }
+        // The first bit: the place follows. The second: more follows.
+        out.push(u8::from(self.via.is_some()) | u8::from(self.has_more()) << 1);
+        if let Some(via) = &self.via {
+            via.put(out);
+        }
+        if self.has_more() {
+            self.put_more(out);
         }
     }
 
     /// Decodes the want from a message of this version.
     pub(crate) fn read(reader: &mut Reader<'_>, version: u8) -> Result<Want, Damaged> {
-        Ok(Want {
+        let mut want = Want {
             job: JobId(reader.u32("job of a link")?),
             depth: reader.u8("depth of a link")?,
             hops: Hops::by_code(reader.u8("hops of a link")?),
@@ -97,11 +124,17 @@ impl Want {
                 0 => None,
                 code => Some(Refusal::by_code(code).ok_or(Damaged("refusal of a link"))?),
             },
-            via: match version > 1 && reader.u8("page of a link")? != 0 {
-                true => Some(Arc::new(Via::read(reader)?)),
-                false => None,
-            },
-        })
+            via: None,
+            source: NO_SOURCE,
+        };
+        let bits = if version > 1 { reader.u8("page of a link")? } else { 0 };
+        if bits & 1 != 0 {
+            want.via = Some(Arc::new(Via::read(reader)?));
+        }
+        if bits & 2 != 0 {
+            want.read_more(reader)?;
+        }
+        Ok(want)
     }
 }
 
@@ -122,22 +155,33 @@ mod bit {
 #[derive(Debug)]
 pub(crate) struct Behind<'a> {
     want: &'a Want,
-    /// All but the place is that of the URL before.
+    /// All but the place and the source is that of the URL before.
     same: bool,
     /// The place, unless inherited.
     via: Option<&'a Via>,
+    /// The source is not inherited.
+    more: bool,
 }
 
 impl<'a> Behind<'a> {
     pub(crate) fn new(want: &'a Want, before: Option<&Want>) -> Behind<'a> {
         let alike = |w: &Want| (w.job, w.depth, w.priority, w.hits, w.hops, w.read_as);
-        // A URL without a known place cannot inherit from a URL with one.
-        let like =
-            |before: &&Want| alike(before) == alike(want) && (before.via.is_none() || want.via.is_some());
+        // A URL without a known place or source cannot inherit from a URL with one.
+        let like = |before: &&Want| {
+            alike(before) == alike(want)
+                && (before.via.is_none() || want.via.is_some())
+                && (!before.has_more() || want.has_more())
+        };
         let before = before.filter(like);
         let inherited = before.and_then(|before| before.via.as_ref());
         let via = want.via.as_ref().filter(|via| inherited != Some(via));
-        Behind { want, same: before.is_some(), via: via.map(Arc::as_ref) }
+        let more = want.source != before.map_or(NO_SOURCE, |before| before.source);
+        Behind { want, same: before.is_some(), via: via.map(Arc::as_ref), more }
+    }
+
+    /// Whether attributes follow that have no bit of their own.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
     }
 
     /// The bits that [`Want::read_behind`] needs.
@@ -166,14 +210,19 @@ impl<'a> Behind<'a> {
         if let Some(via) = self.via {
             via.put(out);
         }
+        if self.more {
+            self.want.put_more(out);
+        }
     }
 }
 
 impl Want {
-    /// Decodes the difference from the want of the URL before, given the byte before the URL.
+    /// Decodes the difference from the want of the URL before, given the byte before the URL and
+    /// [`Behind::has_more`].
     pub(crate) fn read_behind(
         reader: &mut Reader<'_>,
         bits: u8,
+        has_more: bool,
         before: Option<&Want>,
     ) -> Result<Want, Damaged> {
         let mut want = match before {
@@ -195,10 +244,14 @@ impl Want {
                 },
                 refusal: None,
                 via: None,
+                source: NO_SOURCE,
             },
         };
         if bits & bit::VIA != 0 {
             want.via = Some(Arc::new(Via::read(reader)?));
+        }
+        if has_more {
+            want.read_more(reader)?;
         }
         Ok(want)
     }

@@ -27,8 +27,10 @@ use crate::want::Want;
 pub const UNPACKED_MAX: usize = 4 << 20;
 
 const MAGIC: &[u8; 2] = b"NM";
-/// The version that is written. Version 1 does not say where a link was found; version 1 is read as well.
-const VERSION: u8 = 2;
+/// The newest version, for links with a source. Version 1 does not say where a link was found. All are read.
+const VERSION: u8 = 3;
+/// The version of all other messages: nodes of an older program read them.
+const VERSION_USUAL: u8 = 2;
 const VERSION_OLDEST: u8 = 1;
 
 /// Deflate's level: the fastest. The prefixes are gone already, and the next levels save less than a tenth.
@@ -59,7 +61,11 @@ impl Message {
     pub fn encode(&self, secret: &Secret) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         out.extend(MAGIC);
-        out.push(VERSION);
+        let newest = match self {
+            Message::Offers { offers, .. } => offers.iter().any(|url| url.want.has_more()),
+            Message::Command(_) => false,
+        };
+        out.push(if newest { VERSION } else { VERSION_USUAL });
         match self {
             Message::Offers { from, offers } => {
                 out.push(kind::OFFERS);

@@ -173,6 +173,8 @@ fn get_place(reader: &mut Reader<'_>) -> Result<QueueKey, Damaged> {
 mod url {
     /// The low bits: the decision.
     pub(super) const ADMISSION: u8 = 7;
+    /// In place of the decision: the decision is in the next byte, and the want has attributes without a bit.
+    pub(super) const MORE: u8 = 7;
     /// The place has the same band and age as the place before; its last part is the low half of the key.
     pub(super) const USUAL_PLACE: u8 = 16;
 }
@@ -211,11 +213,14 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
         Admission::Again(place) => (6, Some(place)),
     };
     let usual = QueueKey { low: this.path as u32, ..*before_place };
-    let mut flags = admission | want.bits();
+    let mut flags = want.bits() | if want.has_more() { url::MORE } else { admission };
     if place == Some(usual) {
         flags |= url::USUAL_PLACE;
     }
     out.push(flags);
+    if want.has_more() {
+        out.push(admission);
+    }
     if let Admission::Refuse(refusal) = this.admission {
         out.push(refusal.code());
     }
@@ -264,7 +269,11 @@ fn get_found_url(
     before_place: &mut QueueKey,
 ) -> Result<FoundUrl, Damaged> {
     let flags = reader.u8("flags of a URL")?;
-    let admission = flags & url::ADMISSION;
+    let has_more = flags & url::ADMISSION == url::MORE;
+    let admission = match has_more {
+        true => reader.u8("admission of a URL")?,
+        false => flags & url::ADMISSION,
+    };
     let refusal = match admission {
         5 => Some(Refusal::by_code(reader.u8("refusal")?).ok_or(Damaged("refusal"))?),
         _ => None,
@@ -274,7 +283,7 @@ fn get_found_url(
     if matches!(admission, 0 | 1 | 3 | 4 | 6) && !usual {
         place = get_place(reader)?;
     }
-    let want = Want::read_behind(reader, flags, before.map(|before| &before.want))?;
+    let want = Want::read_behind(reader, flags, has_more, before.map(|before| &before.want))?;
     let path = reader.fixed_u64("key of a URL")?;
     if usual {
         place.low = path as u32;

@@ -54,18 +54,30 @@ pub enum ChainError {
 }
 
 const MAGIC: &[u8; 2] = b"NG";
-/// The version that is written. Version 1 had no hops, no reading of a URL and no bytes of a fetch; version 2 no
-/// asides, no pages brought forward and no booked visits; version 3 no place where a URL was found, and no sources of
-/// feeds. All are read as well: bits that they left empty mark the missing fields, and they lack the newer kinds of
-/// entries.
-const VERSION: u8 = 4;
+/// The newest version, for URLs with a source. Version 1 had no hops, no reading of a URL and no bytes of a fetch;
+/// version 2 no asides, no pages brought forward and no booked visits; version 3 no place where a URL was found, and no
+/// sources of feeds; version 4 no source of a URL. All are read: bits that they left empty mark the missing fields, and
+/// they lack the newer kinds of entries.
+const VERSION: u8 = 5;
+/// The version of all other groups: an older program reads them.
+const VERSION_USUAL: u8 = 4;
 const VERSION_OLDEST: u8 = 1;
+
+/// The lowest version that holds a group.
+fn version(group: &Group) -> u8 {
+    let found = group.entries.iter().filter_map(|entry| match entry {
+        Entry::Found(found) => Some(found),
+        _ => None,
+    });
+    let mut urls = found.flat_map(|found| &found.hosts).flat_map(|host| &host.urls);
+    if urls.any(|url| url.want.has_more()) { VERSION } else { VERSION_USUAL }
+}
 
 /// Writes a group behind a position; returns its bytes and the position behind the group.
 pub fn seal(group: &Group, behind: Position) -> (Vec<u8>, Position) {
     let mut out = Vec::with_capacity(1024);
     out.extend(MAGIC);
-    out.push(VERSION);
+    out.push(version(group));
     put_u64(&mut out, behind.sequence + 1);
     put_u64(&mut out, group.epoch);
     out.extend(behind.chain.to_be_bytes());

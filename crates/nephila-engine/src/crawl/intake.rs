@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::{Findings, LinkKind, ReadAs};
 use nephila_core::job::{Decision, Found, Hops, JobId, Rule, Trail, Via};
+use nephila_core::key::DomainKey;
 use nephila_core::recrawl::claims::{LISTED_MAX, Listed};
 use nephila_core::refusal::Refusal;
 use nephila_core::time::Timestamp;
@@ -55,6 +56,8 @@ impl From<&Ticket> for Known {
 pub(crate) struct Source<'a> {
     shared: &'a Shared,
     page: &'a CrawlUrl,
+    /// The domain of the page, by name and by key.
+    domain: (&'a str, DomainKey),
     origin: String,
     trail: Trail,
     /// Cache of `Via`, by hop and by whether the target has the same origin as the page.
@@ -73,13 +76,15 @@ impl<'a> Source<'a> {
 
     /// A page at the end of this trail of hops.
     pub(crate) fn new(shared: &'a Shared, page: &'a CrawlUrl, trail: Trail) -> Source<'a> {
-        Source { shared, page, origin: page.origin(), trail, made: Vec::new() }
+        let domain = (domain(page), shared.handle.key(page).host.domain);
+        Source { shared, page, domain, origin: page.origin(), trail, made: Vec::new() }
     }
 
     /// How a job wants a URL that is one more hop away.
     pub(crate) fn want(&mut self, job: &InForce, url: &CrawlUrl, letter: char) -> Want {
         let near = url.origin() == self.origin;
-        Want { priority: job.priority, via: Some(self.via(near, letter)), ..Want::of(job.id) }
+        let source = if near { DomainKey(0) } else { source(self.domain, url) };
+        Want { priority: job.priority, via: Some(self.via(near, letter)), source, ..Want::of(job.id) }
     }
 
     /// The `Via` of a URL that is one more hop away; `near` tells whether page and URL have the same origin.
@@ -91,6 +96,16 @@ impl<'a> Source<'a> {
         self.made.push((letter, near, via.clone()));
         via
     }
+}
+
+/// The name of a URL's domain, as in the key of the URL.
+fn domain(url: &CrawlUrl) -> &str {
+    url.registrable_domain().unwrap_or(url.host_str())
+}
+
+/// The domain of a page as the source of a link: zero for a link within the domain.
+fn source((name, key): (&str, DomainKey), url: &CrawlUrl) -> DomainKey {
+    if domain(url) == name { DomainKey(0) } else { key }
 }
 
 /// The links of a page, and the target of its redirect.
@@ -227,5 +242,23 @@ impl Links {
             self.counts.wanted += 1;
         }
         self.wanted.push(Link { url, want });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_core::key::{Secret, UrlKey};
+
+    use super::*;
+
+    #[test]
+    fn a_link_from_another_domain_has_that_domain_as_its_source() {
+        let url = |text: &str| CrawlUrl::parse(text).unwrap();
+        let page = url("https://www.paper.co.uk/front");
+        let key = UrlKey::of(&page, &Secret([7; 16])).host.domain;
+        let of = |text: &str| source((domain(&page), key), &url(text));
+        assert_eq!(of("https://other.co.uk/"), key);
+        assert_eq!(of("http://192.0.2.1/"), key);
+        assert_eq!(of("http://sport.paper.co.uk/"), DomainKey(0), "another host of the same domain");
     }
 }
