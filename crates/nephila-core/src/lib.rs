@@ -24,8 +24,8 @@
 //! the signature of requests.
 //!
 //! The response is an [`Exchange`](store::Exchange). [`store`] turns an exchange into WARC records and index lines,
-//! without secrets. [`handler`] detects the type and encoding of the body and extracts the links, which pass the scope
-//! and return to the frontier as offers. Capture and links become durable before the outcome is reported, so a crash in
+//! without secrets. [`handler`] detects the type and encoding of the body and extracts the links; [`follow`] judges links
+//! and redirects by the scope, and the wanted ones return to the frontier as offers. Capture and links become durable before the outcome is reported, so a crash in
 //! between repeats the fetch and loses nothing. The report closes the ticket and ends in the log: the URL is done,
 //! waits for a retry, or gets a time for the next visit ([`recrawl`]).
 //!
@@ -49,6 +49,7 @@ pub mod entry;
 pub mod event;
 pub mod feed;
 pub mod fold;
+pub mod follow;
 pub mod frontier;
 pub mod handler;
 pub mod identity;

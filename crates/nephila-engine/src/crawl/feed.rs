@@ -17,20 +17,18 @@ use nephila_core::feed::schedule::Answer;
 use nephila_core::feed::source::{Record as SourceRecord, Shown, Sighted};
 use nephila_core::feed::story::Sighting;
 use nephila_core::feed::{Feed, FeedEntry, Limits, Note, REDUNDANT, read_feed_until};
-use nephila_core::frontier::URGENT;
+use nephila_core::follow::{self, Links};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::{Findings, LinkKind, Page, ReadAs};
-use nephila_core::job::Hops;
 use nephila_core::recrawl::claims::Listed;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, KeyRules};
-use nephila_core::want::Want;
 use nephila_spider::Fetched;
 use serde::Serialize;
 
-use super::intake::{self, Links, Source};
+use super::intake;
 use super::page::watched;
 use super::readers::Unread;
 use super::robots::max_age;
@@ -77,7 +75,8 @@ impl Poll {
     /// fetched again.
     pub(crate) fn listed(&self, shared: &Shared, url: &CrawlUrl) -> Box<[Listed]> {
         let entries = self.feed.entries.iter();
-        intake::said(shared, url, entries.filter_map(|entry| Some((&entry.url, entry.updated?))))
+        let times = entries.filter_map(|entry| Some((&entry.url, entry.updated?)));
+        follow::claimed(url, times, shared.handle.secret())
     }
 
     /// The sighting to be sent to the source after the poll is reported. None if the sighting is part of the report,
@@ -217,8 +216,7 @@ pub(crate) async fn poll(
     Ok(poll)
 }
 
-/// The links of a poll: pages of new stories, the new location of the feed, or the feeds of a page that was added as a
-/// feed. An operator's feed brings its stories into scope, wherever they lie; an `exclude` keeps them out.
+/// The links of a poll ([`follow::links_of_feed`]). The new location and the feeds of a page inherit the source.
 pub(crate) fn links(
     shared: &Shared,
     ticket: &Ticket,
@@ -227,37 +225,19 @@ pub(crate) fn links(
     poll: &Poll,
     findings: Option<&Findings>,
 ) -> anyhow::Result<Links> {
-    let mut links = Links::default();
-    let Some(job) = &shared.jobs.get(ticket.job) else { return Ok(links) };
-    let mut source = Source::of(shared, &ticket.into(), url);
-    let mut push = |links: &mut Links, url: &CrawlUrl, depth, hops, read_as, letter| {
-        if job.excludes(url) {
-            links.counts.out += 1;
-            return;
-        }
-        let want = Want { depth, hops, read_as, priority: URGENT, ..source.want(job, url, letter) };
-        links.push(shared, url.clone(), want);
-    };
-    if let (Outcome::Redirect, Some(target)) = (fetched.outcome, &fetched.redirect) {
-        let hops = Hops::new(ticket.hops.out(), ticket.hops.redirects() + 1);
-        push(&mut links, target, ticket.depth, hops, ReadAs::Feed, 'R');
-        if poll.brought.moved_to.is_some() {
-            shared.inherit_source(&ticket.key, target)?;
-        }
-    }
-    if let Some(taken) = &poll.taken {
-        for place in &taken.stories {
-            let story = &poll.feed.entries[*place].url;
-            push(&mut links, story, ticket.depth.saturating_add(1), Hops::NONE, ReadAs::Story, 'L');
-        }
-    }
-    let feeds = findings.iter().flat_map(|findings| &findings.links);
-    for found in feeds.filter(|found| found.kind == LinkKind::Feed).take(FEEDS_OF_PAGE_MAX) {
-        if shared.sources.is_removed(&shared.handle.key(&found.url)) {
-            continue;
-        }
-        push(&mut links, &found.url, ticket.depth, Hops::NONE, ReadAs::Feed, 'L');
-        shared.inherit_source(&ticket.key, &found.url)?;
+    let Some(job) = &shared.jobs.get(ticket.job) else { return Ok(Links::default()) };
+    let target = fetched.redirect.as_ref().filter(|_| fetched.outcome == Outcome::Redirect);
+    let taken = poll.taken.iter().flat_map(|taken| &taken.stories);
+    let stories = taken.map(|place| &poll.feed.entries[*place].url);
+    let named = findings.iter().flat_map(|findings| &findings.links);
+    let named = named.filter(|found| found.kind == LinkKind::Feed).take(FEEDS_OF_PAGE_MAX);
+    let feeds = named.map(|found| &found.url);
+    let feeds: Vec<_> = feeds.filter(|feed| !shared.sources.is_removed(&shared.handle.key(feed))).collect();
+    let judge = intake::judge(shared, job);
+    let links = follow::links_of_feed(&judge, &ticket.into(), url, target, stories, feeds.iter().copied());
+    let moved_to = target.filter(|_| poll.brought.moved_to.is_some());
+    for heir in moved_to.into_iter().chain(feeds) {
+        shared.inherit_source(&ticket.key, heir)?;
     }
     Ok(links)
 }

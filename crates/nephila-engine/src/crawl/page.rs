@@ -23,10 +23,11 @@ use std::time::{Duration, Instant};
 use http::header::SET_COOKIE;
 use nephila_core::feed::REDUNDANT;
 use nephila_core::feed::record::Record;
+use nephila_core::follow::{self, Links};
 use nephila_core::frontier::ticket::{HeadSaid, Report, Ticket};
 use nephila_core::handler::outlinks::Outlinks;
 use nephila_core::handler::{Findings, ReadAs};
-use nephila_core::job::{Hops, Trail};
+use nephila_core::job::Trail;
 use nephila_core::recrawl::claims::Listed;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
@@ -44,7 +45,6 @@ use self::line::{count, report_of};
 pub(crate) use self::read::{complain, read_body, watched};
 use self::read::{give_up, read};
 use super::head::{self, Head};
-use super::intake::Links;
 use super::resolve::has_others;
 use super::shared::{LINKS_MAX, Shared};
 use super::sources::Held;
@@ -317,7 +317,7 @@ impl Capture<'_> {
             None => {
                 let redirect = fetched.redirect.as_ref().filter(|_| fetched.outcome == Outcome::Redirect);
                 let links = intake::links(shared, &ticket.into(), url, redirect, findings);
-                (links, intake::listed(shared, url, findings))
+                (links, follow::listed(url, findings, shared.handle.secret()))
             }
         };
         for target in &links.moved {
@@ -353,7 +353,7 @@ impl Capture<'_> {
         let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&links.wanted));
         offered?;
         drop(offering);
-        Ok(Stored { receipt: receipt?, counts: links.counts, listed })
+        Ok(Stored { receipt: receipt?, counts: links.counts.into(), listed })
     }
 
     /// Logs and counts the fetch, and reports its outcome to the frontier.
@@ -419,16 +419,11 @@ pub(crate) fn found_notes(ticket: &Ticket, url: &CrawlUrl) -> Vec<(&'static str,
 /// Reclassifies a redirect that cannot lead on.
 pub(crate) fn judge_redirect(shared: &Shared, ticket: &Ticket, url: &CrawlUrl, fetched: &mut Fetched) {
     let Some(target) = &fetched.redirect else { return };
-    if target.key() == url.key() {
-        let cookie = fetched.fields.contains_key(SET_COOKIE);
-        fetched.outcome = if cookie { Outcome::CookieWall } else { Outcome::RedirectLoop };
-        fetched.redirect = None;
-    } else if u32::from(ticket.hops.redirects())
-        >= shared.settings.spider.redirects_max.min(Hops::MOST.into())
-    {
-        fetched.outcome = Outcome::RedirectLimit;
-        fetched.detail = format!("more than {} redirects in a row", shared.settings.spider.redirects_max);
-        fetched.redirect = None;
+    let (max, cookie) = (shared.settings.spider.redirects_max, fetched.fields.contains_key(SET_COOKIE));
+    let Some(outcome) = follow::redirect(url, target, ticket.hops, cookie, max) else { return };
+    (fetched.outcome, fetched.redirect) = (outcome, None);
+    if outcome == Outcome::RedirectLimit {
+        fetched.detail = format!("more than {max} redirects in a row");
     }
 }
 

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use nephila_core::follow::Known;
 use nephila_core::store::cdxj::Line;
 use nephila_core::url::CrawlUrl;
 use nephila_store::captures::{Capture, Captures};
 use tokio::sync::mpsc;
 
 use super::decoded::decoded;
-use super::intake::{self, Known};
+use super::intake;
 use super::page::{complain, read_body};
 use super::shared::{LINKS_MAX, Shared};
 use crate::folder::Judged;

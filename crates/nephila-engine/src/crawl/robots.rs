@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use nephila_core::follow::Source;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
@@ -17,7 +18,6 @@ use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
 use nephila_spider::Fetched;
 
-use super::intake::Source;
 use super::jobs::InForce;
 use super::page::{Asked, ask, line_of, reserve};
 use super::resolve::has_others;
@@ -138,13 +138,14 @@ pub fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<L
         _ => job.wants_sitemaps(),
     };
     // Heritrix counts a robots.txt as a hop of its own: a prerequisite.
-    let mut source = Source::new(shared, url, Trail::SEED.hop('P'));
+    let mut source = Source::new(url, shared.handle.secret(), Trail::SEED.hop('P'));
     let mut links = Vec::new();
     for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
         // At depth 0: the pages that a sitemap names are one link away from a seed.
-        links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| Link {
-            url: url.clone(),
-            want: Want { read_as: ReadAs::Sitemap, ..source.want(&job, url, 'M') },
+        links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| {
+            let (via, source) = source.of_link(url, 'M');
+            let (read_as, priority, via) = (ReadAs::Sitemap, job.priority, Some(via));
+            Link { url: url.clone(), want: Want { read_as, priority, via, source, ..Want::of(job.id) } }
         }));
     }
     links

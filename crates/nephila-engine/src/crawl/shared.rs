@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::URGENT;
-use nephila_core::handler::{self, LinkKind, ReadAs, TextOf};
+use nephila_core::handler::{self, ReadAs, TextOf};
 use nephila_core::job::{Job, JobId, Limits, Via};
 use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
@@ -467,16 +467,6 @@ impl Shared {
     /// Whether the archive keeps metadata records.
     pub fn keeps_metadata(&self) -> bool {
         self.stages.keep.is_some() && self.settings.store.metadata_records
-    }
-
-    /// Whether links of this kind are followed.
-    pub fn follows(&self, kind: LinkKind) -> bool {
-        match kind {
-            LinkKind::Style | LinkKind::Requisite => self.settings.handler.page_requisites,
-            LinkKind::Form => self.settings.handler.forms,
-            LinkKind::Sitemap => self.settings.handler.sitemaps,
-            _ => true,
-        }
     }
 
     /// The limits for reading a page.

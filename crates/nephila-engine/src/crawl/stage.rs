@@ -14,6 +14,7 @@ use std::time::Instant;
 use anyhow::Context;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use nephila_core::follow::Witness;
 use nephila_core::handler::{Findings, Limits, Page, read_page_until};
 use nephila_core::job::{JobId, Rules, Verdict};
 use nephila_core::spider::Outcome;
@@ -209,6 +210,20 @@ impl Visited<'_> {
 pub struct Unobserved;
 
 impl Observe for Unobserved {}
+
+impl Witness for Stages {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+        self.observe.judged(url, rules, verdict, via);
+    }
+
+    fn needed(&self, url: &CrawlUrl) {
+        self.observe.needed(url);
+    }
+
+    fn lets_pass(&self, url: &CrawlUrl) -> bool {
+        self.observe.lets_pass(url)
+    }
+}
 
 /// One of each stage.
 #[derive(Clone)]

@@ -15,6 +15,7 @@ use nephila_core::cluster::slots::Event as TurnEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::feed;
 use nephila_core::feed::source::{Sighted, SourceKey};
+pub use nephila_core::follow::Link;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::downloads::{self, Cursor, Wanted};
 use nephila_core::frontier::explain::Explanation;
@@ -36,7 +37,6 @@ use nephila_core::state::record::HostRecord;
 use nephila_core::state::totals::Work;
 use nephila_core::time::Seconds;
 use nephila_core::url::CrawlUrl;
-use nephila_core::want::Want;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Closed, OFFERS_IN_BATCH_MAX, Stats};
@@ -47,15 +47,6 @@ use super::{Closed, OFFERS_IN_BATCH_MAX, Stats};
 pub struct Stopped {
     /// The error that ended the worker, if there was one.
     pub why: Option<Arc<str>>,
-}
-
-/// A discovered URL, to be offered to the frontier.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// The URL.
-    pub url: CrawlUrl,
-    /// How the URL is wanted.
-    pub want: Want,
 }
 
 /// A command of an operator.

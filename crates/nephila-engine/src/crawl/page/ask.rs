@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use nephila_core::follow::{self, Stored};
 use nephila_core::frontier::ticket::{Purpose, Ticket};
-use nephila_core::spider::answer::validator;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Keep, Request};
+use nephila_store::archive::LastCapture;
 
 use super::line::{line_begun, line_of};
 use crate::crawl::shared::Shared;
@@ -114,26 +115,27 @@ pub(crate) async fn begin(
     shared.log.begin(line).await.ok_or_else(stopped)
 }
 
-/// The header fields of a conditional request for a page that was fetched before. The archived version must be the one
-/// that the frontier knows: a version that was stored and not reported, because of a crash, was perhaps never parsed,
-/// and a response without a body would hide its links.
+/// The header fields of a conditional request for a page that was fetched before.
 pub(crate) fn conditions(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Vec<(HeaderName, HeaderValue)> {
-    let Some(known) = &ticket.known else { return Vec::new() };
-    // The version of a feed that the frontier knows was parsed; a version with the same URLs as the one before is not
-    // archived.
-    if !is_held(shared, ticket, url) && !shared.settings.feed.follows(ticket.read_as, ticket.depth) {
-        return Vec::new();
-    }
-    [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, validator(value)?)))
-        .collect()
+    let is_followed_feed = shared.settings.feed.follows(ticket.read_as, ticket.depth);
+    let last = last_capture(shared, url);
+    follow::conditions(ticket.known.as_deref(), last.as_ref().map(stored), is_followed_feed)
 }
 
 /// Whether the last capture of a page is the version that the frontier knows.
 pub(super) fn is_held(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> bool {
-    let held = shared.stages.keep.as_ref().and_then(|keep| keep.last_capture(url.as_str()));
-    let (Some(known), Some(held)) = (&ticket.known, held) else { return false };
-    let same = |known: &str, held: Option<&str>| held.unwrap_or_default() == known;
-    same(&known.etag, held.etag.as_deref()) && same(&known.last_modified, held.last_modified.as_deref())
+    let last = last_capture(shared, url);
+    follow::is_stored(ticket.known.as_deref(), last.as_ref().map(stored))
+}
+
+fn last_capture(shared: &Shared, url: &CrawlUrl) -> Option<LastCapture> {
+    shared.stages.keep.as_ref()?.last_capture(url.as_str())
+}
+
+fn stored(last: &LastCapture) -> Stored<'_> {
+    let LastCapture { etag, last_modified, .. } = last;
+    Stored {
+        etag: etag.as_deref().unwrap_or_default(),
+        last_modified: last_modified.as_deref().unwrap_or_default(),
+    }
 }
