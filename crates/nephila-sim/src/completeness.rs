@@ -90,7 +90,7 @@ impl Completeness {
         if !book.known {
             return Err(again("is asked for before its offer is in the log".to_owned()));
         }
-        if world.urls[url as usize].refusal.is_some() {
+        if world.urls[url as usize].is_trap {
             return Err(again("is asked for although it was refused".to_owned()));
         }
         match book.standing {

@@ -8,6 +8,7 @@ use nephila_core::time::Seconds;
 
 use crate::facts::Fact;
 use crate::harness::Sim;
+use crate::pages::seed;
 use crate::{Checker, Violation};
 
 /// Maximum number of rounds until a world must be quiet.
@@ -131,13 +132,18 @@ impl Sim {
     }
 
     fn check_all(&mut self) -> Result<(), Violation> {
-        let Sim { frontier, world, complete, obedience, reach, clock, .. } = self;
+        let Sim { frontier, world, complete, obedience, reach, asked, clock, .. } = self;
         let frontier = frontier.as_mut().expect("a process runs");
         for partition in 0..frontier.partitions() {
             complete.check_quiet(frontier.state(partition), obedience, reach, world, clock)?;
         }
         let mut states: Vec<_> = (0..frontier.partitions()).map(|p| frontier.state(p).clone()).collect();
         complete.check_known(&mut states.iter_mut().collect::<Vec<_>>(), world)?;
+        for (key, record) in states.iter().flat_map(|state| &state.tables.urls) {
+            if let (Some(url), Some(last)) = (world.by_path.get(&key.path), &record.last) {
+                asked.check_record(*url, last)?;
+            }
+        }
         Ok(())
     }
 }
@@ -175,7 +181,7 @@ impl Sim {
         self.calm = true;
         let job = self.world.jobs[0].id;
         for url in 0..self.world.urls.len() as u32 {
-            while !self.offer(url, job, 0) {
+            while !self.offer(url, &seed(job)) {
                 for partition in 0..self.parts.len() {
                     self.write(partition)?;
                     self.commit(partition)?;

@@ -10,6 +10,7 @@ use crate::Violation;
 use crate::completeness::Plan;
 use crate::harness::Sim;
 use crate::robots::{InForce, Word};
+use crate::site::Version;
 
 /// One fact.
 #[derive(Clone, Debug)]
@@ -23,9 +24,13 @@ pub(crate) enum Fact {
         outcome: Outcome,
         /// Its links, if they were read.
         links: Vec<u32>,
+        /// The version, if the outcome has one.
+        version: Version,
         /// A rest that the site requested, in wall clock time; 0 if none.
         rest_until: u64,
     },
+    /// A page ended without a request.
+    Unasked(u32),
     /// A robots.txt is in force.
     Robots { host: usize, word: Word, rest_until: u64 },
     /// The number of failures of a site in a row.
@@ -54,11 +59,13 @@ impl Sim {
         for fact in facts {
             match fact {
                 Fact::Known(_) => {}
-                Fact::Ended { url, plan, outcome, links, rest_until } => {
+                Fact::Ended { url, plan, outcome, links, version, rest_until } => {
+                    self.asked.handle_ended_known(url, outcome, &version);
                     self.complete.handle_ended_known(url, plan, outcome);
                     self.complete.check_links(url, &links, &self.world)?;
                     self.polite.handle_rest(self.world.urls[url as usize].host, rest_until);
                 }
+                Fact::Unasked(url) => self.asked.handle_unasked(url),
                 Fact::Robots { host, word, rest_until } => {
                     match &word.in_force {
                         InForce::Rules(file) => {

@@ -13,23 +13,27 @@ use nephila_core::frontier::offers::Offer;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
-use nephila_core::job::{self, Job, JobId};
+use nephila_core::job::{self, Job, JobId, Kind, Rules};
 use nephila_core::key::HostKey;
 use nephila_core::robots::policy::Answer;
-use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::{MemoryState, Position, State, StateError};
+use nephila_core::url::KeyRules;
 use nephila_core::want::Want;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::bounds::{self, Counted};
 use crate::clock::Clock;
 use crate::completeness::Completeness;
+use crate::conditions::Conditions;
 use crate::detours::{self, Chain};
 use crate::facts::Fact;
+use crate::pages::seed;
 use crate::politeness::Politeness;
 use crate::reach::Reach;
 use crate::rng::Rng;
 use crate::robots::{File, Obedience};
+use crate::scope::Scopes;
+use crate::site::Version;
 use crate::web::Ending;
 use crate::world::World;
 use crate::{Checker, Violation};
@@ -54,7 +58,7 @@ pub(crate) struct Part {
     pub(crate) facts: Vec<Fact>,
     pub(crate) facts_in_flight: Vec<Fact>,
     /// URLs that others found for this partition, in the order of its inbox.
-    pub(crate) feed: Vec<u32>,
+    pub(crate) feed: Vec<(u32, JobId)>,
     /// How far this process has offered the feed.
     pub(crate) feed_at: usize,
     /// How far the feed was read, according to the log.
@@ -80,6 +84,8 @@ pub(crate) struct Running {
     ticket: Ticket,
     host: usize,
     url: Option<u32>,
+    /// The validators of the request.
+    sent: Version,
     began: u64,
     pub(crate) ends: u64,
     /// Its process has died.
@@ -93,12 +99,13 @@ pub(crate) struct Finished {
     pub(crate) host: usize,
     pub(crate) url: Option<u32>,
     pub(crate) took: u64,
-    pub(crate) links: Vec<u32>,
+    pub(crate) sent: Version,
+    pub(crate) links: Vec<(u32, Want)>,
     pub(crate) offered: usize,
     pub(crate) orphan: bool,
     /// Planted: the page was reported before its links were offered.
     pub(crate) reported: bool,
-    pub(crate) ending: Option<(Outcome, u16, u64, Option<Duration>)>,
+    pub(crate) ending: Option<(Ending, Option<Duration>)>,
 }
 
 /// Counts of events.
@@ -114,6 +121,16 @@ pub struct Figures {
     pub hops: u64,
     /// Chains of redirects that ended because the next hop could not be requested.
     pub given_up: u64,
+    /// Redirects of pages.
+    pub redirects: u64,
+    /// Seeds that moved.
+    pub moved: u64,
+    /// Links out of scope.
+    pub links_out: u64,
+    /// Conditional requests for pages.
+    pub conditional: u64,
+    /// Of these, answered with 304.
+    pub unchanged: u64,
     /// Times the frontier said that nothing was left for now.
     pub done: u64,
     /// Times the process died.
@@ -146,6 +163,14 @@ pub struct Sim {
     pub(crate) obedience: Obedience,
     pub(crate) complete: Completeness,
     pub(crate) reach: Reach,
+    pub(crate) scopes: Scopes,
+    pub(crate) asked: Conditions,
+    /// The rules of each job.
+    pub(crate) rules: Vec<Rules>,
+    /// The last capture of each page, as far as the archive remembers.
+    pub(crate) archive: Vec<Option<Version>>,
+    /// The current version of each page.
+    pub(crate) versions: Vec<u32>,
     pub(crate) open: BTreeMap<TicketId, Open>,
     pub(crate) running: Vec<Running>,
     pub(crate) finished: Vec<Finished>,
@@ -203,11 +228,13 @@ impl Sim {
                 feed_durable: 0,
             })
             .collect();
-        // URLs found by others: most pages, some of them several times.
-        for _ in 0..world.urls.len() {
-            let url = rng.below(world.urls.len() as u64) as u32;
-            parts[world.hosts[world.urls[url as usize].host].partition].feed.push(url);
+        let mut scopes = Scopes::new(world.urls.len());
+        for (url, job) in added(&world, &scopes, &mut rng) {
+            scopes.handle_seed(url, job);
+            parts[world.hosts[world.urls[url as usize].host].partition].feed.push((url, job));
         }
+        let rules = world.jobs.iter().map(|job| job.scope.resolve(&KeyRules::default()));
+        let rules = rules.collect::<Result<_, _>>().expect("a scope of ours");
         let addresses = (0..hosts).map(|_| some_addresses(&world, &mut rng)).collect();
         let files = (0..hosts).map(|_| File::random(&mut rng)).collect();
         let mut sim = Sim {
@@ -215,6 +242,11 @@ impl Sim {
             obedience: Obedience::new(hosts),
             complete: Completeness::new(world.urls.len()),
             reach: Reach::new(hosts, world.config.retry.retries_max),
+            scopes,
+            asked: Conditions::new(world.urls.len()),
+            rules,
+            archive: vec![None; world.urls.len()],
+            versions: vec![0; world.urls.len()],
             world,
             figures: Figures::default(),
             rng,
@@ -370,6 +402,7 @@ impl Sim {
                 host: running.host,
                 url: running.url,
                 took,
+                sent: running.sent,
                 links: Vec::new(),
                 offered: 0,
                 orphan: running.orphan,
@@ -410,11 +443,11 @@ impl Sim {
         self.trace.update(&ticket.id.0.to_le_bytes());
         self.trace.update(&self.clock.t.to_le_bytes());
         self.trace.update(ticket.address.to_string().as_bytes());
-        let (host, url) = match ticket.purpose {
+        let (host, url, sent) = match ticket.purpose {
             Purpose::Robots => {
                 self.figures.robots += 1;
                 self.figures.hops += u64::from(detours::asker(&ticket.url).is_some());
-                (self.start_robots(&ticket)?, None)
+                (self.start_robots(&ticket)?, None, Version::default())
             }
             Purpose::Page => {
                 self.figures.pages += 1;
@@ -431,7 +464,10 @@ impl Sim {
                     let what = format!("{} is tried for the {}. time", ticket.url, ticket.retries);
                     return Err(Violation::new(Checker::Repeats, what));
                 }
-                (page.host, Some(url))
+                self.scopes.check_ticket(url, &ticket)?;
+                let sent = self.conditions(url, &ticket)?;
+                self.figures.conditional += u64::from(!sent.is_empty());
+                (page.host, Some(url), sent)
             }
         };
         self.obedience.handle_address(host, ticket.address)?;
@@ -456,7 +492,7 @@ impl Sim {
         let max = if self.rng.one_in(20) { timeout - 1_000 } else { self.world.rates.took_max };
         let took = self.rng.below(max.min(timeout - 1_000) + 1);
         let (began, ends) = (self.clock.t, self.clock.t + took);
-        self.running.push(Running { ticket, host, url, began, ends, orphan: false });
+        self.running.push(Running { ticket, host, url, sent, began, ends, orphan: false });
         Ok(())
     }
 
@@ -470,8 +506,7 @@ impl Sim {
             let open = self.open.remove(&id).expect("just seen");
             match open.url {
                 Some(_) => {
-                    let ending = Ending { outcome: Outcome::TotalTimeout, status: 0, rest: 0 };
-                    self.page_ended(&open, &ending, timeout, Vec::new());
+                    self.page_ended(&open, &Ending::expired(), timeout, Vec::new());
                 }
                 None => self.robots_ended(
                     &open,
@@ -496,6 +531,7 @@ impl Sim {
         bounds::check_group(&self.world.config.frontier, group.entries.len())?;
         self.chains_given_up(&group);
         self.check_given_up(partition, &group)?;
+        self.note_unasked(partition, &group);
         let position = self.front().state(partition).position();
         let part = &mut self.parts[partition];
         part.last = Some((bytes.clone(), position));
@@ -540,9 +576,8 @@ impl Sim {
         let mut any = false;
         for _ in 0..max {
             let part = &self.parts[partition];
-            let Some(&url) = part.feed.get(part.feed_at) else { break };
-            let job = JobId(self.rng.within(1, self.world.jobs.len() as u64) as u32);
-            if !self.offer(url, job, 0) {
+            let Some(&(url, job)) = part.feed.get(part.feed_at) else { break };
+            if !self.offer(url, &seed(job)) {
                 break;
             }
             any = true;
@@ -557,7 +592,7 @@ impl Sim {
     }
 
     /// Offers a URL. Returns false if the queue was full.
-    pub(crate) fn offer(&mut self, url: u32, job: JobId, depth: u8) -> bool {
+    pub(crate) fn offer(&mut self, url: u32, wanted: &Want) -> bool {
         let priority = if self.rng.one_in(12) { 0 } else { self.rng.within(1, 9) as u8 };
         let page = &self.world.urls[url as usize];
         let host = &self.world.hosts[page.host];
@@ -565,7 +600,7 @@ impl Sim {
             key: page.key,
             origin: &host.origin,
             text: &page.text,
-            want: &Want { depth, priority, hits: 1, refusal: page.refusal, ..Want::of(job) },
+            want: &Want { priority, hits: 1, ..wanted.clone() },
         };
         let frontier = self.frontier.as_mut().expect("a process runs");
         let offered = frontier.offer(offer);
@@ -606,4 +641,23 @@ impl Sim {
 
 pub(crate) fn some_addresses(world: &World, rng: &mut Rng) -> Vec<IpAddr> {
     (0..rng.within(1, 3)).map(|_| *rng.pick(&world.addresses)).collect()
+}
+
+/// URLs that people add: the seeds of each job, and others in its scope, some of them several times. Of a job that ends
+/// somewhere only a few, so that most of its pages are found by links.
+fn added(world: &World, scopes: &Scopes, rng: &mut Rng) -> Vec<(u32, JobId)> {
+    let seeds =
+        world.jobs.iter().flat_map(|job| job.scope.seeds.iter().map(move |seed| (world.by_url[seed], job)));
+    let mut added: Vec<(u32, &Job)> = seeds.collect();
+    for _ in 0..world.urls.len() {
+        let (url, job) = (rng.below(world.urls.len() as u64) as u32, rng.pick(&world.jobs));
+        let is_endless = job.scope.kind == Kind::Any && job.scope.depth_max > 2;
+        if is_endless || rng.one_in(4) {
+            added.push((url, job));
+        }
+    }
+    let welcome = |(url, job): &(u32, &Job)| {
+        !world.urls[*url as usize].is_trap && scopes.is_welcome(job, &world.url(*url))
+    };
+    added.iter().filter(|added| welcome(added)).map(|(url, job)| (*url, job.id)).collect()
 }

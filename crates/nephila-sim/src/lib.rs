@@ -6,6 +6,7 @@
 //!
 //! The checkers stand outside. They keep their own books, from the frontier's requests and the world's answers:
 //! [`politeness`] (rests and connections), [`robots`] (which URLs may be fetched, and from which address),
+//! [`scope`] (which links and redirects are followed), [`conditions`] (which requests are conditional),
 //! [`completeness`] (nothing vanishes, nothing is fetched twice without reason), [`reach`] (no site is given up too
 //! early), [`bounds`] (queues and tables stay within their bounds). [`mutants`] tests the checkers: bugs planted on
 //! purpose, each of which its own checker must find.
@@ -16,6 +17,7 @@ pub mod bounds;
 pub mod clock;
 pub mod cluster;
 pub mod completeness;
+pub mod conditions;
 mod detours;
 mod drain;
 mod facts;
@@ -23,12 +25,15 @@ mod faults;
 pub mod feeds;
 pub mod harness;
 pub mod mutants;
+mod pages;
 pub mod politeness;
 pub mod reach;
 pub mod reflog;
 pub mod rng;
 pub mod robots;
 pub mod scale;
+pub mod scope;
+pub mod site;
 mod web;
 pub mod world;
 
@@ -50,6 +55,12 @@ pub enum Checker {
     Politeness,
     /// Which URLs may be fetched, and from which address.
     Robots,
+    /// No page out of scope is requested, and no link in scope is left out.
+    Scope,
+    /// Redirects of pages end or lead on as they should.
+    Redirects,
+    /// A request is conditional if the archive has the version, and only then.
+    Conditions,
     /// Nothing vanishes.
     Completeness,
     /// Nothing is fetched again without reason.

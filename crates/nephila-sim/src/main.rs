@@ -380,10 +380,16 @@ fn frontier(
         sum.steps = sum.steps.max(seeds);
     }
     println!(
-        "sim: {seeds} worlds, {} steps, {} pages, {} robots.txt, {} hops of them, {} given up, {} times done, {} restarts, {} clock jumps, {} groups, {} expired, \
+        "sim: {seeds} worlds, {} steps, {} pages, {} redirects, {} seeds that moved, {} links out of scope, {} conditional requests, {} unchanged, \
+         {} robots.txt, {} hops of them, {} given up, {} times done, {} restarts, {} clock jumps, {} groups, {} expired, \
          {} late reports, {} URLs, {} days, 0 violations, {:.0} s",
         sum.steps,
         sum.pages,
+        sum.redirects,
+        sum.moved,
+        sum.links_out,
+        sum.conditional,
+        sum.unchanged,
         sum.robots,
         sum.hops,
         sum.given_up,
@@ -403,6 +409,11 @@ fn frontier(
 fn add(sum: &mut Figures, one: &Figures) {
     sum.steps += one.steps;
     sum.pages += one.pages;
+    sum.redirects += one.redirects;
+    sum.moved += one.moved;
+    sum.links_out += one.links_out;
+    sum.conditional += one.conditional;
+    sum.unchanged += one.unchanged;
     sum.robots += one.robots;
     sum.hops += one.hops;
     sum.given_up += one.given_up;

@@ -7,7 +7,7 @@ use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::{Report, Ticket};
 use nephila_core::job::Schedule;
 use nephila_core::robots::policy::Answer;
-use nephila_core::spider::outcome::{self, Outcome};
+use nephila_core::spider::outcome::Outcome;
 
 use crate::completeness::Plan;
 use crate::detours;
@@ -15,14 +15,29 @@ use crate::facts::Fact;
 use crate::harness::{Finished, Open, SENT_MAX, Sim, some_addresses};
 use crate::reach::Failure;
 use crate::robots::File;
+use crate::site::Version;
 use crate::{Checker, Violation};
 
 /// How a page ended, and the consequences, by our own table.
+#[derive(Clone, Debug)]
 pub(crate) struct Ending {
     pub(crate) outcome: Outcome,
     pub(crate) status: u16,
     /// The rest of the host is at least this, in milliseconds.
     pub(crate) rest: u64,
+    /// The version of the page, if the answer has one.
+    pub(crate) version: Version,
+}
+
+impl Ending {
+    fn of(outcome: Outcome, status: u16) -> Ending {
+        Ending { outcome, status, rest: 0, version: Version::default() }
+    }
+
+    /// No answer came in time.
+    pub(crate) fn expired() -> Ending {
+        Ending::of(Outcome::TotalTimeout, 0)
+    }
 }
 
 impl Sim {
@@ -69,24 +84,21 @@ impl Sim {
             return self.report_robots(finished);
         };
         if self.finished[at].ending.is_none() {
-            let ending = self.ending();
-            let links = match ending.outcome.action() {
-                outcome::Action::Keep | outcome::Action::Offer => self.world.links(url),
-                _ => Vec::new(),
+            let ending = match self.failure() {
+                Some(ending) => ending,
+                None => self.receive(at, url)?,
             };
             let after = matches!(ending.outcome, Outcome::RateLimited | Outcome::Unavailable);
             let after = (after && self.rng.one_in(2)).then(|| Duration::from_secs(self.rng.below(400)));
             let finished = &mut self.finished[at];
-            finished.links = links;
-            finished.ending = Some((ending.outcome, ending.status, ending.rest, after));
+            finished.ending = Some((ending, after));
         }
         if self.links_late && !self.finished[at].reported {
             self.finished[at].reported = true;
             return self.report_page(at);
         }
-        let (job, depth) = (self.finished[at].ticket.job, self.finished[at].ticket.depth.saturating_add(1));
-        while let Some(&link) = self.finished[at].links.get(self.finished[at].offered) {
-            if !self.offer(link, job, depth) {
+        while let Some((link, wanted)) = self.finished[at].links.get(self.finished[at].offered).cloned() {
+            if !self.offer(link, &wanted) {
                 return Ok(());
             }
             self.finished[at].offered += 1;
@@ -98,7 +110,7 @@ impl Sim {
         // Links into another partition are in that one's log before the page is done in this one's.
         let host = self.finished[at].host;
         let own = self.world.hosts[host].partition;
-        let durable = self.finished[at].links.iter().all(|link| {
+        let durable = self.finished[at].links.iter().all(|(link, _)| {
             let partition = self.world.hosts[self.world.urls[*link as usize].host].partition;
             partition == own || self.complete.is_known(*link)
         });
@@ -110,20 +122,23 @@ impl Sim {
     }
 
     fn report_page(&mut self, at: usize) -> Result<(), Violation> {
-        let Finished { ticket, url, took, links, ending, .. } = self.finished[at].clone();
-        let (outcome, status, mut rest, retry_after) = ending.expect("it ended");
+        let Finished { ticket, url, took, links, ending, sent, .. } = self.finished[at].clone();
+        let (mut ending, retry_after) = ending.expect("it ended");
+        let links = links.into_iter().map(|(url, _)| url).collect();
+        let outcome = ending.outcome;
         let url_of = url.expect("a page");
         let settings = &self.world.config.retry;
         if let Some(after) = retry_after {
-            rest = rest.max(after.min(settings.retry_after_max).as_millis() as u64);
+            ending.rest = ending.rest.max(after.min(settings.retry_after_max).as_millis() as u64);
         }
-        let mut report = Report::of(outcome, status, Duration::from_millis(took));
-        report.retry_after = retry_after;
+        let mut report = Report::of(outcome, ending.status, Duration::from_millis(took));
+        (report.retry_after, report.conditional) = (retry_after, !sent.is_empty());
         if outcome == Outcome::Fetched {
             // Some sites have one page for everything.
             let same = self.world.urls[url_of as usize].host.is_multiple_of(5);
             report.digest = if same { 1 } else { u64::from(url_of) + 2 };
-            report.etag = format!("\"{url_of}\"").into();
+            (report.etag, report.last_modified) =
+                (ending.version.etag.as_str().into(), ending.version.last_modified.as_str().into());
         }
         let now = self.clock.now();
         let taken = self.front().handle_report(ticket.id, &report, now)?;
@@ -136,10 +151,10 @@ impl Sim {
         match open {
             Some(open) if outcome == Outcome::ConnectRefused => {
                 let elsewhere = self.obedience.handle_refused(open.host, open.address);
-                let rest = if elsewhere { 0 } else { rest };
-                self.page_ended_at(&open, &Ending { outcome, status, rest }, 0, links, elsewhere);
+                ending.rest = if elsewhere { 0 } else { ending.rest };
+                self.page_ended_at(&open, &ending, 0, links, elsewhere);
             }
-            Some(open) => self.page_ended(&open, &Ending { outcome, status, rest }, took, links),
+            Some(open) => self.page_ended(&open, &ending, took, links),
             None => self.figures.late += 1,
         }
         Ok(())
@@ -168,7 +183,8 @@ impl Sim {
         });
         self.polite.handle_report(open.host, open.address, took, ending.rest, self.clock.t);
         let rest_until = if ending.rest > 0 { self.clock.wall() + ending.rest } else { 0 };
-        let fact = Fact::Ended { url, plan, outcome: ending.outcome, links, rest_until };
+        let Ending { outcome, version, .. } = ending.clone();
+        let fact = Fact::Ended { url, plan, outcome, links, version, rest_until };
         self.parts[self.world.hosts[open.host].partition].facts.push(fact);
     }
 
@@ -338,19 +354,18 @@ impl Sim {
         self.sent.push((ticket.clone(), url));
     }
 
-    /// How a page ends.
-    fn ending(&mut self) -> Ending {
-        let end = |outcome, status| Ending { outcome, status, rest: 0 };
+    /// How a page fails, if so.
+    fn failure(&mut self) -> Option<Ending> {
+        let end = Ending::of;
         let failure = self.world.rates.failure;
         if self.calm || !self.rng.one_in(failure) {
-            return end(Outcome::Fetched, 200);
+            return None;
         }
         let settings = &self.world.config.retry;
         let busy = settings.host_rest_first.min(settings.host_rest_max).as_millis() as u64;
         let dead = settings.back_off_other_first.min(settings.back_off_max).as_millis() as u64;
-        match self.rng.below(13) {
-            0 => end(Outcome::NotFound, 404),
-            1 => end(Outcome::Redirect, 301),
+        Some(match self.rng.below(13) {
+            0 | 1 => end(Outcome::NotFound, 404),
             2 => end(Outcome::ServerError, 500),
             3 => Ending { rest: busy, ..end(Outcome::RateLimited, 429) },
             4 => Ending { rest: busy, ..end(Outcome::Unavailable, 503) },
@@ -364,7 +379,7 @@ impl Sim {
             }
             11 => end(Outcome::Legal, 451),
             _ => Ending { rest: dead, ..end(Outcome::ConnectRefused, 0) },
-        }
+        })
     }
 
     /// When a page may be requested again, by our own reading of the rules.
@@ -384,6 +399,7 @@ impl Sim {
         };
         let (first, retries_max) = match outcome {
             Outcome::Fetched | Outcome::NotFound | Outcome::Redirect => return visited,
+            Outcome::NotModified | Outcome::CookieWall => return visited,
             Outcome::Legal => return Plan::Never,
             Outcome::LocalFiles => return not_before(settings.pause),
             Outcome::RateLimited | Outcome::Unavailable | Outcome::TotalTimeout | Outcome::Challenged => {
@@ -392,7 +408,7 @@ impl Sim {
             Outcome::ServerError | Outcome::Reset | Outcome::ConnectRefused => {
                 (settings.back_off_other_first, settings.retries_max)
             }
-            Outcome::BadFraming | Outcome::TlsExpired => {
+            Outcome::BadFraming | Outcome::TlsExpired | Outcome::RedirectLoop | Outcome::RedirectLimit => {
                 (settings.back_off_broken_first, settings.retries_broken_max)
             }
             other => unreachable!("no page of ours ends with {other}"),

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use nephila_core::follow::Follow;
 use nephila_core::frontier::{Config, Settings, retry};
-use nephila_core::job::{Job, JobId, Schedule};
+use nephila_core::job::{Job, JobId, Schedule, Scope};
 use nephila_core::key::{PREFIXES, Prefixes, Secret, UrlKey};
-use nephila_core::refusal::Refusal;
 use nephila_core::url::CrawlUrl;
 use nephila_core::{budget, trap};
 
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 
 /// A site.
 #[derive(Clone, Debug)]
@@ -35,8 +35,10 @@ pub struct Page {
     pub key: UrlKey,
     /// Path and query.
     pub text: String,
-    /// The refusal with which the page is offered, if the page is not wanted.
-    pub refusal: Option<Refusal>,
+    /// The URL.
+    pub url: CrawlUrl,
+    /// The URL is one of a trap: known, and never requested.
+    pub is_trap: bool,
 }
 
 /// How often events happen, relative to each other.
@@ -81,7 +83,15 @@ pub struct World {
     pub rates: Rates,
     /// Whether a robots.txt may redirect to another site. False where keys are masked: the frontier makes its own.
     pub detours: bool,
-    seed: u64,
+    /// The kinds of links that are followed.
+    pub follow: Follow,
+    /// Maximum number of redirects in a row.
+    pub redirects_max: u32,
+    /// One page in this number redirects, and one chain.
+    pub moved_rate: u64,
+    /// Pages of a chain of redirects.
+    pub chain_pages: u32,
+    pub(crate) seed: u64,
 }
 
 fn ms(ms: u64) -> Duration {
@@ -129,6 +139,10 @@ impl World {
             jobs,
             rates,
             detours: true,
+            follow: Follow { nofollow: true, sitemaps: true, ..Follow::default() },
+            redirects_max: 10,
+            moved_rate: u64::MAX,
+            chain_pages: 5,
             seed,
         };
         // In some worlds hosts of a domain share their keys, as two in four thousand million would.
@@ -143,6 +157,10 @@ impl World {
             }
         }
         world.add_void();
+        (world.follow.nofollow, world.follow.page_requisites) = (!rng.one_in(3), rng.one_in(2));
+        world.redirects_max = *rng.pick(&[0, 1, 3, 10, 20]);
+        (world.moved_rate, world.chain_pages) = (*rng.pick(&[6, 20, 60]), *rng.pick(&[5, 20]));
+        world.draw_scopes(rng);
         world
     }
 
@@ -163,7 +181,9 @@ impl World {
         let host = self.hosts.len();
         let mut domain = None;
         for n in 0..pages {
+            let is_trap = rng.one_in(40);
             let text = match rng.below(8) {
+                _ if is_trap => format!("/r/r/r/r/r/r/r/{n}"),
                 0 => format!("/private/{n}?q={n}"),
                 // In the normal form of robots.txt the star is encoded.
                 1 => format!("/s*{n}"),
@@ -176,10 +196,9 @@ impl World {
             let mut key = UrlKey::of(&url, &self.secret);
             key.host.host &= mask;
             domain = Some(key.host.domain);
-            let refusal = rng.one_in(40).then_some(Refusal::Depth);
             self.by_path.insert(key.path, self.urls.len() as u32);
             self.by_url.insert(full, self.urls.len() as u32);
-            self.urls.push(Page { host, key, text, refusal });
+            self.urls.push(Page { host, key, text, url, is_trap });
         }
         let prefix = domain.expect("a host has a page").prefix();
         let partition = (u64::from(prefix) * self.partitions.len() as u64 / u64::from(PREFIXES)) as usize;
@@ -202,21 +221,9 @@ impl World {
         world.config.rules.budget = budget::Settings::default();
         world.config.rules.budget.domain_urls = u64::MAX;
         world.config.frontier.offers_max = 1 << 16;
+        world.jobs.iter_mut().for_each(|job| job.scope = Scope::default());
         world.add_host("http://large.test".to_owned(), pages, u32::MAX, &mut Rng::new(seed));
         world
-    }
-
-    /// The pages that a page links to.
-    pub fn links(&self, url: u32) -> Vec<u32> {
-        let mut rng = Rng::new(mix(self.seed ^ u64::from(url)));
-        let own = self.hosts[self.urls[url as usize].host].pages.clone();
-        let count = rng.below(7);
-        (0..count)
-            .map(|_| match rng.one_in(3) {
-                true => rng.below(self.urls.len() as u64) as u32,
-                false => rng.within(own.start.into(), u64::from(own.end) - 1) as u32,
-            })
-            .collect()
     }
 
     /// The whole URL.

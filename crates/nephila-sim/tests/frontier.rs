@@ -8,13 +8,21 @@ const STEPS_SHORT: u64 = 4_000;
 
 #[test]
 fn nothing_is_violated_in_a_hundred_and_fifty_worlds() {
-    let mut pages = 0;
+    let (mut pages, mut redirects, mut moved, mut unchanged) = (0, 0, 0, 0);
     for seed in 1..=150 {
         let (result, figures) = mutants::run(seed, STEPS_SHORT);
         assert!(result.is_ok(), "seed {seed}: {}", result.unwrap_err());
         pages += figures.pages;
+        redirects += figures.redirects;
+        moved += figures.moved;
+        unchanged += figures.unchanged;
     }
     assert!(pages > 3_000, "worlds in which nothing is fetched show nothing: {pages} pages");
+    let counts = [redirects / 100, moved, unchanged / 10];
+    assert!(
+        counts.iter().all(|count| *count > 10),
+        "hundreds of redirects, moved seeds, tens of 304s: {counts:?}"
+    );
 }
 
 #[test]
