@@ -59,6 +59,12 @@ pub enum Bug {
     RestIsTheEnd,
     /// Of the addresses of a name only the first is used.
     FirstAddressAlone,
+    /// A link has the depth of its page.
+    LinksKeepDepth,
+    /// Redirects in a row are not counted.
+    RedirectsUncounted,
+    /// A request is conditional although the archive does not have the version.
+    ConditionUnstored,
 }
 
 #[cfg(feature = "planted")]

@@ -67,6 +67,9 @@ pub const MUTANTS: &[Mutant] = &[
     core("errand-without-rest", Bug::ErrandWithoutRest, &[Checker::Politeness]),
     core("given-up-early", Bug::GivenUpEarly, &[Checker::Completeness]),
     core("rest-not-durable", Bug::RestNotDurable, &[Checker::Politeness]),
+    core("links-keep-depth", Bug::LinksKeepDepth, &[Checker::Scope]),
+    core("redirects-uncounted", Bug::RedirectsUncounted, &[Checker::Redirects]),
+    core("condition-unstored", Bug::ConditionUnstored, &[Checker::Conditions]),
 ];
 
 /// The mutant of this name.

@@ -60,6 +60,9 @@ fn every_checker_has_a_bug_to_find() {
     let all = [
         Checker::Politeness,
         Checker::Robots,
+        Checker::Scope,
+        Checker::Redirects,
+        Checker::Conditions,
         Checker::Completeness,
         Checker::Operator,
         Checker::Bounds,

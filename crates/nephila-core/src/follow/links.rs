@@ -6,6 +6,7 @@ use crate::frontier::URGENT;
 use crate::handler::{Findings, LinkKind, ReadAs};
 use crate::job::{Decision, Found, Hops, Rule, Rules, Verdict};
 use crate::key::Secret;
+use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::trap;
@@ -187,7 +188,8 @@ impl<'a> Choice<'a> {
 
     fn link(&mut self, url: &CrawlUrl, kind: LinkKind) {
         let Judge { rules, priority, witness, .. } = *self.judge;
-        let depth = self.known.depth.saturating_add(1);
+        let deeper = u8::from(!planted::is(Bug::LinksKeepDepth));
+        let depth = self.known.depth.saturating_add(deeper);
         let verdict = rules.verdict(url, Found::link(depth, self.known.hops.out()));
         // Page requisites belong to the page, wherever they lie. A style sheet may import another, but not without end.
         let requisite = kind.is_requisite()
@@ -228,7 +230,8 @@ impl<'a> Choice<'a> {
             // The site has moved: the surroundings of the new location are in scope.
             self.links.moved.push(target.clone());
         }
-        let hops = Hops::new(hops_out, known.hops.redirects() + 1);
+        let more = u8::from(!planted::is(Bug::RedirectsUncounted));
+        let hops = Hops::new(hops_out, known.hops.redirects() + more);
         self.push(target, known.depth, hops, known.read_as, priority, 'R');
     }
 
