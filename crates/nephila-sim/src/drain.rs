@@ -1,7 +1,7 @@
 //! The end of a world: no more faults, time runs on, and everything that is due must happen.
 
 use nephila_core::entry::{Entry, HostChange};
-use nephila_core::frontier::ticket::Ticket;
+use nephila_core::frontier::ticket::{Purpose, Ticket};
 use nephila_core::job::{self, Schedule};
 use nephila_core::state::State;
 use nephila_core::time::Seconds;
@@ -167,6 +167,11 @@ impl Sim {
 
     /// A ticket is given out: the frontier must not have said that nothing is left until later.
     pub(crate) fn check_not_done(&self, ticket: &Ticket) -> Result<(), Violation> {
+        // A host with nothing but URLs of a job that is held back has nothing left; its robots.txt is read all the same.
+        let held = self.jobs.values().any(|job| job.state != job::State::Running);
+        if held && ticket.purpose == Purpose::Robots {
+            return Ok(());
+        }
         match self.done_until.filter(|until| self.clock.wall_seconds() <= *until) {
             None => Ok(()),
             Some(until) => {
