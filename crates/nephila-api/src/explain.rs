@@ -2,7 +2,7 @@
 
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use anyhow::Context;
 use nephila_core::frontier::explain::{Explanation, Hold, Standing};
@@ -19,6 +19,7 @@ use super::views::Added;
 use nephila_engine::clock::Clock;
 use nephila_engine::crawl::adding::AddLine;
 use nephila_engine::crawl::jobs::Jobs;
+use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::stream::{Judge, StreamSaid};
 use nephila_engine::folder::Folder;
 use nephila_engine::reach::Reach;
@@ -40,6 +41,8 @@ pub struct Questions {
     spider: Option<Spider>,
     /// The archive of the folder; none in a cluster, where the node answers from its own archive.
     pub(super) archive: Option<Archive>,
+    /// The crawl, if this process runs one.
+    pub(super) crawl: Weak<Shared>,
 }
 
 impl Questions {
@@ -49,7 +52,8 @@ impl Questions {
         let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let archive = Some(Archive::new(folder.dir(), &name));
         let scopes = Scopes::of_folder(folder);
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider: None, archive }
+        let (spider, crawl) = (None, Weak::new());
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive, crawl }
     }
 
     /// Sets the spider of the crawl, which must know the addresses opened by added URLs.
@@ -58,12 +62,18 @@ impl Questions {
         self
     }
 
+    /// Sets the crawl, whose stages have metrics of their own.
+    pub fn with_crawl(mut self, crawl: &Arc<Shared>) -> Questions {
+        self.crawl = Arc::downgrade(crawl);
+        self
+    }
+
     /// For the partitions that a node owns: the handle of its worker and the jobs of the cluster.
     pub fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
         let followers = Followers::of(None);
         let scopes = Scopes::Jobs(jobs);
-        let (spider, archive) = (None, None);
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive }
+        let (spider, archive, crawl) = (None, None, Weak::new());
+        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive, crawl }
     }
 
     /// Explains a URL.

@@ -155,7 +155,9 @@ impl Answers for Questions {
         let answered = match (&*asked.path, asked.parameter("url")) {
             ("/livez", _) => return ok(&"alive"),
             ("/metrics", _) => {
-                self.stats().await.map(|stats| metrics::answer("single", Some(&stats), Vec::new()))
+                let crawl = self.crawl.upgrade();
+                let families = metrics::of_crawl(&self.handle, crawl.as_deref()).await;
+                families.map(|families| metrics::answer("single", families)).map_err(Into::into)
             }
             ("/readyz", _) => self.state().await.map(|state| ok(&state)),
             ("/api/v1/events", _) => return self.events(&asked).await,

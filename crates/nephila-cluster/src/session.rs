@@ -17,7 +17,7 @@ use nephila_core::job::{Job, JobId};
 use nephila_log::Fence;
 use nephila_spider::Spider;
 use nephila_store::state::DiskState;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::completion::Completion;
@@ -218,7 +218,7 @@ pub(crate) async fn work(
     counted: Counted,
     notices: mpsc::Sender<Notice>,
 ) {
-    let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
+    let fetching = shared.room.fetching.clone();
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -77,6 +77,8 @@ pub mod library;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
+pub mod metrics;
+#[doc(hidden)]
 pub mod orders;
 #[doc(hidden)]
 pub mod private;

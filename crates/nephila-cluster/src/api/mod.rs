@@ -211,24 +211,25 @@ impl Api {
 
     /// `GET /metrics` of this node alone. Without a lease, the answer says so and has no metrics of a frontier.
     pub async fn metrics(&self) -> Answer {
-        let stats = match self.session() {
-            Ok(shared) => self.bounded(self.questions(&shared).stats()).await.ok(),
-            Err(_) => None,
+        let mut families = match self.session() {
+            Ok(shared) => {
+                let families = async { Ok(metrics::of_crawl(&shared.handle, Some(&shared)).await?) };
+                self.bounded(families).await.unwrap_or_default()
+            }
+            Err(_) => Vec::new(),
         };
         let view = self.node.known.view().map(|(view, _)| count(&view, self.node.cluster.partitions));
-        let own = view.as_ref().and_then(|view| view.nodes.iter().find(|node| node.name == self.node.name));
         let number = |yes: bool| u64::from(yes);
-        let more = vec![
-            gauge("nephila_node_holds_lease", "Does it hold its lease?", number(stats.is_some())),
+        let holds_lease = !families.is_empty();
+        if families.is_empty() {
+            families.push(gauge("nephila_partition_owned", "Partitions this node works on.", 0));
+        }
+        let more = [
+            gauge("nephila_node_holds_lease", "Does it hold its lease?", number(holds_lease)),
             gauge(
                 "nephila_node_crawling",
                 "Is something left of a job on its partitions?",
                 number(self.node.known.state() == NodeState::Crawling),
-            ),
-            gauge(
-                "nephila_partition_owned",
-                "Partitions it owns.",
-                own.map_or(0, |own| own.partitions.into()),
             ),
             gauge(
                 "nephila_partition_without_owner",
@@ -239,7 +240,8 @@ impl Api {
                 view.as_ref().map_or(0, |view| view.nodes.len() as u64)
             }),
         ];
-        metrics::answer("cluster", stats.as_ref(), more)
+        families.extend(more);
+        metrics::answer("cluster", families)
     }
 
     /// `GET explain?url=`: the state of a URL, as its owner knows the URL.

@@ -150,6 +150,8 @@ pub struct Stats {
     pub ended: u64,
     /// URLs ended without a fetch: forbidden by robots.txt, no address, a job that does not run, a limit.
     pub turned_away: u64,
+    /// Of these, forbidden by robots.txt.
+    pub robots_denied: u64,
     /// Tickets that expired without a report.
     pub expired: u64,
     /// Reports of tickets that were no longer open.

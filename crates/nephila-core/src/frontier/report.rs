@@ -355,6 +355,7 @@ impl<S: State> Frontier<S> {
         let (floor, later_floor) = self.bench.floors(index);
         for (head, outcome) in denied {
             self.stats.turned_away += 1;
+            self.stats.robots_denied += u64::from(outcome == Outcome::RobotsDenied);
             let next = retry::next(outcome, head.retries, failures, None, head.path, &self.config.retry);
             let key = UrlKey { host: host_key, path: head.path };
             // There was no fetch; this is no ticket's id, and differs each time.

@@ -42,6 +42,25 @@ pub struct Known {
     pub host: Option<HostRecord>,
 }
 
+/// Number of hosts and addresses in memory, by state. A host has one state; the first that applies counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standings {
+    /// Hosts with a request under way.
+    pub busy: usize,
+    /// Hosts that rest after failures.
+    pub backing_off: usize,
+    /// Hosts in their crawl delay, or whose address rests.
+    pub resting: usize,
+    /// Hosts with URLs whose rest is over.
+    pub ready: usize,
+    /// Hosts that wait for URLs or an address.
+    pub loading: usize,
+    /// Addresses with a request under way.
+    pub slots_busy: usize,
+    /// All other addresses.
+    pub slots_idle: usize,
+}
+
 /// Whether a URL with this last outcome is planned as a retry.
 fn is_second_try(outcome: Outcome) -> bool {
     matches!(outcome.action(), Action::BackOff | Action::BackOffHost | Action::Pause)
@@ -220,6 +239,11 @@ impl<S: State> Frontier<S> {
         key.host = host;
         let state = &mut self.partitions[partition].state;
         Ok(Known { url: state.url(&key)?, host: state.host(&key.host)? })
+    }
+
+    /// Number of hosts and addresses in memory, by state.
+    pub fn standings(&self, now: Now) -> Standings {
+        self.bench.standings(now.mono)
     }
 
     /// Number of URLs that failed and await a retry, and when the first retry is due. Scheduled visits are not counted.

@@ -191,6 +191,7 @@ pub(crate) async fn poll(
     };
     let brought = &mut poll.brought;
     (brought.answer, brought.fault) = (taken.answer, fault);
+    shared.counts.metrics.polled(feed.entries.len(), taken.stories.len());
     brought.checksum = taken.checksum;
     brought.sighting.clone_from(&taken.sighting);
     brought.hints = feed.hints;

@@ -24,6 +24,7 @@ pub(crate) mod readers;
 pub mod reread;
 mod resolve;
 pub mod robots;
+mod room;
 pub(crate) mod seeds;
 pub mod shared;
 pub(crate) mod sources;

@@ -261,6 +261,7 @@ impl Capture<'_> {
             poll.judge_page(self.findings.as_ref());
         }
         let (depth, findings) = (ticket.depth, self.findings.as_ref());
+        findings.into_iter().for_each(|findings| shared.counts.metrics.read(findings));
         shared.stages.observe.visited(&Visited { url, depth, fetched, findings });
         Ok(())
     }

@@ -51,6 +51,7 @@ pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let exchange = fetched.exchange.take();
     let storing = reserve(shared).await;
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
+    shared.counts.metrics.robots(&report);
     // The host may belong to a job that this process has not loaded yet.
     shared.stages.pass_on.refresh(&shared.jobs, since).await;
     let sitemaps = sitemaps(shared, &url, &report);

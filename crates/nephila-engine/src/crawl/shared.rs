@@ -17,29 +17,21 @@ use nephila_core::store::Exchange;
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
 use nephila_store::archive::Receipt;
-use tokio::sync::Semaphore;
 
 use super::alone::Alone;
 use super::jobs::{InForce, Jobs};
+pub use super::room::{LINKS_MAX, READING_MAX, Room, STORING_MIN, STORING_PER_FETCH};
 use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Read, Stages, StandardReader, Unobserved};
 use crate::clock::{Clock, Gate};
 use crate::credentials::Credentials;
 use crate::folder::{Folder, Plan};
 use crate::introduce::Introduction;
 use crate::log::{Counted, Writer};
+use crate::metrics::Metrics;
 use crate::orders::Live;
 use crate::settings::Settings;
 use crate::worker::{Handle, Link};
 
-/// Maximum number of fetched and not yet reported pages per concurrent fetch; beyond, fetches wait for the disk.
-pub const STORING_PER_FETCH: usize = 2;
-/// Lower bound of that number, even with few fetches: a group of pages becomes durable at once.
-pub const STORING_MIN: usize = 256;
-/// Maximum number of pages that are being read, or are read and wait for room for their links. Reading takes a core
-/// each.
-pub const READING_MAX: usize = 64;
-/// Maximum number of links found and not yet durable. A page with more takes all permits.
-pub const LINKS_MAX: usize = 65_536;
 /// Interval at which a closed gate is checked again.
 pub const GATE_PAUSE: Duration = Duration::from_millis(50);
 /// Interval between retries on a full disk.
@@ -74,7 +66,8 @@ pub struct Shared {
     gate: Option<Gate>,
     /// Counters of this run.
     pub counts: Counts,
-    pub(crate) room: Room,
+    /// Places between the stages.
+    pub room: Room,
     fields: Vec<(HeaderName, HeaderValue)>,
     seed_origins: HashSet<String>,
     introduction: Introduction,
@@ -97,28 +90,6 @@ pub struct Tools {
     pub keep: Option<Arc<dyn Keep>>,
     /// Writer of the crawl log.
     pub log: Writer,
-}
-
-/// Backpressure: the places between the stages. A page without a place waits, and so does its fetch.
-#[derive(Debug)]
-pub struct Room {
-    /// Places for pages that are fetched and not yet reported.
-    pub storing: Semaphore,
-    /// A place for each of [`READING_MAX`] pages.
-    pub reading: Semaphore,
-    /// A place for each of [`LINKS_MAX`] links.
-    pub(crate) offering: Semaphore,
-}
-
-impl Room {
-    /// Creates the places for a crawl with at most this number of concurrent fetches.
-    pub fn new(fetches_max: usize) -> Room {
-        Room {
-            storing: Semaphore::new((STORING_PER_FETCH * fetches_max).max(STORING_MIN)),
-            reading: Semaphore::new(READING_MAX),
-            offering: Semaphore::new(LINKS_MAX),
-        }
-    }
 }
 
 /// Counters of this run.
@@ -163,6 +134,8 @@ pub struct Counts {
     pub disk_full: AtomicBool,
     /// Whether the free space is below `crawl.disk_free_min`.
     pub disk_low: AtomicBool,
+    /// Measurements of the stages.
+    pub metrics: Metrics,
 }
 
 impl Default for Counts {
@@ -196,6 +169,7 @@ impl Counts {
             reread_found: zero(),
             disk_full: AtomicBool::new(false),
             disk_low: AtomicBool::new(false),
+            metrics: Metrics::default(),
         }
     }
 
@@ -210,6 +184,7 @@ impl Counts {
         };
         which.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.metrics.fetched(outcome);
     }
 
     /// Counts an answer to keep, by its kind.
@@ -427,6 +402,7 @@ impl Shared {
         loop {
             match keep.keep(exchange.share()).await {
                 Ok(receipt) => {
+                    self.counts.metrics.stored(&receipt);
                     if self.counts.disk_full.load(Ordering::Relaxed) {
                         self.counts.disk_full.store(false, Ordering::Relaxed);
                     }

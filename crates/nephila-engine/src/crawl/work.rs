@@ -154,7 +154,7 @@ pub async fn work(
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
     let before = before(shared).await?;
-    let fetching = Arc::new(Semaphore::new(shared.settings.crawl.concurrency));
+    let fetching = shared.room.fetching.clone();
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut pages_open = 0;
     let mut looks = tokio::time::interval(LOOK);

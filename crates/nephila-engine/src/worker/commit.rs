@@ -164,6 +164,7 @@ impl<S: Durable> Worker<S> {
             self.stats.groups += 1;
             self.stats.group_bytes += flight.group.len() as u64;
             self.stats.commit_ms += took;
+            self.stats.commit_took.add(took);
             self.stats.commit_ms_max = self.stats.commit_ms_max.max(took);
             self.frontier.handle_committed(partition, now)?;
             if let Some(sequence) = self.logs[partition].shorten_to.take() {

@@ -27,7 +27,7 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::slot::SlotKey;
 use nephila_core::frontier::streams::Foreseen;
 use nephila_core::frontier::ticket::{Report, TicketId};
-use nephila_core::frontier::views::{HostView, Known, SlotView};
+use nephila_core::frontier::views::{HostView, Known, SlotView, Standings};
 use nephila_core::job::{Job, JobId};
 use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::reflog;
@@ -121,6 +121,7 @@ pub(super) enum Event {
     Streamed(UrlKey, oneshot::Sender<Option<reflog::Record>>),
     Foresee(Box<Part>, oneshot::Sender<Foreseen>),
     Stats(oneshot::Sender<Box<Stats>>),
+    Standings(oneshot::Sender<Standings>),
     Closed(Prefixes, oneshot::Sender<Vec<(HostKey, Why)>>),
     Tallies(oneshot::Sender<Vec<Tallied>>),
     Close(Prefixes, oneshot::Sender<Closed>),

@@ -139,6 +139,7 @@ impl<S: Durable> Worker<S> {
             Event::Streamed(key, reply) => _ = reply.send(self.frontier.streamed(&key)?),
             Event::Foresee(part, reply) => _ = reply.send(self.frontier.foresee(&part, now)?),
             Event::Stats(reply) => _ = reply.send(Box::new(self.stats())),
+            Event::Standings(reply) => _ = reply.send(self.frontier.standings(now)),
             Event::Closed(prefixes, reply) => {
                 let at = self.logs.iter().position(|log| log.prefixes == prefixes);
                 _ = reply.send(at.map(|at| self.frontier.closed_hosts(at, now)).unwrap_or_default());

@@ -3,6 +3,8 @@
 use nephila_core::frontier::{self, Gauges};
 use nephila_core::state::totals::Totals;
 
+use crate::metrics::Durations;
+
 /// The counters and gauges of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -32,6 +34,10 @@ pub struct Stats {
     pub commits: u64,
     /// Total latency of the groups, in milliseconds.
     pub commit_ms: u64,
+    /// Latencies of the groups.
+    pub commit_took: Durations,
+    /// Partitions of this worker.
+    pub partitions: usize,
     /// Maximum latency of a group, in milliseconds.
     pub commit_ms_max: u64,
     /// Groups under way.

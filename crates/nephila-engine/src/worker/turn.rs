@@ -189,6 +189,7 @@ impl<S: Durable> Worker<S> {
             frontier: self.frontier.stats(),
             gauges: self.frontier.gauges(),
             totals: self.frontier.totals(),
+            partitions: self.logs.len(),
             waiters: self.waiters.len(),
             journal_bytes: self.logs.iter().map(|log| log.log.bytes()).sum(),
             dirty_bytes,

@@ -98,7 +98,8 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let following = tokio::spawn(orders::follow(shared.folder.clone(), orders, shared.handle.clone()));
         let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
-            .with_spider(spider);
+            .with_spider(spider)
+            .with_crawl(&shared);
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());
         let answering = bound.map(|bound| {

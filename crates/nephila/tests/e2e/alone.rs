@@ -125,6 +125,16 @@ fn row_11_serve_alone_goes_on_with_its_folder_and_answers() {
     let new = format!("/api/v1/pages?as=body&url=http://127.0.0.1:{}/pnew", site.port);
     served.wait("it is fetched", |served| served.ask("GET", &new, "").0 == 200);
     assert!(site.asked().values().sum::<usize>() > asked);
+    // The counters of this process: one page with links to all others, which are known.
+    let (_, metrics) = served.ask("GET", "/metrics", "");
+    for line in [
+        "nephila_spider_fetches_total{outcome=\"2xx\"} 1".to_owned(),
+        "nephila_spider_fetch_duration_seconds_count{phase=\"total\"} 1".to_owned(),
+        "nephila_store_records_total{type=\"response\"} 1".to_owned(),
+        format!("nephila_handler_discoveries_total{{kind=\"link\"}} {PAGES}"),
+    ] {
+        assert!(metrics.lines().any(|said| said == line), "{line} in\n{metrics}");
+    }
     // Commands that know only the folder speak to the same process.
     let explained = run(dir, &["explain", &home, "-o", "data"]);
     assert!(text(&explained).contains("fetched"), "{}", text(&explained));

@@ -4,13 +4,38 @@ use std::time::Duration;
 
 use super::super::slot::SlotKey;
 use super::super::ticket::{Place, TicketId};
-use super::super::views::{AtHand, SlotView};
+use super::super::views::{AtHand, SlotView, Standings};
 use super::{ActiveHost, HostIndex, Open, Slot, Workbench};
 use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::state::queue::{LaterKey, QueueKey};
 
 impl Workbench {
+    /// The hosts and slots in memory, by state. Visits every host.
+    pub(crate) fn standings(&self, mono: u64) -> Standings {
+        let mut all = Standings::default();
+        for host in self.hosts.iter().flatten() {
+            let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+            let rests = host.ready_at.max(slot.map_or(0, |slot| slot.free_at)) > mono;
+            let busy = host.tickets.len() > host.released as usize;
+            let state = match (busy, rests) {
+                (true, _) => &mut all.busy,
+                (_, true) if host.failures > 0 || host.no_address.is_some() => &mut all.backing_off,
+                (_, true) => &mut all.resting,
+                _ if slot.is_some() && !host.heads.is_empty() => &mut all.ready,
+                _ => &mut all.loading,
+            };
+            *state += 1;
+        }
+        for rest in self.resting.values().filter(|rest| rest.until > mono) {
+            let state = if rest.long && !rest.hours { &mut all.backing_off } else { &mut all.resting };
+            *state += 1;
+        }
+        all.slots_busy = self.slots.iter().flatten().filter(|slot| slot.open > 0).count();
+        all.slots_idle = self.by_slot.len() - all.slots_busy;
+        all
+    }
+
     /// The floors of a host in its queue and in its plans: every place up to a floor has ended. A floor lies before the
     /// first URL that is loaded, under way or parked, and never after the read position (cursor).
     pub(crate) fn floors(&self, index: HostIndex) -> (QueueKey, LaterKey) {

@@ -51,6 +51,7 @@ pub(super) fn count(
 ) {
     use std::sync::atomic::Ordering::Relaxed;
     shared.counts.ended(fetched.outcome, fetched.body_bytes);
+    shared.counts.metrics.fetch_took.add(line.took_ms);
     shared.counts.kept(fetched.outcome, ticket.read_as, &line.mime);
     let failed = matches!(fetched.outcome.class(), Class::Retry | Class::Broken) || fetched.status.is_none();
     let cause = failed.then(|| troubles::words(fetched.outcome, fetched.status, &fetched.detail));

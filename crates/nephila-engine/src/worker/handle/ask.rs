@@ -9,7 +9,7 @@ use nephila_core::frontier::feedback::Why;
 use nephila_core::frontier::feeds::{FeedView, StoryView};
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::slot::SlotKey;
-use nephila_core::frontier::views::{HostView, Known, SlotView};
+use nephila_core::frontier::views::{HostView, Known, SlotView, Standings};
 use nephila_core::key::{HostKey, Prefixes, UrlKey};
 use nephila_core::state::record::HostRecord;
 use nephila_core::time::Seconds;
@@ -114,5 +114,10 @@ impl Handle {
     /// The counters and gauges of the worker.
     pub async fn stats(&self) -> Result<Stats, Stopped> {
         self.ask(Event::Stats).await.map(|stats| *stats)
+    }
+
+    /// The number of hosts and addresses in memory, by state. Visits every host: not for every look.
+    pub async fn standings(&self) -> Result<Standings, Stopped> {
+        self.ask(Event::Standings).await
     }
 }
