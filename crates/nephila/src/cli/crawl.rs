@@ -58,6 +58,10 @@ pub struct CrawlArgs {
     /// Stop with exit code 9 as soon as a seed cannot be fetched
     #[arg(long, help_heading = "Limits")]
     pub fail_on_seed_error: bool,
+    /// Answer queries about the running crawl over HTTP at this address, as `nephila serve` does, with metrics at
+    /// `/metrics`; such as `127.0.0.1:6374`. Other machines need a token (api.token_file)
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Output")]
+    pub listen: Option<String>,
     /// Progress display: `bar`, `plain` lines, `json` lines, `none`; `auto` is a bar on a terminal and plain lines
     /// elsewhere
     #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Output")]

@@ -30,6 +30,13 @@ pub(crate) fn run(args: CrawlArgs) -> anyhow::Result<Exit> {
     run_in(args, None)
 }
 
+/// Binds the address of `--listen`, by the same rules as the address of `nephila serve`.
+async fn listen(settings: &Settings, address: &str) -> anyhow::Result<Option<Bound>> {
+    let mut settings = settings.clone();
+    settings.api.listen = address.to_owned();
+    bind(&settings, &nephila_cluster::name_in(&settings)).await
+}
+
 /// Runs `nephila serve` without a cluster: the crawl of a folder never ends, and is queried over HTTP, by this name.
 pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
     let folder = Folder::find(args.output.as_deref());
@@ -72,9 +79,10 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     let runtime = runtime(settings.crawl.threads)?;
     let exit = runtime.block_on(async {
         let mut progress = Progress::new(args.progress, args.quiet);
-        let bound = match serves {
-            Some(name) => bind(&settings, name).await?,
-            None => None,
+        let bound = match (serves, &args.listen) {
+            (Some(name), _) => bind(&settings, name).await?,
+            (None, Some(address)) => listen(&settings, address).await?,
+            (None, None) => None,
         };
         let (running, _anew) = frontier(&folder, &settings, &mut plan, args.mend)?;
         if args.mend {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,12 @@ impl Served {
     /// Serves the folder, on a port of its own, and reads the address from the output.
     fn start(dir: &Path) -> Served {
         // Another test may have the usual port.
-        let mut command = command(dir, &["serve", "-o", "data", "--set", "api.listen=127.0.0.1:0"]);
+        Served::spawn(dir, &["serve", "-o", "data", "--set", "api.listen=127.0.0.1:0"])
+    }
+
+    /// Starts a command that answers, and reads the address from the output.
+    fn spawn(dir: &Path, args: &[&str]) -> Served {
+        let mut command = command(dir, args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
         let (tell, told) = mpsc::channel();
@@ -157,4 +163,44 @@ fn row_11_a_folder_without_a_crawl_and_one_of_a_node_are_refused_with_what_to_do
     let node = run(dir, &["serve", "-o", "data"]);
     assert_eq!(node.status.code(), Some(2), "{}", text(&node));
     assert!(text(&node).contains("the folder of a node: name the NATS servers"), "{}", text(&node));
+}
+
+#[test]
+fn ops_04_a_crawl_that_listens_answers_with_its_metrics_and_ends_as_usual() {
+    let (site, dir) = (Site::start(), tempfile::tempdir().unwrap());
+    let dir = dir.path();
+    let home = format!("http://127.0.0.1:{}/p0", site.port);
+    // The site answers robots.txt and three pages, and then no more.
+    site.left.store(4, Ordering::SeqCst);
+    let args = ["crawl", &home, "-o", "data", "--delay", "0s", "--listen", "127.0.0.1:0"];
+    // The request without an answer does not delay the end.
+    let args = [&args[..], &["--set", "crawl.drain_timeout=1s"]].concat();
+    let mut served = Served::spawn(dir, &args);
+    let has = |served: &Served, lines: &[&str]| {
+        let (status, metrics) = served.ask("GET", "/metrics", "");
+        assert_eq!(status, 200, "{metrics}");
+        lines.iter().all(|line| metrics.lines().any(|said| said == *line))
+    };
+    let pages = [
+        "nephila_spider_fetches_total{outcome=\"2xx\"} 3",
+        "nephila_spider_fetch_duration_seconds_count{phase=\"total\"} 3",
+        "nephila_robots_fetches_total{result=\"missing\"} 1",
+        // With the robots.txt.
+        "nephila_store_records_total{type=\"response\"} 4",
+        "nephila_stage_queue_length{stage=\"fetch\"} 1",
+        "nephila_frontier_hosts{state=\"busy\"} 1",
+        "nephila_frontier_slots{state=\"busy\"} 1",
+    ];
+    served.wait("three pages are counted", |served| has(served, &pages));
+    let (status, said) = served.ask("GET", &format!("/api/v1/pages?as=body&url={home}"), "");
+    assert!(status == 200 && said.contains("<title>127.0.0.1"), "{status} {said}");
+    assert_eq!(served.end(), Some(11), "a signal ends the crawl");
+
+    // Nothing of the flag is kept: the next run answers nowhere, and ends when nothing is left.
+    site.left.store(usize::MAX, Ordering::SeqCst);
+    let rest = run(dir, &["crawl", "-o", "data", "--delay", "0s"]);
+    assert!(rest.status.success() && !text(&rest).contains("is answered for at"), "{}", text(&rest));
+    let elsewhere = run(dir, &["crawl", "-o", "data", "--listen", "0.0.0.0:0"]);
+    assert_eq!(elsewhere.status.code(), Some(2), "{}", text(&elsewhere));
+    assert!(text(&elsewhere).contains("needs a token"), "{}", text(&elsewhere));
 }
