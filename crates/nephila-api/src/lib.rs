@@ -101,8 +101,9 @@ impl Server {
             }
             Err(error) => {
                 let socket = folder.socket();
-                eprintln!(
-                    "nephila: {}: {error}; `nephila explain -o` waits for the end of this process",
+                tracing::warn!(
+                    %error,
+                    "{}: {error}; `nephila explain -o` waits for the end of this process",
                     socket.display()
                 );
                 None

@@ -129,8 +129,9 @@ impl Trouble {
                 }
             }
             Err(error) => {
-                eprintln!(
-                    "nephila: node {}: {what} could not be stored, and is tried again: {error:#}",
+                tracing::warn!(
+                    node = %self.node, error = %format_args!("{error:#}"),
+                    "node {}: {what} could not be stored, and is tried again: {error:#}",
                     self.node
                 );
                 self.is_away.store(true, Ordering::Release);

@@ -225,7 +225,10 @@ impl Completion {
                 self.begun.remove(&id);
                 let Work { pages, bytes, .. } = work;
                 let size = human::size(bytes);
-                eprintln!("nephila: job {} is complete: {pages} pages, {size}", record.job.name);
+                tracing::info!(
+                    job = %record.job.name,
+                    "job {} is complete: {pages} pages, {size}", record.job.name
+                );
                 self.tell(record, &Read { job: id, revision, round }).await
             }
         }

@@ -77,7 +77,7 @@ impl Equal {
             }
         } else {
             if is_new {
-                eprintln!("nephila: node {}: {text}", self.node);
+                tracing::warn!(node = %self.node, "node {}: {text}", self.node);
             }
             // Each time: a node that did not yet see us as live may have cleared the alarm.
             alarm::raise(&*self.leases, &about, &self.node, &text).await?;

@@ -107,7 +107,10 @@ impl Outage {
         let mut said = self.said.lock().await;
         self.is_calm.store(false, Ordering::Release);
         if !std::mem::replace(&mut said.is_away, true) {
-            eprintln!("nephila: node {}: events wait, and the crawl goes on: {error}", self.node);
+            tracing::warn!(
+                node = %self.node, %error,
+                "node {}: events wait, and the crawl goes on: {error}", self.node
+            );
         }
         if said.alarm == Alarm::Stands {
             return;
@@ -128,7 +131,7 @@ impl Outage {
         }
         let mut said = self.said.lock().await;
         if std::mem::replace(&mut said.is_away, false) {
-            eprintln!("nephila: node {}: events are told again", self.node);
+            tracing::info!(node = %self.node, "node {}: events are told again", self.node);
         }
         if said.alarm != Alarm::Cleared && alarm::clear(&*self.leases, &self.about()).await.is_ok() {
             said.alarm = Alarm::Cleared;

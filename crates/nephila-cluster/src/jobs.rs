@@ -349,7 +349,7 @@ impl Watch {
             .collect();
         for (about, text) in &now {
             if raised.get(about) != Some(text) {
-                eprintln!("nephila: node {}: {text}", self.node);
+                tracing::warn!(node = %self.node, "node {}: {text}", self.node);
             }
             // Each time: a node that did not yet see us as live may have cleared the alarm.
             alarm::raise(&*self.leases, about, &self.node, text).await?;

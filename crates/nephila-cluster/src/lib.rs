@@ -134,9 +134,10 @@ impl Cluster {
         let engine = connected(settings, Engine::connect(servers::settings(settings))).await?;
         let founded = found(&engine.leases(), settings.partitions).await?;
         if founded.partitions != settings.partitions {
-            eprintln!(
-                "nephila: the cluster {} has {} partitions, whatever the settings say",
-                settings.name, founded.partitions
+            tracing::info!(
+                "the cluster {} has {} partitions, whatever the settings say",
+                settings.name,
+                founded.partitions
             );
         }
         Cluster::of(engine, &founded)
@@ -217,7 +218,7 @@ pub async fn connected(
     let connected = tokio::select! {
         connected = &mut connecting => connected,
         () = tokio::time::sleep(SAY_AFTER) => {
-            eprintln!("nephila: waiting for the NATS servers ({servers}), which do not answer yet: nothing is done without them");
+            tracing::info!("waiting for the NATS servers ({servers}), which do not answer yet: nothing is done without them");
             connecting.await
         }
     };
@@ -427,8 +428,11 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         if let Some(uploads) = uploads {
             // Files not sent by then are sent by the next process.
             match tokio::time::timeout(LAST_UPLOADS_MAX, uploads.pass()).await {
-                Ok(Err(error)) => eprintln!("nephila: not everything of the archive is stored: {error:#}"),
-                Err(_) => eprintln!("nephila: not everything of the archive is stored yet"),
+                Ok(Err(error)) => tracing::warn!(
+                    error = %format_args!("{error:#}"),
+                    "not everything of the archive is stored: {error:#}"
+                ),
+                Err(_) => tracing::warn!("not everything of the archive is stored yet"),
                 Ok(Ok(_)) => {}
             }
         }

@@ -120,7 +120,10 @@ pub(crate) async fn open_alone(
     let mut from = part.state.meta().inboxes.get(INBOX).copied().unwrap_or(0);
     if from > claim {
         // Log and inbox lie in one stream, and the claim was written just now.
-        eprintln!("nephila: partition {partition}: its inbox was made anew, and is read from its beginning");
+        tracing::warn!(
+            partition,
+            "partition {partition}: its inbox was made anew, and is read from its beginning"
+        );
         from = 0;
     }
     let mut teller = None;
@@ -245,7 +248,7 @@ pub(crate) async fn read(
                      upgrade this node, or drain it. Links wait meanwhile, and none is lost",
                     node.name
                 );
-                eprintln!("nephila: {text}");
+                tracing::warn!("{text}");
                 // If raising the alarm fails now, the next try raises it.
                 _ = alarm::raise(&*node.cluster.leases, &about, &node.name, &text).await;
                 is_alarmed = true;
@@ -258,7 +261,10 @@ pub(crate) async fn read(
                 Ok(Message::Command(entry)) => (Vec::new(), Some(*entry)),
                 Err(error) => {
                     // No node could ever read this message; the following messages are readable.
-                    eprintln!("nephila: message {position} of partition {partition} is left out: {error}");
+                    tracing::warn!(
+                        partition, %error, position,
+                        "message {position} of partition {partition} is left out: {error}"
+                    );
                     (Vec::new(), None)
                 }
             };

@@ -102,7 +102,7 @@ pub(crate) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         notices: mpsc::channel(NOTICES_MAX),
         said_held: None,
     };
-    eprintln!("nephila: node {} joins cluster {}", node.name, node.settings.cluster.name);
+    tracing::info!(node = %node.name, "node {} joins cluster {}", node.name, node.settings.cluster.name);
     shell.run().await
 }
 
@@ -146,7 +146,7 @@ impl Shell {
                     if std::mem::replace(&mut leaving, true) {
                         return Ok(Exit::StoppedHard);
                     }
-                    eprintln!("nephila: node {}: stopping; handing over", self.node.name);
+                    tracing::info!(node = %self.node.name, "node {}: stopping; handing over", self.node.name);
                     self.member.drain_at_once(now());
                     leave_by = Some(tokio::time::Instant::now() + LEAVE_MAX);
                 }
@@ -165,15 +165,16 @@ impl Shell {
     }
 
     pub(crate) fn leave(&mut self, why: &str) {
-        eprintln!("nephila: node {}: {why}; handing over", self.node.name);
+        tracing::info!(node = %self.node.name, reason = %why, "node {}: {why}; handing over", self.node.name);
         self.member.drain(now());
     }
 
     /// Ends the session when the orderly hand-over took too long.
     pub(crate) async fn cut_off(&mut self) {
         let held = self.member.holdings().count();
-        eprintln!(
-            "nephila: node {}: {held} partitions still had fetches open after {} s; others repeat them",
+        tracing::info!(
+            node = %self.node.name, held,
+            "node {}: {held} partitions still had fetches open after {} s; others repeat them",
             self.node.name,
             LEAVE_MAX.as_secs()
         );
@@ -190,7 +191,10 @@ impl Shell {
     pub(crate) async fn fail(&mut self, error: anyhow::Error) {
         // One failure brings others; the first ends the session.
         let Some(session) = self.session.take() else { return };
-        eprintln!("nephila: node {}: beginning again: {error:#}", self.node.name);
+        tracing::warn!(
+            node = %self.node.name, error = %format_args!("{error:#}"),
+            "node {}: beginning again: {error:#}", self.node.name
+        );
         session.end_now().await;
         // If a log has lost its end, this node alone knows its length.
         let leases = &*self.node.cluster.leases;
@@ -212,8 +216,10 @@ impl Shell {
         let Ok(Some(stats)) = tokio::time::timeout(CALL_MAX, session.stats()).await else { return };
         let (sent, waiting) = session.router.stats();
         let dropped: u64 = session.router.dropped().into_iter().map(|(_, links)| links).sum();
-        eprintln!(
-            "nephila: node {}: {open} partitions, {} pages, {} URLs queued, {} open, {} parcels sent, {waiting} bytes wait, {dropped} links spared",
+        tracing::info!(
+            node = %self.node.name, partitions = open, pages = session.shared.counts.all(),
+            queued = stats.totals.waiting, open = stats.gauges.tickets_open,
+            "node {}: {open} partitions, {} pages, {} URLs queued, {} open, {} parcels sent, {waiting} bytes wait, {dropped} links spared",
             self.node.name,
             session.shared.counts.all(),
             stats.totals.waiting,
@@ -221,8 +227,9 @@ impl Shell {
             sent.parcels,
         );
         let turns = self.node.known.turns();
-        eprintln!(
-            "nephila: node {}: turns: {} asked for, {} got, {} given back, {} handed out, {} packets of {} bytes sent, {} items again, {} rings",
+        tracing::info!(
+            node = %self.node.name,
+            "node {}: turns: {} asked for, {} got, {} given back, {} handed out, {} packets of {} bytes sent, {} items again, {} rings",
             self.node.name,
             turns.asked,
             turns.got,
@@ -254,7 +261,10 @@ impl Shell {
                         Ok(Ok(session)) => Done::Acquired(incarnation, answer, Some(session)),
                         failed => {
                             if let Ok(Err(error)) = failed {
-                                eprintln!("nephila: node {}: {error:#}", node.name);
+                                tracing::warn!(
+                                    node = %node.name, error = %format_args!("{error:#}"),
+                                    "node {}: {error:#}", node.name
+                                );
                             }
                             lease.release().await;
                             Done::Acquired(incarnation, Answer::Refused, None)
@@ -324,7 +334,10 @@ impl Shell {
                 });
             }
             Action::Fence => {
-                eprintln!("nephila: node {}: the lease may be lost; everything stops", node.name);
+                tracing::warn!(
+                    node = %node.name,
+                    "node {}: the lease may be lost; everything stops", node.name
+                );
                 self.opening.clear();
                 if let Some(session) = self.session.take() {
                     session.end_now().await;
@@ -337,10 +350,13 @@ impl Shell {
                     if let Some(session) = session
                         && let Err(error) = session.end().await
                     {
-                        eprintln!("nephila: node {}: {error:#}", node.name);
+                        tracing::warn!(
+                            node = %node.name, error = %format_args!("{error:#}"),
+                            "node {}: {error:#}", node.name
+                        );
                     }
                     lease.release().await;
-                    eprintln!("nephila: node {}: everything is handed over", node.name);
+                    tracing::info!(node = %node.name, "node {}: everything is handed over", node.name);
                     Done::Left
                 });
             }
@@ -352,8 +368,9 @@ impl Shell {
     pub(crate) fn say_held(&mut self) {
         if self.said_held.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             self.said_held = Some(Instant::now());
-            eprintln!(
-                "nephila: node {}: waiting: this name is held, by a node that was killed less than {} s ago or by another that \
+            tracing::warn!(
+                node = %self.node.name,
+                "node {}: waiting: this name is held, by a node that was killed less than {} s ago or by another that \
                  lives. Nodes need names unlike all others: --node NAME",
                 self.node.name,
                 self.node.settings.cluster.lease_ttl.as_secs()
@@ -409,7 +426,10 @@ impl Shell {
                     (Ok(_), None) => {}
                     (Err(error), session) => {
                         if session.is_some() {
-                            eprintln!("nephila: partition {partition} cannot be opened: {error:#}");
+                            tracing::warn!(
+                                partition, error = %format_args!("{error:#}"),
+                                "partition {partition} cannot be opened: {error:#}"
+                            );
                         }
                         self.member.handle_open_failed(at, partition, epoch);
                     }

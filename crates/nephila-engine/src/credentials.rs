@@ -56,8 +56,9 @@ impl Credentials {
                 (Some(password), _) => password.clone(),
                 (None, false) => read(&credential.password_file)?,
                 (None, true) => {
-                    eprintln!(
-                        "nephila: the password of {user} at {origin} is not kept with the crawl, so nothing is sent: put it into \
+                    tracing::warn!(
+                        %origin,
+                        "the password of {user} at {origin} is not kept with the crawl, so nothing is sent: put it into \
                          [[credentials]] of nephila.toml, or type the URL with it again"
                     );
                     continue;

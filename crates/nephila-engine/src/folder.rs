@@ -356,15 +356,16 @@ impl Folder {
         match Contents::read(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let path = self.dir.join(contents::NAME);
-                eprintln!(
-                    "nephila: {} was damaged; it is made again from what is there, and what was missing before cannot be told",
+                tracing::warn!(
+                    path = %path.display(),
+                    "{} was damaged; it is made again from what is there, and what was missing before cannot be told",
                     path.display()
                 );
                 Ok(Contents::default())
             }
             Ok(None) if self.marks().exists() => {
-                eprintln!(
-                    "nephila: {} was gone; it is made again from what is there, and what was missing before cannot be told",
+                tracing::warn!(
+                    "{} was gone; it is made again from what is there, and what was missing before cannot be told",
                     self.dir.join(contents::NAME).display()
                 );
                 Ok(Contents::default())
@@ -411,8 +412,9 @@ impl Folder {
             (Some(found), Some(Key(key))) if found == key => Ok(Secret(key)),
             (found, Some(Key(key))) => {
                 let what = if found.is_some() { "damaged" } else { "gone" };
-                eprintln!(
-                    "nephila: {} was {what}; it is put back from the list of the folder",
+                tracing::warn!(
+                    path = %path.display(),
+                    "{} was {what}; it is put back from the list of the folder",
                     path.display()
                 );
                 replace(&path, &key)?;

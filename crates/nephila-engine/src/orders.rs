@@ -198,7 +198,7 @@ pub async fn follow(folder: Folder, live: Arc<Live>, handle: Handle) {
                 complained = false;
             }
             Err(error) if !complained => {
-                eprintln!("nephila: the stops stay as they were: {error:#}");
+                tracing::warn!(error = %format_args!("{error:#}"), "the stops stay as they were: {error:#}");
                 complained = true;
             }
             Err(_) => {}

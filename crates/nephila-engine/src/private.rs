@@ -39,13 +39,15 @@ pub fn keep_private() {
 pub fn tighten(dir: &Path) {
     let mut closed = 0;
     match close_folder(dir, &mut closed) {
-        Ok(()) if closed > 0 => eprintln!(
-            "nephila: {closed} files and folders in {} could be read by other users, and now cannot: a crawl is its owner's",
+        Ok(()) if closed > 0 => tracing::info!(
+            path = %dir.display(),
+            "{closed} files and folders in {} could be read by other users, and now cannot: a crawl is its owner's",
             dir.display()
         ),
         Ok(()) => {}
-        Err(error) => eprintln!(
-            "nephila: {}: other users may be able to read it, and that cannot be changed: {error}",
+        Err(error) => tracing::warn!(
+            %error, path = %dir.display(),
+            "{}: other users may be able to read it, and that cannot be changed: {error}",
             dir.display()
         ),
     }

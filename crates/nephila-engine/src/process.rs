@@ -50,8 +50,8 @@ pub fn raise_handle_limit(concurrency: u32) {
     let Ok((_, hard)) = rlimit::Resource::NOFILE.get() else { return };
     let _ = rlimit::Resource::NOFILE.set(hard, hard);
     if hard < u64::from(concurrency) + HANDLES_SPARE {
-        eprintln!(
-            "nephila: --concurrency {concurrency} wants more file handles than the limit of {hard}; fetches will wait for free ones (ulimit -n)"
+        tracing::warn!(
+            "--concurrency {concurrency} wants more file handles than the limit of {hard}; fetches will wait for free ones (ulimit -n)"
         );
     }
 }

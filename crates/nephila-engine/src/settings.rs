@@ -66,6 +66,8 @@ pub struct Settings {
     pub cluster: Cluster,
     /// HTTP API of a node.
     pub api: Api,
+    /// Messages on standard error.
+    pub log: Log,
     /// User names and passwords for sites.
     pub credentials: Vec<Credential>,
 }
@@ -80,8 +82,8 @@ impl Settings {
         if slot == usual {
             self.frontier.slot_delay = slot.min(delay);
         } else if slot > delay {
-            eprintln!(
-                "nephila: --delay {} is shorter than the rest of addresses that the settings ask for: hosts are asked every {} \
+            tracing::warn!(
+                "--delay {} is shorter than the rest of addresses that the settings ask for: hosts are asked every {} \
                  (frontier.slot_delay)",
                 humantime::format_duration(delay),
                 humantime::format_duration(slot)
@@ -131,6 +133,26 @@ impl Default for Api {
             node_token_file: PathBuf::new(),
         }
     }
+}
+
+/// Messages of a running process on standard error. Section `[log]`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Form of the messages: `text`, or `json` with one object per line: `time`, `level`, `target`, `message`, and
+    /// fields such as `node`, `partition` and `error`.
+    pub format: LogFormat,
+}
+
+/// Form of the messages.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// Plain lines.
+    #[default]
+    Text,
+    /// JSON lines.
+    Json,
 }
 
 /// Identification towards site operators. Section `[identity]`.

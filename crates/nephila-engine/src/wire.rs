@@ -63,7 +63,7 @@ pub fn archive(dir: &Path, settings: &Settings) -> anyhow::Result<Archive> {
                 dir.display()
             ),
         };
-        eprintln!("nephila: {} {}{todo}", damage.file.display(), damage.what);
+        tracing::warn!("{} {}{todo}", damage.file.display(), damage.what);
     }
     Ok(archive)
 }
@@ -151,13 +151,13 @@ pub fn worker_on<S: Durable + Send + 'static>(
     let path = folder.marks();
     if contents.partitions > 0 && !path.exists() && look.is_some() {
         let what = "was gone: whether a journal lost its end before now cannot be told";
-        eprintln!("nephila: {} {what}", path.display());
+        tracing::warn!(path = %path.display(), "{} {what}", path.display());
     }
     let marks = Marks::open(&path, count).with_context(|| path.display().to_string())?;
     let unread = (0..count).filter(|number| marks.get(*number).is_none()).count();
     if unread > 0 {
         let what = "are damaged: whether a journal lost its end before now cannot be told";
-        eprintln!("nephila: {unread} marks in {} {what}", path.display());
+        tracing::warn!(path = %path.display(), "{unread} marks in {} {what}", path.display());
     }
     let mut parts = Vec::with_capacity(folders.len());
     let mut wrong = Vec::new();
@@ -222,7 +222,7 @@ pub fn part<S: Durable>(
         Err(error @ (StateError::Damaged(_) | StateError::Disk(_)))
             if journal.first() == 1 && journal.synced() > 0 =>
         {
-            eprintln!("nephila: {error}; it is made again from the journal");
+            tracing::warn!(%error, "{error}; it is made again from the journal");
             if tables.exists() {
                 std::fs::remove_dir_all(&tables).with_context(what)?;
             }

@@ -172,7 +172,9 @@ impl Common {
 
     /// Loads the effective settings; the file `before`, if given, replaces the settings file.
     pub fn load_from(&self, before: Option<&Path>) -> anyhow::Result<Settings> {
-        settings::load(self.config.as_deref(), &self.set, before)
+        let settings = settings::load(self.config.as_deref(), &self.set, before)?;
+        crate::logging::set_format(settings.log.format);
+        Ok(settings)
     }
 }
 

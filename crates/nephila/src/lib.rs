@@ -9,6 +9,7 @@ mod ask;
 pub mod cli;
 mod command;
 pub mod fetch;
+mod logging;
 pub mod memory;
 mod table;
 mod verify;
@@ -18,6 +19,7 @@ use nephila_engine::exit::Exit;
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
+    logging::install();
     let result = match cli.command {
         Command::Crawl(args) => command::crawl::run(*args),
         Command::Map(args) => command::map::run(*args),
@@ -44,7 +46,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Err(error) => {
             // The exit code needs no words; the message describes the cause.
             let words = error.chain().filter(|cause| !cause.is::<Exit>()).map(ToString::to_string);
-            eprintln!("nephila: {}", words.collect::<Vec<_>>().join(": "));
+            tracing::error!("{}", words.collect::<Vec<_>>().join(": "));
             error.downcast_ref::<Exit>().copied().unwrap_or(Exit::Failed).into()
         }
     }

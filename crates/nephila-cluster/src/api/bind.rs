@@ -65,7 +65,7 @@ pub async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Option<Boun
         Ok(listener) => listener,
         // Several nodes on one machine are at home there as well: the first of them has the usual port.
         Err(error) if api.listen == API_LISTEN => {
-            eprintln!("nephila: {API_LISTEN}: {error}; this node answers on its folder's socket alone");
+            tracing::warn!(%error, "{API_LISTEN}: {error}; this node answers on its folder's socket alone");
             return Ok(None);
         }
         Err(error) => {

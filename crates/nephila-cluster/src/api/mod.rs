@@ -117,7 +117,7 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
     let among = among(&node.settings)?;
     let api = Arc::new(Api { node: node.clone(), token, among, clients, archive, stored, followers });
     let tcp = bound.map(|bound| {
-        eprintln!("nephila: node {} answers at {}", node.name, bound.url());
+        tracing::info!(node = %node.name, "node {} answers at {}", node.name, bound.url());
         let Bound { listener, guard, tls, .. } = bound;
         tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
     });

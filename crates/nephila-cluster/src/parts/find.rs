@@ -125,8 +125,9 @@ pub(crate) async fn find(
                     let text = facts.snapshots_damaged(snapshots.objects().place());
                     return settle(node, states, fence, epoch, &facts, &pointed, heal.is_asked, text).await;
                 };
-                eprintln!(
-                    "nephila: partition {partition} begins with the snapshot of group {}: {why}",
+                tracing::info!(
+                    partition, reason = %why,
+                    "partition {partition} begins with the snapshot of group {}: {why}",
                     point.sequence
                 );
             }
@@ -239,7 +240,10 @@ pub(crate) async fn settle(
     log.begin_behind(last).await.context("beginning its log anew")?;
     heal::done(&*node.cluster.leases, partition, epoch).await?;
     let how = if is_accepted { "as was decided" } else { "with nothing lost" };
-    eprintln!("nephila: partition {partition} goes on behind group {last}, {how}: {why}");
+    tracing::info!(
+        partition, reason = %why,
+        "partition {partition} goes on behind group {last}, {how}: {why}"
+    );
     let (watch, progress, claim) = (log.watch(), Arc::new(Progress::default()), log.position());
     // The existing snapshots may contain groups that no longer exist.
     progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);

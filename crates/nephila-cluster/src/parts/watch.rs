@@ -52,7 +52,7 @@ impl Watched {
                 Err(error @ Error::Damaged(_)) => {
                     let text = self.middle_is_gone(&node, &error);
                     if !is_healing() {
-                        eprintln!("nephila: node {}: {text}", node.name);
+                        tracing::warn!(node = %node.name, "node {}: {text}", node.name);
                     }
                     is_alarmed = true;
                     // If raising the alarm fails now, the next check raises it.
@@ -71,7 +71,10 @@ impl Watched {
         let durable =
             self.door.visit(self.prefixes, |state, _| state.checkpoint().map_err(|e| e.to_string()));
         if let Some(Err(why)) = durable.await {
-            eprintln!("nephila: node {}: partition {}: {why}", node.name, self.partition);
+            tracing::warn!(
+                node = %node.name, partition = self.partition, reason = %why,
+                "node {}: partition {}: {why}", node.name, self.partition
+            );
         }
         let text = format!("{}: {error}", self.begin(node));
         // The receiver may have ended already.

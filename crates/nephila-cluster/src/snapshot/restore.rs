@@ -30,8 +30,9 @@ pub(crate) async fn restore(
             }
             Err(error) if error.is_lost() => {
                 let sequence = point.sequence;
-                eprintln!(
-                    "nephila: partition {partition}: the snapshot of group {sequence} is not used: {error}"
+                tracing::warn!(
+                    partition, %error,
+                    "partition {partition}: the snapshot of group {sequence} is not used: {error}"
                 );
                 if let Error::Damaged { name, .. } = &error {
                     // The next snapshot sends the file again. If the mark cannot be written, the next restore finds the

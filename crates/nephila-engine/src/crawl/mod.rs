@@ -85,6 +85,6 @@ pub async fn fetch_lost(shared: &Shared) -> anyhow::Result<()> {
         let urls = some.iter().filter_map(|lost| CrawlUrl::parse(&lost.url).ok()).collect();
         shared.handle.command(Command::Again(urls)).await?;
     }
-    eprintln!("nephila: {} lost captures are fetched again", lost.len());
+    tracing::info!("{} lost captures are fetched again", lost.len());
     forget_lost(&RealDisk, shared.folder.dir()).context("removing the list of lost captures")
 }

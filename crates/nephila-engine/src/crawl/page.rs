@@ -118,8 +118,9 @@ pub(crate) fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Optio
         return Some(Outcome::OutOfScope);
     }
     if shared.suspects.is_poison(url.as_str()) {
-        eprintln!(
-            "nephila: {} ended the process, or could not be read to its end, several times and is not asked for any \
+        tracing::warn!(
+            url = %shown(url.as_str()),
+            "{} ended the process, or could not be read to its end, several times and is not asked for any \
              more: please report it",
             shown(url.as_str())
         );

@@ -51,7 +51,7 @@ pub async fn run(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
 pub async fn pass(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
     let say = |text: String| {
         if !quiet {
-            eprintln!("nephila: {text}");
+            tracing::info!("{text}");
         }
     };
     say("more is wanted than before: the archive is read again for links".into());

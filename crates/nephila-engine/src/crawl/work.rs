@@ -269,8 +269,9 @@ pub fn start(
                 match carried.await {
                     Ok(ended) => ended,
                     Err(Panicked) => {
-                        eprintln!(
-                            "nephila: a fault of ours ended the fetch of {}: please report it",
+                        tracing::warn!(
+                            url = %shown(&url),
+                            "a fault of ours ended the fetch of {}: please report it",
                             shown(&url)
                         );
                         let report = Report::of(Outcome::Crashed, 0, Duration::ZERO);

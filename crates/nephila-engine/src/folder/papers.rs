@@ -95,11 +95,17 @@ impl Folder {
             match self.stand(name)? {
                 Stand::Well => {}
                 Stand::Gone(text) => {
-                    eprintln!("nephila: {} was gone; it is put back from its copy", path.display());
+                    tracing::warn!(
+                        path = %path.display(),
+                        "{} was gone; it is put back from its copy", path.display()
+                    );
                     replace(&path, text.as_bytes())?;
                 }
                 Stand::Changed(text) if mend => {
-                    eprintln!("nephila: {} was damaged; it is put back from its copy", path.display());
+                    tracing::warn!(
+                        path = %path.display(),
+                        "{} was damaged; it is put back from its copy", path.display()
+                    );
                     replace(&path, text.as_bytes())?;
                 }
                 Stand::Changed(_) => return Err(damaged(self.changed_text(name))),

@@ -162,7 +162,7 @@ pub(super) fn complete(logs: &Path, folder: &Path) -> io::Result<Vec<Line>> {
         Ok(begun) => begun,
         Err(journal::Error::Disk { source, .. }) => return Err(source),
         Err(error) => {
-            eprintln!("nephila: {error}: it is set aside, and the log may lack the last requests");
+            tracing::warn!(%error, "{error}: it is set aside, and the log may lack the last requests");
             std::fs::rename(folder, aside(folder))?;
             return Ok(Vec::new());
         }
@@ -187,8 +187,8 @@ pub(super) fn complete(logs: &Path, folder: &Path) -> io::Result<Vec<Line>> {
         }
     }
     if !is_there {
-        eprintln!(
-            "nephila: the log in {} is gone or cut: only requests since {} are in it now",
+        tracing::warn!(
+            "the log in {} is gone or cut: only requests since {} are in it now",
             logs.display(),
             begun.first().map_or_else(String::new, |line| Timestamp(line.at).warc_date())
         );

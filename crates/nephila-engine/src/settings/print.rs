@@ -25,6 +25,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("crawl", include_str!("../settings.rs"), "Crawl"),
     ("cluster", include_str!("cluster.rs"), "Cluster"),
     ("api", include_str!("../settings.rs"), "Api"),
+    ("log", include_str!("../settings.rs"), "Log"),
 ];
 
 /// Formats the whole file.

@@ -111,7 +111,8 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());
         let answering = bound.map(|bound| {
-            eprintln!("nephila: {} is answered for at {}", shared.folder.dir().display(), bound.url());
+            let (dir, url) = (shared.folder.dir().display(), bound.url());
+            tracing::info!(path = %dir, %url, "{dir} is answered for at {url}");
             let Bound { listener, guard, tls, .. } = bound;
             tokio::spawn(nephila_api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
         });
@@ -152,8 +153,8 @@ fn frontier(
     match wire::worker(folder, settings, mend) {
         Err(error) if mend && error.downcast_ref() == Some(&Exit::Damaged) => {
             let aside = folder.set_state_aside()?;
-            eprintln!("nephila: {error:#}");
-            eprintln!("nephila: it is in {} now; every page is asked for again", aside.display());
+            tracing::warn!("{error:#}");
+            tracing::warn!("it is in {} now; every page is asked for again", aside.display());
             let lock = folder.lock()?;
             plan.seeds_offered = 0;
             folder.set_plan(plan)?;

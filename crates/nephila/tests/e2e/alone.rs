@@ -204,3 +204,14 @@ fn ops_04_a_crawl_that_listens_answers_with_its_metrics_and_ends_as_usual() {
     assert_eq!(elsewhere.status.code(), Some(2), "{}", text(&elsewhere));
     assert!(text(&elsewhere).contains("needs a token"), "{}", text(&elsewhere));
 }
+
+#[test]
+fn ops_05_messages_are_json_lines_if_the_settings_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = run(dir.path(), &["serve", "-o", "data", "--set", "log.format=json"]);
+    assert_eq!(said.status.code(), Some(2), "{}", text(&said));
+    let line: serde_json::Value = serde_json::from_slice(&said.stderr).expect("one line of JSON");
+    assert_eq!((&line["level"], &line["target"]), (&"error".into(), &"nephila".into()), "{line}");
+    assert!(line["message"].as_str().is_some_and(|text| text.contains("holds no crawl")), "{line}");
+    assert!(line["time"].as_str().is_some_and(|time| time.starts_with("20")), "{line}");
+}

@@ -43,7 +43,10 @@ pub(super) fn give_up(
 /// Reports that a page could not be read. With too many abandoned readers the crawl ends.
 pub(crate) fn complain(url: &CrawlUrl, why: Unread) -> anyhow::Result<()> {
     let what = if why == Unread::Failed { "failed" } else { "did not end in time and was given up" };
-    eprintln!("nephila: reading {} {what}; it is stored: please report it", shown(url.as_str()));
+    tracing::warn!(
+        url = %shown(url.as_str()),
+        "reading {} {what}; it is stored: please report it", shown(url.as_str())
+    );
     anyhow::ensure!(
         why != Unread::TooMany,
         "{ABANDONED_MAX} pages could not be read to their end and each still holds a thread: start the crawl again, \
