@@ -69,6 +69,25 @@ pub(crate) fn run(args: Args) -> Result<()> {
         begun.elapsed().as_secs_f64()
     );
     ensure!(failed.is_empty(), "not as expected: {}; see above", failed.join(", "));
+    if args.names.is_empty() {
+        EMBEDDING.iter().try_for_each(|(name, last)| embeds(programs.path(name)?, last))?;
+    }
+    Ok(())
+}
+
+/// Programs in `crates/nephila-engine/examples`, each with a stage of its own, and the last line of each.
+const EMBEDDING: [(&str, &str); 3] = [
+    ("fetch_from_archive", "from the archive: 4 pages, "),
+    ("keep_in_sqlite", "4 pages fetched, 4 rows with "),
+    ("read_prices", "4 pages, Cups: 18.00 EUR, Tea: 4.20 EUR"),
+];
+
+/// Runs a program that embeds the library. Such a program checks its own result.
+fn embeds(program: &Path, last: &str) -> Result<()> {
+    let text = shell::output(&mut Command::new(program), LIMIT)?;
+    print!("{text}");
+    let line = text.lines().last().unwrap_or_default();
+    ensure!(line.starts_with(last), "{}: the last line is {line:?}, not {last:?}", program.display());
     Ok(())
 }
 

@@ -62,6 +62,8 @@ pub mod recrawl;
 pub mod reflog;
 pub mod refusal;
 pub mod robots;
+#[doc(hidden)]
+pub mod sources;
 pub mod spider;
 pub mod state;
 pub mod store;

@@ -66,6 +66,10 @@ struct Job {
     reply: Reply,
 }
 
+/// Source text of the settings `[store]`: its comments are the comments of the settings file.
+#[doc(hidden)]
+pub const SETTINGS_SOURCE: &str = include_str!("archive/settings.rs");
+
 /// Proof that an exchange is in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {

@@ -3,24 +3,25 @@
 use std::fmt::Write;
 
 use anyhow::Context;
+use nephila_core::sources;
 
 use super::Settings;
 
 /// Section, source and struct: the place of the doc comments of each section.
 const SECTIONS: &[(&str, &str, &str)] = &[
     ("identity", include_str!("../settings.rs"), "Identity"),
-    ("frontier", include_str!("../../../nephila-core/src/frontier/settings.rs"), "Settings"),
-    ("retry", include_str!("../../../nephila-core/src/frontier/retry.rs"), "Settings"),
-    ("budget", include_str!("../../../nephila-core/src/budget.rs"), "Settings"),
-    ("trap", include_str!("../../../nephila-core/src/trap.rs"), "Settings"),
+    ("frontier", sources::FRONTIER, "Settings"),
+    ("retry", sources::RETRY, "Settings"),
+    ("budget", sources::BUDGET, "Settings"),
+    ("trap", sources::TRAP, "Settings"),
     ("robots", include_str!("../settings.rs"), "Robots"),
-    ("spider", include_str!("../../../nephila-core/src/spider/settings.rs"), "Settings"),
-    ("store", include_str!("../../../nephila-store/src/archive/settings.rs"), "Settings"),
+    ("spider", sources::SPIDER, "Settings"),
+    ("store", nephila_store::archive::SETTINGS_SOURCE, "Settings"),
     ("handler", include_str!("../settings.rs"), "Handler"),
-    ("recrawl", include_str!("../../../nephila-core/src/recrawl/mod.rs"), "Settings"),
-    ("feed", include_str!("../../../nephila-core/src/feed/mod.rs"), "Settings"),
-    ("feed.schedule", include_str!("../../../nephila-core/src/feed/schedule.rs"), "Settings"),
-    ("feed.story", include_str!("../../../nephila-core/src/feed/story.rs"), "Settings"),
+    ("recrawl", sources::RECRAWL, "Settings"),
+    ("feed", sources::FEED, "Settings"),
+    ("feed.schedule", sources::FEED_SCHEDULE, "Settings"),
+    ("feed.story", sources::FEED_STORY, "Settings"),
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
     ("cluster", include_str!("cluster.rs"), "Cluster"),
