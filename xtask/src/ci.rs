@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::programs::PROFILE;
-use crate::{deny, fuzz, hostile, junit, shell};
+use crate::{deny, fuzz, hostile, junit, package, shell};
 
 /// Options of `ci`.
 #[derive(clap::Args)]
@@ -73,6 +73,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         shell::run(command.env("RUSTDOCFLAGS", flags), CARGO_LIMIT)
     });
     steps.run("generated docs", || xtask(&["docs", "--check"]));
+    steps.run("packages, short", || package::run(&package::Args::short()));
     steps.run("dependencies", || deny::run(deny::Args::default()));
     steps.run("hostile", || hostile::run(hostile::Args::of_report(report.clone())));
     steps.run("fuzz, short", || fuzz::run(fuzz::Args::short()));

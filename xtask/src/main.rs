@@ -24,6 +24,7 @@ mod hostile;
 mod interop;
 mod junit;
 mod outside;
+mod package;
 mod peers;
 mod programs;
 mod reflog_bench;
@@ -76,6 +77,8 @@ enum Command {
     Soak(soak::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
     State(state::Args),
+    /// Makes a package of every published crate, and builds each from the packages of the others.
+    Package(package::Args),
     /// Counts indefinite words in comments, help and manual; fails above the limits.
     Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
@@ -145,6 +148,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Outside(args) => outside::run(args),
         Command::Examples(args) => examples::run(args),
         Command::Soak(args) => soak::run(args),
+        Command::Package(args) => package::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
