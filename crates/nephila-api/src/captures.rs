@@ -89,17 +89,17 @@ impl Wanted {
     /// Parses a request: the URL as written, the URL in canonical form, and the request itself.
     pub fn of(asked: &Asked) -> Result<(String, CrawlUrl, Wanted), Instead> {
         let wrong = |title, detail: String| problem(StatusCode::BAD_REQUEST, title, detail);
-        let text =
-            asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing", String::new()))?;
-        let url = CrawlUrl::parse(&text).map_err(|error| wrong("this is no URL", error.to_string()))?;
+        let text = asked.parameter("url").ok_or_else(|| wrong("missing parameter url", String::new()))?;
+        let url = CrawlUrl::parse(&text).map_err(|error| wrong("invalid URL", error.to_string()))?;
         let part = asked.parameter("as").unwrap_or_else(|| "http".into());
-        let part = Part::named(&part)
-            .ok_or_else(|| wrong("as= is http, headers, body, record or json", part.clone()))?;
+        let part = Part::named(&part).ok_or_else(|| {
+            wrong("invalid parameter as: http, headers, body, record or json", part.clone())
+        })?;
         let at = asked.parameter("at");
         let is_time =
             |at: &String| (4..=14).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
         if at.as_ref().is_some_and(|at| !is_time(at)) {
-            return Err(wrong("at= has 4 to 14 digits, such as 20261115", String::new()).into());
+            return Err(wrong("invalid parameter at: 4 to 14 digits, such as 20261115", String::new()).into());
         }
         let wanted = Wanted { url: url.as_str().to_owned(), at, part };
         Ok((text, url, wanted))
@@ -220,7 +220,7 @@ impl Questions {
             return Ok(answer);
         }
         let held_up = |error: anyhow::Error| {
-            problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot answer", format!("{error:#}"))
+            problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", format!("{error:#}"))
         };
         Err(missing(&self.explain(&text).await.map_err(held_up)?, &[]).into())
     }

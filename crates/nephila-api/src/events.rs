@@ -45,11 +45,11 @@ impl Questions {
         let Ok(room) = self.followers.room.clone().try_acquire_owned() else {
             let detail =
                 format!("{FOLLOWERS_MAX} programs follow its events; `nephila log -f` needs no room");
-            return retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl is busy", detail), 5);
+            return retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, "crawl busy", detail), 5);
         };
         match self.page(asked, room).await {
             Ok(page) => reply(StatusCode::OK, "application/x-ndjson", page.whole()),
-            Err(error) => problem(StatusCode::BAD_REQUEST, "this cannot be", format!("{error:#}")),
+            Err(error) => problem(StatusCode::BAD_REQUEST, "invalid request", format!("{error:#}")),
         }
     }
 

@@ -159,7 +159,7 @@ impl Guard {
                     _ => {
                         let detail =
                             "this token only asks; what changes something needs that of api.token_file";
-                        Err(Box::new(problem(StatusCode::FORBIDDEN, "not with this token", detail)))
+                        Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden for this token", detail)))
                     }
                 };
             }
@@ -191,7 +191,7 @@ impl Guard {
                 is_strange.then(|| {
                     let detail =
                         "ask by address, such as 127.0.0.1, and not from a page; or set api.token_file";
-                    problem(StatusCode::FORBIDDEN, "not for pages of a browser", detail)
+                    problem(StatusCode::FORBIDDEN, "forbidden for web pages", detail)
                 })
             }
             Guard::Token { token, .. } => {
@@ -199,7 +199,7 @@ impl Guard {
                     return None;
                 }
                 let detail = "send `Authorization: Bearer TOKEN`; commands do with --token-file FILE";
-                let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong", detail);
+                let mut answer = problem(StatusCode::UNAUTHORIZED, "missing or invalid token", detail);
                 let realm = HeaderValue::from_static("Bearer realm=\"nephila\"");
                 answer.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
                 Some(answer)
@@ -313,11 +313,11 @@ where
         Ok(Ok(body)) => body.to_bytes(),
         Err(_) => {
             let detail = format!("a body has {} s: say it in several requests", BODY_TIMEOUT.as_secs());
-            return problem(StatusCode::REQUEST_TIMEOUT, "the body did not come", detail);
+            return problem(StatusCode::REQUEST_TIMEOUT, "request timeout", detail);
         }
         Ok(Err(_)) => {
             let detail = format!("a body has at most {BODY_BYTES_MAX} bytes: say it in several requests");
-            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body cannot be read", detail);
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "content too large", detail);
         }
     };
     let asked = Asked {
@@ -342,14 +342,39 @@ pub(super) fn seconds() -> u64 {
 /// An RFC 9457 problem.
 #[derive(Serialize)]
 struct Problem<'a> {
+    r#type: String,
     title: &'a str,
     status: u16,
     detail: String,
 }
 
-/// An error answer: title, and detail with advice.
+/// Prefix of the `type` of every problem. The types are stable; titles may change.
+const PROBLEM: &str = "urn:nephila:problem:";
+
+/// The kind of a problem, the last part of its `type`. Listed in docs/operating.md.
+fn problem_kind(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => "invalid-request",
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not-found",
+        StatusCode::METHOD_NOT_ALLOWED => "method-not-allowed",
+        StatusCode::REQUEST_TIMEOUT => "request-timeout",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::PAYLOAD_TOO_LARGE => "content-too-large",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ => "internal-error",
+    }
+}
+
+/// An error answer (RFC 9457): a `type` by the status, title, and detail with advice.
 pub fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> Answer {
-    let body = json(&Problem { title, status: status.as_u16(), detail: detail.into() });
+    let body = json(&Problem {
+        r#type: format!("{PROBLEM}{}", problem_kind(status)),
+        title,
+        status: status.as_u16(),
+        detail: detail.into(),
+    });
     reply(status, "application/problem+json", body)
 }
 

@@ -129,7 +129,7 @@ impl Answers for Questions {
                     Ok(said) => ok(&said),
                     Err(error) => {
                         let why = format!("{error:#}");
-                        problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot say", why)
+                        problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", why)
                     }
                 };
             }
@@ -137,7 +137,7 @@ impl Answers for Questions {
                 Ok(said) => ok(&said),
                 Err(error) => {
                     let why = format!("{error:#}");
-                    problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot take it", why)
+                    problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", why)
                 }
             };
         }
@@ -146,12 +146,12 @@ impl Answers for Questions {
                 Ok(added) => ok(&added),
                 Err(error) => {
                     let why = format!("{error:#}");
-                    problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot take them", why)
+                    problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", why)
                 }
             };
         }
         if asked.method != Method::GET {
-            return problem(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered", "");
+            return problem(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", "only GET is answered");
         }
         let answered = match (&*asked.path, asked.parameter("url")) {
             ("/livez", _) => return ok(&"alive"),
@@ -180,12 +180,12 @@ impl Answers for Questions {
                 said.map(|said| ok(&said))
             }
             ("/api/v1/explain" | "/api/v1/host" | "/api/v1/feed", None) => {
-                return problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
+                return problem(StatusCode::BAD_REQUEST, "missing parameter url", "");
             }
-            (path, _) => return problem(StatusCode::NOT_FOUND, "no such question", path),
+            (path, _) => return problem(StatusCode::NOT_FOUND, "not found", path),
         };
         answered.unwrap_or_else(|error| {
-            problem(StatusCode::SERVICE_UNAVAILABLE, "the crawl cannot answer", format!("{error:#}"))
+            problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", format!("{error:#}"))
         })
     }
 }

@@ -90,6 +90,31 @@ fn sec_09_nothing_that_is_answered_is_taken_for_something_else() {
     }
 }
 
+#[tokio::test]
+async fn a_problem_has_a_stable_type_beside_title_status_and_detail() {
+    let kinds = [
+        (400, "invalid-request"),
+        (401, "unauthorized"),
+        (403, "forbidden"),
+        (404, "not-found"),
+        (405, "method-not-allowed"),
+        (408, "request-timeout"),
+        (409, "conflict"),
+        (413, "content-too-large"),
+        (500, "internal-error"),
+        (503, "unavailable"),
+    ];
+    for (status, kind) in kinds {
+        let answer = problem(StatusCode::from_u16(status).unwrap(), "title", "detail");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let expected = serde_json::json!({
+            "type": format!("urn:nephila:problem:{kind}"), "title": "title", "status": status, "detail": "detail",
+        });
+        assert_eq!(body, expected);
+    }
+}
+
 #[test]
 fn a_text_with_slashes_is_one_part_of_a_path() {
     for text in ["192.0.2.0/24", "http://a.test/?q=1&b=%2F", "caf\u{e9} + 1"] {

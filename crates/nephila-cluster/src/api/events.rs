@@ -34,21 +34,21 @@ impl Api {
     pub async fn events(&self, asked: &Asked) -> Result<Answer, Instead> {
         let Some(telling) = &self.node.events else {
             let detail = "set cluster.events = true on the nodes";
-            return Err(problem(StatusCode::NOT_FOUND, "this cluster tells no events", detail).into());
+            return Err(problem(StatusCode::NOT_FOUND, "events are disabled", detail).into());
         };
         let Ok(_room) = self.followers.room.try_acquire() else {
             let detail = format!("{FOLLOWERS_MAX} programs follow its events");
-            let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "this node is busy", detail);
+            let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "node busy", detail);
             return Err(retry_after(busy, AWAY_RETRY).into());
         };
         let bad = |error: anyhow::Error| {
-            Instead::from(problem(StatusCode::BAD_REQUEST, "this cannot be", format!("{error:#}")))
+            Instead::from(problem(StatusCode::BAD_REQUEST, "invalid request", format!("{error:#}")))
         };
         let wanted = Wanted::parse([&*asked.parameter("kind").unwrap_or_default()]).map_err(bad)?;
         let position = asked.parameter("from").unwrap_or_default();
         let wait = wait_of(asked).map_err(bad)?;
         let away = |error: anyhow::Error| {
-            let title = "the servers did not answer";
+            let title = "servers unavailable";
             let away = problem(StatusCode::SERVICE_UNAVAILABLE, title, format!("{error:#}"));
             Instead::from(retry_after(away, AWAY_RETRY))
         };

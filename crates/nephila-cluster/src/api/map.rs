@@ -26,7 +26,7 @@ impl Api {
             None => HostKey::MIN,
             Some(text) => read_cursor(&text).ok_or_else(|| {
                 let detail = format!("{text:?}: give back what the page before calls `next`, or nothing");
-                problem(StatusCode::BAD_REQUEST, "this is no cursor", detail)
+                problem(StatusCode::BAD_REQUEST, "invalid cursor", detail)
             })?,
         };
         let shared = match self.owner_of(asked, from.domain).await? {

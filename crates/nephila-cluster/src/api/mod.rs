@@ -136,7 +136,7 @@ impl Answers for Api {
                 Ok(_room) => self.route(&asked).await,
                 Err(_) => {
                     let detail = format!("{CLIENTS_MAX} requests are being answered");
-                    let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "this node is busy", detail);
+                    let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "node busy", detail);
                     Err(retry_after(busy, MOVING_RETRY).into())
                 }
             }
@@ -201,11 +201,11 @@ impl Api {
                 ..,
             ] => Err(problem(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "this is not asked in that way",
+                "method not allowed",
                 format!("{} {}", asked.method, asked.path),
             )
             .into()),
-            _ => Err(problem(StatusCode::NOT_FOUND, "no such question", &*asked.path).into()),
+            _ => Err(problem(StatusCode::NOT_FOUND, "not found", &*asked.path).into()),
         }
     }
 
@@ -270,7 +270,7 @@ impl Api {
         let text = url_of(asked)?;
         let with_scheme = if text.contains("://") { text.clone() } else { format!("http://{text}/") };
         let url = CrawlUrl::parse(&with_scheme)
-            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no host", error.to_string()))?;
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid host", error.to_string()))?;
         let shared = match self.owner(asked, &url).await? {
             Place::Here(shared) => shared,
             Place::Answered(answer) => return Ok(answer),
@@ -307,7 +307,7 @@ impl Api {
     pub async fn feed(&self, asked: &Asked) -> Result<Answer, Instead> {
         let text = url_of(asked)?;
         let url = CrawlUrl::parse(&text)
-            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no URL", error.to_string()))?;
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid URL", error.to_string()))?;
         let shared = match self.owner(asked, &url).await? {
             Place::Here(shared) => shared,
             Place::Answered(answer) => return Ok(answer),
@@ -360,13 +360,13 @@ impl Api {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "its worker does not answer: it waits for the servers or the disk".to_owned(),
         };
-        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the node cannot answer now", why);
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "node unavailable", why);
         Err(retry_after(answer, AWAY_RETRY).into())
     }
 
     /// Builds an answer with status 503 and a retry time, for a partition or a lease that is moving.
     pub fn moving(&self, detail: &str) -> Instead {
-        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can answer right now", detail);
+        let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable", detail);
         retry_after(answer, MOVING_RETRY).into()
     }
 }
@@ -381,7 +381,7 @@ pub enum Place {
 
 /// Returns the query parameter `url`. Fails with status 400 if the parameter is missing.
 pub fn url_of(asked: &Asked) -> Result<String, Instead> {
-    let missing = || problem(StatusCode::BAD_REQUEST, "the parameter url is missing", "");
+    let missing = || problem(StatusCode::BAD_REQUEST, "missing parameter url", "");
     Ok(asked.parameter("url").ok_or_else(missing)?)
 }
 
@@ -389,11 +389,11 @@ impl From<Error> for Instead {
     fn from(error: Error) -> Instead {
         let detail = error.to_string();
         let answer = match error {
-            Error::NotFound(_) => problem(StatusCode::NOT_FOUND, "there is no such thing", detail),
-            Error::Wrong(_) => problem(StatusCode::BAD_REQUEST, "this cannot be", detail),
-            Error::Exists(_) => problem(StatusCode::CONFLICT, "there is one already", detail),
+            Error::NotFound(_) => problem(StatusCode::NOT_FOUND, "not found", detail),
+            Error::Wrong(_) => problem(StatusCode::BAD_REQUEST, "invalid request", detail),
+            Error::Exists(_) => problem(StatusCode::CONFLICT, "already exists", detail),
             Error::Away(_) => {
-                let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the servers did not do it", detail);
+                let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "servers unavailable", detail);
                 retry_after(answer, AWAY_RETRY)
             }
         };

@@ -70,7 +70,7 @@ impl Api {
         let question = Question::get(&*asked.target, ANSWER_BYTES_MAX, OTHER_MAX).with(FORWARDED, as_what);
         let reply = ask_of(self.token.clone(), &self.among, other, question).await.map_err(|why| {
             // A node that does not answer may be dead: then its partitions are taken over when its lease expires.
-            let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the owner does not answer", why);
+            let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "owner unavailable", why);
             retry_after(answer, self.node.settings.cluster.lease_ttl.as_secs())
         })?;
         Ok(reply)

@@ -110,7 +110,7 @@ impl Api {
         let Some((view, _)) = self.node.known.view() else { return Ok(None) };
         let away = |error: anyhow::Error| {
             let detail = format!("{error:#}");
-            let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "the object store cannot be asked", detail);
+            let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "object store unavailable", detail);
             retry_after(answer, AWAY_RETRY)
         };
         let lives = |node: &str| view.nodes.iter().any(|lives| lives.name == node);

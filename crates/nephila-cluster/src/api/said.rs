@@ -140,7 +140,7 @@ impl Api {
             fields.insert("id".to_owned(), 0.into());
         }
         let job: Job = serde_json::from_value(said)
-            .map_err(|error| problem(StatusCode::BAD_REQUEST, "this is no job", error.to_string()))?;
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid job", error.to_string()))?;
         debug_assert_eq!(job.id, JobId(0));
         let listed = asked.parameter("list").is_some_and(|list| list == "true");
         if listed != job.scope.seeds.is_empty() {
@@ -190,7 +190,7 @@ impl Api {
     /// `POST host?url=&delay_ms=`: sets the crawl delay of a host.
     pub async fn set_host(&self, asked: &Asked) -> Result<Answer, Instead> {
         let wrong = |what: &str| Error::Wrong(what.to_owned());
-        let url = asked.parameter("url").ok_or_else(|| wrong("the parameter url is missing"))?;
+        let url = asked.parameter("url").ok_or_else(|| wrong("missing parameter url"))?;
         let url = CrawlUrl::parse(&url).map_err(|error| wrong(&error.to_string()))?;
         let delay_ms = asked.parameter("delay_ms").and_then(|text| text.parse().ok());
         let delay_ms = delay_ms.ok_or_else(|| wrong("the parameter delay_ms is missing, or no number"))?;
@@ -241,7 +241,7 @@ impl Api {
     /// `POST reflog?job=&batch=&part=`: lines of a stream of visited URLs. The lines are cut into parts, numbered from
     /// `part` on; a batch without an id gets one derived from its content.
     pub async fn stream(&self, asked: &Asked) -> Result<Answer, Instead> {
-        let missing = |what| problem(StatusCode::BAD_REQUEST, "the parameter is missing", what);
+        let missing = |what| problem(StatusCode::BAD_REQUEST, "missing parameter", what);
         let job = asked.parameter("job").ok_or_else(|| missing("job"))?;
         let batch = asked.parameter("batch");
         let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
@@ -255,8 +255,7 @@ impl Api {
 }
 
 pub(super) fn read<T: DeserializeOwned>(asked: &Asked) -> Result<T, Instead> {
-    let said = serde_json::from_slice(&asked.body).map_err(|error| {
-        problem(StatusCode::BAD_REQUEST, "the body is not what it should be", error.to_string())
-    })?;
+    let said = serde_json::from_slice(&asked.body)
+        .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid body", error.to_string()))?;
     Ok(said)
 }
