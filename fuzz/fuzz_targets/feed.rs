@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nephila_core::feed::story::{Memory, Settings, Sighting, Verdict};
+use nephila_core::feed::story::{Memory, Settings, Sighting, StoryVerdict};
 use nephila_core::feed::{Limits, opml, read_feed, schedule};
 use nephila_core::handler::{Page, ReadAs};
 use nephila_core::time::Timestamp;
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
     let judged = memory.judge(&feed.entries, &Settings::default(), now);
     memory.fold(&Sighting::from_bytes(&judged.sighting.to_bytes()).expect("just written"));
     let again = memory.judge(&feed.entries, &Settings::default(), now);
-    assert_eq!(again.count(Verdict::New), 0, "a story came twice");
+    assert_eq!(again.count(StoryVerdict::New), 0, "a story came twice");
     assert_eq!(Memory::from_bytes(&memory.to_bytes()).as_ref(), Ok(&memory));
 
     let list = opml::read(body);

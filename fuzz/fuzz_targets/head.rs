@@ -70,7 +70,7 @@ fn judge(status: u16, bytes: &[u8]) {
         assert!(pause <= answer::RETRY_AFTER_MAX, "{pause:?} is too long");
     }
     let url = CrawlUrl::parse("https://site.test/dir/page").expect("a URL");
-    let answer = answer::judge(answer::Asked::default(), &url, status, &map);
+    let answer = answer::judge(answer::ExpectedResponse::default(), &url, status, &map);
     assert_eq!(answer.redirect.is_some(), answer.outcome == Outcome::Redirect);
     assert!(answer.keep || !answer.reusable, "a body that is not read blocks its connection");
 }

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::message::{Message, UNPACKED_MAX};
 use nephila_core::frontier::offers::OfferedUrl;
-use nephila_core::frontier::feedback::Word;
+use nephila_core::frontier::feedback::PartitionFeedback;
 use nephila_core::codec::put_u64;
 use nephila_core::key::Secret;
 use xxhash_rust::xxh3::xxh3_64;
@@ -17,7 +17,7 @@ const LINKS: &[u8] = b"NM\x01\x01\0\0\0\0\0\0\0\x05";
 
 fuzz_target!(|data: &[u8]| {
     // As they are: the hash at the end refuses nearly all of them.
-    let _ = (Message::decode(data, &SECRET), Message::newer(data), Word::decode(data));
+    let _ = (Message::decode(data, &SECRET), Message::newer(data), PartitionFeedback::decode(data));
 
     // With a right mark, version and hash: the input begins with the kind.
     check(&sealed(&[b"NM\x01", data].concat()));
@@ -33,9 +33,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(Said::decode(&said.encode()), Ok(said), "an errand changes when it is written again");
     }
 
-    if let Ok(word) = Word::decode(&sealed(data)) {
-        let again = Word::decode(&word.encode());
-        assert_eq!(again.as_ref(), Ok(&word), "a word changes when it is written again");
+    if let Ok(feedback) = PartitionFeedback::decode(&sealed(data)) {
+        let again = PartitionFeedback::decode(&feedback.encode());
+        assert_eq!(again.as_ref(), Ok(&feedback), "feedback changes when it is written again");
     }
 });
 

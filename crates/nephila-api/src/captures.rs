@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::about::About;
-use super::http::{Answer, Asked, ok, problem, reply, retry_after};
+use super::http::{HttpAnswer, HttpQuestion, ok, problem, reply, retry_after};
 use super::views::NodeState;
 use super::{Explained, Questions, Summary};
 
@@ -27,7 +27,7 @@ const SOME_TIME: u64 = 3_600;
 pub const AWAY_RETRY: u64 = 5;
 
 /// An error answer, sent instead of the requested one.
-type Instead = Box<Answer>;
+type Instead = Box<HttpAnswer>;
 
 /// The requested representation of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ impl Part {
 
 /// The best capture that a node has of a URL.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Found {
+pub struct FoundCapture {
     /// URL of the capture, as the index of the archive has the URL.
     pub url: String,
     /// Capture time in up to fourteen digits (`YYYYMMDDhhmmss`).
     pub timestamp: String,
 }
 
-impl Found {
+impl FoundCapture {
     /// Sort key for the best match, lower is better: the exact URL first, then the nearest to a time, or the newest.
     pub fn rank(&self, url: &str, at: Option<&str>) -> (bool, u64) {
         let time = seconds(&self.timestamp);
@@ -87,7 +87,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// Parses a request: the URL as written, the URL in canonical form, and the request itself.
-    pub fn of(asked: &Asked) -> Result<(String, CrawlUrl, Wanted), Instead> {
+    pub fn of(asked: &HttpQuestion) -> Result<(String, CrawlUrl, Wanted), Instead> {
         let wrong = |title, detail: String| problem(StatusCode::BAD_REQUEST, title, detail);
         let text = asked.parameter("url").ok_or_else(|| wrong("missing parameter url", String::new()))?;
         let url = CrawlUrl::parse(&text).map_err(|error| wrong("invalid URL", error.to_string()))?;
@@ -131,23 +131,23 @@ impl Archive {
     }
 
     /// Finds the best capture for a request.
-    pub async fn found(&self, wanted: &Wanted) -> Result<Option<Found>, Instead> {
+    pub async fn found(&self, wanted: &Wanted) -> Result<Option<FoundCapture>, Instead> {
         let wanted = wanted.clone();
         self.read(move |captures| {
             let line = captures.nearest(&wanted.url, wanted.at.as_deref())?;
-            Ok(line.map(|line| Found { url: line.capture.url, timestamp: line.capture.digits14 }))
+            Ok(line.map(|line| FoundCapture { url: line.capture.url, timestamp: line.capture.digits14 }))
         })
         .await
     }
 
     /// Reads the best capture in the requested representation.
-    pub async fn given(&self, wanted: &Wanted) -> Result<Option<Answer>, Instead> {
+    pub async fn given(&self, wanted: &Wanted) -> Result<Option<HttpAnswer>, Instead> {
         let (wanted, name) = (wanted.clone(), self.name.clone());
         self.read(move |captures| {
             let Some(line) = captures.nearest(&wanted.url, wanted.at.as_deref())? else { return Ok(None) };
             let (kind, body) = match wanted.part {
                 Part::Found => {
-                    let found = Found { url: line.capture.url, timestamp: line.capture.digits14 };
+                    let found = FoundCapture { url: line.capture.url, timestamp: line.capture.digits14 };
                     return Ok(Some(ok(&found)));
                 }
                 Part::Json => {
@@ -212,7 +212,7 @@ impl Archive {
 
 impl Questions {
     /// `GET pages`: answers from the archive of the folder.
-    pub(super) async fn pages(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub(super) async fn pages(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let (text, _, wanted) = Wanted::of(asked)?;
         let archive = self.archive.as_ref();
         let none = || problem(StatusCode::NOT_FOUND, "there is no archive here", &*wanted.url);
@@ -234,7 +234,7 @@ impl Questions {
 }
 
 /// The answer for a URL without a capture.
-pub fn missing(explained: &Explained, silent: &[String]) -> Answer {
+pub fn missing(explained: &Explained, silent: &[String]) -> HttpAnswer {
     let because = format!("{}: {}", explained.summary.name(), explained.because);
     let later = |seconds: u64, title: &str, detail: String| {
         retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, title, detail), seconds)
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_comes_later_and_what_is_not_never() {
-        let status = |answer: &Answer| answer.status().as_u16();
+        let status = |answer: &HttpAnswer| answer.status().as_u16();
         let queued = missing(&explained(Summary::Queued, Some(42)), &[]);
         assert_eq!((status(&queued), &queued.headers()["retry-after"]), (503, &HeaderValue::from(42)));
         let parked = missing(&explained(Summary::Parked, None), &[]);
@@ -310,7 +310,8 @@ mod tests {
 
     #[test]
     fn the_very_url_and_the_newest_capture_win() {
-        let found = |url: &str, timestamp: &str| Found { url: url.into(), timestamp: timestamp.into() };
+        let found =
+            |url: &str, timestamp: &str| FoundCapture { url: url.into(), timestamp: timestamp.into() };
         let url = "http://a.test/";
         let (old, new, other) = (
             found(url, "20260101000000"),

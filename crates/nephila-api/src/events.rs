@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Answer, Asked, Questions, problem, reply, retry_after};
+use super::{HttpAnswer, HttpQuestion, Questions, problem, reply, retry_after};
 use crate::event_pages::local::Local;
 use crate::event_pages::{From, LOOK, Page, Shelf, WAIT_MAX, Wanted};
 use nephila_engine::folder::Folder;
@@ -33,7 +33,7 @@ impl Followers {
 }
 
 /// How long a request waits for the first event of an empty page.
-pub fn wait_of(asked: &Asked) -> anyhow::Result<Duration> {
+pub fn wait_of(asked: &HttpQuestion) -> anyhow::Result<Duration> {
     match asked.parameter("wait") {
         None => Ok(Duration::ZERO),
         Some(text) => Ok(humantime::parse_duration(&text)?.min(WAIT_MAX)),
@@ -41,7 +41,7 @@ pub fn wait_of(asked: &Asked) -> anyhow::Result<Duration> {
 }
 
 impl Questions {
-    pub(super) async fn events(&self, asked: &Asked) -> Answer {
+    pub(super) async fn events(&self, asked: &HttpQuestion) -> HttpAnswer {
         let Ok(room) = self.followers.room.clone().try_acquire_owned() else {
             let detail =
                 format!("{FOLLOWERS_MAX} programs follow its events; `nephila log -f` needs no room");
@@ -53,7 +53,7 @@ impl Questions {
         }
     }
 
-    async fn page(&self, asked: &Asked, mut room: OwnedSemaphorePermit) -> anyhow::Result<Page> {
+    async fn page(&self, asked: &HttpQuestion, mut room: OwnedSemaphorePermit) -> anyhow::Result<Page> {
         let Some(folder) = &self.followers.folder else { anyhow::bail!("a node is asked elsewhere") };
         let wanted = Wanted::parse([&*asked.parameter("kind").unwrap_or_default()])?;
         let position = asked.parameter("from").unwrap_or_default();

@@ -48,11 +48,11 @@ const PROBES: [&str; 2] = ["/livez", "/readyz"];
 pub const FORWARDED: &str = "nephila-forwarded";
 
 /// An HTTP answer.
-pub type Answer = Response<Full<Bytes>>;
+pub type HttpAnswer = Response<Full<Bytes>>;
 
 /// A request with its complete body.
 #[derive(Debug)]
-pub struct Asked {
+pub struct HttpQuestion {
     /// HTTP method of the request.
     pub method: Method,
     /// Path and query, as received.
@@ -66,7 +66,7 @@ pub struct Asked {
     pub body: Bytes,
 }
 
-impl Asked {
+impl HttpQuestion {
     /// The value of a query parameter. A plus sign stays a plus sign: URLs contain plus signs.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let mut pairs = self.query.split('&');
@@ -83,7 +83,7 @@ impl Asked {
 /// A handler of requests.
 pub trait Answers: Send + Sync + 'static {
     /// Answers one request.
-    fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
+    fn answer(&self, asked: HttpQuestion) -> impl Future<Output = HttpAnswer> + Send;
 }
 
 /// A listener.
@@ -143,7 +143,7 @@ enum Asker {
 }
 
 impl Guard {
-    fn lets_in(&self, head: &request::Parts) -> Result<Asker, Box<Answer>> {
+    fn lets_in(&self, head: &request::Parts) -> Result<Asker, Box<HttpAnswer>> {
         if let Guard::Token { nodes, reads, node, once, .. } = self
             && let Some(credentials) =
                 head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok())
@@ -168,7 +168,7 @@ impl Guard {
     }
 
     /// Adds the proof to an answer for a node.
-    async fn prove(&self, asker: &Asker, answer: Answer) -> Answer {
+    async fn prove(&self, asker: &Asker, answer: HttpAnswer) -> HttpAnswer {
         let (Guard::Token { nodes, .. }, Asker::Node(nonce)) = (self, asker) else { return answer };
         let (mut head, body) = answer.into_parts();
         let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
@@ -178,7 +178,7 @@ impl Guard {
         Response::from_parts(head, Full::new(body))
     }
 
-    fn refuses(&self, path: &str, headers: &HeaderMap) -> Option<Answer> {
+    fn refuses(&self, path: &str, headers: &HeaderMap) -> Option<HttpAnswer> {
         match self {
             Guard::Owner => None,
             Guard::Token { .. } if PROBES.contains(&path) => None,
@@ -290,7 +290,7 @@ async fn connection<A: Answers>(
     _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard, place: &Place) -> Answer
+async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard, place: &Place) -> HttpAnswer
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -320,7 +320,7 @@ where
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "content too large", detail);
         }
     };
-    let asked = Asked {
+    let asked = HttpQuestion {
         method: head.method,
         target: head.uri.path_and_query().map_or_else(String::new, |target| target.as_str().to_owned()),
         path: head.uri.path().to_owned(),
@@ -368,7 +368,7 @@ fn problem_kind(status: StatusCode) -> &'static str {
 }
 
 /// An error answer (RFC 9457): a `type` by the status, title, and detail with advice.
-pub fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> Answer {
+pub fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> HttpAnswer {
     let body = json(&Problem {
         r#type: format!("{PROBLEM}{}", problem_kind(status)),
         title,
@@ -379,18 +379,18 @@ pub fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> An
 }
 
 /// Adds `Retry-After` to an answer.
-pub fn retry_after(mut answer: Answer, seconds: u64) -> Answer {
+pub fn retry_after(mut answer: HttpAnswer, seconds: u64) -> HttpAnswer {
     answer.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
     answer
 }
 
 /// A JSON answer.
-pub fn ok(value: &impl Serialize) -> Answer {
+pub fn ok(value: &impl Serialize) -> HttpAnswer {
     reply(StatusCode::OK, "application/json", json(value))
 }
 
 /// Builds an answer with a status, a content type and a body, and forbids content sniffing (`nosniff`).
-pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let fields = response.headers_mut();

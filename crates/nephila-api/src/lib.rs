@@ -47,7 +47,8 @@ pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeVie
 pub use feeds::{FeedSaid, FeedsSaid, HEALTHS, PollSaid, is_ill};
 pub use foreseen::{ForeseenSaid, NamedSaid};
 pub use http::{
-    Answer, Answers, Asked, FORWARDED, Guard, escaped, ok, problem, reply, retry_after, serve, unescaped,
+    Answers, FORWARDED, Guard, HttpAnswer, HttpQuestion, escaped, ok, problem, reply, retry_after, serve,
+    unescaped,
 };
 pub use lists::PAGE_MAX;
 pub use lists::{DownloadSaid, ListSaid, StorySaid};
@@ -120,7 +121,7 @@ impl Drop for Server {
 }
 
 impl Answers for Questions {
-    async fn answer(&self, asked: Asked) -> Answer {
+    async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
         if asked.method == Method::POST && asked.path == "/api/v1/reflog" {
             let batch = asked.parameter("batch");
             let part = asked.parameter("part").and_then(|part| part.parse().ok()).unwrap_or(0);
@@ -191,7 +192,7 @@ impl Answers for Questions {
 }
 
 /// The number of rows that a list request asks for.
-fn max_of(asked: &Asked) -> usize {
+fn max_of(asked: &HttpQuestion) -> usize {
     asked.parameter("max").and_then(|max| max.parse().ok()).unwrap_or(lists::PAGE_MAX)
 }
 

@@ -17,7 +17,7 @@ use nephila_engine::folder::disk_free;
 use nephila_engine::metrics::{BOUNDS_MS, Durations};
 use nephila_engine::worker::{Handle, Stats, Stopped};
 
-use super::http::{Answer, reply};
+use super::http::{HttpAnswer, reply};
 
 /// Content type of the Prometheus text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -288,7 +288,7 @@ pub async fn of_crawl(handle: &Handle, shared: Option<&Shared>) -> Result<Vec<Fa
 }
 
 /// The answer. `mode` is `single` or `cluster`.
-pub fn answer(mode: &str, families: Vec<Family>) -> Answer {
+pub fn answer(mode: &str, families: Vec<Family>) -> HttpAnswer {
     reply(StatusCode::OK, CONTENT_TYPE, text(mode, families))
 }
 

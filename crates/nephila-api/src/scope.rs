@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use nephila_core::feed::opml::Outline;
-use nephila_core::job::{Found, Rule, Rules, State, Verdict};
+use nephila_core::job::{FoundBy, Rule, Rules, ScopeVerdict, State};
 use nephila_core::spider::door::Doors;
 use nephila_core::state::record::UrlRecord;
 use nephila_core::url::{CrawlUrl, KeyRules};
@@ -78,19 +78,20 @@ impl Scopes {
     /// Decides whether a URL with this stored record is in scope.
     pub(super) fn judge(&self, url: &CrawlUrl, record: Option<&UrlRecord>) -> anyhow::Result<Judged> {
         let link = match record {
-            Some(record) => Found::link(record.depth, record.hops.out().saturating_sub(1)),
-            None => Found::link(1, 0),
+            Some(record) => FoundBy::link(record.depth, record.hops.out().saturating_sub(1)),
+            None => FoundBy::link(1, 0),
         };
         match self {
             Scopes::Plan(folder, known) => {
                 let scope = scope_of(folder, known)?;
-                let found = if scope.seeds.contains(url.key()) { Found::seed() } else { link };
+                let found = if scope.seeds.contains(url.key()) { FoundBy::seed() } else { link };
                 let verdict = scope.rules.verdict(url, found);
                 Ok(Judged::of(&scope.rules, &scope.job, &verdict, State::Running))
             }
             Scopes::Jobs(jobs) => {
                 // A URL at depth 0 was offered from outside, as a seed.
-                let found = if record.is_some_and(|record| record.depth == 0) { Found::seed() } else { link };
+                let found =
+                    if record.is_some_and(|record| record.depth == 0) { FoundBy::seed() } else { link };
                 let judge = |job: &InForce| {
                     let verdict = job.rules.verdict(url, found);
                     Judged::of(&job.rules, &job.name, &verdict, job.state)
@@ -109,7 +110,7 @@ impl Scopes {
 }
 
 impl Judged {
-    fn of(rules: &Rules, job: &str, verdict: &Verdict, state: State) -> Judged {
+    fn of(rules: &Rules, job: &str, verdict: &ScopeVerdict, state: State) -> Judged {
         let view = ScopeView {
             wanted: verdict.is_in(),
             rule: rules.text(verdict.rule),

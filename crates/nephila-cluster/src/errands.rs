@@ -18,7 +18,7 @@ use nephila_core::cluster::NodeId;
 use nephila_core::cluster::errand::Said;
 use nephila_core::frontier::away::{AwayAsker, ErrandAction};
 use nephila_core::url::CrawlUrl;
-use nephila_log::jetstream::Heard;
+use nephila_log::jetstream::PeerMessages;
 use tokio::sync::mpsc;
 
 use super::Node;
@@ -39,12 +39,12 @@ pub(crate) fn name(node: NodeId) -> String {
 }
 
 /// Subscribes to errands and answers from other nodes.
-pub(crate) async fn hear(node: &Node) -> anyhow::Result<Heard> {
-    node.cluster.engine.hear(&name(NodeId::of(&node.name))).await.context("listening to other nodes")
+pub(crate) async fn subscribe(node: &Node) -> anyhow::Result<PeerMessages> {
+    node.cluster.engine.subscribe(&name(NodeId::of(&node.name))).await.context("listening to other nodes")
 }
 
 /// An errand without an answer.
-pub(crate) struct Asked {
+pub(crate) struct AskedErrand {
     url: Box<CrawlUrl>,
     since: Instant,
     /// Whether no owner was found, so that the errand is sent again.
@@ -56,13 +56,13 @@ pub(crate) struct Errands {
     node: Arc<Node>,
     handle: Handle,
     /// Open errands by number.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, AskedErrand>,
 }
 
 /// Runs until dropped, or until the worker has ended.
 pub(crate) async fn run(
     node: Arc<Node>,
-    mut heard: Heard,
+    mut messages: PeerMessages,
     mut wishes: mpsc::Receiver<ErrandAction>,
     handle: Handle,
 ) {
@@ -75,7 +75,7 @@ pub(crate) async fn run(
                 Some(wish) => errands.carry(wish).await,
                 None => return,
             },
-            message = heard.next() => match message.as_deref().map(Said::decode) {
+            message = messages.next() => match message.as_deref().map(Said::decode) {
                 Some(Ok(said)) => {
                     if errands.hear(said).await.is_err() {
                         return;
@@ -95,13 +95,13 @@ impl Errands {
     pub(crate) async fn carry(&mut self, wish: ErrandAction) {
         let (to, said) = match wish {
             ErrandAction::Ask { number, url } => {
-                self.asked.insert(number, Asked { url, since: Instant::now(), again: false });
+                self.asked.insert(number, AskedErrand { url, since: Instant::now(), again: false });
                 return self.ask(number).await;
             }
             ErrandAction::Answer { to, report } => (to, Said::Answer { number: to.number, report }),
             ErrandAction::NotHere { to } => (to, Said::NotHere { number: to.number }),
         };
-        self.node.cluster.engine.say(&name(to.node), said.encode().into()).await;
+        self.node.cluster.engine.send(&name(to.node), said.encode().into()).await;
     }
 
     /// Sends an errand to the current owner of a URL, if any.
@@ -115,7 +115,7 @@ impl Errands {
         let Some(to) = to else { return };
         let asker = AwayAsker { node: NodeId::of(&node.name), number };
         let said = Said::Ask { asker, url: asked.url.clone() };
-        node.cluster.engine.say(&name(to), said.encode().into()).await;
+        node.cluster.engine.send(&name(to), said.encode().into()).await;
     }
 
     /// Handles a message from another node.

@@ -1,7 +1,7 @@
 //! The owner of a partition publishes events: derives them from each durable group, and writes them to their stream on
 //! the servers.
 //!
-//! [`told`] wraps the partition's log and queues a copy of each durable group. A task beside the partition, the
+//! [`tap`] wraps the partition's log and queues a copy of each durable group. A task beside the partition, the
 //! [`Teller`], derives the events and publishes them, one message per group, or several for many events. Groups that
 //! are not in the queue, because an earlier owner did not publish them or the queue was full, are read from the log.
 //! Publishing blocks neither the worker nor the opening of a partition. While the stream is unreachable the teller
@@ -13,7 +13,7 @@
 //! Invariants: the same group gives the same messages with the same ids, whichever node publishes; each group is
 //! published, or covered by a gap event; groups published after the last record are published again.
 
-mod told;
+mod tap;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,9 +27,9 @@ use nephila_log::{Error, GroupLog, Leases};
 use tokio::sync::Mutex;
 
 use super::{Cluster, alarm};
-use told::{Next, Queue, Told};
+use tap::{EventTap, Next, Queue};
 
-pub(super) use told::{HowFar, Start};
+pub(super) use tap::{HowFar, Start};
 
 /// Timeout for publishing one message, before the existence of the stream is checked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
@@ -178,7 +178,7 @@ impl Teller {
             queue: queue.clone(),
             how_far: how_far.clone(),
         };
-        (teller, Box::new(Told::around(log, queue, how_far)))
+        (teller, Box::new(EventTap::around(log, queue, how_far)))
     }
 
     /// The progress of this teller.

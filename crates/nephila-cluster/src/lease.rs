@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nephila_core::cluster::Incarnation;
-use nephila_core::cluster::member::Answer;
+use nephila_core::cluster::member::SwapResult;
 use nephila_log::{Error, Leases};
 use tokio::sync::Mutex;
 
@@ -35,22 +35,22 @@ impl Lease {
         Lease { leases, key, last: Arc::default() }
     }
 
-    pub(crate) async fn acquire(&self, incarnation: Incarnation, value: Bytes) -> Answer {
+    pub(crate) async fn acquire(&self, incarnation: Incarnation, value: Bytes) -> SwapResult {
         let mut last = self.last.lock().await;
         let answer = answer(bounded(self.leases.acquire(&self.key, value)).await);
-        if let Answer::Done(revision) = answer {
+        if let SwapResult::Done(revision) = answer {
             *last = Last { revision, incarnation };
         }
         answer
     }
 
-    pub(crate) async fn renew(&self, incarnation: Incarnation, value: Bytes) -> Answer {
+    pub(crate) async fn renew(&self, incarnation: Incarnation, value: Bytes) -> SwapResult {
         let mut last = self.last.lock().await;
         if last.incarnation != incarnation {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         let answer = answer(bounded(self.leases.renew(&self.key, last.revision, value)).await);
-        if let Answer::Done(revision) = answer {
+        if let SwapResult::Done(revision) = answer {
             last.revision = revision;
         }
         answer
@@ -74,11 +74,11 @@ pub(crate) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> 
     }
 }
 
-pub(crate) fn answer(result: Result<Option<u64>, Error>) -> Answer {
+pub(crate) fn answer(result: Result<Option<u64>, Error>) -> SwapResult {
     match result {
-        Ok(Some(revision)) => Answer::Done(revision),
-        Ok(None) => Answer::Refused,
-        Err(_) => Answer::Unknown,
+        Ok(Some(revision)) => SwapResult::Done(revision),
+        Ok(None) => SwapResult::Refused,
+        Err(_) => SwapResult::Unknown,
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         let servers: Arc<dyn Leases> =
             Arc::new(Slow(Arc::new(Engine::new(Duration::from_secs(15)).leases())));
         let lease = Lease::new(servers.clone(), "node.one".to_owned());
-        assert!(matches!(lease.acquire(Incarnation(1), Bytes::from_static(b"1")).await, Answer::Done(_)));
+        assert!(matches!(lease.acquire(Incarnation(1), Bytes::from_static(b"1")).await, SwapResult::Done(_)));
         let renewal = {
             let lease = lease.clone();
             tokio::spawn(async move { lease.renew(Incarnation(1), Bytes::from_static(b"2")).await })
@@ -142,7 +142,7 @@ mod tests {
         assert!(!renewal.is_finished(), "and we do not know it yet");
         lease.release().await;
         assert_eq!(servers.held().await.unwrap(), [], "nobody holds it");
-        assert!(matches!(renewal.await.unwrap(), Answer::Done(_)));
+        assert!(matches!(renewal.await.unwrap(), SwapResult::Done(_)));
     }
     #[tokio::test]
     async fn an_earlier_session_renews_nothing() {
@@ -151,7 +151,7 @@ mod tests {
         lease.acquire(Incarnation(1), Bytes::from_static(b"1")).await;
         lease.release().await;
         lease.acquire(Incarnation(2), Bytes::from_static(b"2")).await;
-        assert_eq!(lease.renew(Incarnation(1), Bytes::from_static(b"3")).await, Answer::Refused);
+        assert_eq!(lease.renew(Incarnation(1), Bytes::from_static(b"3")).await, SwapResult::Refused);
         assert_eq!(servers.held().await.unwrap()[0].value, "2");
     }
 }

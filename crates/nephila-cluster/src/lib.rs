@@ -7,12 +7,12 @@
 //! as another incarnation. `parts` opens partitions and reads their inboxes, `snapshot` stores copies of partitions in
 //! the object store, `tails` records how far their logs go, `alarm` reports faults to the operator, `events` publishes
 //! events for programs, `heal` records accepted losses, `upload` sends the archive, `stored` reads sent archives,
-//! `words` publishes which hosts reject links and which partitions lag (backpressure), `turns` agrees with other nodes
-//! on the use of IP addresses, `errands` requests robots.txt files on hosts of other nodes, `route` sends links to
-//! partitions of other nodes, `jobs` stores the jobs, `limits` ends a job at its limits, `completion` detects that a
-//! job is complete, `orders` knows the stopped sites, `pins` the domains that an operator assigned to a node, `equal`
-//! compares settings, `admin` implements the administration of a cluster, `command` its commands, `keys` creates the
-//! keys of a cluster, `api` is the HTTP API of a node.
+//! `feedback` publishes which hosts reject links and which partitions lag (backpressure), `slot_grants` agrees with
+//! other nodes on the use of IP addresses, `errands` requests robots.txt files on hosts of other nodes, `route` sends
+//! links to partitions of other nodes, `jobs` stores the jobs, `limits` ends a job at its limits, `completion` detects
+//! that a job is complete, `stop_list` knows the stopped sites, `pins` the domains that an operator assigned to a node,
+//! `equal` compares settings, `admin` implements the administration of a cluster, `command` its commands, `keys`
+//! creates the keys of a cluster, `api` is the HTTP API of a node.
 //!
 //! Invariant: nothing is fetched and nothing is written for a partition unless the lease is held, on a clock that
 //! continues while the machine sleeps.
@@ -25,6 +25,7 @@ mod equal;
 mod errands;
 pub mod event_stream;
 mod events;
+mod feedback;
 pub mod heal;
 pub mod jobs;
 pub mod keys;
@@ -33,7 +34,6 @@ mod lease;
 mod limits;
 mod lists;
 pub mod objects;
-mod orders;
 mod parts;
 mod pins;
 mod record;
@@ -43,13 +43,13 @@ pub mod seeding;
 pub mod servers;
 mod session;
 mod shell;
+mod slot_grants;
 mod snapshot;
+mod stop_list;
 mod stored;
 mod tails;
-mod turns;
 mod upload;
 pub mod views;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,8 +318,8 @@ pub struct Node {
     pub(crate) spider: nephila_spider::Spider,
     pub(crate) log: log::Writer,
     pub(crate) jobs: Arc<nephila_engine::crawl::jobs::Jobs>,
-    /// The orders in force: sites that are no longer requested.
-    pub(crate) orders: Arc<nephila_engine::orders::Live>,
+    /// The stop list in force: sites that are never requested.
+    pub(crate) stop_list: Arc<nephila_engine::stop_list::LiveStopList>,
     /// Open while the lease is held.
     pub(crate) gate: Gate,
     /// Address of the API; empty without one.
@@ -329,7 +329,7 @@ pub struct Node {
     /// Snapshots of partitions, if there is an object store.
     snapshots: Option<snapshot::Snapshots>,
     /// Permits for taking snapshots.
-    turns: Arc<tokio::sync::Semaphore>,
+    snapshot_permits: Arc<tokio::sync::Semaphore>,
     /// Outage state of the snapshots.
     trouble: Arc<alarm::Trouble>,
     /// How far logs go.
@@ -389,10 +389,10 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         let archive = wire::archive(folder.dir(), &settings)?;
         let (log, _log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
-        let (jobs, orders) = Default::default();
+        let (jobs, stop_list) = Default::default();
         let (gate, known) = Default::default();
         let snapshots = cluster.snapshots(&settings.cluster)?;
-        let turns = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
+        let snapshot_permits = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
         let trouble = Arc::new(alarm::Trouble::new(cluster.leases.clone(), "snapshots", &name));
         let tails = tails::Tails::new(&name);
         let events = match settings.cluster.events {
@@ -408,12 +408,12 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
             spider,
             log,
             jobs,
-            orders,
+            stop_list,
             gate,
             address,
             known,
             snapshots,
-            turns,
+            snapshot_permits,
             trouble,
             tails,
             events,

@@ -27,9 +27,9 @@ use super::alarm::{self, Doubt};
 use super::events::Teller;
 use super::session::{Notice, Session, Task};
 use super::snapshot::Keeper;
-use super::{Node, wire, words};
-use find::Found;
-use nephila_engine::worker::{Door, Handle, INBOX};
+use super::{Node, feedback, wire};
+use find::FoundPartition;
+use nephila_engine::worker::{Handle, INBOX, PartitionPort};
 use watch::Watched;
 
 /// Maximum number of messages per read from an inbox.
@@ -65,7 +65,7 @@ impl States {
 /// Handles of a session that opening a partition needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
-    pub(super) door: Door<DiskState>,
+    pub(super) port: PartitionPort<DiskState>,
     pub(super) handle: Handle,
     pub(super) fence: Fence,
     pub(super) notices: mpsc::Sender<Notice>,
@@ -74,7 +74,7 @@ pub(crate) struct Opening {
 impl Opening {
     pub(crate) fn of(session: &Session) -> Opening {
         Opening {
-            door: session.door.clone(),
+            port: session.port.clone(),
             handle: session.shared.handle.clone(),
             fence: session.fence.clone(),
             notices: session.notices.clone(),
@@ -116,7 +116,7 @@ pub(crate) async fn open_alone(
     epoch: u64,
 ) -> anyhow::Result<Tended> {
     let found = find::find(node, states, &opening.fence, partition, epoch).await?;
-    let Found { mut part, progress, watch, pointed, claim, start } = found;
+    let FoundPartition { mut part, progress, watch, pointed, claim, start } = found;
     let mut from = part.state.meta().inboxes.get(INBOX).copied().unwrap_or(0);
     if from > claim {
         // Log and inbox lie in one stream, and the claim was written just now.
@@ -140,7 +140,7 @@ pub(crate) async fn open_alone(
         }
         _ => {}
     }
-    anyhow::ensure!(opening.door.bring(part, epoch).await, "the worker has ended");
+    anyhow::ensure!(opening.port.bring(part, epoch).await, "the worker has ended");
     node.tails.opened(partition, epoch, progress.clone(), teller.as_ref().map(Teller::how_far));
     let keeper = node.snapshots.clone().map(|snapshots| {
         Keeper::new(
@@ -149,11 +149,11 @@ pub(crate) async fn open_alone(
             epoch,
             &node.name,
             copy,
-            opening.door.clone(),
+            opening.port.clone(),
             opening.fence.clone(),
             progress.clone(),
             pointed,
-            node.turns.clone(),
+            node.snapshot_permits.clone(),
             &node.settings.cluster,
         )
     });
@@ -162,7 +162,7 @@ pub(crate) async fn open_alone(
         partition,
         prefixes,
         progress,
-        door: opening.door.clone(),
+        port: opening.port.clone(),
         notices: opening.notices.clone(),
     };
     Ok(Tended { handle: opening.handle.clone(), from, keeper, watched, teller })
@@ -200,7 +200,7 @@ impl Tended {
         let unread = Arc::new(AtomicU64::new(0));
         let leases = node.cluster.leases.clone();
         tokio::join!(
-            words::say(leases, handle.clone(), partition, prefixes, unread.clone()),
+            feedback::publish(leases, handle.clone(), partition, prefixes, unread.clone()),
             read(&node, handle, partition, prefixes, from, unread),
             kept,
             told,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use nephila_core::job::Job;
-use nephila_core::orders::Orders;
+use nephila_core::stop_list::StopList;
 use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
@@ -23,8 +23,8 @@ use nephila_api::views::Added;
 use nephila_api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use nephila_engine::crawl::stream::StreamSaid;
 use nephila_engine::exit::Exit;
-use nephila_engine::orders::{Change, Written};
 use nephila_engine::settings::usage;
+use nephila_engine::stop_list::{Change, Written};
 
 /// Timeout of an answer: a node may query others first.
 pub const ANSWER_MAX: Duration = Duration::from_secs(50);
@@ -192,9 +192,9 @@ impl Remote {
         self.say(Again::Always, Method::POST, &target, "text/plain", lines.to_owned().into_bytes()).await
     }
 
-    /// Requests the stop orders of operators.
-    pub async fn orders(&self) -> anyhow::Result<Orders> {
-        Ok(self.get::<Written>("stops").await?.orders())
+    /// Requests the operator's stop list.
+    pub async fn stop_list(&self) -> anyhow::Result<StopList> {
+        Ok(self.get::<Written>("stops").await?.stop_list())
     }
 
     /// Sets the crawl delay of a host.
@@ -206,10 +206,10 @@ impl Remote {
     }
 
     /// Changes the stops. Returns the number of added or removed stops.
-    pub async fn order(&self, change: &Change) -> anyhow::Result<usize> {
+    pub async fn change_stop_list(&self, change: &Change) -> anyhow::Result<usize> {
         match change {
-            Change::Add(orders) => {
-                let said = serde_json::to_vec(&Written { stops: orders.clone(), ..Written::default() })?;
+            Change::Add(stop_list) => {
+                let said = serde_json::to_vec(&Written { stops: stop_list.clone(), ..Written::default() })?;
                 let Changed { changed } =
                     self.say(Again::Always, Method::POST, "stops", "application/json", said).await?;
                 Ok(changed)

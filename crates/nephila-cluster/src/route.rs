@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::outbox::{self, Outbox, Pushed};
-use nephila_core::frontier::feedback::{Why, Word, Words};
+use nephila_core::frontier::feedback::{FeedbackReason, FeedbackTable, PartitionFeedback};
 use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::job::JobId;
 use nephila_core::key::{DomainKey, PREFIXES, Secret};
@@ -40,7 +40,7 @@ pub(crate) struct NotSent;
 #[derive(Debug)]
 struct Inner {
     outbox: Outbox,
-    words: Words,
+    feedback: FeedbackTable,
     waiting: HashMap<u64, oneshot::Sender<()>>,
     next_page: u64,
 }
@@ -83,7 +83,7 @@ impl Router {
         Router {
             inner: Mutex::new(Inner {
                 outbox,
-                words: Words::default(),
+                feedback: FeedbackTable::default(),
                 waiting: HashMap::new(),
                 next_page: 1,
             }),
@@ -159,10 +159,11 @@ impl Router {
     fn push<'a>(&self, urls: &'a [OfferedUrl], page: u64) -> &'a [OfferedUrl] {
         let now = self.now();
         let mut inner = self.inner();
-        let Inner { outbox, words, .. } = &mut *inner;
+        let Inner { outbox, feedback, .. } = &mut *inner;
         for (number, url) in urls.iter().enumerate() {
             let partition = partition_of(url.key.host.domain, self.partitions);
-            if words.drops(partition, url).is_none() && outbox.push(now, partition, url, page) == Pushed::Full
+            if feedback.drops(partition, url).is_none()
+                && outbox.push(now, partition, url, page) == Pushed::Full
             {
                 return &urls[number..];
             }
@@ -171,12 +172,12 @@ impl Router {
         &[]
     }
 
-    /// Sets the words of the owners of partitions.
-    pub fn set_words(&self, words: BTreeMap<u32, Word>) {
+    /// Sets the feedback of the owners of partitions.
+    pub fn set_feedback(&self, feedback: BTreeMap<u32, PartitionFeedback>) {
         let now = self.now();
         let mut inner = self.inner();
-        inner.words.set(words);
-        let slow = inner.words.lagging().collect();
+        inner.feedback.set(feedback);
+        let slow = inner.feedback.lagging().collect();
         inner.outbox.set_slow(now, &slow);
         drop(inner);
         self.pushed.notify_one();
@@ -190,8 +191,8 @@ impl Router {
     }
 
     /// Numbers of dropped links, by reason.
-    pub fn dropped(&self) -> Vec<(Why, u64)> {
-        self.inner().words.dropped().collect()
+    pub fn dropped(&self) -> Vec<(FeedbackReason, u64)> {
+        self.inner().feedback.dropped().collect()
     }
 
     /// Statistics and size of the outbox.

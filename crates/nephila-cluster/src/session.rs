@@ -25,12 +25,12 @@ use super::equal::Equal;
 use super::jobs::{self, JobStore, READ_EVERY};
 use super::limits::Counter;
 use super::route::{Router, partition_of};
-use super::{Node, alarm, errands, orders, turns, wire, words};
+use super::{Node, alarm, errands, feedback, slot_grants, stop_list, wire};
 use nephila_engine::clock::Clock;
 use nephila_engine::crawl::shared::{Shared, Tools};
 use nephila_engine::crawl::work::{Space, start, take};
 use nephila_engine::folder::Plan;
-use nephila_engine::worker::{self, Actions, Door, Stats, Worker};
+use nephila_engine::worker::{self, Actions, PartitionPort, Stats, Worker};
 
 /// Interval of disk space checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub(crate) struct Session {
     pub(super) fence: Fence,
     pub(super) shared: Arc<Shared>,
     spider: Spider,
-    pub(super) door: Door<DiskState>,
+    pub(super) port: PartitionPort<DiskState>,
     pub(super) router: Arc<Router>,
     /// Load of each partition.
     meter: Arc<Mutex<Meter>>,
@@ -102,11 +102,11 @@ impl Session {
             Clock::new(),
         )
         .behind(node.gate.clone());
-        let (wishes_in, wishes) = mpsc::channel(turns::WISHES_MAX);
+        let (wishes_in, wishes) = mpsc::channel(slot_grants::WISHES_MAX);
         let (errands_in, errands) = mpsc::channel(errands::WISHES_MAX);
         let worker = worker.sharing(wishes_in, errands_in);
-        let (heard, asked) = (turns::hear(node).await?, errands::hear(node).await?);
-        let (running, door) = worker.spawn_open().context("starting the worker")?;
+        let (heard, asked) = (slot_grants::subscribe(node).await?, errands::subscribe(node).await?);
+        let (running, port) = worker.spawn_open().context("starting the worker")?;
         let store = node.cluster.store();
         store.refresh(&node.jobs).await?;
         let router = Arc::new(Router::new(
@@ -118,7 +118,7 @@ impl Session {
             store.clone(),
         ));
         // Before anybody is asked.
-        orders::refresh(&node.cluster.leases, &node.orders).await?;
+        stop_list::refresh(&node.cluster.leases, &node.stop_list).await?;
         let plan = Plan {
             job: Job::new(JobId(0), "node"),
             moved: Vec::new(),
@@ -134,7 +134,7 @@ impl Session {
         };
         let (settings, folder) = (node.settings.clone(), node.folder.clone());
         let shared = Shared::with_jobs(settings, folder, plan, node.jobs.clone(), tools)?;
-        let shared = shared.with_orders(node.orders.clone());
+        let shared = shared.with_stop_list(node.stop_list.clone());
         let shared = Arc::new(shared.with_others(router.clone(), node.gate.clone()));
         let meter = Arc::new(Mutex::new(Meter::default()));
         let counted = Counted { meter: meter.clone(), partitions: node.cluster.partitions };
@@ -148,13 +148,13 @@ impl Session {
             Task::spawn(work(shared.clone(), running.actions, counted, notices.clone())),
             Task::spawn(look(node.clone(), jobs_look, router.clone(), shared.clone(), notices.clone())),
             Task::spawn(write_tails(node.clone())),
-            Task::spawn(turns::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
+            Task::spawn(slot_grants::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
             Task::spawn(errands::run(node.clone(), asked, errands, shared.handle.clone())),
             Task::spawn(nephila_engine::crawl::stops::undo(Arc::downgrade(&shared))),
         ];
         let inboxes = BTreeMap::new();
         let (spider, thread) = (node.spider.clone(), running.thread);
-        Ok(Session { fence, shared, spider, door, router, meter, notices, inboxes, thread, tasks })
+        Ok(Session { fence, shared, spider, port, router, meter, notices, inboxes, thread, tasks })
     }
 
     /// Load of each partition.
@@ -170,14 +170,14 @@ impl Session {
     /// Ends everything as if the process had been killed, and waits for the end.
     pub(crate) async fn end_now(self) {
         self.fence.fall();
-        let Session { shared, spider, door, router, inboxes, thread, tasks, .. } = self;
+        let Session { shared, spider, port, router, inboxes, thread, tasks, .. } = self;
         for task in tasks.into_iter().chain(inboxes.into_values()) {
             task.end().await;
         }
         // The next requests to these hosts come from another node, with its own connections.
         spider.close_idle(|_| true);
         // The worker ends when all its handles are dropped.
-        drop((shared, door, router));
+        drop((shared, port, router));
         _ = tokio::task::spawn_blocking(move || thread.join()).await;
     }
 
@@ -257,7 +257,7 @@ pub(crate) async fn write_tails(node: Arc<Node>) {
     }
 }
 
-/// Polls the jobs and their limits, the stops, the words of owners, and requests to leave, until dropped.
+/// Polls the jobs and their limits, the stops, the feedback of owners, and requests to leave, until dropped.
 pub(crate) async fn look(
     node: Arc<Node>,
     mut jobs_look: JobsLook,
@@ -280,7 +280,7 @@ pub(crate) async fn look(
         }
         // A failed write is repeated at the next poll.
         _ = shared.suspects.share(&*node.cluster.leases).await;
-        _ = orders::refresh(&node.cluster.leases, &node.orders).await;
+        _ = stop_list::refresh(&node.cluster.leases, &node.stop_list).await;
         if let Some((view, _)) = node.known.view() {
             let living: Vec<&str> = view.nodes.iter().map(|node| &*node.name).collect();
             if living.contains(&&*node.name) {
@@ -288,8 +288,8 @@ pub(crate) async fn look(
                 _ = alarm::clear_of_the_gone(&*node.cluster.leases, jobs::ABOUT, &living).await;
             }
         }
-        if let Ok(words) = words::read(&*node.cluster.leases).await {
-            router.set_words(words);
+        if let Ok(feedback) = feedback::read(&*node.cluster.leases).await {
+            router.set_feedback(feedback);
         }
         if let Ok(Some(item)) = node.cluster.leases.record(&key).await
             && !item.value.is_empty()

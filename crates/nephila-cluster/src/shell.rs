@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, OwnerRecord, Phase, View};
+use nephila_core::cluster::member::{Action, Member, NodeRecord, OwnerRecord, Phase, SwapResult, View};
 use nephila_core::cluster::{Epoch, Incarnation, NodeId};
 use nephila_core::key::Prefixes;
 use nephila_core::url::CrawlUrl;
@@ -44,15 +44,15 @@ pub(crate) const NODE: &str = "node.";
 
 /// Result of a task.
 pub(crate) enum Done {
-    Acquired(Incarnation, Answer, Option<Session>),
+    Acquired(Incarnation, SwapResult, Option<Session>),
     /// Another process has the lease.
     Held(Incarnation),
-    Renewed(Incarnation, Answer),
+    Renewed(Incarnation, SwapResult),
     Read(Incarnation, Option<View>),
-    Claimed(u32, Incarnation, Answer),
+    Claimed(u32, Incarnation, SwapResult),
     Opened(u32, Epoch, Incarnation, anyhow::Result<Task>),
     Drained(u32, Epoch, Incarnation),
-    Released(u32, Incarnation, Answer),
+    Released(u32, Incarnation, SwapResult),
     Left,
 }
 
@@ -200,7 +200,7 @@ impl Shell {
         let leases = &*self.node.cluster.leases;
         _ = tokio::time::timeout(CALL_MAX, self.node.tails.write(leases)).await;
         self.lease.release().await;
-        self.member.handle_renewed(now(), self.member.incarnation(), Answer::Refused);
+        self.member.handle_renewed(now(), self.member.incarnation(), SwapResult::Refused);
     }
 
     /// Sets the load of each partition for the next heartbeat.
@@ -253,9 +253,9 @@ impl Shell {
                 self.tasks.spawn(async move {
                     let answer = lease.acquire(incarnation, record.encode().into()).await;
                     match answer {
-                        Answer::Done(_) => {}
-                        Answer::Refused => return Done::Held(incarnation),
-                        Answer::Unknown => return Done::Acquired(incarnation, answer, None),
+                        SwapResult::Done(_) => {}
+                        SwapResult::Refused => return Done::Held(incarnation),
+                        SwapResult::Unknown => return Done::Acquired(incarnation, answer, None),
                     }
                     match tokio::time::timeout(CALL_MAX, Session::begin(&node, incarnation, notices)).await {
                         Ok(Ok(session)) => Done::Acquired(incarnation, answer, Some(session)),
@@ -267,7 +267,7 @@ impl Shell {
                                 );
                             }
                             lease.release().await;
-                            Done::Acquired(incarnation, Answer::Refused, None)
+                            Done::Acquired(incarnation, SwapResult::Refused, None)
                         }
                     }
                 });
@@ -393,7 +393,7 @@ impl Shell {
                 }
             }
             Done::Held(incarnation) => {
-                self.member.handle_acquired(at, incarnation, Answer::Refused);
+                self.member.handle_acquired(at, incarnation, SwapResult::Refused);
                 self.say_held();
             }
             Done::Renewed(incarnation, answer) => {

@@ -122,7 +122,7 @@ impl Folding {
                 Entry::Job(_) | Entry::JobRemoved(_) | Entry::Inbox { .. } | Entry::Split(_) => {
                     changes_meta = true;
                 }
-                Entry::Stream(_) | Entry::Streamed(_) | Entry::Aside(_) => {}
+                Entry::Stream(_) | Entry::Streamed(_) | Entry::EventContext(_) => {}
             }
         }
         let hosts = Vec::from_iter(hosts);
@@ -213,7 +213,7 @@ impl Folding {
             Entry::Forward(forward) => {
                 self.hosts.entry(forward.host).or_default().claims.handle_forward(forward);
             }
-            Entry::Stream(_) | Entry::Aside(_) => {}
+            Entry::Stream(_) | Entry::EventContext(_) => {}
             Entry::Streamed(streamed) => {
                 self.changes.batches.push((streamed.key, streamed.batch));
                 let records = streamed.records.iter();

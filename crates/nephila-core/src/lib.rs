@@ -16,7 +16,7 @@
 //! A queued URL waits until its host is loaded into the workbench. The host's name is resolved, its [`robots`].txt is
 //! fetched, and the rate limits are checked: a host and a slot (one IP address) rest between requests. Then the
 //! frontier issues a ticket, the permission to fetch one URL once. Before every request the stop list of the operator
-//! is checked ([`orders`]).
+//! is checked ([`stop_list`]).
 //!
 //! The fetch itself happens in `nephila-spider`, by the rules of [`spider`]: deadlines and size limits, the address
 //! filter, content codings, cookies, authentication, and one table of outcomes that decides between keeping a response,
@@ -56,7 +56,6 @@ pub mod identity;
 pub mod intake;
 pub mod job;
 pub mod key;
-pub mod orders;
 pub mod planted;
 pub mod recrawl;
 pub mod reflog;
@@ -66,6 +65,7 @@ pub mod robots;
 pub mod sources;
 pub mod spider;
 pub mod state;
+pub mod stop_list;
 pub mod store;
 pub mod text;
 pub mod time;

@@ -79,14 +79,14 @@ pub mod log;
 #[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]
-pub mod orders;
-#[doc(hidden)]
 pub mod private;
 #[doc(hidden)]
 pub mod process;
 #[doc(hidden)]
 pub mod reach;
 pub mod settings;
+#[doc(hidden)]
+pub mod stop_list;
 #[doc(hidden)]
 pub mod wire;
 #[doc(hidden)]

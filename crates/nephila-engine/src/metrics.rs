@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::handler::{Findings, LinkKind};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::Outcome;
 use nephila_store::archive::{Kind, Receipt};
 
@@ -140,8 +140,10 @@ impl Metrics {
     pub fn robots(&self, report: &RobotsReport) {
         let result = match &report.answer {
             RobotsAnswer::Redirect(_) => "redirected",
-            RobotsAnswer::Ended(Answer::Status(200..300)) => "parsed",
-            RobotsAnswer::Ended(Answer::Status(429 | 500..) | Answer::Unreachable) => "unreachable",
+            RobotsAnswer::Ended(RobotsResult::Status(200..300)) => "parsed",
+            RobotsAnswer::Ended(RobotsResult::Status(429 | 500..) | RobotsResult::Unreachable) => {
+                "unreachable"
+            }
             RobotsAnswer::Ended(_) => "missing",
         };
         self.robots.add(result, 1);

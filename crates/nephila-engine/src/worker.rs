@@ -1,6 +1,6 @@
 //! A worker: one thread that owns several partitions, their journals and their workbench.
 //!
-//! Offers and reports arrive through bounded channels ([`Handle`]). A **turn** of the loop takes some of them, feeds
+//! Offers and reports arrive through bounded channels ([`Handle`]). A **tick** of the loop takes some of them, feeds
 //! the frontier, starts writing the new entries to the journals, folds the groups that are durable, and hands out the
 //! next actions ([`Actions`]). Then the thread sleeps until input arrives, a group becomes durable, or a timer of the
 //! frontier expires. The loop never waits for a journal: a slow journal delays its own partition, and by backpressure
@@ -22,7 +22,7 @@ mod log;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod tick;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use nephila_core::entry::ChainError;
 use nephila_core::frontier::away::ErrandAction;
-use nephila_core::frontier::{Action, Config, Frontier, TurnAction};
+use nephila_core::frontier::{Action, Config, Frontier, SlotAction};
 use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{Durable, StateError};
 use nephila_log::{GroupLog, Wake};
@@ -40,13 +40,13 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, Gate};
 use commit::replay_into;
-use hand_over::Knock;
+use hand_over::PartitionRequest;
 use handle::{Batch, Event, SaysOver, Shared};
 use intake::Feeding;
 pub use intake::INBOX;
 use log::{Log, Waiter};
 
-pub use hand_over::{Closed, Door};
+pub use hand_over::{Closed, PartitionPort};
 pub use handle::offered;
 pub use handle::{Actions, Command, Handle, Link, Stopped, Taken, Tallied};
 pub use stats::Stats;
@@ -58,15 +58,15 @@ pub const OFFER_BATCHES_MAX: usize = 32;
 /// Maximum number of offers in a batch; longer lists are split.
 pub const OFFERS_IN_BATCH_MAX: usize = 512;
 /// Capacity of the channel of partitions to be taken over.
-pub const PARTS_COMING_MAX: usize = 64;
+pub const PARTS_INCOMING_MAX: usize = 64;
 /// Capacity of the channel of actions. Small: a ticket in this channel counts as started.
 pub const ACTIONS_MAX: usize = 64;
 
-/// Maximum number of events taken in one turn.
+/// Maximum number of events taken in one tick.
 const EVENTS_AT_ONCE: usize = 1_024;
-/// Maximum number of batches taken in one turn.
+/// Maximum number of batches taken in one tick.
 const BATCHES_AT_ONCE: usize = 16;
-/// Maximum number of actions handed out in one turn.
+/// Maximum number of actions handed out in one tick.
 const ACTIONS_AT_ONCE: usize = 256;
 /// Maximum number of callers that wait for durability. Beyond, no input is taken until some have their answer.
 const WAITERS_MAX: usize = 4_096;
@@ -212,7 +212,7 @@ pub struct Worker<S> {
     /// Whether there is more to fetch than the fetchers take.
     sated: bool,
     /// Receives messages about turns, if addresses are shared with other nodes.
-    turns: Option<mpsc::Sender<TurnAction>>,
+    slot_actions: Option<mpsc::Sender<SlotAction>>,
     /// Receives errands for other nodes, if there are other nodes.
     errands: Option<mpsc::Sender<ErrandAction>>,
 }
@@ -223,9 +223,9 @@ struct Channels<S> {
     events: mpsc::Receiver<Event>,
     offers: mpsc::Receiver<Batch>,
     /// Partitions to be taken over, and visits to owned partitions.
-    parts: mpsc::Receiver<Knock<S>>,
-    /// The most recently received knock.
-    came: Option<Knock<S>>,
+    parts: mpsc::Receiver<PartitionRequest<S>>,
+    /// The most recently received request.
+    came: Option<PartitionRequest<S>>,
     /// None once the receiver is gone.
     actions: Option<mpsc::Sender<Action>>,
     /// The reply channel of the stop: answered when the stop is done; after a failure only closed, once the error is
@@ -264,8 +264,8 @@ impl<S: Durable> Worker<S> {
         Ok(worker)
     }
 
-    /// A worker without partitions, which arrive by [`Door::bring`]. Tickets carry this epoch, which no other process
-    /// may ever use.
+    /// A worker without partitions, which arrive by [`PartitionPort::bring`]. Tickets carry this epoch, which no other
+    /// process may ever use.
     pub fn empty(
         config: Config,
         settings: Settings,
@@ -287,12 +287,12 @@ impl<S: Durable> Worker<S> {
     /// node. Messages to other nodes leave through these channels; their answers arrive by [`Handle`].
     pub fn sharing(
         mut self,
-        turns: mpsc::Sender<TurnAction>,
+        slot_actions: mpsc::Sender<SlotAction>,
         errands: mpsc::Sender<ErrandAction>,
     ) -> Worker<S> {
         self.frontier.share_slots();
         self.frontier.share_errands();
-        (self.turns, self.errands) = (Some(turns), Some(errands));
+        (self.slot_actions, self.errands) = (Some(slot_actions), Some(errands));
         self
     }
 
@@ -322,7 +322,7 @@ impl<S: Durable> Worker<S> {
             shared,
             gate: None,
             sated: false,
-            turns: None,
+            slot_actions: None,
             errands: None,
         }
     }
@@ -334,12 +334,12 @@ impl<S: Durable + Send + 'static> Worker<S> {
         self.spawn_open().map(|(running, _)| running)
     }
 
-    /// Starts the thread, with a door through which partitions are brought.
-    pub fn spawn_open(self) -> Result<(Running, Door<S>), Error> {
+    /// Starts the thread, with a port through which partitions are brought.
+    pub fn spawn_open(self) -> Result<(Running, PartitionPort<S>), Error> {
         let (events, events_in) = mpsc::channel(EVENTS_MAX);
         let (offers, offers_in) = mpsc::channel(OFFER_BATCHES_MAX);
         let (actions_out, actions) = mpsc::channel(ACTIONS_MAX);
-        let (door, parts) = mpsc::channel(PARTS_COMING_MAX);
+        let (port, parts) = mpsc::channel(PARTS_INCOMING_MAX);
         let shared = self.shared.clone();
         let handle = Handle { events, offers, shared: shared.clone() };
         let actions_out = Some(actions_out);
@@ -366,7 +366,7 @@ impl<S: Durable + Send + 'static> Worker<S> {
             result
         });
         let running = Running { handle, actions: Actions(actions), thread: thread.map_err(Error::Thread)? };
-        Ok((running, Door(door)))
+        Ok((running, PartitionPort(port)))
     }
 }
 

@@ -8,7 +8,7 @@
 use nephila_core::entry::{Entry, Group};
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::url::CrawlUrl;
 
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Sim {
         if circle || chain.asked.len() > HOPS_MAX {
             self.chains.remove(&open.asker);
             self.site_answered(open.asker, Failure::None);
-            self.robots_known(open.asker, Answer::RedirectLimit, &File::default(), None, 0, since);
+            self.robots_known(open.asker, RobotsResult::RedirectLimit, &File::default(), None, 0, since);
         } else {
             (chain.next, chain.since) = (Some(target.as_str().to_owned()), since);
         }
@@ -121,10 +121,10 @@ impl Sim {
             let host = self.keys.iter().position(|key| *key == Some(read.host)).expect("it was resolved");
             let waits = self.chains.get(&host).is_some_and(|chain| chain.next.is_some());
             if let Some(chain) = self.chains.remove(&host).filter(|_| waits) {
-                let rest = self.robots_rest(Answer::Unreachable, None);
+                let rest = self.robots_rest(RobotsResult::Unreachable, None);
                 self.figures.given_up += 1;
                 self.site_answered(host, Failure::Failed);
-                self.robots_known(host, Answer::Unreachable, &File::default(), None, rest, chain.since);
+                self.robots_known(host, RobotsResult::Unreachable, &File::default(), None, rest, chain.since);
             }
         }
     }

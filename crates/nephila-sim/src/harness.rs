@@ -15,7 +15,7 @@ use nephila_core::frontier::ticket::{Purpose, Ticket, TicketId};
 use nephila_core::frontier::{Action, Frontier, Offered};
 use nephila_core::job::{self, Job, JobId, Kind, Rules};
 use nephila_core::key::HostKey;
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::state::{MemoryState, Position, State, StateError};
 use nephila_core::url::KeyRules;
 use nephila_core::want::Want;
@@ -510,7 +510,7 @@ impl Sim {
                 }
                 None => self.robots_ended(
                     &open,
-                    &RobotsReport::of(Answer::Unreachable, Duration::ZERO),
+                    &RobotsReport::of(RobotsResult::Unreachable, Duration::ZERO),
                     &File::default(),
                     0,
                 ),

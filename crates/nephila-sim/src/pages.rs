@@ -5,7 +5,7 @@ use http::header::IF_NONE_MATCH;
 use nephila_core::entry::{Entry, Group, NO_FETCH};
 use nephila_core::follow::{self, Judge, Known, Stored, Unwitnessed};
 use nephila_core::frontier::ticket::Ticket;
-use nephila_core::handler::{Counts, Findings, Found, PageRobots, sniff};
+use nephila_core::handler::{Counts, Findings, FoundLink, PageRobots, sniff};
 use nephila_core::job::{JobId, Via};
 use nephila_core::spider::Outcome;
 use nephila_core::url::CrawlUrl;
@@ -125,7 +125,7 @@ impl Sim {
         let target = to.map(|to| &world.urls[to as usize].url);
         let findings = to.is_none().then(|| {
             let body = world.body(url);
-            let found = body.links.iter().map(|named| Found {
+            let found = body.links.iter().map(|named| FoundLink {
                 url: world.urls[named.to as usize].url.clone(),
                 kind: named.kind,
                 place: "a/@href",
@@ -145,7 +145,7 @@ impl Sim {
     }
 }
 
-fn findings(links: Vec<Found>, closed: bool) -> Findings {
+fn findings(links: Vec<FoundLink>, closed: bool) -> Findings {
     Findings {
         kind: sniff::Kind::Html,
         charset: None,

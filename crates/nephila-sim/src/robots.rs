@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 
 use crate::rng::Rng;
 use crate::{Checker, Violation};
@@ -122,7 +122,7 @@ impl Obedience {
     pub fn word(
         &self,
         host: usize,
-        answer: Answer,
+        answer: RobotsResult,
         file: &File,
         max_age: Option<Duration>,
         wall: u32,
@@ -131,9 +131,9 @@ impl Obedience {
         let expires = Some(wall + expires as u32);
         let old = &self.hosts[host].word.in_force;
         match (answer, old) {
-            (Answer::Status(200..=299), _) => Word { in_force: InForce::Rules(file.clone()), expires },
-            (Answer::Status(304), InForce::Rules(_)) => Word { in_force: old.clone(), expires },
-            (Answer::Status(400..=428 | 430..=499) | Answer::RedirectLimit, _) => {
+            (RobotsResult::Status(200..=299), _) => Word { in_force: InForce::Rules(file.clone()), expires },
+            (RobotsResult::Status(304), InForce::Rules(_)) => Word { in_force: old.clone(), expires },
+            (RobotsResult::Status(400..=428 | 430..=499) | RobotsResult::RedirectLimit, _) => {
                 Word { in_force: InForce::AllowAll, expires }
             }
             (_, InForce::Rules(_)) => Word { in_force: old.clone(), expires: None },
@@ -226,7 +226,8 @@ mod tests {
     fn no_answer_keeps_the_rules_and_forbids_everything_without() {
         let mut books = Obedience::new(1);
         let file = File { rules: vec![(false, 4)], crawl_delay: None };
-        let word = |books: &Obedience, status| books.word(0, Answer::Status(status), &file, None, 5).in_force;
+        let word =
+            |books: &Obedience, status| books.word(0, RobotsResult::Status(status), &file, None, 5).in_force;
         assert_eq!(word(&books, 500), InForce::DisallowAll);
         assert_eq!(word(&books, 404), InForce::AllowAll);
         books.handle_word(0, Word { in_force: InForce::Rules(file.clone()), expires: None });

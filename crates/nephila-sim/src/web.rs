@@ -6,7 +6,7 @@ use std::time::Duration;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::{Report, Ticket};
 use nephila_core::job::Schedule;
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 
 use crate::completeness::Plan;
@@ -198,31 +198,33 @@ impl Sim {
         }
         let file = self.files[asker].clone();
         let answer = match self.rng.below(if self.calm { 12 } else { 20 }) {
-            0..11 => Answer::Status(200),
-            11 | 12 => Answer::Status(404),
-            13 => Answer::Status(403),
-            14 => Answer::Status(304),
-            15 => Answer::Status(500),
-            16 => Answer::Status(503),
-            17 => Answer::Status(429),
-            18 => Answer::RedirectLimit,
-            _ => Answer::Unreachable,
+            0..11 => RobotsResult::Status(200),
+            11 | 12 => RobotsResult::Status(404),
+            13 => RobotsResult::Status(403),
+            14 => RobotsResult::Status(304),
+            15 => RobotsResult::Status(500),
+            16 => RobotsResult::Status(503),
+            17 => RobotsResult::Status(429),
+            18 => RobotsResult::RedirectLimit,
+            _ => RobotsResult::Unreachable,
         };
         let max_age = self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(4_000)));
         let retry_after = match answer {
-            Answer::Status(429 | 503) => self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(400))),
+            RobotsResult::Status(429 | 503) => {
+                self.rng.one_in(2).then(|| Duration::from_secs(self.rng.below(400)))
+            }
             _ => None,
         };
         let mut report = RobotsReport::of(answer, Duration::from_millis(finished.took));
         (report.max_age, report.retry_after) = (max_age, retry_after);
-        if answer == Answer::Status(200) {
+        if answer == RobotsResult::Status(200) {
             // Sometimes the file goes on, and is cut off in a line whose rule is then unknown.
             report.cut = self.rng.one_in(8);
             let half = if report.cut { "Disallow: /" } else { "" };
             report.body = [&*file.bytes(), half.as_bytes()].concat().into();
         }
-        report.unconnected = answer == Answer::Unreachable && self.rng.one_in(2);
-        if answer == Answer::Unreachable {
+        report.unconnected = answer == RobotsResult::Unreachable && self.rng.one_in(2);
+        if answer == RobotsResult::Unreachable {
             // Of these the reset may be that of one connection alone; the others are met by everything of its site.
             let cause = *self.rng.pick(&[None, Some(Outcome::Reset), Some(Outcome::TlsExpired)]);
             report.cause = if report.unconnected { Some(Outcome::ConnectRefused) } else { cause };
@@ -270,8 +272,8 @@ impl Sim {
         self.chains.remove(&open.asker);
         let failure = match (answer, cause) {
             // A failure elsewhere says nothing about whether the site can be reached.
-            (Answer::Unreachable, Some(cause)) if open.asker == open.host => Failure::of_page(cause),
-            (Answer::Unreachable | Answer::Status(429 | 500..), _) => Failure::Failed,
+            (RobotsResult::Unreachable, Some(cause)) if open.asker == open.host => Failure::of_page(cause),
+            (RobotsResult::Unreachable | RobotsResult::Status(429 | 500..), _) => Failure::Failed,
             _ => Failure::None,
         };
         self.site_answered(open.asker, failure);
@@ -279,7 +281,7 @@ impl Sim {
         // The answering host rests as well, if the answer said for how long.
         let asked_for = match (open.asker == open.host, answer, retry_after) {
             (true, ..) => rest,
-            (false, Answer::Status(429 | 503), Some(after)) => {
+            (false, RobotsResult::Status(429 | 503), Some(after)) => {
                 after.min(self.world.config.retry.retry_after_max).as_millis() as u64
             }
             _ => 0,
@@ -292,10 +294,10 @@ impl Sim {
     }
 
     /// The rest of a site whose robots.txt was answered like this, in milliseconds.
-    pub(crate) fn robots_rest(&self, answer: Answer, retry_after: Option<Duration>) -> u64 {
+    pub(crate) fn robots_rest(&self, answer: RobotsResult, retry_after: Option<Duration>) -> u64 {
         let settings = &self.world.config.retry;
         match answer {
-            Answer::Unreachable | Answer::Status(429 | 500..) => {
+            RobotsResult::Unreachable | RobotsResult::Status(429 | 500..) => {
                 let asked = retry_after.unwrap_or_default().min(settings.retry_after_max);
                 settings.back_off_other_first.min(settings.back_off_max).max(asked).as_millis() as u64
             }
@@ -307,7 +309,7 @@ impl Sim {
     pub(crate) fn robots_known(
         &mut self,
         host: usize,
-        answer: Answer,
+        answer: RobotsResult,
         file: &File,
         max_age: Option<Duration>,
         rest: u64,
@@ -334,7 +336,7 @@ impl Sim {
                 self.front().handle_report(ticket.id, &report, now)?
             }
             None => {
-                let report = RobotsReport::of(Answer::Status(404), Duration::ZERO);
+                let report = RobotsReport::of(RobotsResult::Status(404), Duration::ZERO);
                 self.front().handle_robots(ticket.id, report, now)?
             }
         };

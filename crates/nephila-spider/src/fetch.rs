@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use http::header::{self, HeaderName, HeaderValue};
 use hyper::body::Incoming;
 use nephila_core::identity::signature;
-use nephila_core::spider::answer::{self, Answer, Asked};
+use nephila_core::spider::answer::{self, ExpectedResponse, HeadVerdict};
 use nephila_core::spider::attempt::{self, Second, Tried};
 use nephila_core::spider::door::{Doors, Opened};
 use nephila_core::spider::{HttpVersion, Outcome, Settings};
@@ -99,8 +99,8 @@ impl From<NotDialled> for Failed {
 pub(crate) struct Answered {
     pub(crate) connection: Connection,
     pub(crate) response: http::Response<Incoming>,
-    pub(crate) answer: Answer,
-    pub(crate) asked: Asked,
+    pub(crate) answer: HeadVerdict,
+    pub(crate) asked: ExpectedResponse,
     /// When the request was written.
     pub(crate) sent: Instant,
     /// The signature fields sent.

@@ -207,7 +207,7 @@ fn parse(text: &str) -> anyhow::Result<Places> {
 mod tests {
     use std::sync::Arc;
 
-    use nephila_core::entry::{Aside, Entry, Group, HostChange, seal};
+    use nephila_core::entry::{Entry, EventContext, Group, HostChange, seal};
     use nephila_core::key::{DomainKey, HostKey};
     use nephila_core::state::Position;
     use nephila_core::time::Seconds;
@@ -234,8 +234,8 @@ mod tests {
 
         fn happen(&mut self, partition: usize, seconds: u32) {
             let host = HostKey { domain: DomainKey(7), host: 1 };
-            let aside = Aside { at: Seconds(seconds), ..Aside::default() };
-            let entries = vec![Entry::Host(HostChange::Resume(host)), Entry::Aside(Box::new(aside))];
+            let context = EventContext { at: Seconds(seconds), ..EventContext::default() };
+            let entries = vec![Entry::Host(HostChange::Resume(host)), Entry::EventContext(Box::new(context))];
             let (log, position) = &mut self.logs[partition];
             let (bytes, behind) = seal(&Group { epoch: 1, entries }, *position);
             log.append(behind.sequence, &bytes).unwrap();

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::{AWAY_RETRY, Api, Instead};
 use crate::event_stream::{Place, Stream};
 use nephila_api::event_pages::{From, Shelf, Wanted};
-use nephila_api::{Answer, Asked, problem, reply, retry_after, wait_of};
+use nephila_api::{HttpAnswer, HttpQuestion, problem, reply, retry_after, wait_of};
 
 pub(super) const PATH: &str = "/api/v1/events";
 /// Maximum number of concurrent requests for events; further requests get 503 with `Retry-After`.
@@ -31,7 +31,7 @@ impl Default for Followers {
 
 impl Api {
     /// `GET events?from=&kind=`: the next events as lines of JSON. Status 404 without events, 503 on a busy node.
-    pub async fn events(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn events(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let Some(telling) = &self.node.events else {
             let detail = "set cluster.events = true on the nodes";
             return Err(problem(StatusCode::NOT_FOUND, "events are disabled", detail).into());

@@ -16,12 +16,12 @@ use nephila_core::url::CrawlUrl;
 use super::super::route::partition_of;
 use super::super::views::{DomainView, MapView};
 use super::{Api, Instead, Place};
-use nephila_api::{Answer, Asked, ok, problem};
+use nephila_api::{HttpAnswer, HttpQuestion, ok, problem};
 use nephila_engine::crawl::shared::Shared;
 
 impl Api {
     /// `GET cluster/map?from=CURSOR`.
-    pub async fn map(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn map(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let from = match asked.parameter("from") {
             None => HostKey::MIN,
             Some(text) => read_cursor(&text).ok_or_else(|| {

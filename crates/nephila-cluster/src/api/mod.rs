@@ -31,8 +31,8 @@ use nephila_api::metrics::{self, gauge};
 use nephila_api::tls::Among;
 use nephila_api::views::NodeState;
 use nephila_api::{
-    Answer, Answers, Asked, Explained, FORWARDED, FeedsSaid, Guard, Question, Questions, Server, StatsView,
-    ok, problem, retry_after, serve, unescaped,
+    Answers, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, Question, Questions, Server,
+    StatsView, ok, problem, retry_after, serve, unescaped,
 };
 use nephila_engine::crawl::shared::Shared;
 
@@ -55,7 +55,7 @@ pub const FEEDS_BYTES_MAX: usize = 64 << 20;
 pub const NODE: &str = "nephila-node";
 
 /// An error answer, sent instead of the requested one.
-type Instead = Box<Answer>;
+type Instead = Box<HttpAnswer>;
 
 /// See the module.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
 }
 
 impl Answers for Api {
-    async fn answer(&self, asked: Asked) -> Answer {
+    async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
         // Followers of events have separate capacity, because they may stay long. A busy node is still live.
         let has_room =
             asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
@@ -152,7 +152,7 @@ impl Answers for Api {
 
 impl Api {
     /// Routes a request. Error answers are returned as `Err`, so that `?` ends the handler.
-    pub async fn route(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn route(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
         let parts: Vec<String> = path.split('/').map(unescaped).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -210,7 +210,7 @@ impl Api {
     }
 
     /// `GET /metrics` of this node alone. Without a lease, the answer says so and has no metrics of a frontier.
-    pub async fn metrics(&self) -> Answer {
+    pub async fn metrics(&self) -> HttpAnswer {
         let mut families = match self.session() {
             Ok(shared) => {
                 let families = async { Ok(metrics::of_crawl(&shared.handle, Some(&shared)).await?) };
@@ -245,7 +245,7 @@ impl Api {
     }
 
     /// `GET explain?url=`: the state of a URL, as its owner knows the URL.
-    pub async fn explain(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn explain(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let text = url_of(asked)?;
         let url = match CrawlUrl::parse(&text) {
             Ok(url) => url,
@@ -266,7 +266,7 @@ impl Api {
     }
 
     /// `GET host?url=`: the state of a host, as its owner knows the host. A bare host name is accepted.
-    pub async fn host(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn host(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let text = url_of(asked)?;
         let with_scheme = if text.contains("://") { text.clone() } else { format!("http://{text}/") };
         let url = CrawlUrl::parse(&with_scheme)
@@ -284,7 +284,7 @@ impl Api {
     }
 
     /// `GET feeds`: the feeds of all nodes.
-    pub async fn feeds(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn feeds(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let mut said = match self.node.known.session() {
             Some(shared) => self.bounded(self.questions(&shared).feeds()).await?,
             None => FeedsSaid::default(),
@@ -304,7 +304,7 @@ impl Api {
     }
 
     /// `GET feed?url=`.
-    pub async fn feed(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn feed(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let text = url_of(asked)?;
         let url = CrawlUrl::parse(&text)
             .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid URL", error.to_string()))?;
@@ -376,11 +376,11 @@ pub enum Place {
     /// By the worker of this session.
     Here(Arc<Shared>),
     /// By another node, with this answer.
-    Answered(Answer),
+    Answered(HttpAnswer),
 }
 
 /// Returns the query parameter `url`. Fails with status 400 if the parameter is missing.
-pub fn url_of(asked: &Asked) -> Result<String, Instead> {
+pub fn url_of(asked: &HttpQuestion) -> Result<String, Instead> {
     let missing = || problem(StatusCode::BAD_REQUEST, "missing parameter url", "");
     Ok(asked.parameter("url").ok_or_else(missing)?)
 }

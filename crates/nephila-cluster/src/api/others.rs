@@ -20,7 +20,7 @@ use super::super::admin;
 use super::super::route::partition_of;
 use super::{Api, Instead, NODE, Place};
 use nephila_api::tls::Among;
-use nephila_api::{Answer, Asked, FORWARDED, Peer, Question, Reply, problem, retry_after};
+use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Peer, Question, Reply, problem, retry_after};
 
 /// Timeout for another node.
 pub(super) const OTHER_MAX: Duration = Duration::from_secs(20);
@@ -33,12 +33,12 @@ pub(super) const OWN_FIELDS: [&str; 5] = ["connection", "transfer-encoding", "co
 
 impl Api {
     /// Finds the place that answers a request about a URL: this node, or the owner, to which the request is forwarded.
-    pub async fn owner(&self, asked: &Asked, url: &CrawlUrl) -> Result<Place, Instead> {
+    pub async fn owner(&self, asked: &HttpQuestion, url: &CrawlUrl) -> Result<Place, Instead> {
         self.owner_of(asked, UrlKey::of(url, &self.node.cluster.secret).host.domain).await
     }
 
     /// The same for a request about a domain.
-    pub async fn owner_of(&self, asked: &Asked, domain: DomainKey) -> Result<Place, Instead> {
+    pub async fn owner_of(&self, asked: &HttpQuestion, domain: DomainKey) -> Result<Place, Instead> {
         let node = &self.node;
         if let Some(shared) = node.known.session().filter(|shared| shared.handle.holds_domain(domain)) {
             return Ok(Place::Here(shared));
@@ -64,7 +64,7 @@ impl Api {
     pub async fn ask(
         &self,
         other: &NodeRecord,
-        asked: &Asked,
+        asked: &HttpQuestion,
         as_what: &'static str,
     ) -> Result<Reply, Instead> {
         let question = Question::get(&*asked.target, ANSWER_BYTES_MAX, OTHER_MAX).with(FORWARDED, as_what);
@@ -137,9 +137,9 @@ pub(super) async fn ask_of(
 }
 
 /// Another node's answer, as our own.
-pub(super) fn passed_on(reply: Reply) -> Answer {
+pub(super) fn passed_on(reply: Reply) -> HttpAnswer {
     let Reply { status, headers, body } = reply;
-    let mut answer = Answer::new(Full::new(Bytes::clone(&body)));
+    let mut answer = HttpAnswer::new(Full::new(Bytes::clone(&body)));
     *answer.status_mut() = status;
     let mut kept = HeaderMap::new();
     for (name, value) in &headers {

@@ -13,9 +13,9 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::others::passed_on;
-use super::{AWAY_RETRY, Api, Asked, FORWARDED, Instead, Place};
-use nephila_api::captures::{Found, Wanted, missing, seconds};
-use nephila_api::{Answer, Explained, Question, escaped, problem, retry_after};
+use super::{AWAY_RETRY, Api, FORWARDED, HttpQuestion, Instead, Place};
+use nephila_api::captures::{FoundCapture, Wanted, missing, seconds};
+use nephila_api::{Explained, HttpAnswer, Question, escaped, problem, retry_after};
 
 /// Timeout for another node's search result.
 pub(super) const FIND_MAX: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ pub(super) const FETCH_SECONDS_MAX: u64 = 600;
 
 impl Api {
     /// `GET pages?url=&at=&as=`: the best capture of a URL in the archives of all nodes.
-    pub async fn pages(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn pages(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let (text, url, wanted) = Wanted::of(asked)?;
         if asked.field(FORWARDED) == Some("archive") {
             let found = self.archive.given(&wanted).await?;
@@ -58,24 +58,24 @@ impl Api {
     /// Returns the best capture of all nodes.
     pub async fn best(
         &self,
-        asked: &Asked,
+        asked: &HttpQuestion,
         wanted: &Wanted,
-        own: Option<Found>,
+        own: Option<FoundCapture>,
         explained: &Explained,
-    ) -> Result<Answer, Instead> {
+    ) -> Result<HttpAnswer, Instead> {
         let mut target = format!("/api/v1/pages?as=found&url={}", escaped(&wanted.url));
         if let Some(at) = &wanted.at {
             target.push_str(&format!("&at={at}"));
         }
         let question = Question::get(target, FOUND_BYTES_MAX, FIND_MAX).with(FORWARDED, "archive");
-        let rank = |found: &Found| found.rank(&wanted.url, wanted.at.as_deref());
+        let rank = |found: &FoundCapture| found.rank(&wanted.url, wanted.at.as_deref());
         let mut best = own.map(|own| (rank(&own), None));
         let mut silent = Vec::new();
         for (other, answer) in self.ask_all(&question).await {
             match answer {
                 Err(why) => silent.push(why),
                 Ok(reply) if reply.status == StatusCode::OK => {
-                    let Ok(found) = reply.json::<Found>() else { continue };
+                    let Ok(found) = reply.json::<FoundCapture>() else { continue };
                     let rank = rank(&found);
                     if best.as_ref().is_none_or(|(best, _)| rank < *best) {
                         best = Some((rank, Some(other)));
@@ -105,7 +105,7 @@ impl Api {
         &self,
         wanted: &Wanted,
         than: Option<(bool, u64)>,
-    ) -> Result<Option<Answer>, Instead> {
+    ) -> Result<Option<HttpAnswer>, Instead> {
         let Some(stored) = &self.stored else { return Ok(None) };
         let Some((view, _)) = self.node.known.view() else { return Ok(None) };
         let away = |error: anyhow::Error| {
@@ -131,7 +131,7 @@ impl Api {
 }
 
 /// Whether our capture is the one of the last fetch. Then no other node has a newer one.
-pub(super) fn is_newest(own: &Found, url: &str, explained: &Explained) -> bool {
+pub(super) fn is_newest(own: &FoundCapture, url: &str, explained: &Explained) -> bool {
     let Some(last) = &explained.last else { return own.url == url };
     let ended: String = last.at.chars().filter(char::is_ascii_digit).take(14).collect();
     own.url == url && seconds(&own.timestamp) + FETCH_SECONDS_MAX >= seconds(&ended)

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use http::StatusCode;
 use nephila_core::job::{Job, JobId, State};
-use nephila_core::orders::{self, Order, Target};
+use nephila_core::stop_list::{self, StopOrder, Target};
 use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
 use super::super::Node;
 use super::super::admin::{self, Adding, Error};
 use super::super::views::{Changed, ClusterView, JobChange, NodeSaid};
-use super::{Api, Asked, FORWARDED, Instead, SelfView};
-use nephila_api::{Answer, Question, ok, problem};
+use super::{Api, FORWARDED, HttpQuestion, Instead, SelfView};
+use nephila_api::{HttpAnswer, Question, ok, problem};
 use nephila_engine::clock::Clock;
-use nephila_engine::orders::{Change, Written};
+use nephila_engine::stop_list::{Change, Written};
 
 /// Timeout for another node's report.
 pub(super) const NODE_MAX: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl Api {
     }
 
     /// `GET cluster`: the cluster, with the alarms of each node.
-    pub async fn cluster(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn cluster(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let mut counted = self.counted().await?;
         if asked.field(FORWARDED).is_none() {
             for (name, said) in self.all().await {
@@ -61,7 +61,7 @@ impl Api {
     }
 
     /// `GET cluster/nodes`: the live nodes, each with its own report.
-    pub async fn nodes(&self) -> Result<Answer, Instead> {
+    pub async fn nodes(&self) -> Result<HttpAnswer, Instead> {
         let counted = self.counted().await?;
         let mut said = self.all().await;
         let nodes = counted.nodes.into_iter().map(|node| {
@@ -96,45 +96,45 @@ impl Api {
     }
 
     /// `GET cluster/partitions`: all partitions, each with its owner.
-    pub async fn partitions(&self) -> Result<Answer, Instead> {
+    pub async fn partitions(&self) -> Result<HttpAnswer, Instead> {
         let view = self.node.cluster.view().await?;
         Ok(ok(&admin::partitions(&view, self.node.cluster.partitions)))
     }
 
     /// `POST cluster/drain/NODE`: asks a live node to leave the cluster.
-    pub async fn drain(&self, node: &str) -> Result<Answer, Instead> {
+    pub async fn drain(&self, node: &str) -> Result<HttpAnswer, Instead> {
         self.node.cluster.drain(node).await?;
         Ok(ok(&serde_json::json!({"node": node, "draining": true})))
     }
 
     /// `GET cluster/pins`: the domains that operators assigned to nodes.
-    pub async fn pins(&self) -> Result<Answer, Instead> {
+    pub async fn pins(&self) -> Result<HttpAnswer, Instead> {
         Ok(ok(&self.node.cluster.pins().await?))
     }
 
     /// `POST cluster/pins/DOMAIN?to=NODE`.
-    pub async fn pin(&self, domain: &str, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn pin(&self, domain: &str, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let to = asked.parameter("to").ok_or_else(|| Error::Wrong("the parameter to is missing".into()))?;
         Ok(ok(&self.node.cluster.pin(domain, &to).await?))
     }
 
     /// `DELETE cluster/pins/DOMAIN`: removes the assignment of a domain to a node.
-    pub async fn unpin(&self, domain: &str) -> Result<Answer, Instead> {
+    pub async fn unpin(&self, domain: &str) -> Result<HttpAnswer, Instead> {
         Ok(ok(&self.node.cluster.unpin(domain).await?))
     }
 
     /// `GET jobs`: all jobs, each with its progress.
-    pub async fn jobs(&self) -> Result<Answer, Instead> {
+    pub async fn jobs(&self) -> Result<HttpAnswer, Instead> {
         Ok(ok(&self.node.cluster.said_of_all().await?))
     }
 
     /// `GET jobs/NAME`: a job with its progress.
-    pub async fn job(&self, name: &str) -> Result<Answer, Instead> {
+    pub async fn job(&self, name: &str) -> Result<HttpAnswer, Instead> {
         Ok(ok(&self.node.cluster.said_of(name).await?))
     }
 
     /// `POST jobs`: a job as JSON, without an id. With `list=true` the seeds follow as a list: see [`Api::seed`].
-    pub async fn create(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn create(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let mut said: serde_json::Value = read(asked)?;
         if let Some(fields) = said.as_object_mut() {
             fields.insert("id".to_owned(), 0.into());
@@ -156,13 +156,13 @@ impl Api {
     }
 
     /// `PATCH jobs/NAME`: changes a job. The body is a [`JobChange`] as JSON.
-    pub async fn change(&self, name: &str, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn change(&self, name: &str, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let change: JobChange = read(asked)?;
         Ok(ok(&self.node.cluster.change(name, &change).await?))
     }
 
     /// `POST jobs/NAME/VERB`: sets the state of a job. The verb is `pause`, `resume` or `stop`.
-    pub async fn set(&self, name: &str, verb: &str) -> Result<Answer, Instead> {
+    pub async fn set(&self, name: &str, verb: &str) -> Result<HttpAnswer, Instead> {
         let state = match verb {
             "pause" => State::Paused,
             "stop" => State::Stopped,
@@ -173,7 +173,7 @@ impl Api {
 
     /// Steps for a job with many seeds. `POST jobs/NAME/seeds`: some seeds, one per line; `listed`: the list is
     /// complete; `seeded`: all seeds were sent, with `POST urls?job=NAME&seed=true`.
-    pub async fn seed(&self, name: &str, step: &str, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn seed(&self, name: &str, step: &str, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let Node { cluster, settings, .. } = &*self.node;
         match step {
             "seeds" => {
@@ -188,7 +188,7 @@ impl Api {
     }
 
     /// `POST host?url=&delay_ms=`: sets the crawl delay of a host.
-    pub async fn set_host(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn set_host(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let wrong = |what: &str| Error::Wrong(what.to_owned());
         let url = asked.parameter("url").ok_or_else(|| wrong("missing parameter url"))?;
         let url = CrawlUrl::parse(&url).map_err(|error| wrong(&error.to_string()))?;
@@ -199,35 +199,36 @@ impl Api {
     }
 
     /// `GET stops`.
-    pub async fn stops(&self) -> Result<Answer, Instead> {
-        Ok(ok(&Written::of(&self.node.cluster.orders().await?)))
+    pub async fn stops(&self) -> Result<HttpAnswer, Instead> {
+        Ok(ok(&Written::of(&self.node.cluster.stop_list().await?)))
     }
 
     /// `POST stops`: `{"stops": [{"target", "reason", "author"}]}`.
-    pub async fn stop(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn stop(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let said: Written = read(asked)?;
         let now = Clock::new().now().wall;
-        let orders = said.stops.into_iter();
-        let orders = orders.map(|said| Order::new(said.target, &said.reason, &said.author, now)).collect();
-        let changed = self.node.cluster.order(&Change::Add(orders)).await?;
+        let stop_list = said.stops.into_iter();
+        let stop_list =
+            stop_list.map(|said| StopOrder::new(said.target, &said.reason, &said.author, now)).collect();
+        let changed = self.node.cluster.change_stop_list(&Change::Add(stop_list)).await?;
         // This node need not wait for its next look.
-        _ = super::super::orders::refresh(&self.node.cluster.leases, &self.node.orders).await;
+        _ = super::super::stop_list::refresh(&self.node.cluster.leases, &self.node.stop_list).await;
         Ok(ok(&Changed { changed }))
     }
 
     /// `DELETE stops/TARGET`.
-    pub async fn unstop(&self, target: &str) -> Result<Answer, Instead> {
+    pub async fn unstop(&self, target: &str) -> Result<HttpAnswer, Instead> {
         let target: Target =
-            target.parse().map_err(|error: orders::NoTarget| Error::Wrong(error.to_string()))?;
+            target.parse().map_err(|error: stop_list::NoTarget| Error::Wrong(error.to_string()))?;
         let text = format!("{target} is not stopped");
-        match self.node.cluster.order(&Change::Remove(vec![target])).await? {
+        match self.node.cluster.change_stop_list(&Change::Remove(vec![target])).await? {
             0 => Err(Error::NotFound(text).into()),
             changed => Ok(ok(&Changed { changed })),
         }
     }
 
     /// `POST urls?job=`: URLs, as lines of plain text or JSON.
-    pub async fn add(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn add(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let as_seeds = asked.parameter("seed").is_some_and(|seed| seed == "true");
         let adding = Adding { job: asked.parameter("job"), as_seeds };
         let text = String::from_utf8_lossy(&asked.body);
@@ -240,7 +241,7 @@ impl Api {
 
     /// `POST reflog?job=&batch=&part=`: lines of a stream of visited URLs. The lines are cut into parts, numbered from
     /// `part` on; a batch without an id gets one derived from its content.
-    pub async fn stream(&self, asked: &Asked) -> Result<Answer, Instead> {
+    pub async fn stream(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let missing = |what| problem(StatusCode::BAD_REQUEST, "missing parameter", what);
         let job = asked.parameter("job").ok_or_else(|| missing("job"))?;
         let batch = asked.parameter("batch");
@@ -254,7 +255,7 @@ impl Api {
     }
 }
 
-pub(super) fn read<T: DeserializeOwned>(asked: &Asked) -> Result<T, Instead> {
+pub(super) fn read<T: DeserializeOwned>(asked: &HttpQuestion) -> Result<T, Instead> {
     let said = serde_json::from_slice(&asked.body)
         .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid body", error.to_string()))?;
     Ok(said)

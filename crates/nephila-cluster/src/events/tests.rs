@@ -1,6 +1,6 @@
 //! Tellers on a real NATS server: catching up, gaps, and a removed stream.
 
-use nephila_core::entry::{Aside, Entry, Group, HostChange, seal};
+use nephila_core::entry::{Entry, EventContext, Group, HostChange, seal};
 use nephila_core::event::Kind;
 use nephila_core::key::{DomainKey, HostKey};
 use nephila_core::state::Position;
@@ -63,8 +63,8 @@ impl Chain {
 
     fn group(&mut self) -> (u64, Vec<u8>) {
         let host = HostKey { domain: DomainKey(7), host: 1 };
-        let aside = Aside { at: Seconds(1_000), ..Aside::default() };
-        let entries = vec![Entry::Host(HostChange::Resume(host)), Entry::Aside(Box::new(aside))];
+        let context = EventContext { at: Seconds(1_000), ..EventContext::default() };
+        let entries = vec![Entry::Host(HostChange::Resume(host)), Entry::EventContext(Box::new(context))];
         let (bytes, behind) = seal(&Group { epoch: 1, entries }, self.0);
         self.0 = behind;
         (behind.sequence, bytes)

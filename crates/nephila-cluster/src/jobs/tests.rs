@@ -36,7 +36,7 @@ async fn ops_01_seeds_that_move_are_never_too_many_for_the_record() {
     assert!(record.moved.len() <= MOVED_MAX && record.list.is_some(), "{:?}", record.list);
     assert_eq!(record.seeds(), 0);
     let rules = store.in_force(record).await.unwrap().rules;
-    let link = nephila_core::job::Found::link(1, 0);
+    let link = nephila_core::job::FoundBy::link(1, 0);
     assert!((0..count).all(|n| rules.verdict(&target(n), link).is_in()));
     assert!(!rules.verdict(&target(count), link).is_in());
     // Older programs stay out from now on; what a newer one wrote there is kept.

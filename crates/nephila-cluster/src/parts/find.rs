@@ -23,7 +23,7 @@ use nephila_store::state::{DiskState, is_state};
 
 use super::super::alarm::Doubt;
 use super::super::events::Start;
-use super::super::snapshot::{self, Held, Pointed, Pointer, Progress};
+use super::super::snapshot::{self, Pointed, Pointer, Progress, RetainedLog};
 use super::super::tails::Recorded;
 use super::super::{Node, heal};
 use super::{States, folder};
@@ -33,7 +33,7 @@ use nephila_engine::worker::{self, Part};
 pub(crate) const SNAPSHOTS_PAST_A_HOLE: u32 = 2;
 
 /// A partition that can be opened.
-pub(crate) struct Found {
+pub(crate) struct FoundPartition {
     pub(crate) part: Part<DiskState>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) watch: Watch,
@@ -75,7 +75,7 @@ pub(crate) async fn find(
     fence: &Fence,
     partition: u32,
     epoch: u64,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<FoundPartition> {
     let leases = &*node.cluster.leases;
     let (pointed, heal) =
         tokio::try_join!(snapshot::pointed(leases, partition), heal::read(leases, partition))?;
@@ -116,7 +116,7 @@ pub(crate) async fn find(
         match tried {
             Tried::Ready(part) => {
                 let start = Start::of(told, first, synced);
-                return Ok(Found { part: *part, progress, watch, pointed, claim, start });
+                return Ok(FoundPartition { part: *part, progress, watch, pointed, claim, start });
             }
             Tried::Unfit(why) | Tried::TooOld(why) if may_restore && facts.pointer.is_some() => {
                 may_restore = false;
@@ -148,7 +148,7 @@ pub(crate) async fn try_local(
     progress: Arc<Progress>,
 ) -> anyhow::Result<Tried> {
     let prefixes = Prefixes::share(facts.partition, node.cluster.partitions);
-    let log: Box<dyn GroupLog> = Box::new(Held::new(Box::new(log), progress));
+    let log: Box<dyn GroupLog> = Box::new(RetainedLog::new(Box::new(log), progress));
     let (states, tables, bytes) = (states.clone(), tables.to_owned(), node.settings.worker.dirty_bytes_max);
     let (first, synced) = (facts.first, facts.synced);
     let (name, number) = (node.name.clone(), facts.partition);
@@ -203,7 +203,7 @@ pub(crate) async fn settle(
     pointed: &Pointed,
     is_accepted: bool,
     why: String,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<FoundPartition> {
     let partition = facts.partition;
     let tables = folder(node, partition).join("tables");
     let here =
@@ -248,8 +248,8 @@ pub(crate) async fn settle(
     // The existing snapshots may contain groups that no longer exist.
     progress.urgent.store(SNAPSHOTS_PAST_A_HOLE, Ordering::Release);
     let start = Start::of(facts.told.begun_anew(), last + 1, last);
-    let part = Part { prefixes, state, log: Box::new(Held::new(Box::new(log), progress.clone())) };
-    Ok(Found { part, progress, watch, pointed: pointed.clone(), claim, start })
+    let part = Part { prefixes, state, log: Box::new(RetainedLog::new(Box::new(log), progress.clone())) };
+    Ok(FoundPartition { part, progress, watch, pointed: pointed.clone(), claim, start })
 }
 
 impl Facts<'_> {

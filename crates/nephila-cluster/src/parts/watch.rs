@@ -20,7 +20,7 @@ use crate::Node;
 use crate::alarm;
 use crate::session::Notice;
 use crate::snapshot::Progress;
-use nephila_engine::worker::Door;
+use nephila_engine::worker::PartitionPort;
 
 /// Interval between checks of a log. A few more checks, a second apart, precede an alarm: together less than a minute.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
@@ -31,7 +31,7 @@ pub(super) struct Watched {
     pub(super) partition: u32,
     pub(super) prefixes: Prefixes,
     pub(super) progress: Arc<Progress>,
-    pub(super) door: Door<DiskState>,
+    pub(super) port: PartitionPort<DiskState>,
     pub(super) notices: mpsc::Sender<Notice>,
 }
 
@@ -69,7 +69,7 @@ impl Watched {
     /// Handles a log whose end is gone: the next write would be refused.
     pub(super) async fn end_is_gone(&self, node: &Node, error: &Error) {
         let durable =
-            self.door.visit(self.prefixes, |state, _| state.checkpoint().map_err(|e| e.to_string()));
+            self.port.visit(self.prefixes, |state, _| state.checkpoint().map_err(|e| e.to_string()));
         if let Some(Err(why)) = durable.await {
             tracing::warn!(
                 node = %node.name, partition = self.partition, reason = %why,

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::objects::{Content, Objects};
 
 pub(super) use restore::restore;
-pub(super) use take::{AT_ONCE, Held, Keeper, Progress};
+pub(super) use take::{AT_ONCE, Keeper, Progress, RetainedLog};
 
 /// Prefix of pointer records.
 pub(crate) const POINTER: &str = "snapshot.";

@@ -27,7 +27,7 @@ use super::{Listing, Manifest, Point, Pointed, Pointer, Snapshots, VERSION, fold
 use crate::alarm::Trouble;
 use crate::objects::{Content, Sent};
 use nephila_engine::settings;
-use nephila_engine::worker::{Door, INBOX};
+use nephila_engine::worker::{INBOX, PartitionPort};
 
 /// Maximum number of snapshots that a node makes concurrently.
 pub(crate) const AT_ONCE: usize = 2;
@@ -61,17 +61,17 @@ pub(crate) struct Progress {
 
 /// A log that is kept from the older of two snapshots on, whatever its owner has on disk.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct RetainedLog {
     log: Box<dyn GroupLog>,
     progress: Arc<Progress>,
     /// Bytes appended, but not yet durable.
     appended: u64,
 }
 
-impl Held {
-    pub(crate) fn new(log: Box<dyn GroupLog>, progress: Arc<Progress>) -> Held {
+impl RetainedLog {
+    pub(crate) fn new(log: Box<dyn GroupLog>, progress: Arc<Progress>) -> RetainedLog {
         progress.synced.store(log.synced(), Ordering::Release);
-        Held { log, progress, appended: 0 }
+        RetainedLog { log, progress, appended: 0 }
     }
 
     /// Notes that everything appended is durable.
@@ -81,7 +81,7 @@ impl Held {
     }
 }
 
-impl GroupLog for Held {
+impl GroupLog for RetainedLog {
     fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
         self.log.append(sequence, group)?;
         self.appended += group.len() as u64;
@@ -147,11 +147,11 @@ pub(crate) struct Keeper {
     pub(crate) node: String,
     /// Folder of the local copy whose files are sent.
     pub(crate) copy: PathBuf,
-    pub(crate) door: Door<DiskState>,
+    pub(crate) port: PartitionPort<DiskState>,
     pub(crate) fence: Fence,
     pub(crate) progress: Arc<Progress>,
     pub(crate) pointed: Pointed,
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) snapshot_permits: Arc<Semaphore>,
     pub(crate) every: Duration,
     pub(crate) log_bytes: u64,
     /// Digests of files that were sent or read, by name. Files never change while the partition is open.
@@ -170,11 +170,11 @@ impl Keeper {
         epoch: u64,
         node: &str,
         copy: PathBuf,
-        door: Door<DiskState>,
+        port: PartitionPort<DiskState>,
         fence: Fence,
         progress: Arc<Progress>,
         pointed: Pointed,
-        turns: Arc<Semaphore>,
+        snapshot_permits: Arc<Semaphore>,
         settings: &settings::Cluster,
     ) -> Keeper {
         let prefixes = Prefixes::share(partition, snapshots.partitions);
@@ -185,11 +185,11 @@ impl Keeper {
             epoch,
             node: node.to_owned(),
             copy,
-            door,
+            port,
             fence,
             progress,
             pointed,
-            turns,
+            snapshot_permits,
             every: settings.snapshot_every,
             log_bytes: settings.snapshot_log_bytes,
             known: BTreeMap::new(),
@@ -216,8 +216,8 @@ impl Keeper {
             if !is_urgent && !(is_new && (last.elapsed() >= due || behind >= self.log_bytes)) {
                 continue;
             }
-            let turns = self.turns.clone();
-            let Ok(_turn) = turns.acquire().await else { return };
+            let snapshot_permits = self.snapshot_permits.clone();
+            let Ok(_permit) = snapshot_permits.acquire().await else { return };
             let wrote = self.progress.written.load(Ordering::Acquire);
             let mut rest = AGAIN_FIRST;
             loop {
@@ -294,7 +294,7 @@ impl Keeper {
         for look in 0..FLUSH_LOOKS_MAX {
             let to = self.copy.clone();
             let (is_first, is_last) = (target.is_none(), look + 1 == FLUSH_LOOKS_MAX);
-            let visited = self.door.visit(self.prefixes, move |state, _| {
+            let visited = self.port.visit(self.prefixes, move |state, _| {
                 // One that is under way would be waited for; the next look is soon.
                 if is_first && state.is_flushing() && look < FLUSH_LOOKS_MAX / 10 {
                     return Ok(None);
@@ -420,7 +420,7 @@ impl Keeper {
         let Some(floor) = floor else { return };
         self.progress.floor.store(floor, Ordering::Release);
         // If the truncation fails now, the next snapshot repeats it.
-        _ = self.door.visit(self.prefixes, move |_, log| log.truncate_before(floor)).await;
+        _ = self.port.visit(self.prefixes, move |_, log| log.truncate_before(floor)).await;
     }
 
     /// Removes objects of this partition that no snapshot lists.

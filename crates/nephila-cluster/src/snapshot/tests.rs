@@ -82,12 +82,12 @@ impl World {
             archive,
             spider,
             log,
-            orders: Arc::default(),
+            stop_list: Arc::default(),
             jobs: Arc::default(),
             gate: Gate::default(),
             address: String::new(),
             known: Default::default(),
-            turns: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            snapshot_permits: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             trouble: Arc::new(alarm::Trouble::new(leases, "snapshots", name)),
             tails: tails::Tails::new(name),
             events: None,
@@ -137,7 +137,7 @@ impl Owner {
     }
 
     async fn state(&self) -> (Position, u64) {
-        let seen = self.session.door.visit(ALL, |state, _| (state.position(), state.hash(ALL).unwrap()));
+        let seen = self.session.port.visit(ALL, |state, _| (state.position(), state.hash(ALL).unwrap()));
         seen.await.unwrap()
     }
 
@@ -219,7 +219,7 @@ async fn a_wiped_node_opens_from_a_snapshot_and_the_tail_of_the_log() {
     assert!(first.latest.sequence < second.latest.sequence);
     assert_eq!(third.before.as_ref().unwrap().sequence, second.latest.sequence);
     // What came behind it is in the log alone.
-    let keeper_off = owner.node.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+    let keeper_off = owner.node.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
     owner.learn(1_000..1_200).await;
     let live = owner.kill().await;
     drop(keeper_off);
@@ -328,7 +328,7 @@ async fn an_owner_that_was_replaced_moves_no_pointer_and_removes_nothing() {
     let old = Owner::open(&one, 1).await.unwrap();
     old.learn(0..200).await;
     old.stored().await;
-    let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+    let held = one.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
     old.learn(200..300).await;
     let new = Owner::open(&two, 2).await.unwrap();
     new.learn(300..500).await;
@@ -354,7 +354,7 @@ async fn a_wiped_node_opens_from_a_snapshot_in_a_bucket() {
         owner.learn(round * 200..round * 200 + 200).await;
         owner.stored().await;
     }
-    let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+    let held = one.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
     owner.learn(600..700).await;
     let live = owner.kill().await;
     drop(held);

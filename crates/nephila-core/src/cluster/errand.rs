@@ -8,7 +8,7 @@ use super::NodeId;
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::frontier::away::AwayAsker;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::url::CrawlUrl;
 
 const MAGIC: &[u8; 2] = b"NE";
@@ -73,12 +73,12 @@ impl Said {
                 out.push(kind::ANSWER);
                 put_u64(&mut out, *number);
                 match &report.answer {
-                    RobotsAnswer::Ended(Answer::Status(status)) => {
+                    RobotsAnswer::Ended(RobotsResult::Status(status)) => {
                         out.push(ended::STATUS);
                         put_u64(&mut out, u64::from(*status));
                     }
-                    RobotsAnswer::Ended(Answer::RedirectLimit) => out.push(ended::REDIRECT_LIMIT),
-                    RobotsAnswer::Ended(Answer::Unreachable) => out.push(ended::UNREACHABLE),
+                    RobotsAnswer::Ended(RobotsResult::RedirectLimit) => out.push(ended::REDIRECT_LIMIT),
+                    RobotsAnswer::Ended(RobotsResult::Unreachable) => out.push(ended::UNREACHABLE),
                     RobotsAnswer::Redirect(target) => {
                         out.push(ended::REDIRECT);
                         put_bytes(&mut out, target.as_str().as_bytes());
@@ -113,10 +113,10 @@ impl Said {
                     ended::STATUS => {
                         let status =
                             u16::try_from(reader.u64("a status")?).map_err(|_| Damaged("a status"))?;
-                        Answer::Status(status).into()
+                        RobotsResult::Status(status).into()
                     }
-                    ended::REDIRECT_LIMIT => Answer::RedirectLimit.into(),
-                    ended::UNREACHABLE => Answer::Unreachable.into(),
+                    ended::REDIRECT_LIMIT => RobotsResult::RedirectLimit.into(),
+                    ended::UNREACHABLE => RobotsResult::Unreachable.into(),
                     ended::REDIRECT => RobotsAnswer::Redirect(url(&mut reader)?),
                     _ => return Err(Damaged("how it ended")),
                 };
@@ -155,14 +155,15 @@ mod tests {
 
     fn reports() -> Vec<RobotsReport> {
         let url = |text: &str| Box::new(CrawlUrl::parse(text).unwrap());
-        let mut whole = RobotsReport::of(Answer::Status(200), Duration::from_millis(12));
+        let mut whole = RobotsReport::of(RobotsResult::Status(200), Duration::from_millis(12));
         whole.body = b"User-agent: *\nDisallow: /a\n".as_slice().into();
         whole.cut = true;
         whole.max_age = Some(Duration::ZERO);
         whole.retry_after = Some(Duration::from_secs(7_200));
         let redirect = RobotsAnswer::Redirect(url("http://b.test/robots.txt?a=%20b"));
         let took = Duration::from_secs(1);
-        let others: [RobotsAnswer; 3] = [Answer::RedirectLimit.into(), Answer::Unreachable.into(), redirect];
+        let others: [RobotsAnswer; 3] =
+            [RobotsResult::RedirectLimit.into(), RobotsResult::Unreachable.into(), redirect];
         others.into_iter().map(|answer| RobotsReport::of(answer, took)).chain([whole]).collect()
     }
 

@@ -16,7 +16,7 @@
 //! [`place`]: super::placement::place
 //!
 //! Usage: call the `handle_*` methods when something happened, then [`Member::poll`] until no action is left; sleep
-//! until [`Member::next_wake`]. Every action is answered once, in bounded time; [`Answer::Unknown`] is an answer.
+//! until [`Member::next_wake`]. Every action is answered once, in bounded time; [`SwapResult::Unknown`] is an answer.
 //! After any sleep ask [`Member::is_held`] before doing anything in the name of a partition.
 //!
 //! Invariant: of all members over one store, no two for which [`Member::epoch`] gives an epoch hold one partition.
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::{Epoch, Incarnation, NodeId};
 use crate::planted::{self, Bug};
 
-pub use action::{Action, Answer, Phase, View};
+pub use action::{Action, Phase, SwapResult, View};
 pub use outlook::Outlook;
 pub use record::{NodeRecord, OwnerRecord, OwnerState};
 
@@ -301,7 +301,7 @@ impl Member {
     }
 
     /// The result of [`Action::Acquire`].
-    pub fn handle_acquired(&mut self, now: u64, incarnation: Incarnation, answer: Answer) {
+    pub fn handle_acquired(&mut self, now: u64, incarnation: Incarnation, answer: SwapResult) {
         let Lease::Acquiring { started } = self.lease else { return };
         if incarnation != self.me.incarnation {
             return;
@@ -311,7 +311,7 @@ impl Member {
         }
         let until = self.until(started);
         self.lease = match answer {
-            Answer::Done(_) if now < until => {
+            SwapResult::Done(_) if now < until => {
                 self.stats.acquired += 1;
                 (self.read_at, self.reading, self.seen) = (now, false, false);
                 let renew_at = started + ms(self.settings.heartbeat);
@@ -322,7 +322,7 @@ impl Member {
     }
 
     /// The result of [`Action::Renew`].
-    pub fn handle_renewed(&mut self, now: u64, incarnation: Incarnation, answer: Answer) {
+    pub fn handle_renewed(&mut self, now: u64, incarnation: Incarnation, answer: SwapResult) {
         let heartbeat = ms(self.settings.heartbeat);
         let again = now + AGAIN_AFTER;
         if incarnation != self.me.incarnation {
@@ -331,15 +331,15 @@ impl Member {
         let Lease::Held { until, renew_at, renewing } = &mut self.lease else { return };
         let Some(started) = renewing.take() else { return };
         match answer {
-            Answer::Done(_) => {
+            SwapResult::Done(_) => {
                 *renew_at = started + heartbeat;
                 *until = started + ms(self.settings.ttl) - ms(self.settings.margin);
                 if planted::is(Bug::LeaseFromAnswer) {
                     *until = now + ms(self.settings.ttl);
                 }
             }
-            Answer::Unknown => *renew_at = again,
-            Answer::Refused => self.fence(),
+            SwapResult::Unknown => *renew_at = again,
+            SwapResult::Refused => self.fence(),
         }
     }
 
@@ -384,14 +384,14 @@ impl Member {
     }
 
     /// The result of [`Action::Claim`].
-    pub fn handle_claimed(&mut self, now: u64, partition: u32, incarnation: Incarnation, answer: Answer) {
+    pub fn handle_claimed(&mut self, now: u64, partition: u32, incarnation: Incarnation, answer: SwapResult) {
         if incarnation != self.me.incarnation || self.phase(partition) != Some(Phase::Claiming) {
             return;
         }
         match answer {
-            Answer::Done(revision) => self.own(partition, revision, !self.me.draining),
+            SwapResult::Done(revision) => self.own(partition, revision, !self.me.draining),
             // The next view shows the owner, also if we are the owner after all.
-            Answer::Refused | Answer::Unknown => {
+            SwapResult::Refused | SwapResult::Unknown => {
                 self.holdings.remove(&partition);
                 self.read_soon(now);
             }
@@ -427,23 +427,29 @@ impl Member {
     }
 
     /// The result of [`Action::Release`].
-    pub fn handle_released(&mut self, now: u64, partition: u32, incarnation: Incarnation, answer: Answer) {
+    pub fn handle_released(
+        &mut self,
+        now: u64,
+        partition: u32,
+        incarnation: Incarnation,
+        answer: SwapResult,
+    ) {
         if incarnation != self.me.incarnation || self.phase(partition) != Some(Phase::Releasing) {
             return;
         }
         match answer {
-            Answer::Done(revision) => {
+            SwapResult::Done(revision) => {
                 self.stats.released += 1;
                 self.revision(partition, revision);
                 self.holdings.remove(&partition);
             }
-            Answer::Refused => {
+            SwapResult::Refused => {
                 // An earlier try was written: a view that still shows the partition as ours was read before.
                 if let Some(Holding { epoch, .. }) = self.holdings.remove(&partition) {
                     self.revision(partition, epoch + 1);
                 }
             }
-            Answer::Unknown => {
+            SwapResult::Unknown => {
                 self.holdings.get_mut(&partition).expect("it is being released").asked = false;
             }
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{host, url};
 use crate::entry::{
-    Admission, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, Group, HostChange, Origin, RobotsRead,
-    open, seal,
+    Admission, DomainChange, Ended, Entry, FoundHost, FoundUrl, FoundUrls, Group, HostChange, Origin,
+    RobotsRead, open, seal,
 };
 use crate::fold::fold;
 use crate::handler::ReadAs;
@@ -118,7 +118,7 @@ fn group(random: &mut Random, model: &MemoryState, step: usize) -> Group {
     Group { epoch, entries }
 }
 
-fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
+fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> FoundUrls {
     let mut hosts: BTreeMap<HostKey, FoundHost> = BTreeMap::new();
     for _ in 0..=random.below(4) {
         let key = random.host();
@@ -161,7 +161,7 @@ fn found(random: &mut Random, model: &MemoryState, now: Seconds) -> Found {
         let displaced = origin.is_some() && random.one_in(6);
         hosts.insert(key, FoundHost { key, origin, displaced, urls: urls.into_values().collect() });
     }
-    Found { at: now, hosts: hosts.into_values().collect() }
+    FoundUrls { at: now, hosts: hosts.into_values().collect() }
 }
 
 fn ended(random: &mut Random, model: &MemoryState, now: Seconds) -> Option<Ended> {

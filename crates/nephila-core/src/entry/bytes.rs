@@ -2,7 +2,8 @@
 //! compression), so that a group of links from one site takes a third of its text even before deflate.
 
 use super::{
-    Admission, Aside, DomainChange, Ended, Entry, Found, FoundHost, FoundUrl, HostChange, Origin, RobotsRead,
+    Admission, DomainChange, Ended, Entry, EventContext, FoundHost, FoundUrl, FoundUrls, HostChange, Origin,
+    RobotsRead,
 };
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::feed::record::Polled;
@@ -36,7 +37,7 @@ mod kind {
     pub(super) const STREAM: u8 = 13;
     pub(super) const STREAMED: u8 = 14;
     pub(super) const VISITED: u8 = 15;
-    pub(super) const ASIDE: u8 = 16;
+    pub(super) const EVENT_CONTEXT: u8 = 16;
     pub(super) const FORWARD: u8 = 18;
     pub(super) const SIGHTED: u8 = 19;
     pub(super) const STREAM_WITH_PAGES: u8 = 20;
@@ -106,9 +107,9 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             out.push(kind::VISITED);
             visited.put(out);
         }
-        Entry::Aside(aside) => {
-            out.push(kind::ASIDE);
-            aside.put(out);
+        Entry::EventContext(context) => {
+            out.push(kind::EVENT_CONTEXT);
+            context.put(out);
         }
         Entry::Forward(forward) => {
             out.push(kind::FORWARD);
@@ -150,7 +151,7 @@ pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         }
         kind::POLLED => Entry::Polled(Box::new(Polled::read(reader)?)),
         kind::VISITED => Entry::Visited(Visited::read(reader)?),
-        kind::ASIDE => Entry::Aside(Box::new(Aside::read(reader)?)),
+        kind::EVENT_CONTEXT => Entry::EventContext(Box::new(EventContext::read(reader)?)),
         kind::FORWARD => Entry::Forward(Box::new(Forward::read(reader)?)),
         kind::SIGHTED => Entry::Sighted(Box::new(Sighted::read(reader)?)),
         kind::STREAM_WITH_PAGES => Entry::Stream(Box::new(Part::read_with_pages(reader)?)),
@@ -179,7 +180,7 @@ mod url {
     pub(super) const USUAL_PLACE: u8 = 16;
 }
 
-fn put_found(out: &mut Vec<u8>, found: &Found) {
+fn put_found(out: &mut Vec<u8>, found: &FoundUrls) {
     out.push(kind::FOUND);
     put_u64(out, found.at.0.into());
     put_u64(out, found.hosts.len() as u64);
@@ -242,9 +243,9 @@ fn put_found_url(out: &mut Vec<u8>, this: &FoundUrl, before: Option<&FoundUrl>, 
     put_bytes(out, &this.text.as_bytes()[shared..]);
 }
 
-fn get_found(reader: &mut Reader<'_>) -> Result<Found, Damaged> {
+fn get_found(reader: &mut Reader<'_>) -> Result<FoundUrls, Damaged> {
     let at = Seconds(reader.u32("time of a finding")?);
-    let mut found = Found { at, hosts: Vec::new() };
+    let mut found = FoundUrls { at, hosts: Vec::new() };
     let mut before_place = QueueKey::MIN;
     for _ in 0..reader.u64("number of hosts")? {
         let key = get_host(reader)?;

@@ -6,8 +6,8 @@
 //! decides first and writes the decision down (this URL is new and parked, that URL is to be fetched again at this
 //! time); the fold only carries out the decision.
 
-pub mod aside;
 mod bytes;
+pub mod event_context;
 mod group;
 #[cfg(test)]
 mod tests;
@@ -27,15 +27,15 @@ use crate::time::{Seconds, Timestamp};
 use crate::want::Want;
 
 pub use crate::state::record::NO_FETCH;
-pub use aside::Aside;
 pub(crate) use bytes::{get_entry, put_entry};
+pub use event_context::EventContext;
 pub use group::{ChainError, Group, look, open, seal};
 
 /// One fact or decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// New URLs, by host.
-    Found(Found),
+    Found(FoundUrls),
     /// A fetch ended.
     Ended(Box<Ended>),
     /// A host's robots.txt was requested.
@@ -67,7 +67,7 @@ pub enum Entry {
     /// A page was visited again. Stands before the outcome of the visit.
     Visited(Visited),
     /// Facts for readers of the log that the fold does not need. The last entry of its group.
-    Aside(Box<Aside>),
+    EventContext(Box<EventContext>),
     /// Pages were brought forward because their site reported changes.
     Forward(Box<Forward>),
     /// A poll of a feed, for the record of the feed's source.
@@ -76,7 +76,7 @@ pub enum Entry {
 
 /// New URLs, found in the same second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundUrls {
     /// When they were found.
     pub at: Seconds,
     /// By host, sorted by key.

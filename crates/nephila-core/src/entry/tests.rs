@@ -9,7 +9,7 @@ use crate::feed::record::NewStory;
 use crate::handler::ReadAs;
 use crate::job::{Hops, Via};
 use crate::recrawl::rate::Visit;
-use crate::recrawl::trust::{Ask, Found as Seen};
+use crate::recrawl::trust::{Ask, VisitResult as Seen};
 use crate::state::Position;
 use crate::state::record::{RobotsPolicy, RobotsRecord, Unread};
 
@@ -115,7 +115,7 @@ fn every_kind() -> Group {
     Group {
         epoch: 6,
         entries: vec![
-            Entry::Found(Found {
+            Entry::Found(FoundUrls {
                 at: Seconds(216_950_400),
                 hosts: vec![
                     FoundHost { key, origin: Some("https://news.example".into()), displaced: false, urls },
@@ -189,15 +189,18 @@ fn version_3() -> Group {
         large: Some(true),
         booked: Some(Seconds(216_960_000)),
     };
-    let aside = Aside {
+    let context = EventContext {
         at: Seconds(216_950_401),
         origins: [(key, "https://news.example".into())].into(),
         visits: [(1 << 40 | 5, true), (1 << 40 | 6, false)].into(),
         stories: vec![(1 << 40 | 7, vec![NewStory::new("https://news.example/a", "Caf\u{e9}")])],
     };
     let forward = Forward { host: key, paths: vec![0x0a01, u64::MAX] };
-    let entries =
-        vec![Entry::Visited(visited), Entry::Forward(Box::new(forward)), Entry::Aside(Box::new(aside))];
+    let entries = vec![
+        Entry::Visited(visited),
+        Entry::Forward(Box::new(forward)),
+        Entry::EventContext(Box::new(context)),
+    ];
     Group { epoch: 6, entries }
 }
 
@@ -253,7 +256,7 @@ fn out_01_links_of_one_page_share_where_they_were_found() {
         let key = host(1, 2);
         let hosts =
             vec![FoundHost { key, origin: None, displaced: false, urls: (0..100).map(one).collect() }];
-        let group = Group { epoch: 1, entries: vec![Entry::Found(Found { at: Seconds(9), hosts })] };
+        let group = Group { epoch: 1, entries: vec![Entry::Found(FoundUrls { at: Seconds(9), hosts })] };
         seal(&group, GOLDEN_BEHIND).0.len()
     };
     assert_eq!(bytes(Some(&via)) - bytes(None), 12, "for a hundred links: hops, length, /front?p=1");
@@ -353,7 +356,8 @@ fn a_link_of_a_site_takes_few_bytes_even_before_compression() {
         displaced: false,
         urls: urls.collect(),
     }];
-    let group = Group { epoch: 1, entries: vec![Entry::Found(Found { at: Seconds(216_950_400), hosts })] };
+    let group =
+        Group { epoch: 1, entries: vec![Entry::Found(FoundUrls { at: Seconds(216_950_400), hosts })] };
     let (bytes, behind) = seal(&group, Position::default());
     assert_eq!(open(&bytes, Position::default()).unwrap(), (group, behind));
     // Eleven bytes are key, flags and lengths; the rest is the difference from the URL before.
@@ -476,7 +480,7 @@ fn an_entry() -> impl Strategy<Value = Entry> {
         );
     prop_oneof![
         (any::<u32>(), prop::collection::vec(of_host, 0..4))
-            .prop_map(|(at, hosts)| Entry::Found(Found { at: Seconds(at), hosts })),
+            .prop_map(|(at, hosts)| Entry::Found(FoundUrls { at: Seconds(at), hosts })),
         an_ended().prop_map(|ended| Entry::Ended(Box::new(ended))),
         robots.prop_map(|read| Entry::Robots(Box::new(read))),
         (a_host(), "[ -~]{0,20}").prop_map(|(host, why)| Entry::Host(HostChange::Stop(host, why.into()))),

@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{self, Admission, Aside, ChainError, Ended, Entry, Found, Group, HostChange, NO_FETCH};
+use crate::entry::{
+    self, Admission, ChainError, Ended, Entry, EventContext, FoundUrls, Group, HostChange, NO_FETCH,
+};
 use crate::feed::record::Polled;
 use crate::feed::schedule::Health;
 use crate::key::{HostKey, UrlKey};
@@ -133,15 +135,15 @@ pub fn of_bytes(partition: u32, bytes: &[u8]) -> Result<(Vec<Event>, Position), 
 
 /// The events of the group that ends at this position.
 pub fn of_group(partition: u32, group: &Group, behind: Position) -> Vec<Event> {
-    let nothing = Aside::default();
-    let aside = group.entries.iter().rev().find_map(|entry| match entry {
-        Entry::Aside(aside) => Some(&**aside),
+    let nothing = EventContext::default();
+    let context = group.entries.iter().rev().find_map(|entry| match entry {
+        Entry::EventContext(context) => Some(&**context),
         _ => None,
     });
     let mut making = Making {
         begin: format!("{partition}.{}", behind.sequence),
         mark: mark(behind),
-        aside: aside.unwrap_or(&nothing),
+        context: context.unwrap_or(&nothing),
         feeds: BTreeMap::new(),
         entry: 0,
         // Jobs are told to every partition, and are one event all the same.
@@ -165,7 +167,7 @@ pub fn of_group(partition: u32, group: &Group, behind: Position) -> Vec<Event> {
 struct Making<'a> {
     begin: String,
     mark: u32,
-    aside: &'a Aside,
+    context: &'a EventContext,
     /// Path and query of the feeds that the group has polls of, from their outcomes.
     feeds: BTreeMap<UrlKey, &'a str>,
     entry: usize,
@@ -189,7 +191,7 @@ impl Making<'_> {
     }
 
     fn origin(&self, host: &HostKey) -> String {
-        self.aside.origins.get(host).map(ToString::to_string).unwrap_or_default()
+        self.context.origins.get(host).map(ToString::to_string).unwrap_or_default()
     }
 
     fn url(&self, host: &HostKey, text: &str) -> String {
@@ -223,7 +225,7 @@ impl Making<'_> {
                     HostChange::Resume(host) => (Kind::HostResumed, host),
                     HostChange::Delay(host, _) => (Kind::HostDelay, host),
                 };
-                let mut event = self.event(part::MAIN, kind, self.aside.at);
+                let mut event = self.event(part::MAIN, kind, self.context.at);
                 event.host = self.origin(host);
                 match change {
                     HostChange::Stop(_, why) => event.reason = why.to_string(),
@@ -233,19 +235,19 @@ impl Making<'_> {
                 self.events.push(event);
             }
             Entry::Job(job) if self.tells_jobs => {
-                let mut event = self.event(part::MAIN, Kind::Job, self.aside.at);
+                let mut event = self.event(part::MAIN, Kind::Job, self.context.at);
                 event.job.clone_from(&job.name);
                 event.state = job.state.name().to_owned();
                 self.events.push(event);
             }
             Entry::JobRemoved(job) if self.tells_jobs => {
-                let mut event = self.event(part::MAIN, Kind::JobRemoved, self.aside.at);
+                let mut event = self.event(part::MAIN, Kind::JobRemoved, self.context.at);
                 event.job = job.0.to_string();
                 self.events.push(event);
             }
             Entry::Polled(polled) => self.polled(polled),
             Entry::Streamed(streamed) => {
-                let mut event = self.event(part::MAIN, Kind::Streamed, self.aside.at);
+                let mut event = self.event(part::MAIN, Kind::Streamed, self.context.at);
                 event.entries = Some(streamed.records.len() as u64);
                 self.events.push(event);
             }
@@ -258,11 +260,11 @@ impl Making<'_> {
             | Entry::Visited(_)
             | Entry::Forward(_)
             | Entry::Sighted(_)
-            | Entry::Aside(_) => {}
+            | Entry::EventContext(_) => {}
         }
     }
 
-    fn found(&mut self, found: &Found) {
+    fn found(&mut self, found: &FoundUrls) {
         // Each host and each URL has a number, with or without an event.
         let mut number = 0;
         for host in &found.hosts {
@@ -290,7 +292,7 @@ impl Making<'_> {
     fn ended(&mut self, ended: &Ended) {
         let asked = ended.fetch & NO_FETCH == 0;
         let class = ended.outcome.class();
-        let changed = self.aside.visits.get(&ended.fetch);
+        let changed = self.context.visits.get(&ended.fetch);
         // A fault of ours, or a stop: the URL is fetched again, and no retry is counted.
         let paused = ended.next.is_some() && ended.outcome.action() == Action::Pause;
         let kind = match (asked, class, changed) {
@@ -358,7 +360,7 @@ impl Making<'_> {
             event.usual_gap_s = Some(usual.as_secs());
             self.events.push(event);
         }
-        let stories = self.aside.stories.iter().filter(|(fetch, _)| *fetch == polled.fetch);
+        let stories = self.context.stories.iter().filter(|(fetch, _)| *fetch == polled.fetch);
         let stories: Vec<_> = stories.flat_map(|(_, stories)| stories).collect();
         for (number, story) in stories.into_iter().enumerate() {
             let mut event = self.event(part::STORIES + number, Kind::Story, at);

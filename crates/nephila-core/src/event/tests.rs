@@ -37,8 +37,8 @@ fn ended(fetch: u64, outcome: Outcome) -> Ended {
     }
 }
 
-fn aside() -> Aside {
-    Aside { at: AT, origins: [(HOST, "http://a.test".into())].into(), ..Aside::default() }
+fn context() -> EventContext {
+    EventContext { at: AT, origins: [(HOST, "http://a.test".into())].into(), ..EventContext::default() }
 }
 
 fn events(partition: u32, entries: Vec<Entry>) -> Vec<Event> {
@@ -74,7 +74,7 @@ fn what_came_of_a_fetch_is_one_event_with_its_url() {
         held,
     ];
     let mut entries: Vec<Entry> = all.into_iter().map(|ended| Entry::Ended(Box::new(ended))).collect();
-    entries.push(Entry::Aside(Box::new(Aside { visits: changed, ..aside() })));
+    entries.push(Entry::EventContext(Box::new(EventContext { visits: changed, ..context() })));
     let events = events(3, entries);
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.name()).collect();
     let wanted = [
@@ -109,7 +109,8 @@ fn a_fetch_that_failed_by_our_own_fault_is_postponed_and_not_failed() {
         // No retry is counted, so there may have been none, or some before.
         for retries in [0, 2] {
             let ended = Ended { next: Some(AT), retries, ..ended(1, *outcome) };
-            let told = events(3, vec![Entry::Ended(Box::new(ended)), Entry::Aside(Box::new(aside()))]);
+            let told =
+                events(3, vec![Entry::Ended(Box::new(ended)), Entry::EventContext(Box::new(context()))]);
             assert_eq!((told.len(), told[0].kind), (1, Kind::Postponed), "{outcome}, {retries} retries");
             assert!(!told[0].next.is_empty() && told[0].url == "http://a.test/1");
         }
@@ -118,7 +119,8 @@ fn a_fetch_that_failed_by_our_own_fault_is_postponed_and_not_failed() {
 
 #[test]
 fn another_history_gives_other_ids_and_the_same_one_the_same() {
-    let entries = vec![Entry::Ended(Box::new(ended(1, Outcome::Fetched))), Entry::Aside(Box::new(aside()))];
+    let entries =
+        vec![Entry::Ended(Box::new(ended(1, Outcome::Fetched))), Entry::EventContext(Box::new(context()))];
     let group = Group { epoch: 1, entries };
     let id = |chain| {
         let (bytes, _) = seal(&group, Position { sequence: 9, chain });
@@ -143,12 +145,12 @@ fn what_is_refused_and_who_is_new_is_told_and_what_is_queued_is_not() {
         displaced: false,
         urls: urls.clone(),
     };
-    let new = events(0, vec![Entry::Found(Found { at: AT, hosts: vec![host(Some("http://b.test"))] })]);
+    let new = events(0, vec![Entry::Found(FoundUrls { at: AT, hosts: vec![host(Some("http://b.test"))] })]);
     let told: Vec<_> = new.iter().map(|event| (event.kind, &*event.host, &*event.url)).collect();
     assert_eq!(told, [(Kind::HostFound, "http://b.test", ""), (Kind::Refused, "", "http://b.test/2")]);
     assert_eq!(new[1].reason, Refusal::TrapAlike.name());
-    let found = Entry::Found(Found { at: AT, hosts: vec![host(None)] });
-    let known = events(0, vec![found, Entry::Aside(Box::new(aside()))]);
+    let found = Entry::Found(FoundUrls { at: AT, hosts: vec![host(None)] });
+    let known = events(0, vec![found, Entry::EventContext(Box::new(context()))]);
     assert_eq!((known.len(), &*known[0].url), (1, "http://a.test/2"));
     // Numbers do not depend on which events are made.
     assert_eq!(new[1].id.split('.').nth(3), known[0].id.split('.').nth(3));
@@ -156,7 +158,8 @@ fn what_is_refused_and_who_is_new_is_told_and_what_is_queued_is_not() {
 
 #[test]
 fn a_job_is_one_event_though_every_partition_hears_of_it() {
-    let entries = || vec![Entry::Job(Box::new(Job::new(JobId(1), "press"))), Entry::Aside(Box::new(aside()))];
+    let entries =
+        || vec![Entry::Job(Box::new(Job::new(JobId(1), "press"))), Entry::EventContext(Box::new(context()))];
     assert_eq!(events(0, entries())[0].job, "press");
     assert!(events(1, entries()).is_empty());
 }
@@ -175,13 +178,13 @@ fn kinds_have_the_names_that_are_written() {
 #[test]
 fn stories_are_told_with_their_feed() {
     use crate::feed::record::{Brought, PollLine, Record};
-    use crate::feed::schedule::{Answer, Why};
+    use crate::feed::schedule::{PollAnswer, PollReason};
     let record = Record::default();
-    let brought = Brought::of(Answer::Failed, &record);
+    let brought = Brought::of(PollAnswer::Failed, &record);
     let polled = Polled {
         key: UrlKey { host: HOST, path: 1 },
         fetch: 1,
-        line: PollLine::new(Timestamp::from(AT), 200, brought.answer, None, Why::NewStory),
+        line: PollLine::new(Timestamp::from(AT), 200, brought.answer, None, PollReason::NewStory),
         conditional: false,
         checksum: None,
         sighting: None,
@@ -196,7 +199,7 @@ fn stories_are_told_with_their_feed() {
         vec![
             Entry::Polled(Box::new(polled)),
             Entry::Ended(Box::new(ended(1, Outcome::Fetched))),
-            Entry::Aside(Box::new(Aside { stories, ..aside() })),
+            Entry::EventContext(Box::new(EventContext { stories, ..context() })),
         ],
     );
     let told: Vec<_> = events.iter().map(|event| (event.kind, &*event.url, &*event.feed)).collect();

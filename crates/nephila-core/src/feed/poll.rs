@@ -8,9 +8,9 @@
 //! Invariants: nothing is changed here; a checksum is stored only when every entry under it was decided, so that
 //! postponed entries are judged again.
 
-use super::record::{Fault, Found};
-use super::schedule::Answer;
-use super::story::{Judged, Memory, Settings, Sighting, Verdict};
+use super::record::{Fault, PollAnswerKind};
+use super::schedule::PollAnswer;
+use super::story::{Judged, Memory, Settings, Sighting, StoryVerdict};
 use super::{Feed, Note};
 use crate::time::Timestamp;
 
@@ -20,7 +20,7 @@ pub struct Taken {
     /// The new stories, as indexes into the entries.
     pub stories: Vec<usize>,
     /// The verdict on each entry; empty if the entries were not judged.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<StoryVerdict>,
     /// The sighting to write for the feed, if any.
     pub sighting: Option<Sighting>,
     /// The sighting to write for the source, if the feed has one and the entries were judged.
@@ -32,7 +32,7 @@ pub struct Taken {
     /// The feed names the same URLs as before.
     pub redundant: bool,
     /// The answer for the schedule.
-    pub answer: Answer,
+    pub answer: PollAnswer,
 }
 
 /// Decides on a feed: `checksum` and `memory` are the stored ones of the feed, `source` is the memory of the source if
@@ -53,7 +53,7 @@ pub fn take_in(
         unknown_to_source: Vec::new(),
         checksum,
         redundant: false,
-        answer: Answer::Failed,
+        answer: PollAnswer::Failed,
     };
     if feed.has(Note::NotAFeed) {
         return nothing;
@@ -61,14 +61,14 @@ pub fn take_in(
     let sum = feed.checksum();
     if checksum == Some(sum) {
         let sighting = memory.redundant(now);
-        return Taken { sighting, redundant: true, answer: Answer::Redundant, ..nothing };
+        return Taken { sighting, redundant: true, answer: PollAnswer::Redundant, ..nothing };
     }
     let Judged { verdicts, sighting, of_source, unknown_to_source } =
         memory.judge_among(source, &feed.entries, settings, now);
-    let places = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict == Verdict::New);
+    let places = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict == StoryVerdict::New);
     let stories: Vec<usize> = places.map(|(place, _)| place).collect();
-    let is_decided = !verdicts.contains(&Verdict::OverLimit);
-    let answer = Answer::Read {
+    let is_decided = !verdicts.contains(&StoryVerdict::OverLimit);
+    let answer = PollAnswer::Read {
         entries: feed.entries.len() as u32,
         new: stories.len() as u32,
         oldest_new: stories.iter().filter_map(|place| feed.entries[*place].published).min(),
@@ -92,10 +92,10 @@ pub fn fault(feed: &Feed, body: &[u8]) -> Option<Fault> {
     let (found, words) = if feed.has(Note::NotAFeed) {
         what_instead(body)
     } else if is_torn && feed.entries.is_empty() {
-        (Found::Broken, "it is broken: no entry can be read")
+        (PollAnswerKind::Broken, "it is broken: no entry can be read")
     } else if feed.has(Note::Partial) {
         let words = format!("it breaks off: {} entries were read", feed.entries.len());
-        return Some(Fault { found: Found::Broken, words: words.into() });
+        return Some(Fault { found: PollAnswerKind::Broken, words: words.into() });
     } else {
         return None;
     };
@@ -103,18 +103,18 @@ pub fn fault(feed: &Feed, body: &[u8]) -> Option<Fault> {
 }
 
 /// The kind and description of an answer that is no feed.
-fn what_instead(body: &[u8]) -> (Found, &'static str) {
+fn what_instead(body: &[u8]) -> (PollAnswerKind, &'static str) {
     let from = body.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(body.len());
     let start = &body[from..body.len().min(from + START_BYTES)];
     let start = String::from_utf8_lossy(start).to_ascii_lowercase();
     if start.is_empty() {
-        (Found::NotAFeed, "the answer is empty")
+        (PollAnswerKind::NotAFeed, "the answer is empty")
     } else if start.contains("<html") || start.contains("<!doctype html") {
-        (Found::NotAFeed, "it is an HTML page")
+        (PollAnswerKind::NotAFeed, "it is an HTML page")
     } else if start.contains("<?xml") {
-        (Found::Broken, "it is XML, and no feed can be read from it")
+        (PollAnswerKind::Broken, "it is XML, and no feed can be read from it")
     } else {
-        (Found::NotAFeed, "it is neither a feed nor a page")
+        (PollAnswerKind::NotAFeed, "it is neither a feed nor a page")
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
         memory.fold(first.sighting.as_ref().unwrap());
         let again =
             take_in(&read(&body(0..5)), first.checksum, &memory, None, &settings, Timestamp(START + 1));
-        assert_eq!((again.redundant, again.answer, &again.sighting), (true, Answer::Redundant, &None));
+        assert_eq!((again.redundant, again.answer, &again.sighting), (true, PollAnswer::Redundant, &None));
         assert_eq!(again.checksum, first.checksum);
         let more =
             take_in(&read(&body(1..6)), again.checksum, &memory, None, &settings, Timestamp(START + 2));
@@ -180,13 +180,16 @@ mod tests {
         let found = |body: &str| fault(&read(body), body.as_bytes()).map(|fault| fault.found);
         assert_eq!(found(&body(0..5)), None);
         assert_eq!(found("<rss><channel><title>R&D</title></channel></rss>"), None, "untidy, and empty");
-        assert_eq!(found("<!DOCTYPE html><html><body>Not found</body></html>"), Some(Found::NotAFeed));
-        assert_eq!(found("  "), Some(Found::NotAFeed));
-        assert_eq!(found("hello"), Some(Found::NotAFeed));
-        assert_eq!(found("<?xml version='1.0'?><rs"), Some(Found::Broken));
-        assert_eq!(found("<rss><channel><item><title>A"), Some(Found::Broken));
+        assert_eq!(
+            found("<!DOCTYPE html><html><body>Not found</body></html>"),
+            Some(PollAnswerKind::NotAFeed)
+        );
+        assert_eq!(found("  "), Some(PollAnswerKind::NotAFeed));
+        assert_eq!(found("hello"), Some(PollAnswerKind::NotAFeed));
+        assert_eq!(found("<?xml version='1.0'?><rs"), Some(PollAnswerKind::Broken));
+        assert_eq!(found("<rss><channel><item><title>A"), Some(PollAnswerKind::Broken));
         let torn = body(0..5);
-        assert_eq!(found(&torn[..torn.len() - 30]), Some(Found::Broken), "its end is missing");
+        assert_eq!(found(&torn[..torn.len() - 30]), Some(PollAnswerKind::Broken), "its end is missing");
     }
 
     /// Two feeds of one source report a story once, by URL, by guid and by title; a feed of another source reports the
@@ -219,7 +222,8 @@ mod tests {
         a.fold(taken.sighting.as_ref().unwrap());
         source.fold(taken.of_source.as_ref().unwrap());
         let taken = take_in(&second, None, &b, Some(&source), &settings, now);
-        let told = [Verdict::KnownUrl, Verdict::KnownGuid, Verdict::KnownTitle, Verdict::New];
+        let told =
+            [StoryVerdict::KnownUrl, StoryVerdict::KnownGuid, StoryVerdict::KnownTitle, StoryVerdict::New];
         assert_eq!(taken.verdicts, told);
         assert_eq!((taken.stories.as_slice(), taken.unknown_to_source.as_slice()), (&[3][..], &[3][..]));
         b.fold(taken.sighting.as_ref().unwrap());
@@ -231,7 +235,7 @@ mod tests {
         let week = Timestamp(START + 7 * DAY);
         let third = feed(&[("/5", "five", "First"), ("/1", "one", "First")]);
         let taken = take_in(&third, None, &b, Some(&source), &settings, week);
-        assert_eq!(taken.verdicts, [Verdict::New, Verdict::KnownUrl]);
+        assert_eq!(taken.verdicts, [StoryVerdict::New, StoryVerdict::KnownUrl]);
     }
 
     /// A feed from a folder that predates sources knows its stories: they are not reported again, and the source learns
@@ -269,7 +273,7 @@ mod tests {
             &Settings::default(),
             Timestamp(START),
         );
-        assert_eq!((taken.checksum, taken.answer, taken.sighting), (Some(7), Answer::Failed, None));
+        assert_eq!((taken.checksum, taken.answer, taken.sighting), (Some(7), PollAnswer::Failed, None));
     }
 
     #[test]

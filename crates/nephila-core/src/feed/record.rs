@@ -8,7 +8,7 @@
 //! equal value.
 
 use super::Hints;
-use super::schedule::{Answer, Health, History, Why};
+use super::schedule::{Health, History, PollAnswer, PollReason};
 use super::story::{Memory, Sighting};
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
 use crate::key::UrlKey;
@@ -29,7 +29,7 @@ pub const TITLE_BYTES_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brought {
     /// The answer.
-    pub answer: Answer,
+    pub answer: PollAnswer,
     /// The request carried validators.
     pub conditional: bool,
     /// The answer has validators.
@@ -58,14 +58,14 @@ pub struct Brought {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kind of fault.
-    pub found: Found,
+    pub found: PollAnswerKind,
     /// A short description for people.
     pub words: Box<str>,
 }
 
 impl Brought {
     /// A result with an answer only; the stored checksum stays.
-    pub fn of(answer: Answer, record: &Record) -> Brought {
+    pub fn of(answer: PollAnswer, record: &Record) -> Brought {
         Brought {
             answer,
             conditional: false,
@@ -85,7 +85,7 @@ impl Brought {
 
 /// The kind of answer that a poll got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Found {
+pub enum PollAnswerKind {
     /// 304.
     NotModified,
     /// The same URLs as at the last poll.
@@ -107,31 +107,31 @@ pub enum Found {
     Page,
 }
 
-impl Found {
-    const ALL: [Found; 9] = [
-        Found::NotModified,
-        Found::Redundant,
-        Found::Read,
-        Found::Failed,
-        Found::Gone,
-        Found::NotAFeed,
-        Found::Broken,
-        Found::Moved,
-        Found::Page,
+impl PollAnswerKind {
+    const ALL: [PollAnswerKind; 9] = [
+        PollAnswerKind::NotModified,
+        PollAnswerKind::Redundant,
+        PollAnswerKind::Read,
+        PollAnswerKind::Failed,
+        PollAnswerKind::Gone,
+        PollAnswerKind::NotAFeed,
+        PollAnswerKind::Broken,
+        PollAnswerKind::Moved,
+        PollAnswerKind::Page,
     ];
 
     /// The name that users see.
     pub const fn name(self) -> &'static str {
         match self {
-            Found::NotModified => "not modified",
-            Found::Redundant => "redundant feed",
-            Found::Read => "read",
-            Found::Failed => "failed",
-            Found::Gone => "gone",
-            Found::NotAFeed => "not-a-feed",
-            Found::Broken => "broken",
-            Found::Moved => "moved",
-            Found::Page => "page",
+            PollAnswerKind::NotModified => "not modified",
+            PollAnswerKind::Redundant => "redundant feed",
+            PollAnswerKind::Read => "read",
+            PollAnswerKind::Failed => "failed",
+            PollAnswerKind::Gone => "gone",
+            PollAnswerKind::NotAFeed => "not-a-feed",
+            PollAnswerKind::Broken => "broken",
+            PollAnswerKind::Moved => "moved",
+            PollAnswerKind::Page => "page",
         }
     }
 }
@@ -144,26 +144,32 @@ pub struct PollLine {
     /// The HTTP status, 0 if there was none.
     pub status: u16,
     /// The kind of answer.
-    pub found: Found,
+    pub found: PollAnswerKind,
     /// Number of entries of the feed.
     pub entries: u32,
     /// Number of new stories among them.
     pub new: u32,
     /// When the next poll was planned for; 0 is never.
     pub due: Timestamp,
-    /// The reason for this time: [`Why`] as a number, and the length of the series.
+    /// The reason for this time: [`PollReason`] as a number, and the length of the series.
     pub why: (u8, u16),
 }
 
 impl PollLine {
     /// A poll with this answer and this plan.
-    pub fn new(at: Timestamp, status: u16, answer: Answer, due: Option<Timestamp>, why: Why) -> PollLine {
+    pub fn new(
+        at: Timestamp,
+        status: u16,
+        answer: PollAnswer,
+        due: Option<Timestamp>,
+        why: PollReason,
+    ) -> PollLine {
         let (found, entries, new) = match answer {
-            Answer::NotModified => (Found::NotModified, 0, 0),
-            Answer::Redundant => (Found::Redundant, 0, 0),
-            Answer::Read { entries, new, .. } => (Found::Read, entries, new),
-            Answer::Failed => (Found::Failed, 0, 0),
-            Answer::Gone => (Found::Gone, 0, 0),
+            PollAnswer::NotModified => (PollAnswerKind::NotModified, 0, 0),
+            PollAnswer::Redundant => (PollAnswerKind::Redundant, 0, 0),
+            PollAnswer::Read { entries, new, .. } => (PollAnswerKind::Read, entries, new),
+            PollAnswer::Failed => (PollAnswerKind::Failed, 0, 0),
+            PollAnswer::Gone => (PollAnswerKind::Gone, 0, 0),
         };
         PollLine { at, status, found, entries, new, due: due.unwrap_or_default(), why: code_of(why) }
     }
@@ -192,7 +198,7 @@ impl PollLine {
         Ok(PollLine {
             at: Timestamp(reader.u64(WHAT)?),
             status: short(reader.u64(WHAT)?)?,
-            found: *Found::ALL.get(usize::from(reader.u8(WHAT)?)).ok_or(Damaged(WHAT))?,
+            found: *PollAnswerKind::ALL.get(usize::from(reader.u8(WHAT)?)).ok_or(Damaged(WHAT))?,
             entries: reader.u32(WHAT)?,
             new: reader.u32(WHAT)?,
             due: Timestamp(reader.u64(WHAT)?),
@@ -203,30 +209,30 @@ impl PollLine {
 
 /// The names of the reasons by their numbers. The numbers stand in logs and never change.
 const WHYS: [&str; 10] = [
-    Why::NewStory.name(),
-    Why::Fruitless(0).name(),
-    Why::Rhythm.name(),
-    Why::Silence.name(),
-    Why::Crowded.name(),
-    Why::Hint.name(),
-    Why::RetryAfter.name(),
-    Why::Failing(0).name(),
-    Why::Bound.name(),
-    Why::Gone.name(),
+    PollReason::NewStory.name(),
+    PollReason::Fruitless(0).name(),
+    PollReason::Rhythm.name(),
+    PollReason::Silence.name(),
+    PollReason::Crowded.name(),
+    PollReason::Hint.name(),
+    PollReason::RetryAfter.name(),
+    PollReason::Failing(0).name(),
+    PollReason::Bound.name(),
+    PollReason::Gone.name(),
 ];
 
-fn code_of(why: Why) -> (u8, u16) {
+fn code_of(why: PollReason) -> (u8, u16) {
     match why {
-        Why::NewStory => (0, 0),
-        Why::Fruitless(times) => (1, times),
-        Why::Rhythm => (2, 0),
-        Why::Silence => (3, 0),
-        Why::Crowded => (4, 0),
-        Why::Hint => (5, 0),
-        Why::RetryAfter => (6, 0),
-        Why::Failing(times) => (7, times),
-        Why::Bound => (8, 0),
-        Why::Gone => (9, 0),
+        PollReason::NewStory => (0, 0),
+        PollReason::Fruitless(times) => (1, times),
+        PollReason::Rhythm => (2, 0),
+        PollReason::Silence => (3, 0),
+        PollReason::Crowded => (4, 0),
+        PollReason::Hint => (5, 0),
+        PollReason::RetryAfter => (6, 0),
+        PollReason::Failing(times) => (7, times),
+        PollReason::Bound => (8, 0),
+        PollReason::Gone => (9, 0),
     }
 }
 
@@ -371,10 +377,14 @@ impl Record {
     /// The health of the feed as a name that users see. A fault shows from the first poll that finds one.
     pub fn health(&self) -> &'static str {
         match self.polls.last().map(|poll| poll.found) {
-            Some(found @ (Found::NotAFeed | Found::Broken | Found::Moved | Found::Gone | Found::Page)) => {
-                found.name()
-            }
-            Some(Found::Failed) if self.history.health() != Health::Gone => FAILING,
+            Some(
+                found @ (PollAnswerKind::NotAFeed
+                | PollAnswerKind::Broken
+                | PollAnswerKind::Moved
+                | PollAnswerKind::Gone
+                | PollAnswerKind::Page),
+            ) => found.name(),
+            Some(PollAnswerKind::Failed) if self.history.health() != Health::Gone => FAILING,
             _ => self.history.health().name(),
         }
     }

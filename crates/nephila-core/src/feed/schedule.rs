@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::time::Timestamp;
 
-pub use poll::{Answer, Health, Plan, Poll, Why};
+pub use poll::{Health, Plan, Poll, PollAnswer, PollReason};
 
 /// The rule for the next poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ impl History {
         self.take(poll);
         let adopt_move = self.moves >= MOVES_MIN;
         if self.gone >= GONE_MIN {
-            return Plan { due: None, conditional: false, adopt_move: false, why: Why::Gone };
+            return Plan { due: None, conditional: false, adopt_move: false, why: PollReason::Gone };
         }
         let (mut wait, mut why) = match settings.rule {
             Rule::Doubling => self.doubling(settings),
@@ -129,7 +129,7 @@ impl History {
         };
         let asked = poll.retry_after.map_or(0, |after| ms(after.min(settings.retry_after_max)));
         if asked > wait {
-            (wait, why) = (asked, Why::RetryAfter);
+            (wait, why) = (asked, PollReason::RetryAfter);
         }
         self.interval = wait;
         if adopt_move {
@@ -148,7 +148,7 @@ impl History {
             self.first = now;
         }
         match poll.answer {
-            Answer::Read { dated_gap, oldest_new, .. } => {
+            PollAnswer::Read { dated_gap, oldest_new, .. } => {
                 let hidden = self.last_not_modified > 0
                     && !poll.conditional
                     && oldest_new.is_some_and(|at| at.0 + HIDDEN_SLACK_MS < self.last_not_modified);
@@ -158,12 +158,12 @@ impl History {
                 }
                 self.last_full = now;
             }
-            Answer::Redundant => self.last_full = now,
-            Answer::NotModified => self.last_not_modified = now,
-            Answer::Failed | Answer::Gone => {}
+            PollAnswer::Redundant => self.last_full = now,
+            PollAnswer::NotModified => self.last_not_modified = now,
+            PollAnswer::Failed | PollAnswer::Gone => {}
         }
         self.fruitless = if stories > 0 { 0 } else { self.fruitless.saturating_add(1) };
-        self.gone = if poll.answer == Answer::Gone { self.gone.saturating_add(1) } else { 0 };
+        self.gone = if poll.answer == PollAnswer::Gone { self.gone.saturating_add(1) } else { 0 };
         if poll.answer.is_failure() {
             if self.failures == 0 {
                 self.failing_since = now;
@@ -173,7 +173,7 @@ impl History {
             (self.failures, self.failing_since) = (0, 0);
             self.last_ok = now;
             // A 304 need not repeat the validators.
-            self.validators = poll.validators || poll.answer == Answer::NotModified && self.validators;
+            self.validators = poll.validators || poll.answer == PollAnswer::NotModified && self.validators;
         }
         match poll.moved_to {
             Some(to) if to == self.moved_to => self.moves = self.moves.saturating_add(1),
@@ -203,35 +203,35 @@ impl History {
     }
 
     /// The doubling rule (SEEDS D3).
-    fn doubling(&self, settings: &Settings) -> (u64, Why) {
+    fn doubling(&self, settings: &Settings) -> (u64, PollReason) {
         let (min, max) = (ms(settings.interval_min), ms(settings.interval_max));
         let wait = doubled(min, self.fruitless).min(max);
         let why = match (self.failures, self.fruitless) {
-            (1.., _) => Why::Failing(self.failures),
-            (_, 0) => Why::NewStory,
-            (_, times) => Why::Fruitless(times),
+            (1.., _) => PollReason::Failing(self.failures),
+            (_, 0) => PollReason::NewStory,
+            (_, times) => PollReason::Fruitless(times),
         };
         (wait, why)
     }
 
-    fn adaptive(&self, poll: &Poll, settings: &Settings, spread: u64) -> (u64, Why) {
+    fn adaptive(&self, poll: &Poll, settings: &Settings, spread: u64) -> (u64, PollReason) {
         let max = ms(settings.interval_max);
         let min = ms(if self.is_cheap() { settings.interval_min } else { settings.interval_min_unvalidated });
         let gap = if self.gap == 0 { GAP_UNKNOWN_MS } else { self.gap };
         let silent = poll.at.0.saturating_sub(if self.last_new > 0 { self.last_new } else { self.first });
-        let mut why = if silent > gap { Why::Silence } else { Why::Rhythm };
+        let mut why = if silent > gap { PollReason::Silence } else { PollReason::Rhythm };
         let mut wait = gap.max(silent) / u64::from(settings.polls_per_story.max(1));
-        if let Answer::Read { entries, new, .. } = poll.answer
+        if let PollAnswer::Read { entries, new, .. } = poll.answer
             && self.polls > 1
             && entries >= CROWD_ENTRIES_MIN
             && new >= entries / 2
             && self.interval / 2 < wait
         {
-            (wait, why) = (self.interval / 2, Why::Crowded);
+            (wait, why) = (self.interval / 2, PollReason::Crowded);
         }
         let failing = if self.failures > 0 { doubled(min, self.failures) } else { 0 };
         if failing > wait {
-            (wait, why) = (failing, Why::Failing(self.failures));
+            (wait, why) = (failing, PollReason::Failing(self.failures));
         }
         // Before the bounds, so that the bounds hold.
         let spread = spread % 1_000 * u64::from(settings.spread_percent.min(50));
@@ -239,10 +239,10 @@ impl History {
         let hints = [poll.hints.ttl, poll.hints.update_period, poll.max_age];
         let hint = hints.into_iter().flatten().max().map_or(0, |hint| ms(hint.min(settings.hint_max)));
         if hint > wait {
-            (wait, why) = (hint, Why::Hint);
+            (wait, why) = (hint, PollReason::Hint);
         }
         if wait < min || wait > max {
-            (wait, why) = (wait.clamp(min, max.max(min)), Why::Bound);
+            (wait, why) = (wait.clamp(min, max.max(min)), PollReason::Bound);
         }
         (wait, why)
     }

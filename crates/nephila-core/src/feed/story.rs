@@ -16,8 +16,8 @@
 //!
 //! **Retention**: a mark stays while its entry is in the feed, however long, and [`FORGET_WEEKS`] more. Evicted marks
 //! leave the week in which they were last seen. An unknown entry that was published up to that week may be one of the
-//! evicted, and is [`Verdict::TooOld`] instead of new. So no dated story comes twice, ever. A story without a date can
-//! come again only after its source has left the story out for [`FORGET_WEEKS`].
+//! evicted, and is [`StoryVerdict::TooOld`] instead of new. So no dated story comes twice, ever. A story without a date
+//! can come again only after its source has left the story out for [`FORGET_WEEKS`].
 //!
 //! Feeds of one source ([`super::source`]) share a memory beside their own; an entry is known if either memory knows a
 //! mark. The memory of the source evicts a mark [`FORGET_WEEKS`] after one of its feeds last changed with the entry
@@ -80,7 +80,7 @@ impl Default for Settings {
 
 /// The verdict on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum StoryVerdict {
     /// A new story.
     New,
     /// The URL is known.
@@ -95,16 +95,16 @@ pub enum Verdict {
     OverLimit,
 }
 
-impl Verdict {
+impl StoryVerdict {
     /// The name that users see.
     pub const fn name(self) -> &'static str {
         match self {
-            Verdict::New => "new",
-            Verdict::KnownUrl => "known-url",
-            Verdict::KnownGuid => "known-guid",
-            Verdict::KnownTitle => "known-title",
-            Verdict::TooOld => "too-old",
-            Verdict::OverLimit => "over-limit",
+            StoryVerdict::New => "new",
+            StoryVerdict::KnownUrl => "known-url",
+            StoryVerdict::KnownGuid => "known-guid",
+            StoryVerdict::KnownTitle => "known-title",
+            StoryVerdict::TooOld => "too-old",
+            StoryVerdict::OverLimit => "over-limit",
         }
     }
 }
@@ -178,7 +178,7 @@ impl Sighting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// The verdict on each entry, in the order of the feed.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<StoryVerdict>,
     /// The sighting to write for the feed.
     pub sighting: Sighting,
     /// The sighting to write for the source, if the feed has one.
@@ -191,11 +191,11 @@ pub struct Judged {
 impl Judged {
     /// Number of new stories.
     pub fn stories(&self) -> u32 {
-        self.count(Verdict::New)
+        self.count(StoryVerdict::New)
     }
 
     /// Number of entries with this verdict.
-    pub fn count(&self, verdict: Verdict) -> u32 {
+    pub fn count(&self, verdict: StoryVerdict) -> u32 {
         self.verdicts.iter().filter(|v| **v == verdict).count() as u32
     }
 }
@@ -257,28 +257,28 @@ impl Memory {
             let is_unknown = source.is_some() && !marks.all().any(source_knows);
             let knows = |mark: u64| source_knows(mark) || self.marks.contains_key(&mark);
             let mut verdict = if knows(marks.url) {
-                Verdict::KnownUrl
+                StoryVerdict::KnownUrl
             } else if marks.guid.is_some_and(knows) {
-                Verdict::KnownGuid
+                StoryVerdict::KnownGuid
             } else if marks.title.is_some_and(knows) {
-                Verdict::KnownTitle
+                StoryVerdict::KnownTitle
             } else if entry.published.is_some()
                 && self.forgotten.is_some_and(|f| Week::of_entry(entry, now) <= f)
             {
-                Verdict::TooOld
+                StoryVerdict::TooOld
             } else {
-                Verdict::New
+                StoryVerdict::New
             };
-            if verdict == Verdict::New {
+            if verdict == StoryVerdict::New {
                 if stories >= settings.stories_per_day_max {
-                    verdict = Verdict::OverLimit;
+                    verdict = StoryVerdict::OverLimit;
                 } else {
                     stories += 1;
                 }
             }
-            if verdict != Verdict::OverLimit {
+            if verdict != StoryVerdict::OverLimit {
                 seen.extend(marks.all());
-                if is_unknown && verdict != Verdict::TooOld {
+                if is_unknown && verdict != StoryVerdict::TooOld {
                     unknown_to_source.push(place);
                 }
             }

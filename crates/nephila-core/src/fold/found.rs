@@ -1,7 +1,7 @@
 //! Folds the URLs that were found: new records, places in queues, and the counts of hosts and domains.
 
 use super::Folding;
-use crate::entry::{Admission, Found};
+use crate::entry::{Admission, FoundUrls};
 use crate::handler::ReadAs;
 use crate::job::JobId;
 use crate::key::UrlKey;
@@ -10,7 +10,7 @@ use crate::state::record::{HostRecord, UrlRecord, UrlState};
 use crate::time::Seconds;
 
 impl Folding {
-    pub(super) fn found(&mut self, found: &Found) {
+    pub(super) fn found(&mut self, found: &FoundUrls) {
         for of_host in &found.hosts {
             let key = of_host.key;
             if let Some(origin) = of_host.origin.as_ref().filter(|_| of_host.displaced) {

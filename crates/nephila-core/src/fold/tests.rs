@@ -1,7 +1,7 @@
 //! The fold: the effect of each entry, and that nothing else has an effect.
 
 use super::*;
-use crate::entry::{ChainError, Found, FoundHost, open, seal};
+use crate::entry::{ChainError, FoundHost, FoundUrls, open, seal};
 use crate::handler::ReadAs;
 use crate::job::{Job, JobId};
 use crate::key::Prefixes;
@@ -43,7 +43,7 @@ fn found(origin: Option<&str>, urls: &[(u64, Admission)]) -> Entry {
     });
     let host =
         FoundHost { key: HOST, origin: origin.map(Into::into), displaced: false, urls: urls.collect() };
-    Entry::Found(Found { at: AT, hosts: vec![host] })
+    Entry::Found(FoundUrls { at: AT, hosts: vec![host] })
 }
 
 fn ended(path: u64, fetch: u64) -> Ended {

@@ -4,7 +4,7 @@
 use super::source::{Known, Source};
 use crate::frontier::URGENT;
 use crate::handler::{Findings, LinkKind, ReadAs};
-use crate::job::{Decision, Found, Hops, Rule, Rules, Verdict};
+use crate::job::{Decision, FoundBy, Hops, Rule, Rules, ScopeVerdict};
 use crate::key::Secret;
 use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
@@ -76,7 +76,7 @@ impl Follow {
 /// Hears of each decision about a link.
 pub trait Witness {
     /// The scope has judged a URL that was found in this way.
-    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &ScopeVerdict, via: &str) {
         _ = (url, rules, verdict, via);
     }
 
@@ -190,7 +190,7 @@ impl<'a> Choice<'a> {
         let Judge { rules, priority, witness, .. } = *self.judge;
         let deeper = u8::from(!planted::is(Bug::LinksKeepDepth));
         let depth = self.known.depth.saturating_add(deeper);
-        let verdict = rules.verdict(url, Found::link(depth, self.known.hops.out()));
+        let verdict = rules.verdict(url, FoundBy::link(depth, self.known.hops.out()));
         // Page requisites belong to the page, wherever they lie. A style sheet may import another, but not without end.
         let requisite = kind.is_requisite()
             && self.source.trail.embeds() < REQUISITE_HOPS_MAX
@@ -217,8 +217,8 @@ impl<'a> Choice<'a> {
         let Judge { rules, priority, witness, .. } = *self.judge;
         let known = self.known;
         let found = match known.is_seed() {
-            true => Found::seed_redirect(self.source.page, known.depth),
-            false => Found::link(known.depth, known.hops.out()),
+            true => FoundBy::seed_redirect(self.source.page, known.depth),
+            false => FoundBy::link(known.depth, known.hops.out()),
         };
         let verdict = rules.verdict(target, found);
         witness.judged(target, rules, &verdict, "redirect");

@@ -97,7 +97,7 @@ impl<S: State> Frontier<S> {
                 | Entry::Polled(_)
                 | Entry::Stream(_)
                 | Entry::Visited(_)
-                | Entry::Aside(_)
+                | Entry::EventContext(_)
                 | Entry::Forward(_)
                 | Entry::Sighted(_)
                 | Entry::Streamed(_) => {}

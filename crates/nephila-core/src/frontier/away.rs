@@ -22,7 +22,7 @@ use super::workbench::{Asker, Errand, HostIndex};
 use super::{Frontier, REST_ON_BENCH};
 use crate::key::NodeId;
 use crate::key::UrlKey;
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::state::{State, StateError};
 use crate::time::Now;
 use crate::url::CrawlUrl;
@@ -223,7 +223,7 @@ impl<S: State> Frontier<S> {
     pub(super) fn end_waiting(&mut self, now: Now) -> Result<(), StateError> {
         while let Some(entry) = self.away.sent.first_entry().filter(|entry| entry.get().until <= now.mono) {
             let asker = entry.remove().asker;
-            self.robots_answered(asker, Answer::Unreachable, unreachable(), now)?;
+            self.robots_answered(asker, RobotsResult::Unreachable, unreachable(), now)?;
         }
         self.settle_stranded(now)
     }

@@ -20,7 +20,7 @@ use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{ActiveHost, Asker, Errand, HostIndex, Open};
 use super::{Frontier, REST_MAX, REST_ON_BENCH, dates};
 use crate::key::UrlKey;
-use crate::robots::policy::{Answer, REDIRECTS_MAX};
+use crate::robots::policy::{REDIRECTS_MAX, RobotsResult};
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};
 use crate::time::Now;
@@ -92,7 +92,7 @@ impl<S: State> Frontier<S> {
 
     /// A host was requested for another host: if the answer demands a rest, the rest also holds for the requested host.
     pub(super) fn asked_for_another(&mut self, asked: HostIndex, report: &RobotsReport, now: Now) {
-        if let (RobotsAnswer::Ended(Answer::Status(429 | 503)), Some(after)) =
+        if let (RobotsAnswer::Ended(RobotsResult::Status(429 | 503)), Some(after)) =
             (&report.answer, report.retry_after)
         {
             self.rest(asked, after.min(self.config.retry.retry_after_max), now);
@@ -107,27 +107,27 @@ impl<S: State> Frontier<S> {
         mut chain: Vec<u64>,
         target: &CrawlUrl,
         now: Now,
-    ) -> Result<Option<Answer>, StateError> {
+    ) -> Result<Option<RobotsResult>, StateError> {
         let origin = target.origin();
         let url = [&*origin, target.path_and_query()].concat();
         let hash = xxh3_64(url.as_bytes());
         if chain.len() > REDIRECTS_MAX || chain.contains(&hash) {
-            return Ok(Some(Answer::RedirectLimit));
+            return Ok(Some(RobotsResult::RedirectLimit));
         }
         chain.push(hash);
         if self.bench.errands() + self.away.len() >= ERRANDS_MAX {
-            return Ok(Some(Answer::Unreachable));
+            return Ok(Some(RobotsResult::Unreachable));
         }
         let index = match *self.bench.host(asker).origin == *origin {
             true => Some(asker),
             false if !self.is_asked_here(target) => {
                 let sent = self.send_away(asker, chain, target, now);
-                return Ok((!sent).then_some(Answer::Unreachable));
+                return Ok((!sent).then_some(RobotsResult::Unreachable));
             }
             false => self.host_to_ask(target, &origin, now)?,
         };
         let Some(index) = index.filter(|index| self.is_free(*index, now)) else {
-            return Ok(Some(Answer::Unreachable));
+            return Ok(Some(RobotsResult::Unreachable));
         };
         let asker = Asker::Here(asker);
         self.bench.send(index, Errand { asker, url: url.into(), chain, second: false });
@@ -233,7 +233,7 @@ impl<S: State> Frontier<S> {
     /// loops until none is left.
     pub(super) fn settle_stranded(&mut self, now: Now) -> Result<(), StateError> {
         while let Some(asker) = self.stranded.pop() {
-            self.robots_answered(asker, Answer::Unreachable, unreachable(), now)?;
+            self.robots_answered(asker, RobotsResult::Unreachable, unreachable(), now)?;
         }
         Ok(())
     }

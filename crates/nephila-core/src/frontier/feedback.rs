@@ -1,17 +1,17 @@
-//! What the owner of a partition tells the senders of links: which hosts reject links, and whether the partition
-//! lags.
+//! Feedback of a partition's owner to the senders of links (backpressure): which hosts reject links, and whether the
+//! partition lags.
 //!
 //! Every page links to the same few giants, with links that no cache catches. If such a host rejects every link, the
-//! links need not travel. The owner counts rejected links ([`Hot`]) and publishes the hosts in a **word**, one small
-//! record per partition. Senders read the words every few seconds and apply them ([`Words`]). A word ends with its
-//! reason: once senders drop the links, the owner sees none, forgets the host and withdraws the word; the next links
-//! show whether the reason still holds.
+//! links need not travel. The owner counts rejected links ([`Hot`]) and publishes the hosts as **feedback**, one small
+//! record per partition. Senders read the records every few seconds and apply them ([`FeedbackTable`]). Feedback ends
+//! with its reason: once senders drop the links, the owner sees none, forgets the host and withdraws the feedback; the
+//! next links show whether the reason still holds.
 //!
 //! The same record says that a partition's inbox grows faster than the owner reads (backpressure). Senders then send
 //! one parcel now and then, keep the rest in their buffers, and in the end wait.
 //!
 //! Invariants: only links are dropped, never a seed, an urgent URL or a redirect of one; each dropped link is counted
-//! by its reason; the memory of both sides and the size of a word are bounded.
+//! by its reason; the memory of both sides and the size of a record are bounded.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ use crate::handler::ReadAs;
 use crate::key::{DomainKey, HostKey};
 use crate::want::Want;
 
-/// Maximum number of hosts in a word.
+/// Maximum number of hosts in a feedback record.
 pub const CLOSED_MAX: usize = 256;
 /// Maximum number of hosts of a partition whose links are counted.
 const COUNTED_MAX: usize = 4_096;
 /// A host is published once this number of links was rejected lately.
 const HOT_LINKS: u64 = 1_000;
-/// Counts older than this are forgotten, in milliseconds, and the word with them.
+/// Counts older than this are forgotten, in milliseconds, and the feedback with them.
 const LIFE: u64 = 60_000;
 /// An inbox with more unread bytes lags.
 const LAG_BYTES: u64 = 512 << 10;
@@ -40,53 +40,53 @@ const VERSION: u8 = 1;
 
 /// Why a host rejects links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum FeedbackReason {
     /// Its robots.txt forbids everything.
     Robots,
     /// The queue of its domain exceeds its budget.
     Budget,
 }
 
-impl Why {
+impl FeedbackReason {
     /// All reasons.
-    pub const ALL: [Why; 2] = [Why::Robots, Why::Budget];
+    pub const ALL: [FeedbackReason; 2] = [FeedbackReason::Robots, FeedbackReason::Budget];
 
     /// The name that users see.
     pub const fn name(self) -> &'static str {
         match self {
-            Why::Robots => "robots",
-            Why::Budget => "budget",
+            FeedbackReason::Robots => "robots",
+            FeedbackReason::Budget => "budget",
         }
     }
 
     const fn code(self) -> u8 {
         match self {
-            Why::Robots => 1,
-            Why::Budget => 2,
+            FeedbackReason::Robots => 1,
+            FeedbackReason::Budget => 2,
         }
     }
 
-    fn by_code(code: u8) -> Option<Why> {
-        Why::ALL.into_iter().find(|why| why.code() == code)
+    fn by_code(code: u8) -> Option<FeedbackReason> {
+        FeedbackReason::ALL.into_iter().find(|why| why.code() == code)
     }
 }
 
-/// The word of a partition.
+/// The feedback of a partition's owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word {
+pub struct PartitionFeedback {
     /// Whether its inbox grows faster than the owner reads.
     pub lags: bool,
     /// Hosts that reject links, in the order of keys.
-    pub closed: Vec<(HostKey, Why)>,
+    pub closed: Vec<(HostKey, FeedbackReason)>,
 }
 
-impl Word {
-    /// Whether the word says nothing.
+impl PartitionFeedback {
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         !self.lags && self.closed.is_empty()
     }
 
-    /// The encoded word.
+    /// The encoded feedback.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, u8::from(self.lags)];
         put_u64(&mut out, self.closed.len() as u64);
@@ -100,18 +100,18 @@ impl Word {
         out
     }
 
-    /// Decodes a word. No bytes at all are a withdrawn word.
-    pub fn decode(bytes: &[u8]) -> Result<Word, Damaged> {
+    /// Decodes feedback. No bytes at all are withdrawn feedback.
+    pub fn decode(bytes: &[u8]) -> Result<PartitionFeedback, Damaged> {
         if bytes.is_empty() {
-            return Ok(Word::default());
+            return Ok(PartitionFeedback::default());
         }
-        let (body, hash) = bytes.split_last_chunk::<8>().ok_or(Damaged("a word"))?;
+        let (body, hash) = bytes.split_last_chunk::<8>().ok_or(Damaged("partition feedback"))?;
         if u64::from_be_bytes(*hash) != xxh3_64(body) {
-            return Err(Damaged("the hash of a word"));
+            return Err(Damaged("the hash of partition feedback"));
         }
         let mut reader = Reader::new(body);
-        if reader.u8("the version of a word")? != VERSION {
-            return Err(Damaged("a word of this version"));
+        if reader.u8("the version of partition feedback")? != VERSION {
+            return Err(Damaged("partition feedback of this version"));
         }
         let lags = reader.u8("whether it lags")? != 0;
         let count = reader.u64("closed hosts")?;
@@ -125,11 +125,12 @@ impl Word {
                 number = number << 8 | u128::from(reader.u8("a closed host")?);
             }
             let host = HostKey { domain: DomainKey((number >> 32) as u64), host: number as u32 };
-            let why = Why::by_code(reader.u8("why it is closed")?).ok_or(Damaged("why it is closed"))?;
+            let why =
+                FeedbackReason::by_code(reader.u8("why it is closed")?).ok_or(Damaged("why it is closed"))?;
             closed.push((host, why));
         }
         closed.sort_unstable();
-        Ok(Word { lags, closed })
+        Ok(PartitionFeedback { lags, closed })
     }
 }
 
@@ -141,7 +142,7 @@ pub struct Hot {
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    why: Why,
+    why: FeedbackReason,
     links: u64,
     /// When the first of these links was rejected, in milliseconds.
     since: u64,
@@ -149,7 +150,7 @@ struct Count {
 
 impl Hot {
     /// Counts rejected links of a host. `now` is in milliseconds.
-    pub fn note(&mut self, host: HostKey, why: Why, links: u64, now: u64) {
+    pub fn note(&mut self, host: HostKey, why: FeedbackReason, links: u64, now: u64) {
         let fresh = Count { why, links, since: now };
         let is_full = self.hosts.len() >= COUNTED_MAX;
         match self.hosts.get_mut(&host) {
@@ -168,9 +169,9 @@ impl Hot {
     }
 
     /// The hosts to publish, in the order of keys.
-    pub fn closed(&mut self, now: u64) -> Vec<(HostKey, Why)> {
+    pub fn closed(&mut self, now: u64) -> Vec<(HostKey, FeedbackReason)> {
         self.hosts.retain(|_, count| now < count.since + LIFE);
-        let mut hot: Vec<(u64, HostKey, Why)> = self
+        let mut hot: Vec<(u64, HostKey, FeedbackReason)> = self
             .hosts
             .iter()
             .filter(|(_, count)| count.links >= HOT_LINKS)
@@ -178,7 +179,8 @@ impl Hot {
             .collect();
         hot.sort_unstable_by(|a, b| b.cmp(a));
         hot.truncate(CLOSED_MAX);
-        let mut closed: Vec<(HostKey, Why)> = hot.into_iter().map(|(_, host, why)| (host, why)).collect();
+        let mut closed: Vec<(HostKey, FeedbackReason)> =
+            hot.into_iter().map(|(_, host, why)| (host, why)).collect();
         closed.sort_unstable();
         closed
     }
@@ -190,39 +192,39 @@ pub fn lags(before: bool, unread_bytes: u64) -> bool {
     unread_bytes > if before { CAUGHT_UP_BYTES } else { LAG_BYTES }
 }
 
-/// The senders' side: the words of all partitions, as last read.
+/// The senders' side: the feedback of all partitions, as last read.
 #[derive(Debug, Default)]
-pub struct Words {
-    words: BTreeMap<u32, Word>,
-    dropped: [u64; Why::ALL.len()],
+pub struct FeedbackTable {
+    table: BTreeMap<u32, PartitionFeedback>,
+    dropped: [u64; FeedbackReason::ALL.len()],
 }
 
-impl Words {
-    /// Replaces all words.
-    pub fn set(&mut self, words: BTreeMap<u32, Word>) {
-        self.words = words;
+impl FeedbackTable {
+    /// Replaces all feedback.
+    pub fn set(&mut self, table: BTreeMap<u32, PartitionFeedback>) {
+        self.table = table;
     }
 
     /// Partitions that lag.
     pub fn lagging(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().filter(|(_, word)| word.lags).map(|(partition, _)| *partition)
+        self.table.iter().filter(|(_, feedback)| feedback.lags).map(|(partition, _)| *partition)
     }
 
     /// Why a URL need not travel; none if the URL must be sent. A dropped URL is counted.
-    pub fn drops(&mut self, partition: u32, url: &OfferedUrl) -> Option<Why> {
+    pub fn drops(&mut self, partition: u32, url: &OfferedUrl) -> Option<FeedbackReason> {
         let Want { depth, priority, read_as, .. } = url.want;
         let is_link = depth > 0 && priority > URGENT && read_as == ReadAs::Page;
-        let closed = &self.words.get(&partition).filter(|_| is_link)?.closed;
+        let closed = &self.table.get(&partition).filter(|_| is_link)?.closed;
         let at = closed.binary_search_by_key(&url.key.host, |(host, _)| *host).ok()?;
         let why = closed[at].1;
-        let place = Why::ALL.iter().position(|one| *one == why).expect("all are there");
+        let place = FeedbackReason::ALL.iter().position(|one| *one == why).expect("all are there");
         self.dropped[place] += 1;
         Some(why)
     }
 
     /// Number of dropped links, by reason.
-    pub fn dropped(&self) -> impl Iterator<Item = (Why, u64)> + '_ {
-        Why::ALL.into_iter().zip(self.dropped)
+    pub fn dropped(&self) -> impl Iterator<Item = (FeedbackReason, u64)> + '_ {
+        FeedbackReason::ALL.into_iter().zip(self.dropped)
     }
 }
 

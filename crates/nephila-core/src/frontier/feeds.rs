@@ -9,7 +9,7 @@ use super::Frontier;
 use super::heads::Head;
 use crate::entry::Entry;
 use crate::feed::record::{Brought, PollLine, Polled, Record, WRONG_BYTES_MAX};
-use crate::feed::schedule::{Answer, Poll};
+use crate::feed::schedule::{Poll, PollAnswer};
 use crate::feed::source::{self, SourceKey, StoryRecord};
 use crate::key::UrlKey;
 use crate::spider::outcome::Outcome;
@@ -156,7 +156,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<Option<Duration>, StateError> {
         let record = self.feed(&key)?;
-        let nothing = Brought::of(Answer::Failed, &record);
+        let nothing = Brought::of(PollAnswer::Failed, &record);
         let brought = brought.unwrap_or(&nothing);
         let (outcome, status) = ended;
         let poll = Poll {
@@ -175,7 +175,7 @@ impl<S: State> Frontier<S> {
         let due = plan.due.filter(|_| !plan.adopt_move);
         let mut line = PollLine::new(now.wall, status, brought.answer, due, plan.why);
         let mut wrong = match brought.answer {
-            Answer::Failed | Answer::Gone => outcome.name(),
+            PollAnswer::Failed | PollAnswer::Gone => outcome.name(),
             _ => "",
         };
         if let Some(fault) = &brought.fault {
@@ -196,7 +196,7 @@ impl<S: State> Frontier<S> {
         if !brought.stories.is_empty()
             && let Some(partition) = self.partition_of(&key.host)
         {
-            self.partitions[partition].asides.stories(fetch, &brought.stories);
+            self.partitions[partition].event_context.stories(fetch, &brought.stories);
         }
         // In the same group, so that neither is true without the other.
         if let Some(sighted) = &brought.sighted

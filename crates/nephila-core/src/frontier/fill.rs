@@ -8,7 +8,7 @@ use super::heads::Head;
 use super::ticket::Place;
 use super::workbench::{HostIndex, RobotsPhase};
 use super::{FILLS_AT_ONCE, Frontier};
-use crate::frontier::feedback::Why;
+use crate::frontier::feedback::FeedbackReason;
 use crate::job;
 use crate::key::{HostKey, UrlKey};
 use crate::planted::{self, Bug};
@@ -317,7 +317,7 @@ impl<S: State> Frontier<S> {
         }
         let by_robots = denied.iter().filter(|(_, outcome)| *outcome == Outcome::RobotsDenied).count();
         if by_robots > 0 && robots.is_some_and(|robots| robots.forbids_all()) {
-            self.partitions[partition].hot.note(key, Why::Robots, by_robots as u64, now.mono);
+            self.partitions[partition].hot.note(key, FeedbackReason::Robots, by_robots as u64, now.mono);
         }
         Ok((heads, denied))
     }

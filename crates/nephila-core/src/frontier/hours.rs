@@ -12,7 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::retry::mix;
-use crate::orders::Target;
+use crate::stop_list::Target;
 use crate::time::Timestamp;
 
 /// Maximum number of entries in the settings: each is checked before every fetch.

@@ -17,11 +17,11 @@
 //! ticket is issued for a URL that the robots.txt in force forbids; an admitted URL is always in exactly one state.
 
 mod after;
-mod asides;
 pub mod away;
 mod dates;
 pub mod downloads;
 pub mod errand;
+mod event_context;
 pub mod explain;
 pub mod feedback;
 pub mod feeds;
@@ -38,12 +38,12 @@ pub mod report;
 pub mod retry;
 pub mod settings;
 pub mod slot;
+pub mod slot_grant;
+mod slot_grants;
 pub mod streams;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
-pub mod turn;
-mod turns;
 mod unreached;
 pub mod views;
 mod workbench;
@@ -66,7 +66,7 @@ use crate::time::{Now, Seconds, Timestamp};
 
 pub use partition::{Rules, Sifted, URGENT};
 pub use settings::Settings;
-pub use workbench::TurnAction;
+pub use workbench::SlotAction;
 
 /// Hosts examined in one search for work.
 const SCAN_HOSTS: usize = 64;

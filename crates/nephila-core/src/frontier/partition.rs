@@ -11,10 +11,10 @@ mod sift;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::asides::Asides;
+use super::event_context::EventContextBuilder;
 use super::offers::{Buffered, Offer, Offers};
 use super::outlook::Held;
-use super::recrawl::Hearsay;
+use super::recrawl::LastmodQueue;
 use super::workbench::{HostIndex, Workbench};
 use crate::budget;
 use crate::entry::{Admission, Entry, FoundUrl, Group, seal};
@@ -105,9 +105,9 @@ pub(crate) struct Partition<S> {
     /// Parts of streams that are not decided yet, in this order.
     pub(crate) streams: VecDeque<Part>,
     /// Additional facts about the pending entries, for readers of the log.
-    pub(crate) asides: Asides,
+    pub(crate) event_context: EventContextBuilder,
     /// Claims of sites about their pages, not decided yet.
-    pub(crate) listed: Hearsay,
+    pub(crate) listed: LastmodQueue,
     pub(crate) in_flight: Option<InFlight>,
     /// Hosts that need URLs and receive them when the group in flight is folded.
     pub(crate) waiting: Vec<HostIndex>,
@@ -203,8 +203,8 @@ impl<S: State> Partition<S> {
             offers: Offers::default(),
             pending: Vec::new(),
             streams: VecDeque::new(),
-            asides: Asides::default(),
-            listed: Hearsay::default(),
+            event_context: EventContextBuilder::default(),
+            listed: LastmodQueue::default(),
             in_flight: None,
             waiting: Vec::new(),
             epoch,
@@ -319,8 +319,8 @@ impl<S: State> Partition<S> {
         for entry in &mut entries {
             plan_ahead(entry, bench);
         }
-        let aside = std::mem::take(&mut self.asides).of(&entries, &mut self.state, bench, now)?;
-        entries.extend(aside.map(|aside| Entry::Aside(Box::new(aside))));
+        let context = std::mem::take(&mut self.event_context).of(&entries, &mut self.state, bench, now)?;
+        entries.extend(context.map(|context| Entry::EventContext(Box::new(context))));
         let group = Group { epoch: self.epoch, entries };
         let (bytes, behind) = seal(&group, self.state.position());
         self.in_flight = Some(InFlight::new(group, behind));

@@ -18,7 +18,7 @@ use crate::entry::Entry;
 use crate::job::{JobId, Schedule};
 use crate::key::{HostKey, UrlKey};
 use crate::recrawl::claims::{Forward, Listed, PENDING_MAX, book, free_from, is_large};
-use crate::recrawl::trust::{Ask, Found, HEAD_BYTES_MIN, Known};
+use crate::recrawl::trust::{Ask, HEAD_BYTES_MIN, Known, VisitResult};
 use crate::recrawl::visited::Visited;
 use crate::recrawl::{Settings, interval};
 use crate::spider::outcome::{Class, Outcome};
@@ -53,15 +53,15 @@ const LOOKUPS_AT_ONCE: usize = 512;
 
 /// Undecided claims of sites about their pages, at most [`LISTED_WAITING_MAX`] pages.
 #[derive(Debug, Default)]
-pub(crate) struct Hearsay {
-    answers: VecDeque<Answer>,
+pub(crate) struct LastmodQueue {
+    answers: VecDeque<VisitAnswer>,
     /// Number of pages in all answers.
     pages: usize,
 }
 
 /// The claims of one answer.
 #[derive(Debug)]
-struct Answer {
+struct VisitAnswer {
     host: HostKey,
     /// The pages that were not looked up yet, the next ones last.
     pages: Vec<Listed>,
@@ -69,7 +69,7 @@ struct Answer {
     brought: usize,
 }
 
-impl Hearsay {
+impl LastmodQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
@@ -89,12 +89,12 @@ impl Hearsay {
         let pages = prepared(listed, room, now);
         if !pages.is_empty() {
             self.pages += pages.len();
-            self.answers.push_back(Answer { host, pages, brought: 0 });
+            self.answers.push_back(VisitAnswer { host, pages, brought: 0 });
         }
     }
 
     /// Puts the rest of an answer before the others.
-    fn put_back(&mut self, answer: Answer) {
+    fn put_back(&mut self, answer: VisitAnswer) {
         if !answer.pages.is_empty() {
             self.pages += answer.pages.len();
             self.answers.push_front(answer);
@@ -102,7 +102,7 @@ impl Hearsay {
     }
 
     /// Removes the answer that is to be decided next.
-    fn pop(&mut self) -> Option<Answer> {
+    fn pop(&mut self) -> Option<VisitAnswer> {
         let answer = self.answers.pop_front()?;
         self.pages -= answer.pages.len();
         Some(answer)
@@ -227,11 +227,11 @@ impl<S: State> Frontier<S> {
                 None => Ask::Get,
             };
             let found = match report.head {
-                _ if unchanged => Found::Unchanged,
+                _ if unchanged => VisitResult::Unchanged,
                 // The `HEAD` answer hid a change, or there is none to be had: as bad as a wrong 304.
-                Some(HeadSaid::Unchanged) if changed => Found::Whole { changed, same_validators: true },
-                Some(HeadSaid::Nothing) => Found::Whole { changed: true, same_validators: true },
-                _ => Found::Whole { changed, same_validators },
+                Some(HeadSaid::Unchanged) if changed => VisitResult::Whole { changed, same_validators: true },
+                Some(HeadSaid::Nothing) => VisitResult::Whole { changed: true, same_validators: true },
+                _ => VisitResult::Whole { changed, same_validators },
             };
             seen.take(visit);
             site.take(visit);
@@ -297,7 +297,7 @@ impl<S: State> Partition<S> {
     /// pages that were brought forward.
     fn bring_forward(
         &mut self,
-        answer: &mut Answer,
+        answer: &mut VisitAnswer,
         site: &HostRecord,
         max: usize,
         now: Now,

@@ -13,7 +13,7 @@ use crate::entry::{Ended, Entry, NO_FETCH, RobotsRead};
 use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::robots::Robots;
-use crate::robots::policy::{self, Answer, Policy};
+use crate::robots::policy::{self, Policy, RobotsResult};
 use crate::spider::outcome::{Action, Class, Outcome};
 use crate::state::queue::LaterKey;
 use crate::state::record::{RobotsPolicy, RobotsRecord, Unread};
@@ -52,14 +52,14 @@ pub struct RobotsReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RobotsAnswer {
     /// The final answer.
-    Ended(Answer),
+    Ended(RobotsResult),
     /// A redirect to this URL: another ticket follows, or the robots.txt counts as unavailable. (A redirect with an
-    /// unreadable target is [`Answer::Status`].)
+    /// unreadable target is [`RobotsResult::Status`].)
     Redirect(Box<CrawlUrl>),
 }
 
-impl From<Answer> for RobotsAnswer {
-    fn from(answer: Answer) -> Self {
+impl From<RobotsResult> for RobotsAnswer {
+    fn from(answer: RobotsResult) -> Self {
         RobotsAnswer::Ended(answer)
     }
 }
@@ -257,7 +257,7 @@ impl<S: State> Frontier<S> {
         };
         if head.asked && report.outcome.class() == Class::Ok {
             let partition = self.partition_of(&host_key).expect("a host on the bench is of a partition here");
-            self.partitions[partition].asides.again(key, id.0, report);
+            self.partitions[partition].event_context.again(key, id.0, report);
         }
         if !report.listed.is_empty() {
             self.listed(host_key, head.job, &report.listed, now);
@@ -400,7 +400,7 @@ impl<S: State> Frontier<S> {
     pub(super) fn robots_answered(
         &mut self,
         index: HostIndex,
-        answer: Answer,
+        answer: RobotsResult,
         report: RobotsReport,
         now: Now,
     ) -> Result<(), StateError> {
@@ -418,13 +418,15 @@ impl<S: State> Frontier<S> {
         };
         let unreachable_for = Duration::from_secs(wall.0.saturating_sub(since.0).into());
         let policy = policy::in_force(answer, last_good, unreachable_for, &self.config.robots);
-        let answered = !matches!(answer, Answer::Unreachable | Answer::Status(429 | 500..))
+        let answered = !matches!(answer, RobotsResult::Unreachable | RobotsResult::Status(429 | 500..))
             || planted::is(Bug::RobotsErrorAllows);
         let mut body = None;
         let unread = match (answered, answer) {
             (true, _) => None,
-            (false, Answer::Status(status)) => Some(Unread::Status(status)),
-            (false, Answer::Unreachable | Answer::RedirectLimit) => report.cause.map(Unread::Failed),
+            (false, RobotsResult::Status(status)) => Some(Unread::Status(status)),
+            (false, RobotsResult::Unreachable | RobotsResult::RedirectLimit) => {
+                report.cause.map(Unread::Failed)
+            }
         };
         let mut new = RobotsRecord { fetched: wall, unread, ..old };
         new.policy = match policy {
@@ -486,5 +488,5 @@ fn slowness(took: Duration, unconnected: bool) -> u64 {
 
 /// A report without any answer.
 pub(super) fn unreachable() -> RobotsReport {
-    RobotsReport::of(Answer::Unreachable, Duration::ZERO)
+    RobotsReport::of(RobotsResult::Unreachable, Duration::ZERO)
 }

@@ -19,6 +19,6 @@ mod outlook;
 mod polite;
 mod robots;
 mod second;
-mod turns;
+mod slot_grants;
 mod views;
 mod visits;

@@ -18,7 +18,7 @@ use super::retry::{self, UrlNext};
 use super::workbench::{HostIndex, RobotsPhase};
 use super::{Frontier, REST_MAX};
 use crate::planted::{self, Bug};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::{Action, Outcome};
 use crate::state::record::RobotsPolicy;
 use crate::state::{State, StateError};
@@ -64,7 +64,7 @@ impl<S: State> Frontier<S> {
             // then.
             host.robots = RobotsPhase::Asked;
             let report = RobotsReport { unconnected: true, ..unreachable() };
-            self.robots_answered(index, Answer::Unreachable, report, now)?;
+            self.robots_answered(index, RobotsResult::Unreachable, report, now)?;
         }
         self.look_again(index, now);
         Ok(())

@@ -9,7 +9,7 @@ use super::retry::mix;
 use super::slot::SlotKey;
 use super::ticket::{HeadFirst, TicketId, Validators};
 use super::{Frontier, dates};
-use crate::frontier::feedback::Why;
+use crate::frontier::feedback::FeedbackReason;
 use crate::job::Via;
 use crate::key::{HostKey, UrlKey};
 use crate::spider::outcome::{Action, Outcome};
@@ -154,7 +154,7 @@ impl<S: State> Frontier<S> {
     }
 
     /// Hosts of a partition that reject a large number of links, so that senders need not send them.
-    pub fn closed_hosts(&mut self, partition: usize, now: Now) -> Vec<(HostKey, Why)> {
+    pub fn closed_hosts(&mut self, partition: usize, now: Now) -> Vec<(HostKey, FeedbackReason)> {
         self.partitions[partition].hot.closed(now.mono)
     }
 

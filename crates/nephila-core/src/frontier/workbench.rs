@@ -8,7 +8,7 @@
 //!
 //! All times are milliseconds on a monotonic clock: setting the machine's clock changes no rest.
 //!
-//! In a cluster, hosts of other nodes may have the same address; then a slot also needs its turn: see [`turns`].
+//! In a cluster, hosts of other nodes may have the same address; then a slot also needs its turn: see [`slot_grants`].
 //!
 //! A host may also be requested on behalf of another host, whose robots.txt redirects there: see [`errands`].
 //!
@@ -21,8 +21,8 @@ mod host;
 mod look;
 mod over;
 mod rests;
+mod slot_grants;
 mod start;
-mod turns;
 mod waits;
 
 use std::cmp::Reverse;
@@ -40,8 +40,8 @@ use crate::spider::outcome::Outcome;
 pub(crate) use errands::{Asker, Errand};
 pub(crate) use host::{ActiveHost, RobotsPhase};
 use rests::Rest;
-pub use turns::TurnAction;
-use turns::{Holding, TurnDesk};
+pub use slot_grants::SlotAction;
+use slot_grants::{Holding, SlotGrantDesk};
 pub(crate) use waits::HostLeft;
 
 /// The number of a host on the workbench; reused after the host has left.
@@ -123,7 +123,7 @@ pub(crate) struct Workbench {
     /// Requests before this moment are unknown: everything rests from here.
     began: Option<u64>,
     /// Turns of slots shared with other nodes.
-    turns: TurnDesk,
+    turns: SlotGrantDesk,
 }
 
 impl Workbench {
@@ -148,7 +148,7 @@ impl Workbench {
             guests: 0,
             errands: 0,
             began: None,
-            turns: TurnDesk::default(),
+            turns: SlotGrantDesk::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use encoding_rs::Encoding;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::link::{Found, LinkKind};
+use super::link::{FoundLink, LinkKind};
 use crate::url::{CrawlUrl, Fragments, KeyRules, URL_BYTES_MAX, UrlError, foreign_scheme};
 
 /// Number of differently written references that are buffered for each URL that may come out.
@@ -115,7 +115,7 @@ pub(super) struct Resolver<'a> {
     by_key: BTreeMap<u128, usize>,
     /// Bytes of the references that were joined and of the resulting URLs.
     resolved_bytes: usize,
-    pub(super) links: Vec<Found>,
+    pub(super) links: Vec<FoundLink>,
     pub(super) counts: Counts,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Resolver<'a> {
         } else {
             self.by_key.insert(hash, self.links.len());
             let Named { kind, place, nofollow } = named;
-            self.links.push(Found { url, kind, place, nofollow });
+            self.links.push(FoundLink { url, kind, place, nofollow });
         }
     }
 }

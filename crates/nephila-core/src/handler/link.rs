@@ -10,7 +10,7 @@ use crate::url::CrawlUrl;
 
 /// A URL that a page names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLink {
     /// The named URL.
     pub url: CrawlUrl,
     /// How the page names the URL.

@@ -24,7 +24,7 @@ pub mod srcset;
 #[cfg(test)]
 mod tests;
 
-pub use link::{Found, LinkKind};
+pub use link::{FoundLink, LinkKind};
 pub use page::{Counts, Findings, Limits, Page, read_page, read_page_until};
 pub use page_robots::PageRobots;
 pub use read_as::{ReadAs, TextOf};

@@ -15,7 +15,7 @@ use encoding_rs::UTF_8;
 use super::charset::{self, Decision};
 pub use super::collect::Counts;
 use super::collect::{Collector, Named, Resolver};
-use super::link::{Found, LinkKind, read_rel};
+use super::link::{FoundLink, LinkKind, read_rel};
 use super::page_robots::{self, PageRobots};
 use super::read_as::ReadAs;
 use super::refresh::{self, Refresh};
@@ -89,7 +89,7 @@ pub struct Findings {
     pub charset: Option<Decision>,
     /// The named URLs, each once: links in the order of the page, then page requisites. The entries of a sitemap are in
     /// `sitemap` instead.
-    pub links: Vec<Found>,
+    pub links: Vec<FoundLink>,
     /// The base URL of the references, if not the page's own URL.
     pub base_used: Option<CrawlUrl>,
     /// The counts of references by result.

@@ -24,8 +24,8 @@ pub use hops::Hops;
 pub use limits::{Counts, Limit, Limits};
 pub use pattern::{PATTERN_BYTES_MAX, Pattern};
 pub use scope::{
-    BadSeed, Decision, Found, How, Kind, Listed, PATTERNS_MAX, Rule, Rules, SEEDS_MAX, Scope, ScopeError,
-    Verdict,
+    BadSeed, Decision, FoundBy, How, Kind, Listed, PATTERNS_MAX, Rule, Rules, SEEDS_MAX, Scope, ScopeError,
+    ScopeVerdict,
 };
 pub use via::{PAGE_BYTES_MAX, Trail, Via};
 

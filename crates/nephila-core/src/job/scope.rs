@@ -172,7 +172,7 @@ impl Scope {
 
 /// How a URL was found, as far as the scope needs to know.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct FoundBy<'a> {
     /// The kind of source.
     pub how: How<'a>,
     /// Link depth from a seed; 255 stands for that many or more.
@@ -192,33 +192,33 @@ pub enum How<'a> {
     SeedRedirect(&'a CrawlUrl),
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundBy<'a> {
     /// The operator named the URL.
     pub const fn seed() -> Self {
-        Found { how: How::Seed, depth: 0, hops_out: 0 }
+        FoundBy { how: How::Seed, depth: 0, hops_out: 0 }
     }
 
     /// Found on a page. `depth` is the depth of the URL, `hops_out` belongs to the page.
     pub const fn link(depth: u8, hops_out: u8) -> Self {
-        Found { how: How::Link, depth, hops_out }
+        FoundBy { how: How::Link, depth, hops_out }
     }
 
     /// A seed redirects to the URL.
     pub const fn seed_redirect(seed: &'a CrawlUrl, depth: u8) -> Self {
-        Found { how: How::SeedRedirect(seed), depth, hops_out: 0 }
+        FoundBy { how: How::SeedRedirect(seed), depth, hops_out: 0 }
     }
 }
 
 /// Whether a URL is wanted, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ScopeVerdict {
     /// Whether the URL is wanted.
     pub decision: Decision,
     /// The rule that decided.
     pub rule: Rule,
 }
 
-impl Verdict {
+impl ScopeVerdict {
     /// Whether the URL is wanted.
     pub fn is_in(&self) -> bool {
         matches!(self.decision, Decision::In { .. })
@@ -290,9 +290,9 @@ pub struct Rules {
 
 impl Rules {
     /// Judges a URL.
-    pub fn verdict(&self, url: &CrawlUrl, found: Found<'_>) -> Verdict {
-        let yes = |rule| Verdict { decision: Decision::In { hops_out: 0 }, rule };
-        let no = |rule| Verdict { decision: Decision::Out, rule };
+    pub fn verdict(&self, url: &CrawlUrl, found: FoundBy<'_>) -> ScopeVerdict {
+        let yes = |rule| ScopeVerdict { decision: Decision::In { hops_out: 0 }, rule };
+        let no = |rule| ScopeVerdict { decision: Decision::Out, rule };
         let first = |patterns: &[Pattern]| {
             (1u32..).zip(patterns).find(|(_, pattern)| pattern.matches(url.key())).map(|(number, _)| number)
         };
@@ -322,7 +322,7 @@ impl Rules {
         }
         if found.hops_out < self.extra_hops {
             let decision = Decision::In { hops_out: found.hops_out + 1 };
-            return Verdict { decision, rule: Rule::ExtraHops };
+            return ScopeVerdict { decision, rule: Rule::ExtraHops };
         }
         no(Rule::Outside)
     }

@@ -50,7 +50,7 @@ pub struct Known {
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum VisitResult {
     /// 304, or a HEAD with the known validators.
     Unchanged,
     /// The whole page.
@@ -83,15 +83,15 @@ impl Trust {
     }
 
     /// Takes in an answer. Only for pages whose validators we had.
-    pub fn handle_answer(&mut self, asked: Ask, found: Found) {
+    pub fn handle_answer(&mut self, asked: Ask, found: VisitResult) {
         match (asked, found) {
-            (Ask::Conditional, Found::Unchanged) => self.ignored = 0,
-            (_, Found::Unchanged) => {}
-            (_, Found::Whole { changed: true, same_validators: true }) => {
+            (Ask::Conditional, VisitResult::Unchanged) => self.ignored = 0,
+            (_, VisitResult::Unchanged) => {}
+            (_, VisitResult::Whole { changed: true, same_validators: true }) => {
                 self.wrong = self.wrong.saturating_add(1);
                 self.right_since = 0;
             }
-            (asked, Found::Whole { changed, same_validators }) => {
+            (asked, VisitResult::Whole { changed, same_validators }) => {
                 if same_validators && asked == Ask::Conditional {
                     self.ignored = self.ignored.saturating_add(1);
                 }
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     const PAGE: Known = Known { validators: true, body_bytes: 200_000, likely_changed: false };
-    const SAME: Found = Found::Whole { changed: false, same_validators: true };
-    const LIE: Found = Found::Whole { changed: true, same_validators: true };
-    const HONEST: Found = Found::Whole { changed: true, same_validators: false };
+    const SAME: VisitResult = VisitResult::Whole { changed: false, same_validators: true };
+    const LIE: VisitResult = VisitResult::Whole { changed: true, same_validators: true };
+    const HONEST: VisitResult = VisitResult::Whole { changed: true, same_validators: false };
 
     #[test]
     fn validators_are_used_and_checked_one_time_in_twenty() {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(trust.ask(&PAGE, 1), Ask::Head);
         assert_eq!(trust.ask(&Known { body_bytes: 1_000, ..PAGE }, 1), Ask::Conditional);
         assert_eq!(trust.ask(&Known { likely_changed: true, ..PAGE }, 1), Ask::Conditional);
-        trust.handle_answer(Ask::Conditional, Found::Unchanged);
+        trust.handle_answer(Ask::Conditional, VisitResult::Unchanged);
         assert_eq!(trust.ask(&PAGE, 1), Ask::Conditional);
     }
 
@@ -166,7 +166,7 @@ mod tests {
         let mut fetched = 0;
         for visit in 0..200 {
             let ask = trust.ask(&PAGE, visit);
-            let found = if ask == Ask::Get { LIE } else { Found::Unchanged };
+            let found = if ask == Ask::Get { LIE } else { VisitResult::Unchanged };
             fetched += u32::from(ask == Ask::Get);
             trust.handle_answer(ask, found);
         }

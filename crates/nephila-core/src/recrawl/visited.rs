@@ -4,7 +4,7 @@
 //! not change the past.
 
 use super::rate::Visit;
-use super::trust::{Ask, Found};
+use super::trust::{Ask, VisitResult};
 use crate::codec::{Damaged, Reader, put_u64};
 use crate::key::UrlKey;
 use crate::time::Seconds;
@@ -19,7 +19,7 @@ pub struct Visited {
     /// The visit, added to the sums of the page and its site.
     pub visit: Visit,
     /// The kind of request and the answer, if the page had validators.
-    pub claim: Option<(Ask, Found)>,
+    pub claim: Option<(Ask, VisitResult)>,
     /// Whether its body was large, if there was one.
     pub large: Option<bool>,
     /// Up to when the time of its host is booked from now on, if the time is limited.
@@ -50,8 +50,8 @@ impl Visited {
                             Ask::Head => 3,
                         };
                         ask | match found {
-                            Found::Unchanged => 4,
-                            Found::Whole { changed, same_validators } => {
+                            VisitResult::Unchanged => 4,
+                            VisitResult::Whole { changed, same_validators } => {
                                 u8::from(changed) << 3 | u8::from(same_validators) << 4
                             }
                         }
@@ -71,8 +71,8 @@ impl Visited {
         let visit = Visit { seconds: reader.u32("visit")?, changes: reader.u32("visit")? };
         let claim = reader.u8("claim of a visit")?;
         let found = match claim & 4 {
-            0 => Found::Whole { changed: claim & 8 != 0, same_validators: claim & 16 != 0 },
-            _ => Found::Unchanged,
+            0 => VisitResult::Whole { changed: claim & 8 != 0, same_validators: claim & 16 != 0 },
+            _ => VisitResult::Unchanged,
         };
         let ask = [None, Some(Ask::Get), Some(Ask::Conditional), Some(Ask::Head)][usize::from(claim & 3)];
         let large = (claim & 64 != 0).then_some(claim & 32 != 0);
@@ -93,14 +93,15 @@ mod tests {
     #[test]
     fn golden_visit() {
         let key = UrlKey { host: HostKey { domain: DomainKey(0x0102), host: 3 }, path: 4 };
-        let whole = |changed, same_validators| Some((Ask::Get, Found::Whole { changed, same_validators }));
+        let whole =
+            |changed, same_validators| Some((Ask::Get, VisitResult::Whole { changed, same_validators }));
         let booked = Some(Seconds(300));
         let claims = [
             (None, None, None, vec![0]),
-            (Some((Ask::Conditional, Found::Unchanged)), None, None, vec![6]),
+            (Some((Ask::Conditional, VisitResult::Unchanged)), None, None, vec![6]),
             (whole(true, false), Some(false), None, vec![9 | 64]),
             (whole(false, true), Some(true), None, vec![17 | 96]),
-            (Some((Ask::Head, Found::Unchanged)), None, booked, vec![7 | 128, 0xac, 0x02]),
+            (Some((Ask::Head, VisitResult::Unchanged)), None, booked, vec![7 | 128, 0xac, 0x02]),
         ];
         for (claim, large, booked, bytes) in claims {
             let visit = Visit { seconds: 86_400, changes: 5 };

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{
-    Answer, CRAWL_DELAY_MAX, Denied, NOTES_MAX, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN,
-    ROBOTS_BYTES_MAX, SITEMAPS_MAX, Settings, UNREACHABLE_MAX, in_force,
+    CRAWL_DELAY_MAX, Denied, NOTES_MAX, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN,
+    ROBOTS_BYTES_MAX, RobotsResult, SITEMAPS_MAX, Settings, UNREACHABLE_MAX, in_force,
 };
 
 /// The cases, as a table with tabs. `tests/cases.rs` describes the format and runs the cases.
@@ -51,19 +51,25 @@ fn answers(page: &mut String) {
     );
     let mut from = 100;
     while from <= 599 {
-        let meaning = meaning(Answer::Status(from));
-        let to =
-            (from..=599).take_while(|s| self::meaning(Answer::Status(*s)) == meaning).last().unwrap_or(from);
+        let meaning = meaning(RobotsResult::Status(from));
+        let to = (from..=599)
+            .take_while(|s| self::meaning(RobotsResult::Status(*s)) == meaning)
+            .last()
+            .unwrap_or(from);
         let name = if from == to { from.to_string() } else { format!("{from} to {to}") };
         row(page, &name, meaning);
         from = to + 1;
     }
-    row(page, "any other status", meaning(Answer::Status(999)));
-    row(page, &format!("more than {REDIRECTS_MAX} redirects, or a circle"), meaning(Answer::RedirectLimit));
+    row(page, "any other status", meaning(RobotsResult::Status(999)));
+    row(
+        page,
+        &format!("more than {REDIRECTS_MAX} redirects, or a circle"),
+        meaning(RobotsResult::RedirectLimit),
+    );
     row(
         page,
         "no whole answer: no name, no connection, no TLS, too slow, cut off, an address we do not dial",
-        meaning(Answer::Unreachable),
+        meaning(RobotsResult::Unreachable),
     );
     page.push_str(
         "\n\"The rules in it\" of something that is no robots.txt, such as an HTML page, are none: everything is allowed. A \
@@ -75,7 +81,7 @@ fn answers(page: &mut String) {
 
 /// In force after an answer: without a copy, with one, after [`UNREACHABLE_MAX`] with the operator's consent, and with
 /// [`Denied::Disallow`].
-fn meaning(answer: Answer) -> [Policy; 4] {
+fn meaning(answer: RobotsResult) -> [Policy; 4] {
     let usual = Settings::default();
     let patient = Settings { unreachable_then_allow: true, ..usual };
     let strict = Settings { denied: Denied::Disallow, ..usual };

@@ -1,8 +1,8 @@
 //! robots.txt: the rules of a site for crawlers (RFC 9309).
 //!
-//! The bytes of a file become [`Robots`] for one product token; nothing about other crawlers is kept. A [`Verdict`] is
-//! computed for each URL, with exactly the path and query that will be sent. Where the RFC is silent we follow Google's
-//! parser, and where a file is sloppy we take the reading that forbids more.
+//! The bytes of a file become [`Robots`] for one product token; nothing about other crawlers is kept. A
+//! [`RobotsVerdict`] is computed for each URL, with exactly the path and query that will be sent. Where the RFC is
+//! silent we follow Google's parser, and where a file is sloppy we take the reading that forbids more.
 //!
 //! Invariants: parsing never fails; at most [`ROBOTS_BYTES_MAX`] bytes are read, and an incomplete line at that limit
 //! is dropped; a verdict takes time linear in rules and path, whatever the wildcards; `/robots.txt` is allowed.
@@ -20,7 +20,7 @@ use pattern::{NormalPath, Pattern};
 
 pub use docs::docs_page;
 pub use policy::{
-    Answer, CRAWL_DELAY_MAX, Denied, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, Rest,
+    CRAWL_DELAY_MAX, Denied, Policy, REDIRECTS_MAX, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, Rest, RobotsResult,
     Settings, UNREACHABLE_MAX, in_force, refetch_after, rest_in_force,
 };
 
@@ -82,7 +82,7 @@ struct Rule {
 
 /// Whether a path may be fetched, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
+pub struct RobotsVerdict<'a> {
     /// Whether the path may be fetched.
     pub allowed: bool,
     /// The rule that decided: the line number in the file, from 1, and the line. None if no rule matched.
@@ -121,21 +121,21 @@ impl Robots {
 
     /// Whether this path may be fetched. The path must be the one that is sent:
     /// [`crate::url::CrawlUrl::path_and_query`].
-    pub fn verdict(&self, path_and_query: &str) -> Verdict<'_> {
+    pub fn verdict(&self, path_and_query: &str) -> RobotsVerdict<'_> {
         self.verdict_with_work(path_and_query, |_| ())
     }
 
     /// The verdict; `work` is called with the cost of each step.
-    fn verdict_with_work(&self, path_and_query: &str, mut work: impl FnMut(usize)) -> Verdict<'_> {
+    fn verdict_with_work(&self, path_and_query: &str, mut work: impl FnMut(usize)) -> RobotsVerdict<'_> {
         let path = path_and_query.split('#').next().unwrap_or_default();
         if path.split('?').next() == Some("/robots.txt") {
-            return Verdict { allowed: true, rule: None };
+            return RobotsVerdict { allowed: true, rule: None };
         }
         work(path.len());
         let path = NormalPath::of(path);
         match self.rules.iter().find(|rule| rule.pattern.matches(&path, &mut work)) {
-            Some(rule) => Verdict { allowed: rule.allow, rule: Some((rule.line, &rule.text)) },
-            None => Verdict { allowed: true, rule: None },
+            Some(rule) => RobotsVerdict { allowed: rule.allow, rule: Some((rule.line, &rule.text)) },
+            None => RobotsVerdict { allowed: true, rule: None },
         }
     }
 

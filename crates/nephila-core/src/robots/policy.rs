@@ -54,7 +54,7 @@ pub enum Denied {
 
 /// How the fetch of a robots.txt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RobotsResult {
     /// With this status, after at most [`REDIRECTS_MAX`] redirects. A redirect without a usable target is its own
     /// status.
     Status(u16),
@@ -79,16 +79,23 @@ pub enum Policy {
 
 /// The policy in force after an answer. `last_good` tells whether an older copy exists, `unreachable_for` for how long
 /// there has been no response.
-pub fn in_force(answer: Answer, last_good: bool, unreachable_for: Duration, settings: &Settings) -> Policy {
+pub fn in_force(
+    answer: RobotsResult,
+    last_good: bool,
+    unreachable_for: Duration,
+    settings: &Settings,
+) -> Policy {
     match answer {
-        Answer::Status(200..=299) => Policy::Rules,
+        RobotsResult::Status(200..=299) => Policy::Rules,
         // Nothing has changed since the cached copy.
-        Answer::Status(304) if last_good => Policy::LastRules,
-        Answer::Status(401 | 403) if settings.denied == Denied::Disallow => Policy::DisallowAll,
+        RobotsResult::Status(304) if last_good => Policy::LastRules,
+        RobotsResult::Status(401 | 403) if settings.denied == Denied::Disallow => Policy::DisallowAll,
         // 429 asks us to wait, and does not mean that there are no rules. A 304 without a copy counts as no response.
-        Answer::Status(300..=303 | 305..=428 | 430..=499) | Answer::RedirectLimit => Policy::AllowAll,
-        Answer::Status(500..) if planted::is(Bug::RobotsErrorAllows) => Policy::AllowAll,
-        Answer::Status(_) | Answer::Unreachable => {
+        RobotsResult::Status(300..=303 | 305..=428 | 430..=499) | RobotsResult::RedirectLimit => {
+            Policy::AllowAll
+        }
+        RobotsResult::Status(500..) if planted::is(Bug::RobotsErrorAllows) => Policy::AllowAll,
+        RobotsResult::Status(_) | RobotsResult::Unreachable => {
             if last_good {
                 Policy::LastRules
             } else if settings.unreachable_then_allow && unreachable_for >= UNREACHABLE_MAX {

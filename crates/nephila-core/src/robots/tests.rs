@@ -253,9 +253,9 @@ fn rob_19_marks_line_ends_and_odd_bytes_are_understood() {
     assert!(!latin.verdict("/caf%E9").allowed && latin.verdict("/caf%C3%A9").allowed);
     // Line numbers count each kind of line end once.
     let robots = robots("User-agent: *\r\n\r\nDisallow: /x # why\rDisallow: /y");
-    assert_eq!(robots.verdict("/x"), Verdict { allowed: false, rule: Some((3, "Disallow: /x")) });
+    assert_eq!(robots.verdict("/x"), RobotsVerdict { allowed: false, rule: Some((3, "Disallow: /x")) });
     assert_eq!(robots.verdict("/y").rule, Some((4, "Disallow: /y")));
-    assert_eq!(robots.verdict("/z"), Verdict { allowed: true, rule: None });
+    assert_eq!(robots.verdict("/z"), RobotsVerdict { allowed: true, rule: None });
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub fn validator(value: &str) -> Option<HeaderValue> {
 
 /// The responses that the request permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ExpectedResponse {
     /// HEAD: there is no body, whatever the head says.
     pub head_only: bool,
     /// The request carried a validator, so 304 is permitted.
@@ -36,7 +36,7 @@ pub struct Asked {
 
 /// The meaning of the head of a response.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct HeadVerdict {
     /// The outcome if the body arrives completely.
     pub outcome: Outcome,
     /// The target of the redirect.
@@ -48,8 +48,8 @@ pub struct Answer {
 }
 
 /// Judges the head of a response.
-pub fn judge(asked: Asked, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> Answer {
-    let refuse = |outcome| Answer { outcome, redirect: None, keep: false, reusable: false };
+pub fn judge(asked: ExpectedResponse, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> HeadVerdict {
+    let refuse = |outcome| HeadVerdict { outcome, redirect: None, keep: false, reusable: false };
     match status {
         101 => return refuse(Outcome::UnexpectedUpgrade),
         206 if !asked.range => return refuse(Outcome::UnexpectedPartial),
@@ -64,7 +64,7 @@ pub fn judge(asked: Asked, url: &CrawlUrl, status: u16, fields: &HeaderMap) -> A
     let smuggled =
         fields.contains_key(header::TRANSFER_ENCODING) && fields.contains_key(header::CONTENT_LENGTH);
     let mut answer =
-        Answer { outcome: Outcome::of_status(status), redirect: None, keep: true, reusable: !smuggled };
+        HeadVerdict { outcome: Outcome::of_status(status), redirect: None, keep: true, reusable: !smuggled };
     if answer.outcome == Outcome::Redirect {
         match target(url, fields) {
             Ok(target) => answer.redirect = Some(target),
@@ -161,9 +161,9 @@ mod tests {
         map
     }
 
-    fn check(status: u16, list: &[(&str, &[u8])]) -> Answer {
+    fn check(status: u16, list: &[(&str, &[u8])]) -> HeadVerdict {
         let url = CrawlUrl::parse("http://site.test/dir/page?q=1").unwrap();
-        judge(Asked::default(), &url, status, &fields(list))
+        judge(ExpectedResponse::default(), &url, status, &fields(list))
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(check(304, &[]).outcome, Outcome::UnexpectedNotModified);
         assert_eq!(check(200, &[("transfer-encoding", b"gzip, chunked")]).outcome, Outcome::TransferCoding);
         let url = CrawlUrl::parse("http://site.test/").unwrap();
-        let asked = Asked { conditional: true, ..Asked::default() };
+        let asked = ExpectedResponse { conditional: true, ..ExpectedResponse::default() };
         assert_eq!(judge(asked, &url, 304, &HeaderMap::new()).outcome, Outcome::NotModified);
     }
 

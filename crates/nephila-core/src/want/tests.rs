@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cluster::NodeId;
 use crate::cluster::message::Message;
-use crate::entry::{Admission, Entry, Found, FoundHost, FoundUrl, Group, open, seal};
+use crate::entry::{Admission, Entry, FoundHost, FoundUrl, FoundUrls, Group, open, seal};
 use crate::frontier::offers::OfferedUrl;
 use crate::frontier::{Config, Frontier, Offered};
 use crate::key::{HostKey, Prefixes, Secret, UrlKey};
@@ -93,7 +93,7 @@ fn group() -> Group {
     ];
     let key = HostKey { domain: DomainKey(1), host: 2 };
     let hosts = vec![FoundHost { key, origin: None, displaced: false, urls }];
-    Group { epoch: 1, entries: vec![Entry::Found(Found { at: Seconds(5), hosts })] }
+    Group { epoch: 1, entries: vec![Entry::Found(FoundUrls { at: Seconds(5), hosts })] }
 }
 
 // The second link of the page inherits the source.

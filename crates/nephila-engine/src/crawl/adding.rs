@@ -5,7 +5,7 @@
 
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::ReadAs;
-use nephila_core::job::{Found, Job, JobId, PRIORITY_MAX, State, Via};
+use nephila_core::job::{FoundBy, Job, JobId, PRIORITY_MAX, State, Via};
 use nephila_core::reflog;
 use nephila_core::time::Timestamp;
 use nephila_core::trap;
@@ -94,7 +94,7 @@ pub fn judged(
     if job.state == State::Stopped {
         return Err(format!("the job {} is stopped", job.name));
     }
-    let verdict = job.rules.verdict(&url, Found::link(0, 0));
+    let verdict = job.rules.verdict(&url, FoundBy::link(0, 0));
     if !verdict.is_in() && (!as_seed || job.excludes(&url)) {
         let (rule, origin) = (job.rules.text(verdict.rule), job.rules.origin(verdict.rule));
         return Err(format!("out of scope: {rule} ({origin}, job {})", job.name));

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use http::header::{ETAG, LAST_MODIFIED};
 
 use nephila_core::feed::poll::{Taken, fault, take_in};
-use nephila_core::feed::record::{Brought, Fault, Found, NewStory, Record, STORIES_MAX};
-use nephila_core::feed::schedule::Answer;
+use nephila_core::feed::record::{Brought, Fault, NewStory, PollAnswerKind, Record, STORIES_MAX};
+use nephila_core::feed::schedule::PollAnswer;
 use nephila_core::feed::source::{Record as SourceRecord, Shown, Sighted};
 use nephila_core::feed::story::Sighting;
 use nephila_core::feed::{Feed, FeedEntry, Limits, Note, REDUNDANT, read_feed_until};
@@ -62,7 +62,7 @@ impl Poll {
             && findings.links.iter().any(|found| found.kind == LinkKind::Feed)
         {
             let words = "it is a page; the feeds that it names are followed".into();
-            self.brought.fault = Some(Fault { found: Found::Page, words });
+            self.brought.fault = Some(Fault { found: PollAnswerKind::Page, words });
         }
     }
 
@@ -141,26 +141,26 @@ pub(crate) async fn poll(
     source: &Held,
     known: &SourceRecord,
 ) -> Result<Poll, Unread> {
-    let brought = Brought::of(Answer::Failed, record);
+    let brought = Brought::of(PollAnswer::Failed, record);
     let mut poll = Poll { feed: Feed::default(), taken: None, brought, sighted: None };
     let brought = &mut poll.brought;
     brought.conditional = ticket.known.is_some();
     brought.validators = [ETAG, LAST_MODIFIED].iter().any(|name| fetched.fields.contains_key(name));
     brought.max_age = max_age(fetched);
     brought.answer = match (fetched.outcome, fetched.status) {
-        (Outcome::NotModified, _) => Answer::NotModified,
-        (_, Some(410)) => Answer::Gone,
+        (Outcome::NotModified, _) => PollAnswer::NotModified,
+        (_, Some(410)) => PollAnswer::Gone,
         (Outcome::Redirect, status) => {
             let target = fetched.redirect.as_ref().filter(|_| matches!(status, Some(301 | 308)));
             brought.moved_to = target.map(|target| shared.handle.key(target).path);
             brought.fault = target.map(|target| Fault {
-                found: Found::Moved,
+                found: PollAnswerKind::Moved,
                 words: format!("it has moved to {}", shown(target.as_str())).into(),
             });
             // The target is a feed of its own; this feed has nothing more to offer.
-            Answer::Redundant
+            PollAnswer::Redundant
         }
-        _ => Answer::Failed,
+        _ => PollAnswer::Failed,
     };
     if fetched.outcome.action() != Action::Keep || fetched.outcome == Outcome::NotModified {
         return Ok(poll);

@@ -57,7 +57,7 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
     let began = shared.clock.now().wall;
     let logged = begin(shared, ticket, began, log::Purpose::Head).await?;
     let began_at = Instant::now();
-    if let Some(order) = order_of(&shared.orders(), url, Some(ticket.address)) {
+    if let Some(order) = order_of(&shared.stop_list(), url, Some(ticket.address)) {
         logged.not_sent().await;
         stop(shared, ticket.key.host, &order).await?;
         return Ok(Head::Stopped);

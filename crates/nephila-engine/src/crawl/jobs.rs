@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use anyhow::Context;
-use nephila_core::job::{Found, Job, JobId, Kind, Rules, State};
+use nephila_core::job::{FoundBy, Job, JobId, Kind, Rules, State};
 use nephila_core::url::{CrawlUrl, KeyRules};
 
 /// One job in force.
@@ -50,7 +50,7 @@ impl InForce {
 
     /// Whether the job wants the sitemaps of a host. Sitemaps of a host out of scope are not wanted.
     pub fn wants_sitemaps_of(&self, root: &CrawlUrl) -> bool {
-        self.sitemaps && self.rules.verdict(root, Found::link(0, 0)).is_in()
+        self.sitemaps && self.rules.verdict(root, FoundBy::link(0, 0)).is_in()
     }
 
     /// Like [`InForce::wants_sitemaps_of`], for any host.
@@ -103,7 +103,7 @@ impl Jobs {
     /// Whether a page is outside the scope of its job. For a page at depth 0 this means that the rules here are
     /// outdated: a caller added the page.
     pub fn is_outside(&self, id: JobId, page: &CrawlUrl) -> bool {
-        self.get(id).is_none_or(|job| !job.rules.verdict(page, Found::link(0, 0)).is_in())
+        self.get(id).is_none_or(|job| !job.rules.verdict(page, FoundBy::link(0, 0)).is_in())
     }
 
     /// All jobs in force.

@@ -1,9 +1,9 @@
 //! `nephila crawl`: a whole crawl on one machine.
 //!
-//! `meant` turns flags, settings and the folder into a plan; `wire` opens archive, frontier and spider; `work` is the
-//! loop that takes actions from the frontier and starts them. `resolve`, `robots` and `page` each carry out one action:
-//! a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and its outcome is
-//! reported only when both are durable. `reread` parses the archive again when the scope is wider than before.
+//! `resolved` turns flags, settings and the folder into a plan; `wire` opens archive, frontier and spider; `work` is
+//! the loop that takes actions from the frontier and starts them. `resolve`, `robots` and `page` each carry out one
+//! action: a page is fetched, its bytes go to the archive, its links through `intake` to the frontier, and its outcome
+//! is reported only when both are durable. `reread` parses the archive again when the scope is wider than before.
 //! `suspects` identifies pages that crash the process. `progress` shows the state of the crawl, `troubles` why hosts
 //! could not be requested, `seeds` the outcomes of the seeds, and `ending` the final report.
 //!

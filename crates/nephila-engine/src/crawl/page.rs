@@ -39,7 +39,7 @@ use nephila_store::archive::Receipt;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use self::ask::is_held;
-pub(crate) use self::ask::{Asked, ask, begin, conditions};
+pub(crate) use self::ask::{EndedFetch, ask, begin, conditions};
 pub(crate) use self::line::line_of;
 use self::line::{count, report_of};
 pub(crate) use self::read::{complain, read_body, watched};
@@ -132,7 +132,7 @@ pub(crate) fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Optio
 
 impl<'a> Visit<'a> {
     /// Makes the request. None if the ticket is reported without an answer to keep.
-    pub(crate) async fn fetch(&mut self) -> anyhow::Result<Option<Asked>> {
+    pub(crate) async fn fetch(&mut self) -> anyhow::Result<Option<EndedFetch>> {
         let Visit { shared, ticket, url, record, head, .. } = self;
         if shared.settings.feed.follows(ticket.read_as, ticket.depth) {
             let known = shared.handle.feed(ticket.key).await?;
@@ -159,11 +159,11 @@ impl<'a> Visit<'a> {
     }
 
     /// Handles an answer that is not to be kept: the URL is requested once more, after the crawl delay of its host.
-    pub(crate) async fn retried(&self, asked: Asked) -> anyhow::Result<Option<Asked>> {
+    pub(crate) async fn retried(&self, asked: EndedFetch) -> anyhow::Result<Option<EndedFetch>> {
         if !asked.fetched.again {
             return Ok(Some(asked));
         }
-        let Asked { fetched, began, took, request, .. } = asked;
+        let EndedFetch { fetched, began, took, request, .. } = asked;
         request.ended(line_of(self.shared, &self.ticket, &fetched, began, took, None)).await;
         let report = Report { again: true, ..report_of(&fetched, took, None) };
         self.shared.handle.report(self.ticket.id, report).await?;
@@ -173,7 +173,7 @@ impl<'a> Visit<'a> {
     /// Releases the host and waits for room behind the fetch.
     pub(crate) async fn receive(
         self,
-        mut asked: Asked,
+        mut asked: EndedFetch,
         fetching: OwnedSemaphorePermit,
     ) -> anyhow::Result<Capture<'a>> {
         let Visit { shared, ticket, url, .. } = &self;
@@ -213,7 +213,7 @@ impl<'a> Visit<'a> {
 /// An answer on its way to the archive and to the frontier.
 pub(crate) struct Capture<'a> {
     visit: Visit<'a>,
-    asked: Asked,
+    asked: EndedFetch,
     /// The bytes on the wire, with the notes of the metadata record.
     exchange: Option<Exchange>,
     storing: SemaphorePermit<'a>,
@@ -363,7 +363,7 @@ impl Capture<'_> {
         let line = self.line(&stored);
         let Capture { visit, asked, storing, source, mut poll, .. } = self;
         let Visit { shared, ticket, url, head, .. } = visit;
-        let Asked { fetched, took, conditional, request, .. } = asked;
+        let EndedFetch { fetched, took, conditional, request, .. } = asked;
         // Another attempt follows at once, or at another address: this outcome is not final.
         let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
         let is_last = !(fetched.again || is_moved);

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use nephila_core::key::HostKey;
-use nephila_core::orders::Order;
 use nephila_core::spider::Outcome;
+use nephila_core::stop_list::StopOrder;
 use nephila_core::url::{CrawlUrl, Host};
 
 use super::shared::Shared;
@@ -17,8 +17,8 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
     let Ok(url) = CrawlUrl::parse(origin) else {
         return shared.handle.unresolved(host, Outcome::UrlBadHost).await;
     };
-    let orders = shared.orders();
-    if let Some(order) = order_of(&orders, &url, None) {
+    let stop_list = shared.stop_list();
+    if let Some(order) = order_of(&stop_list, &url, None) {
         return stop_instead(shared, host, &order).await;
     }
     let found = match url.host() {
@@ -31,10 +31,10 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
             let free: Vec<IpAddr> = addresses
                 .iter()
                 .copied()
-                .filter(|it| orders.stop_of_address(*it).is_none() && shared.may_ask(*it).is_ok())
+                .filter(|it| stop_list.stop_of_address(*it).is_none() && shared.may_ask(*it).is_ok())
                 .collect();
             if free.is_empty() {
-                let order = addresses.iter().find_map(|address| orders.stop_of_address(*address));
+                let order = addresses.iter().find_map(|address| stop_list.stop_of_address(*address));
                 let why = addresses.iter().find_map(|address| shared.may_ask(*address).err());
                 if let Some(why) = why {
                     shared.troubles.host_failed(&url.origin(), troubles::words(why, None, ""));
@@ -58,7 +58,7 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
 }
 
 /// Stops a host that was to be resolved. Only then is the host reported as unresolved: so its URLs stay unchanged.
-pub(super) async fn stop_instead(shared: &Shared, host: HostKey, order: &Order) -> Result<(), Stopped> {
+pub(super) async fn stop_instead(shared: &Shared, host: HostKey, order: &StopOrder) -> Result<(), Stopped> {
     stop(shared, host, order).await?;
     shared.handle.unresolved(host, Outcome::StopList).await
 }

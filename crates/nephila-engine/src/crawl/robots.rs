@@ -12,14 +12,14 @@ use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
 use nephila_core::job::Trail;
 use nephila_core::robots::Robots;
-use nephila_core::robots::policy::{Answer, Policy, in_force};
+use nephila_core::robots::policy::{Policy, RobotsResult, in_force};
 use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
 use nephila_spider::Fetched;
 
 use super::jobs::InForce;
-use super::page::{Asked, ask, line_of, reserve};
+use super::page::{EndedFetch, ask, line_of, reserve};
 use super::resolve::has_others;
 use super::shared::Shared;
 use super::troubles;
@@ -38,13 +38,13 @@ pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
         _ => {
             return Ok(shared
                 .handle
-                .robots(ticket.id, RobotsReport::of(Answer::Status(404), Duration::ZERO))
+                .robots(ticket.id, RobotsReport::of(RobotsResult::Status(404), Duration::ZERO))
                 .await?);
         }
     };
     let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await?;
-    let Some(Asked { mut fetched, began, took, request, .. }) = asked else {
-        let report = RobotsReport::of(Answer::Unreachable, Duration::ZERO);
+    let Some(EndedFetch { mut fetched, began, took, request, .. }) = asked else {
+        let report = RobotsReport::of(RobotsResult::Unreachable, Duration::ZERO);
         return Ok(shared.handle.robots(ticket.id, report).await?);
     };
     shared.counts.robots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -91,7 +91,7 @@ pub fn judge(fetched: &Fetched, bytes_max: u64, took: Duration) -> RobotsReport 
 /// Records why nothing of the host may be fetched, if its robots.txt is out of reach.
 pub fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetched: &Fetched) {
     match report.answer {
-        RobotsAnswer::Ended(Answer::Unreachable | Answer::Status(429 | 500..)) => {
+        RobotsAnswer::Ended(RobotsResult::Unreachable | RobotsResult::Status(429 | 500..)) => {
             let cause = troubles::words(fetched.outcome, fetched.status, &fetched.detail);
             shared.troubles.host_failed(&url.origin(), format!("robots.txt cannot be read: {cause}"));
         }
@@ -102,7 +102,7 @@ pub fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetc
 /// Stores the host's statements about the use of its pages. Only the frontier knows to which host a redirected
 /// robots.txt belongs.
 pub fn remember_usage(shared: &Shared, ticket: &Ticket, report: &RobotsReport) {
-    if let (RobotsAnswer::Ended(Answer::Status(200..300)), Ok(url)) =
+    if let (RobotsAnswer::Ended(RobotsResult::Status(200..300)), Ok(url)) =
         (&report.answer, CrawlUrl::parse(&ticket.url))
         && url.path_and_query() == "/robots.txt"
     {
@@ -155,7 +155,7 @@ pub fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<L
 /// The response to a robots.txt request, after all redirects.
 pub struct RobotsRead {
     /// HTTP status; unreachable without a response, or if the response broke off.
-    pub answer: Answer,
+    pub answer: RobotsResult,
     /// The body, up to the size limit.
     pub body: Bytes,
     /// Whether the body exceeds the limit.
@@ -170,12 +170,12 @@ impl RobotsRead {
         let answer = match fetched.status {
             // A status with a partial body is no answer: half a robots.txt may allow what the other half forbids.
             Some(_) if matches!(fetched.truncated, Some(Truncation::Time | Truncation::Disconnect)) => {
-                Answer::Unreachable
+                RobotsResult::Unreachable
             }
             // Our own disk lost the body: the same as no answer.
-            Some(_) if matches!(body, Some(Err(_))) => Answer::Unreachable,
-            Some(status) => Answer::Status(status),
-            None => Answer::Unreachable,
+            Some(_) if matches!(body, Some(Err(_))) => RobotsResult::Unreachable,
+            Some(status) => RobotsResult::Status(status),
+            None => RobotsResult::Unreachable,
         };
         let body = body.and_then(Result::ok).unwrap_or_default();
         RobotsRead { answer, body, cut: fetched.truncated == Some(Truncation::Length) }

@@ -10,9 +10,9 @@ use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::URGENT;
 use nephila_core::handler::{self, ReadAs, TextOf};
 use nephila_core::job::{Job, JobId, Limits, Via};
-use nephila_core::orders::Orders;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
+use nephila_core::stop_list::StopList;
 use nephila_core::store::Exchange;
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
@@ -28,8 +28,8 @@ use crate::folder::{Folder, Plan};
 use crate::introduce::Introduction;
 use crate::log::{Counted, Writer};
 use crate::metrics::Metrics;
-use crate::orders::Live;
 use crate::settings::Settings;
+use crate::stop_list::LiveStopList;
 use crate::worker::{Handle, Link};
 
 /// Interval at which a closed gate is checked again.
@@ -60,8 +60,8 @@ pub struct Shared {
     pub usage: super::usage::Usage,
     /// Why hosts could not be requested.
     pub troubles: super::troubles::Troubles,
-    /// Stop orders of operators: hosts and addresses that are no longer requested.
-    orders: Arc<Live>,
+    /// The operator's stop list: hosts and addresses that are never requested.
+    stop_list: Arc<LiveStopList>,
     /// While this gate is closed, no request is made.
     gate: Option<Gate>,
     /// Counters of this run.
@@ -268,7 +268,7 @@ impl Shared {
             jobs,
             usage: Default::default(),
             troubles: Default::default(),
-            orders: Arc::default(),
+            stop_list: Arc::default(),
             gate: None,
             counts: Counts::new(),
             room,
@@ -300,15 +300,15 @@ impl Shared {
         self
     }
 
-    /// Adds the orders of operators.
-    pub fn with_orders(mut self, orders: Arc<Live>) -> Shared {
-        self.orders = orders;
+    /// Adds the operator's stop list.
+    pub fn with_stop_list(mut self, stop_list: Arc<LiveStopList>) -> Shared {
+        self.stop_list = stop_list;
         self
     }
 
-    /// The current orders of operators.
-    pub fn orders(&self) -> Arc<Orders> {
-        self.orders.get()
+    /// The operator's current stop list.
+    pub fn stop_list(&self) -> Arc<StopList> {
+        self.stop_list.get()
     }
 
     /// Returns when a request may be made. Waits while the lease may have expired: the end of the session cancels the

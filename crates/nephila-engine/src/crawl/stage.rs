@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use nephila_core::follow::Witness;
 use nephila_core::handler::{Findings, Limits, Page, read_page_until};
-use nephila_core::job::{JobId, Rules, Verdict};
+use nephila_core::job::{JobId, Rules, ScopeVerdict};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::door::Doors;
 use nephila_core::store::{Digest, Exchange};
@@ -154,7 +154,7 @@ pub trait PassOn: Send + Sync {
 /// Hears of the decisions and the ends of a crawl. Called from the page's task, so a slow observer slows the crawl down.
 pub trait Observe: Send + Sync {
     /// The scope has judged a URL that was found in this way.
-    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &ScopeVerdict, via: &str) {
         _ = (url, rules, verdict, via);
     }
 
@@ -212,7 +212,7 @@ pub struct Unobserved;
 impl Observe for Unobserved {}
 
 impl Witness for Stages {
-    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &ScopeVerdict, via: &str) {
         self.observe.judged(url, rules, verdict, via);
     }
 

@@ -1,5 +1,5 @@
-//! Stop orders of operators: the frontier stops a host when an order matches, and resumes the host when the order is
-//! removed.
+//! The operator's stop list at work: the frontier stops a host when an order matches, and resumes the host when the
+//! order is removed.
 //!
 //! An order names hosts by name, by domain or by address; the frontier knows single hosts. Therefore a host is matched
 //! with the orders when its name is resolved and right before each request. A matching host is stopped in the log of
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use nephila_core::entry::HostChange;
 use nephila_core::frontier::views::HOSTS_PAGE_MAX;
 use nephila_core::key::HostKey;
-use nephila_core::orders::{Order, Orders, Target};
+use nephila_core::stop_list::{StopList, StopOrder, Target};
 use nephila_core::url::CrawlUrl;
 
 use super::shared::Shared;
@@ -24,19 +24,19 @@ use crate::worker::{Command, Stopped};
 
 /// Prefix of the reason of a stop that comes from an order; the target follows.
 pub const MARK: &str = "stop-list ";
-/// Interval at which the orders are checked for changes.
+/// Interval at which the stop list is checked for changes.
 pub const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Interval at which all hosts are checked even if no order has changed: some may have come from another node.
 pub const ROUND_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The order that stops a host, or the address to be dialled.
-pub fn order_of(orders: &Orders, url: &CrawlUrl, address: Option<IpAddr>) -> Option<Order> {
-    let by_address = || address.and_then(|address| orders.stop_of_address(address));
-    orders.stop_of_host(url.host_str()).or_else(by_address).cloned()
+pub fn order_of(stop_list: &StopList, url: &CrawlUrl, address: Option<IpAddr>) -> Option<StopOrder> {
+    let by_address = || address.and_then(|address| stop_list.stop_of_address(address));
+    stop_list.stop_of_host(url.host_str()).or_else(by_address).cloned()
 }
 
 /// Stops a host in the log of its partition, because of an order. Returns once the stop is durable.
-pub async fn stop(shared: &Shared, host: HostKey, order: &Order) -> Result<(), Stopped> {
+pub async fn stop(shared: &Shared, host: HostKey, order: &StopOrder) -> Result<(), Stopped> {
     let by = if order.author.is_empty() { "an operator" } else { &order.author };
     let why = format!("{MARK}{} by {by}: {}", order.target, order.reason);
     shared.handle.command(Command::Host(HostChange::Stop(host, why.into()))).await
@@ -49,25 +49,25 @@ pub fn target_of(why: &str) -> Option<Target> {
 
 /// Resumes hosts whose order is removed, until the future is dropped or the session ends.
 pub async fn undo(shared: Weak<Shared>) {
-    let mut seen: Option<Arc<Orders>> = None;
+    let mut seen: Option<Arc<StopList>> = None;
     let mut round: Option<Instant> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(shared) = shared.upgrade() else { return };
-        let orders = shared.orders();
-        let same = seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &orders));
+        let stop_list = shared.stop_list();
+        let same = seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &stop_list));
         if same && round.is_some_and(|round| round.elapsed() < ROUND_EVERY) {
             continue;
         }
-        match go_on(&shared, &orders).await {
-            Ok(()) => (seen, round) = (Some(orders), Some(Instant::now())),
+        match go_on(&shared, &stop_list).await {
+            Ok(()) => (seen, round) = (Some(stop_list), Some(Instant::now())),
             Err(_) => return,
         }
     }
 }
 
 /// One round through all hosts.
-pub async fn go_on(shared: &Shared, orders: &Orders) -> Result<(), Stopped> {
+pub async fn go_on(shared: &Shared, stop_list: &StopList) -> Result<(), Stopped> {
     let mut from = None;
     loop {
         let hosts = shared.handle.hosts(from, HOSTS_PAGE_MAX).await?;
@@ -75,7 +75,7 @@ pub async fn go_on(shared: &Shared, orders: &Orders) -> Result<(), Stopped> {
         from = hosts.last().and_then(|(key, _)| key.next());
         for (key, record) in hosts {
             let gone = target_of(&record.stopped)
-                .is_some_and(|target| orders.iter().all(|order| order.target != target));
+                .is_some_and(|target| stop_list.iter().all(|order| order.target != target));
             if gone {
                 shared.handle.command(Command::Host(HostChange::Resume(key))).await?;
             }

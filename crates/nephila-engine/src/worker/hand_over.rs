@@ -27,7 +27,7 @@ pub struct Closed {
 
 /// A partition to be taken over.
 #[derive(Debug)]
-pub(super) struct Coming<S> {
+pub(super) struct IncomingPartition<S> {
     pub(super) part: Part<S>,
     pub(super) epoch: u64,
     /// Answered once the first group is durable.
@@ -37,45 +37,45 @@ pub(super) struct Coming<S> {
 /// A closure that runs with the state and the log of a partition on the worker's thread.
 type Visit<S> = Box<dyn FnOnce(&mut S, &mut dyn GroupLog) + Send>;
 
-/// A message through the door.
-pub(super) enum Knock<S> {
+/// A message through the port.
+pub(super) enum PartitionRequest<S> {
     /// A partition.
-    Part(Coming<S>),
+    Part(IncomingPartition<S>),
     /// A visit to an owned partition.
     Visit(Prefixes, Visit<S>),
 }
 
 // Not derived: a closure has no `Debug`.
-impl<S> std::fmt::Debug for Knock<S> {
+impl<S> std::fmt::Debug for PartitionRequest<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Knock::Part(_) => "Part",
-            Knock::Visit(..) => "Visit",
+            PartitionRequest::Part(_) => "Part",
+            PartitionRequest::Visit(..) => "Visit",
         })
     }
 }
 
-/// The entrance for partitions.
+/// The way by which partitions reach a worker.
 #[derive(Debug)]
-pub struct Door<S>(pub(super) mpsc::Sender<Knock<S>>);
+pub struct PartitionPort<S>(pub(super) mpsc::Sender<PartitionRequest<S>>);
 
 // Not derived: the derived impl would require `S: Clone`.
-impl<S> Clone for Door<S> {
+impl<S> Clone for PartitionPort<S> {
     fn clone(&self) -> Self {
-        Door(self.0.clone())
+        PartitionPort(self.0.clone())
     }
 }
 
-impl<S> Door<S> {
+impl<S> PartitionPort<S> {
     /// Gives the worker a partition, already replayed, which the worker owns from this epoch on. Returns once the epoch
     /// is durable in the log. False if the worker has ended.
     pub async fn bring(&self, part: Part<S>, epoch: u64) -> bool {
         let (reply, answer) = oneshot::channel();
-        let knock = Knock::Part(Coming { part, epoch, reply });
-        self.0.send(knock).await.is_ok() && self.heard(answer).await.is_some()
+        let request = PartitionRequest::Part(IncomingPartition { part, epoch, reply });
+        self.0.send(request).await.is_ok() && self.heard(answer).await.is_some()
     }
 
-    /// Runs a closure with the state and the log of a partition, between two turns of the worker, which waits: the
+    /// Runs a closure with the state and the log of a partition, between two ticks of the worker, which waits: the
     /// closure should take milliseconds. None if the partition is not here, or the worker has ended.
     pub async fn visit<T: Send + 'static>(
         &self,
@@ -87,7 +87,7 @@ impl<S> Door<S> {
             // The caller may have left.
             _ = reply.send(visit(state, log));
         });
-        self.0.send(Knock::Visit(prefixes, visit)).await.ok()?;
+        self.0.send(PartitionRequest::Visit(prefixes, visit)).await.ok()?;
         self.heard(answer).await
     }
 
@@ -102,11 +102,11 @@ impl<S> Door<S> {
 }
 
 impl<S: Durable> Worker<S> {
-    /// Handles a knock.
-    pub(super) fn let_in(&mut self, knock: Knock<S>) {
-        match knock {
-            Knock::Part(coming) => self.open_part(coming),
-            Knock::Visit(prefixes, visit) => {
+    /// Handles a request.
+    pub(super) fn let_in(&mut self, request: PartitionRequest<S>) {
+        match request {
+            PartitionRequest::Part(incoming) => self.open_part(incoming),
+            PartitionRequest::Visit(prefixes, visit) => {
                 if let Some(at) = self.logs.iter().position(|log| log.prefixes == prefixes) {
                     visit(self.frontier.state(at), &mut *self.logs[at].log);
                 }
@@ -115,9 +115,9 @@ impl<S: Durable> Worker<S> {
     }
 
     /// Takes ownership of a partition.
-    fn open_part(&mut self, coming: Coming<S>) {
+    fn open_part(&mut self, incoming: IncomingPartition<S>) {
         let now = self.clock.now();
-        let Coming { part: Part { prefixes, state, log }, epoch, reply } = coming;
+        let IncomingPartition { part: Part { prefixes, state, log }, epoch, reply } = incoming;
         let at = self.frontier.add_partition(prefixes, state, epoch, now);
         self.move_numbers(|number| if number >= at { number + 1 } else { number });
         let mut log = Log::new(prefixes, log, &self.wake());

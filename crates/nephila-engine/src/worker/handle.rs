@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use nephila_core::cluster::errand::Said;
-use nephila_core::cluster::slots::Event as TurnEvent;
+use nephila_core::cluster::slots::Event as SlotEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::feed;
 use nephila_core::feed::source::{Sighted, SourceKey};
@@ -19,7 +19,7 @@ pub use nephila_core::follow::Link;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::downloads::{self, Cursor, Wanted};
 use nephila_core::frontier::explain::Explanation;
-use nephila_core::frontier::feedback::Why;
+use nephila_core::frontier::feedback::FeedbackReason;
 use nephila_core::frontier::feeds::{FeedView, StoryView};
 use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::frontier::outlook::Outlook;
@@ -101,7 +101,7 @@ pub(super) enum Event {
     Robots(TicketId, Box<RobotsReport>),
     Resolved(HostKey, Box<[IpAddr]>),
     Unresolved(HostKey, Outcome),
-    Turn(TurnEvent),
+    Turn(SlotEvent),
     Errand(Said),
     Command(Command, oneshot::Sender<()>),
     /// For one partition, or for all.
@@ -122,7 +122,7 @@ pub(super) enum Event {
     Foresee(Box<Part>, oneshot::Sender<Foreseen>),
     Stats(oneshot::Sender<Box<Stats>>),
     Standings(oneshot::Sender<Standings>),
-    Closed(Prefixes, oneshot::Sender<Vec<(HostKey, Why)>>),
+    Closed(Prefixes, oneshot::Sender<Vec<(HostKey, FeedbackReason)>>),
     Tallies(oneshot::Sender<Vec<Tallied>>),
     Close(Prefixes, oneshot::Sender<Closed>),
     Stop(oneshot::Sender<Box<Stats>>),
@@ -436,7 +436,7 @@ pub struct TurnPlace<'a>(mpsc::Permit<'a, Event>);
 
 impl TurnPlace<'_> {
     /// Sends the message.
-    pub fn say(self, event: TurnEvent) {
+    pub fn say(self, event: SlotEvent) {
         self.0.send(Event::Turn(event));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use nephila_core::cluster::errand::Said;
-use nephila_core::cluster::slots::Event as TurnEvent;
+use nephila_core::cluster::slots::Event as SlotEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::frontier::ticket::{Report, TicketId};
@@ -88,10 +88,10 @@ impl<S: Durable> Worker<S> {
             }
             Event::Resolved(host, addresses) => self.frontier.handle_resolved(host, &addresses, now),
             Event::Unresolved(host, outcome) => self.frontier.handle_unresolved(host, outcome, now)?,
-            Event::Turn(TurnEvent::Granted { slot, rested, wanted }) => {
+            Event::Turn(SlotEvent::Granted { slot, rested, wanted }) => {
                 self.frontier.handle_granted(slot, rested, wanted, now);
             }
-            Event::Turn(TurnEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
+            Event::Turn(SlotEvent::Wanted { slot }) => self.frontier.handle_wanted(slot),
             Event::Errand(Said::Ask { asker, url }) => self.frontier.handle_errand(asker, &url, now)?,
             // The carrier sends the errand again.
             Event::Errand(Said::NotHere { .. }) => {}

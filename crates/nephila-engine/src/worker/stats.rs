@@ -14,8 +14,8 @@ pub struct Stats {
     pub gauges: Gauges,
     /// Totals of the partitions, including earlier processes.
     pub totals: Totals,
-    /// Turns of the loop.
-    pub turns: u64,
+    /// Ticks of the loop.
+    pub ticks: u64,
     /// Events taken.
     pub events: u64,
     /// Offers taken.
@@ -24,13 +24,13 @@ pub struct Stats {
     pub elsewhere: u64,
     /// Actions handed out.
     pub actions: u64,
-    /// Turns in which the action channel was full and no more actions were handed out.
+    /// Ticks in which the action channel was full and no more actions were handed out.
     pub held_back: u64,
     /// Groups made durable.
     pub groups: u64,
     /// Bytes of the durable groups, before compression.
     pub group_bytes: u64,
-    /// Turns in which one or more groups became durable.
+    /// Ticks in which one or more groups became durable.
     pub commits: u64,
     /// Total latency of the groups, in milliseconds.
     pub commit_ms: u64,

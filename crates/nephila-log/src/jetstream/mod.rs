@@ -18,9 +18,9 @@ mod link;
 mod log;
 mod marks;
 mod message;
+mod peer;
 mod reader;
 mod replay;
-mod talk;
 mod watch;
 mod write;
 
@@ -45,7 +45,7 @@ pub use events::{EventReader, JetEvents};
 pub use inbox::JetInbox;
 pub use leases::JetLeases;
 pub use log::JetLog;
-pub use talk::Heard;
+pub use peer::PeerMessages;
 pub use watch::Watch;
 
 /// Maximum number of streams for partitions.

@@ -20,7 +20,7 @@ use nephila_core::frontier::{Action, Config};
 use nephila_core::handler::{self, Limits, Page, ReadAs};
 use nephila_core::job::JobId;
 use nephila_core::key::{Prefixes, Secret};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::{Outcome, Settings};
 use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::{CrawlUrl, KeyRules};
@@ -227,7 +227,11 @@ async fn measure(args: Args) -> anyhow::Result<()> {
 
 /// Takes the links in, gives tickets out and takes their reports, until every page has ended. Returns the CPU time per
 /// ticket.
-async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Found>]) -> anyhow::Result<f64> {
+async fn frontier(
+    folder: &Path,
+    fetched: &[Fetched],
+    found: &[Vec<handler::FoundLink>],
+) -> anyhow::Result<f64> {
     let (cache, merger) = (Cache::new(64 << 20), Merger::start()?);
     let mut parts = Vec::new();
     for number in 0..PARTITIONS {
@@ -264,7 +268,7 @@ async fn frontier(folder: &Path, fetched: &[Fetched], found: &[Vec<handler::Foun
         match action {
             Action::Resolve { host, .. } => handle.resolved(host, &[IpAddr::from([127, 0, 0, 1])]).await?,
             Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
-                handle.robots(ticket.id, RobotsReport::of(Answer::Status(404), Duration::ZERO)).await?;
+                handle.robots(ticket.id, RobotsReport::of(RobotsResult::Status(404), Duration::ZERO)).await?;
             }
             Action::Fetch(ticket) => {
                 let links: Vec<Link> = found[ended].iter().map(|found| link(&found.url)).collect();

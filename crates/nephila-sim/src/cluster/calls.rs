@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use nephila_core::cluster::member::{Action as Deed, Answer, NodeRecord, OwnerRecord, View};
+use nephila_core::cluster::member::{Action as Deed, NodeRecord, OwnerRecord, SwapResult, View};
 use nephila_core::cluster::{Epoch, Incarnation};
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
@@ -43,7 +43,7 @@ pub(crate) enum Call {
 #[derive(Clone, Debug)]
 pub(crate) enum Got {
     Nothing,
-    Member(Answer),
+    Member(SwapResult),
     Owners(BTreeMap<u32, (u64, OwnerRecord)>),
     Leases(Vec<NodeRecord>),
     /// A state, the groups after that state, and whether one of them is missing.
@@ -152,7 +152,7 @@ impl Sim {
             (Call::Member(deed), got) => {
                 let answer = match got {
                     Got::Member(answer) => answer,
-                    _ => Answer::Unknown,
+                    _ => SwapResult::Unknown,
                 };
                 let member = &mut self.nodes[n].member;
                 match deed {

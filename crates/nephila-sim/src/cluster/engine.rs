@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use nephila_core::cluster::NodeId;
-use nephila_core::cluster::member::{Action, Answer, NodeRecord, OwnerRecord};
+use nephila_core::cluster::member::{Action, NodeRecord, OwnerRecord, SwapResult};
 use nephila_core::entry::{self, ChainError, Group};
 use nephila_core::state::{MemoryState, Position};
 
@@ -69,23 +69,23 @@ impl Engine {
     }
 
     /// A call of a member: about its lease or an owner record.
-    pub(crate) fn apply(&mut self, t: u64, action: &Action, planted: Planted) -> Answer {
+    pub(crate) fn apply(&mut self, t: u64, action: &Action, planted: Planted) -> SwapResult {
         self.leases.retain(|_, (_, until)| *until > t);
         self.revision += 1;
         match action {
             Action::Acquire { record, .. } => match self.leases.contains_key(&record.node) {
-                true => Answer::Refused,
+                true => SwapResult::Refused,
                 false => {
                     self.leases.insert(record.node, (record.clone(), t + TTL));
-                    Answer::Done(self.revision)
+                    SwapResult::Done(self.revision)
                 }
             },
             Action::Renew { incarnation, record } => match self.leases.get_mut(&record.node) {
                 Some((held, until)) if held.incarnation == *incarnation => {
                     (*held, *until) = (record.clone(), t + TTL);
-                    Answer::Done(self.revision)
+                    SwapResult::Done(self.revision)
                 }
-                _ => Answer::Refused,
+                _ => SwapResult::Refused,
             },
             Action::Claim { partition, expected, record } => {
                 self.swap(*partition, *expected, *record, planted)
@@ -95,7 +95,7 @@ impl Engine {
             }
             Action::Leave { incarnation } => {
                 self.leases.retain(|_, (held, _)| held.incarnation != *incarnation);
-                Answer::Done(self.revision)
+                SwapResult::Done(self.revision)
             }
             other => unreachable!("{other:?} is not for the engine"),
         }
@@ -107,13 +107,13 @@ impl Engine {
         expected: Option<u64>,
         record: OwnerRecord,
         planted: Planted,
-    ) -> Answer {
+    ) -> SwapResult {
         let is = self.owners.get(&partition).map(|(revision, _)| *revision);
         if is != expected && planted != Planted::SwapBlindly {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         self.owners.insert(partition, (self.revision, record));
-        Answer::Done(self.revision)
+        SwapResult::Done(self.revision)
     }
 
     /// Appends a group. A group names its predecessor, so a late group is refused and a repeated one is recognized.

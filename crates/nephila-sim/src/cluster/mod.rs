@@ -2,8 +2,8 @@
 //!
 //! A [`Sim`] has some nodes, each with the core's member, outbox and frontiers and a shell that carries out their
 //! decisions ([`node`], [`page`]); the engine that they share ([`engine`]); the way there and back ([`calls`]); a web
-//! that answers ([`web`]); and faults ([`faults`]). Nodes that request the same address take turns ([`turns`]). The
-//! next event is always the one that is due next: an answer, a message, a timer.
+//! that answers ([`web`]); and faults ([`faults`]). Nodes that request the same address take turns ([`slot_grants`]).
+//! The next event is always the one that is due next: an answer, a message, a timer.
 //!
 //! The checkers ([`books`]) see requests at the servers and groups as they arrive: never two owners act, a host keeps
 //! its rest over every take-over, and an address keeps its rest and its limit over all nodes, a page is requested again
@@ -20,7 +20,7 @@ mod faults;
 pub mod mutants;
 mod node;
 mod page;
-mod turns;
+mod slot_grants;
 mod web;
 
 use std::collections::BTreeMap;

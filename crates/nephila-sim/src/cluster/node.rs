@@ -19,7 +19,7 @@ use nephila_core::state::{MemoryState, State};
 use nephila_core::time::{Now, Timestamp};
 
 use super::calls::Call;
-use super::turns::Turns;
+use super::slot_grants::SlotGrants;
 use super::{Planted, Sim};
 use crate::{Checker, Violation};
 
@@ -71,7 +71,7 @@ pub(crate) struct Node {
     /// Pages whose links travel, by the outbox's number.
     pub(crate) pages: BTreeMap<u64, (u32, TicketId)>,
     pub(crate) next_page: u64,
-    pub(crate) turns: Turns,
+    pub(crate) turns: SlotGrants,
 }
 
 /// A partition that a node works on.
@@ -161,7 +161,7 @@ impl Node {
             wake: sim.t,
             pages: BTreeMap::new(),
             next_page: 0,
-            turns: Turns::default(),
+            turns: SlotGrants::default(),
         }
     }
 

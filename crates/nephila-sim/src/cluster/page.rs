@@ -6,7 +6,7 @@ use nephila_core::cluster::outbox::Pushed;
 use nephila_core::frontier::Offered;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket, TicketId};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 
 use super::calls::Call;
@@ -77,7 +77,7 @@ impl Sim {
         let took = Duration::from_millis(running.took);
         let Some(page) = running.page else {
             part.flights.remove(&running.ticket);
-            let report = RobotsReport::of(Answer::Status(404), took);
+            let report = RobotsReport::of(RobotsResult::Status(404), took);
             part.frontier.handle_robots(running.ticket, report, now)?;
             return Ok(());
         };

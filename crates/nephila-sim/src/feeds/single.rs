@@ -10,7 +10,7 @@ use http::HeaderMap;
 use nephila_core::codec::Reader;
 use nephila_core::feed::poll::take_in;
 use nephila_core::feed::record::{Brought, PollLine, Polled, Record};
-use nephila_core::feed::schedule::{Answer, Poll, Rule, Settings};
+use nephila_core::feed::schedule::{Poll, PollAnswer, Rule, Settings};
 use nephila_core::feed::{Limits, read_feed, story};
 use nephila_core::handler::{Page, ReadAs};
 use nephila_core::key::{DomainKey, HostKey, UrlKey};
@@ -36,12 +36,12 @@ pub(super) fn read(
     conditional: bool,
     at: Timestamp,
 ) -> (Brought, Vec<CrawlUrl>) {
-    let mut brought = Brought::of(Answer::Failed, record);
+    let mut brought = Brought::of(PollAnswer::Failed, record);
     brought.conditional = conditional;
     let body = match reply {
         Reply::Down => return (brought, Vec::new()),
         Reply::NotModified => {
-            (brought.answer, brought.validators) = (Answer::NotModified, true);
+            (brought.answer, brought.validators) = (PollAnswer::NotModified, true);
             return (brought, Vec::new());
         }
         Reply::Body(body) => body,
@@ -184,7 +184,7 @@ fn count(
 ) {
     counts.polls += 1;
     counts.not_modified += u64::from(*reply == Reply::NotModified);
-    counts.redundant += u64::from(brought.answer == Answer::Redundant);
+    counts.redundant += u64::from(brought.answer == PollAnswer::Redundant);
     counts.stories += (model.end - model.first) as u64;
     // Stories of the first poll were published before the feed was followed.
     for (place, published) in source.published[model.first..model.end].iter().enumerate() {

@@ -15,7 +15,7 @@ use nephila_core::frontier::{Action, Config, Frontier, Offered, URGENT};
 use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
 use nephila_core::key::{HostKey, Prefixes, Secret, UrlKey};
-use nephila_core::robots::policy::Answer as RobotsAnswer;
+use nephila_core::robots::policy::RobotsResult as RobotsAnswer;
 use nephila_core::spider::Outcome;
 use nephila_core::state::{MemoryState, StateError};
 use nephila_core::time::{Now, Timestamp};

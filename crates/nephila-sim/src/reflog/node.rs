@@ -13,7 +13,7 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, TicketId};
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::key::{Prefixes, UrlKey};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::{MemoryState, State};
 use nephila_core::time::{Now, Timestamp};
@@ -195,7 +195,7 @@ impl Node {
                 report.digest = mix(ticket) | 1;
                 self.front().handle_report(id, &report, now)?
             }
-            None => self.front().handle_robots(id, RobotsReport::of(Answer::Status(404), took), now)?,
+            None => self.front().handle_robots(id, RobotsReport::of(RobotsResult::Status(404), took), now)?,
         };
         debug_assert!(is_open, "every fetch ends in time");
         Ok(url)

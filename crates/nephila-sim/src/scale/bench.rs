@@ -1,11 +1,12 @@
 //! The hosts of a node at one address, and the node's actions: ask for the turn, start fetches, give the turn back. A
-//! model of the frontier's workbench, with the core's own [`Turn`]s and [`Slots`](nephila_core::cluster::slots::Slots).
+//! model of the frontier's workbench, with the core's own [`SlotGrant`]s and
+//! [`Slots`](nephila_core::cluster::slots::Slots).
 //!
 //! Invariants: hosts wait in the order in which they have rested; one fetch at a time is open at an address; an address
 //! without hosts is given up.
 
 use nephila_core::cluster::slots::Event as SlotEvent;
-use nephila_core::frontier::turn::{Turn, Verdict};
+use nephila_core::frontier::slot_grant::{GrantVerdict, SlotGrant};
 
 use super::super::Violation;
 use super::web::{Class, HOST_REST, NONE, took};
@@ -16,7 +17,7 @@ use super::{Event, REQUESTS_PER_MISS, SAMPLED, Sim};
 pub(super) struct Work {
     pub(super) node: u32,
     slot: u32,
-    turn: Option<Turn>,
+    turn: Option<SlotGrant>,
     asked: bool,
     /// The host whose fetch is open.
     pub(super) open: u32,
@@ -149,7 +150,7 @@ impl Sim {
             if start_at <= t && !turn.is_used_up() {
                 return self.start(work);
             }
-            if turn.judge(0, free_at, Some(ready_at), t) != Verdict::GiveBack {
+            if turn.judge(0, free_at, Some(ready_at), t) != GrantVerdict::GiveBack {
                 self.look_later(work, start_at);
                 return Ok(());
             }
@@ -176,7 +177,7 @@ impl Sim {
             here.end = NONE;
         }
         (here.open, here.last) = (host, t);
-        here.turn.iter_mut().for_each(Turn::handle_start);
+        here.turn.iter_mut().for_each(SlotGrant::handle_start);
         self.web.begin(t, host)?;
         let took = took(&mut self.rng);
         let this = &mut self.nodes[node as usize];
@@ -249,11 +250,11 @@ impl Sim {
                 SlotEvent::Granted { rested, wanted, .. } => {
                     self.tally.turns += u64::from(shared);
                     here.asked = false;
-                    here.turn = Some(Turn::new(wanted));
+                    here.turn = Some(SlotGrant::new(wanted));
                     here.last = here.last.max(self.t.saturating_sub(rested));
                     here.free_at = here.free_at.max(self.t + rest.saturating_sub(rested));
                 }
-                SlotEvent::Wanted { .. } => here.turn.iter_mut().for_each(Turn::handle_wanted),
+                SlotEvent::Wanted { .. } => here.turn.iter_mut().for_each(SlotGrant::handle_wanted),
             }
             if here.open == NONE {
                 self.look_later(work, self.t);

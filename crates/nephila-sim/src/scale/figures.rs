@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use nephila_core::frontier::turn::BLOCK;
+use nephila_core::frontier::slot_grant::BLOCK;
 
 use super::web::{
     Class, FETCH_MEAN, HOST_REST, HOSTS_PER_NODE, NEIGHBOURS, OF_FLEETS, PARTITIONS_PER_NODE, SLOT_REST,

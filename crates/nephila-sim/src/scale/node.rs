@@ -3,7 +3,7 @@
 //! Invariants: each node has a clock of its own; messages for an earlier life of a node are dropped.
 
 use nephila_core::cluster::load::Meter;
-use nephila_core::cluster::member::{Action, Answer, Member, NodeRecord, Phase};
+use nephila_core::cluster::member::{Action, Member, NodeRecord, Phase, SwapResult};
 use nephila_core::cluster::slots::Slots;
 use nephila_core::cluster::{Epoch, Incarnation, NodeId};
 
@@ -258,7 +258,7 @@ impl Sim {
         let lost = self.rng.one_in(CALLS_PER_LOSS);
         let node = &mut self.nodes[number as usize];
         let (now, me) = (node.now(t), node.member.incarnation());
-        let or_lost = |answer| if lost { Answer::Unknown } else { answer };
+        let or_lost = |answer| if lost { SwapResult::Unknown } else { answer };
         match action {
             Action::Acquire { incarnation, record } => {
                 let answer = self.store.acquire(t, number, record);

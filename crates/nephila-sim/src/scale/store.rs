@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use nephila_core::cluster::member::{Answer, NodeRecord, Outlook, OwnerRecord, OwnerState, View};
+use nephila_core::cluster::member::{NodeRecord, Outlook, OwnerRecord, OwnerState, SwapResult, View};
 use nephila_core::cluster::slots::Ring;
 use nephila_core::cluster::{Incarnation, NodeId};
 
@@ -80,26 +80,26 @@ impl Store {
         self.view.owners.insert(partition, (self.revision, record));
     }
 
-    pub(super) fn acquire(&mut self, t: u64, node: u32, record: NodeRecord) -> Answer {
+    pub(super) fn acquire(&mut self, t: u64, node: u32, record: NodeRecord) -> SwapResult {
         if self.places[node as usize].0 != NONE {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         self.places[node as usize] = (self.view.nodes.len() as u32, t + self.ttl);
         self.view.nodes.push(record);
         self.revision += 1;
         self.changed();
-        Answer::Done(self.revision)
+        SwapResult::Done(self.revision)
     }
 
-    pub(super) fn renew(&mut self, t: u64, node: u32, record: NodeRecord) -> Answer {
+    pub(super) fn renew(&mut self, t: u64, node: u32, record: NodeRecord) -> SwapResult {
         let (place, until) = &mut self.places[node as usize];
         if *place == NONE || self.view.nodes[*place as usize].incarnation != record.incarnation {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         *until = t + self.ttl;
         self.view.nodes[*place as usize] = record;
         self.revision += 1;
-        Answer::Done(self.revision)
+        SwapResult::Done(self.revision)
     }
 
     /// The expiry of a node's lease, if the node has one.
@@ -120,14 +120,14 @@ impl Store {
     }
 
     /// Compare-and-swap of an owner record.
-    pub(super) fn swap(&mut self, partition: u32, expected: Option<u64>, record: OwnerRecord) -> Answer {
+    pub(super) fn swap(&mut self, partition: u32, expected: Option<u64>, record: OwnerRecord) -> SwapResult {
         let now = self.view.owners.get(&partition).map(|(revision, _)| *revision);
         if now != expected {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         self.revision += 1;
         self.view.owners.insert(partition, (self.revision, record));
         self.version += 1;
-        Answer::Done(self.revision)
+        SwapResult::Done(self.revision)
     }
 }

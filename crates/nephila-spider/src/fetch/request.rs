@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::header::{self, HeaderName, HeaderValue};
 use http_body_util::Empty;
 use nephila_core::spider::Outcome;
-use nephila_core::spider::answer::Asked;
+use nephila_core::spider::answer::ExpectedResponse;
 use nephila_core::url::CrawlUrl;
 
 use super::{Failed, Inner};
@@ -63,9 +63,9 @@ impl Request {
         }
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> ExpectedResponse {
         let has = |name: &HeaderName| self.fields.iter().any(|(other, _)| other == name);
-        Asked {
+        ExpectedResponse {
             head_only: self.head_only,
             conditional: has(&header::IF_NONE_MATCH) || has(&header::IF_MODIFIED_SINCE),
             range: has(&header::RANGE),

@@ -37,7 +37,7 @@ const NEGATIVE_TTL: Duration = Duration::from_secs(60);
 /// Result of a lookup, and its lifetime.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) answer: super::Answer,
+    pub(super) answer: super::DnsAnswer,
     pub(super) ttl: Duration,
 }
 

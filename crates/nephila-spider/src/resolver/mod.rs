@@ -50,7 +50,7 @@ const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
 const ROUTE_KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// The addresses of a name, or the failure.
-pub type Answer = Result<Arc<[IpAddr]>, Outcome>;
+pub type DnsAnswer = Result<Arc<[IpAddr]>, Outcome>;
 
 /// Resolves names. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -85,8 +85,8 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    Asking(watch::Receiver<Option<Answer>>),
-    Known { answer: Answer, until: Instant },
+    Asking(watch::Receiver<Option<DnsAnswer>>),
+    Known { answer: DnsAnswer, until: Instant },
 }
 
 /// A setting has an unusable value.
@@ -124,12 +124,12 @@ impl Resolver {
     }
 
     /// The addresses of a name, in dialling order. The second value tells whether they come from an earlier lookup.
-    pub async fn resolve(&self, name: &str) -> (Answer, bool) {
+    pub async fn resolve(&self, name: &str) -> (DnsAnswer, bool) {
         let (answer, old) = self.resolve_unordered(name).await;
         (answer.map(|addresses| self.ordered(addresses)), old)
     }
 
-    async fn resolve_unordered(&self, name: &str) -> (Answer, bool) {
+    async fn resolve_unordered(&self, name: &str) -> (DnsAnswer, bool) {
         let name = fold(name);
         if let Some(addresses) = self.0.fixed.get(&*name) {
             return (Ok(addresses.clone()), false);
@@ -236,7 +236,7 @@ impl Resolver {
         found
     }
 
-    fn keep(&self, name: Arc<str>, found: lookup::Found, failures: u32) -> Answer {
+    fn keep(&self, name: Arc<str>, found: lookup::Found, failures: u32) -> DnsAnswer {
         let (keep, failures) = match &found.answer {
             Ok(_) => (found.ttl.clamp(self.0.ttl_min, self.0.ttl_max), 0),
             Err(Outcome::DnsNxdomain | Outcome::DnsNodata) => {
@@ -262,8 +262,8 @@ impl Resolver {
 }
 
 enum Asked {
-    Known(Answer),
-    Under(watch::Receiver<Option<Answer>>, bool),
+    Known(DnsAnswer),
+    Under(watch::Receiver<Option<DnsAnswer>>, bool),
 }
 
 /// Canonical form of a name: lower case, without the final dot (names are always absolute).

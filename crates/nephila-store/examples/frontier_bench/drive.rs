@@ -16,7 +16,7 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket, TicketId};
 use nephila_core::frontier::{Action, Config, Frontier, Offered};
 use nephila_core::key::{HostKey, Prefixes};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::state::MemoryState;
 use nephila_core::state::{State, StateError};
@@ -360,8 +360,8 @@ impl<S: Kept> Driver<S> {
         let h = mix(id.0 ^ 0xa45e);
         if purpose == Purpose::Robots {
             let (answer, body) = match mix(host.domain.0) % 2 {
-                0 => (Answer::Status(404), Box::default()),
-                _ => (Answer::Status(200), Box::from(ROBOTS.as_bytes())),
+                0 => (RobotsResult::Status(404), Box::default()),
+                _ => (RobotsResult::Status(200), Box::from(ROBOTS.as_bytes())),
             };
             let report = RobotsReport { body, ..RobotsReport::of(answer, took) };
             self.frontier.handle_robots(id, report, self.now)?;

@@ -10,7 +10,7 @@ use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::Purpose;
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::key::{HostKey, Prefixes};
-use nephila_core::robots::Answer;
+use nephila_core::robots::RobotsResult;
 use nephila_core::state::{Changes, Durable, Item, Position, State};
 use nephila_core::time::{Now, Timestamp};
 use nephila_store::state::proof::Workload;
@@ -229,7 +229,7 @@ fn first_ticket(copy: &Path, position: Position) -> Result<Duration, Failure> {
                 if ticket.purpose != Purpose::Robots {
                     return Ok(took);
                 }
-                let report = RobotsReport::of(Answer::Status(404), Duration::from_millis(5));
+                let report = RobotsReport::of(RobotsResult::Status(404), Duration::from_millis(5));
                 frontier.handle_robots(ticket.id, report, now)?;
             }
             None => {

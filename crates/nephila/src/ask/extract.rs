@@ -17,7 +17,7 @@ use nephila_store::captures::{Capture, Captures};
 use nephila_store::derive::{Deriver, Kind as Derived};
 
 use crate::cli::ExtractArgs;
-use crate::command::meant::{handler_before, store_before};
+use crate::command::resolved::{handler_before, store_before};
 use nephila_engine::clock::Clock;
 use nephila_engine::crawl::decoded::decoded;
 use nephila_engine::crawl::reread::fields;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use nephila_core::orders::Target;
+use nephila_core::stop_list::Target;
 
 use super::{Common, Remote};
 

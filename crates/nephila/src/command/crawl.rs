@@ -6,9 +6,9 @@ use anyhow::Context;
 use nephila_store::archive::damage::give_up;
 use nephila_store::disk::RealDisk;
 
-use super::meant;
 use super::progress::Progress;
 use super::report::report;
+use super::resolved;
 use crate::cli::cluster::ServeArgs;
 use crate::cli::crawl::{CrawlArgs, HowArgs};
 use nephila_api::{Questions, Server};
@@ -19,9 +19,9 @@ use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
-use nephila_engine::orders;
 use nephila_engine::process::{Signals, raise_handle_limit, runtime};
 use nephila_engine::settings::{Settings, usage};
+use nephila_engine::stop_list;
 use nephila_engine::wire;
 use nephila_engine::worker::Running;
 
@@ -65,7 +65,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     // No other process may use the folder during the repair.
     let _mending = args.mend.then(|| folder.lock()).transpose()?;
     folder.check_papers(args.mend)?;
-    let meant::Meant { mut settings, mut plan, fields, typed } = meant::crawl(&args, &folder)?;
+    let resolved::ResolvedCrawl { mut settings, mut plan, fields, typed } = resolved::crawl(&args, &folder)?;
     let _lock = if args.mend { None } else { Some(folder.lock()?) };
     nephila_engine::private::tighten(folder.dir());
     let doors = folder.open_doors(&typed)?;
@@ -100,10 +100,11 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         };
         let shared = Shared::new(settings, folder, plan, tools)?;
         // Before the first request.
-        let orders = Arc::new(orders::Live::default());
-        orders.set(orders::read(&shared.folder)?);
-        let shared = Arc::new(shared.with_fields(fields).with_orders(orders.clone()));
-        let following = tokio::spawn(orders::follow(shared.folder.clone(), orders, shared.handle.clone()));
+        let stop_list = Arc::new(stop_list::LiveStopList::default());
+        stop_list.set(stop_list::read(&shared.folder)?);
+        let shared = Arc::new(shared.with_fields(fields).with_stop_list(stop_list.clone()));
+        let following =
+            tokio::spawn(stop_list::follow(shared.folder.clone(), stop_list, shared.handle.clone()));
         let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
             .with_spider(spider)

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nephila_core::frontier::explain::{Explanation, Hold};
-use nephila_core::job::{Rules, Verdict};
+use nephila_core::job::{Rules, ScopeVerdict};
 use nephila_core::state::record::RobotsPolicy;
 use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, UrlId};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::meant;
+use super::resolved;
 use crate::cli::crawl::MapArgs;
 use nephila_engine::crawl::ending::{self, End};
 use nephila_engine::crawl::shared::{JOB, Shared, Tools};
@@ -137,7 +137,7 @@ impl Printer {
 }
 
 impl Observe for Printer {
-    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &Verdict, via: &str) {
+    fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &ScopeVerdict, via: &str) {
         self.take(url, verdict.is_in(), via, rules.text(verdict.rule), rules.origin(verdict.rule));
     }
 
@@ -186,8 +186,8 @@ async fn settle_until(over: &Notify, printer: &Printer, shared: &Shared) -> anyh
 
 /// Runs the command.
 pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
-    let meant::Meant { mut settings, plan, fields, typed } =
-        meant::map(&args.urls, &args.seeds, &args.what, &args.how)?;
+    let resolved::ResolvedCrawl { mut settings, plan, fields, typed } =
+        resolved::map(&args.urls, &args.seeds, &args.what, &args.how)?;
     settings.crawl.state = StateKind::Memory;
     // A dry run does not wait for resting hosts.
     settings.crawl.wait_max = WAIT_MAX;
@@ -208,7 +208,7 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         let job = shared.jobs.get(JOB).expect("a crawl has one job");
         for seed in &shared.plan().job.scope.seeds {
             if let Ok(url) = CrawlUrl::parse(seed) {
-                let verdict = job.rules.verdict(&url, nephila_core::job::Found::seed());
+                let verdict = job.rules.verdict(&url, nephila_core::job::FoundBy::seed());
                 printer.judged(&url, &job.rules, &verdict, "seed");
             }
         }

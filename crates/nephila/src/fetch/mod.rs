@@ -58,7 +58,7 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
     if let Some(dir) = &args.output {
         args.warc.get_or_insert_with(|| dir.clone());
     }
-    let settings = meant(&args)?;
+    let settings = resolved(&args)?;
     raise_handle_limit(args.concurrency);
     let runtime = process::runtime(0)?;
     let exit = runtime.block_on(fetch_all(args, settings));
@@ -68,7 +68,7 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
 }
 
 /// The settings, overridden by the flags.
-fn meant(args: &FetchArgs) -> anyhow::Result<Settings> {
+fn resolved(args: &FetchArgs) -> anyhow::Result<Settings> {
     let mut settings = args.common.load()?;
     if let Some(contact) = &args.contact {
         settings.identity.contact.clone_from(contact);

@@ -6,7 +6,7 @@ use anyhow::Context;
 use nephila_core::spider::door::Doors;
 use nephila_spider::Fetched;
 
-use super::{meant, run};
+use super::{resolved, run};
 use crate::cli::FetchArgs;
 use nephila_engine::crawl::typed::typed;
 
@@ -18,7 +18,7 @@ pub(crate) struct Hop {
 
 /// Fetches a URL and follows its redirects. The last hop is the answer; there is at least one.
 pub(crate) fn once(args: &FetchArgs) -> anyhow::Result<Vec<Hop>> {
-    let settings = meant(args)?;
+    let settings = resolved(args)?;
     // A typed URL may lead to a private address; its redirects may not.
     let mut doors = Doors::default();
     for url in typed(&args.urls) {

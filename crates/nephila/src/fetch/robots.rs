@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nephila_core::robots::{self, Answer, Policy, REDIRECTS_MAX, Robots, in_force};
+use nephila_core::robots::{self, Policy, REDIRECTS_MAX, Robots, RobotsResult, in_force};
 use nephila_core::spider::Outcome;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Keep, Request};
@@ -97,7 +97,7 @@ impl RobotsCache {
                 None => return Ok(self.rules(&fetched)),
             }
         }
-        Ok(self.rules_of(Answer::RedirectLimit, &[], false))
+        Ok(self.rules_of(RobotsResult::RedirectLimit, &[], false))
     }
 
     fn rules(&self, fetched: &Fetched) -> Rules {
@@ -105,7 +105,7 @@ impl RobotsCache {
         self.rules_of(read.answer, &read.body, read.cut)
     }
 
-    fn rules_of(&self, answer: Answer, body: &[u8], goes_on: bool) -> Rules {
+    fn rules_of(&self, answer: RobotsResult, body: &[u8], goes_on: bool) -> Rules {
         match in_force(answer, false, Duration::ZERO, &self.policy) {
             // A file beyond the size limit: its last line may be incomplete.
             Policy::Rules if goes_on => Rules::These(Box::new(Robots::parse_start(body, &self.agent))),

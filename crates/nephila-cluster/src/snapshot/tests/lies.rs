@@ -56,7 +56,7 @@ async fn a_hole_behind_the_snapshot_closes_the_partition_until_the_loss_is_accep
     let world = World::new().await;
     let one = world.node("one").await;
     let owner = with_a_snapshot(&one).await;
-    let _held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+    let _held = one.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
     learn_in_rounds(&owner, 1..6).await;
     let (live, _) = owner.kill().await;
     let messages = log_messages(&world).await;
@@ -85,7 +85,7 @@ async fn a_stream_that_was_emptied_or_made_anew_is_noticed_by_a_node_that_never_
         let world = World::new().await;
         let one = world.node("one").await;
         let owner = with_a_snapshot(&one).await;
-        let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+        let held = one.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
         owner.learn(100..200).await;
         one.tails.write(&*one.cluster.leases).await.unwrap();
         owner.kill().await;
@@ -144,7 +144,7 @@ async fn an_owner_notices_a_hole_in_its_log_and_makes_snapshots_that_lead_past_i
     let world = World::new().await;
     let one = world.node("one").await;
     let owner = with_a_snapshot(&one).await;
-    let held = one.turns.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+    let held = one.snapshot_permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
     learn_in_rounds(&owner, 1..6).await;
     // It has to have looked once since.
     tokio::time::sleep(Duration::from_secs(4)).await;

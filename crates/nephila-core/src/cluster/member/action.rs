@@ -79,7 +79,7 @@ pub enum Action {
 
 /// The result of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SwapResult {
     /// Written: the new revision.
     Done(u64),
     /// Another writer was first, or the record is gone.

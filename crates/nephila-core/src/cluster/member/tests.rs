@@ -20,7 +20,7 @@ fn member(partitions: u32) -> Member {
 fn held(partitions: u32) -> Member {
     let mut member = member(partitions);
     let Some(Action::Acquire { incarnation, .. }) = member.poll(0) else { panic!("it needs a lease") };
-    member.handle_acquired(100, incarnation, Answer::Done(1));
+    member.handle_acquired(100, incarnation, SwapResult::Done(1));
     member
 }
 
@@ -57,7 +57,7 @@ fn a_lease_is_held_from_the_start_of_the_call_and_not_from_its_answer() {
     let mut member = member(1);
     let Some(Action::Acquire { incarnation, .. }) = member.poll(0) else { panic!("it needs a lease") };
     assert!(!member.is_held(0));
-    member.handle_acquired(5_000, incarnation, Answer::Done(1));
+    member.handle_acquired(5_000, incarnation, SwapResult::Done(1));
     assert!(member.is_held(HELD - 1) && !member.is_held(HELD));
     assert_eq!(member.next_wake(5_000), Some(4_000));
 }
@@ -66,7 +66,7 @@ fn a_lease_is_held_from_the_start_of_the_call_and_not_from_its_answer() {
 fn an_answer_that_comes_too_late_is_no_lease() {
     let mut member = member(1);
     let Some(Action::Acquire { incarnation, .. }) = member.poll(0) else { panic!("it needs a lease") };
-    member.handle_acquired(HELD, incarnation, Answer::Done(1));
+    member.handle_acquired(HELD, incarnation, SwapResult::Done(1));
     assert!(!member.is_held(HELD));
     let again = member.poll(HELD + AGAIN_AFTER);
     assert!(matches!(again, Some(Action::Acquire { incarnation: next, .. }) if next > incarnation));
@@ -78,15 +78,15 @@ fn renewing_moves_the_end_and_failing_to_renew_fences_before_the_lease_can_pass_
     let incarnation = member.incarnation();
     let renew = all(&mut member, 4_000).into_iter().any(|action| matches!(action, Action::Renew { .. }));
     assert!(renew);
-    member.handle_renewed(6_000, incarnation, Answer::Done(2));
+    member.handle_renewed(6_000, incarnation, SwapResult::Done(2));
     assert_eq!(member.held_until(), 4_000 + HELD);
     all(&mut member, 8_000);
-    member.handle_renewed(9_000, incarnation, Answer::Unknown);
+    member.handle_renewed(9_000, incarnation, SwapResult::Unknown);
     assert!(all(&mut member, 9_500).iter().any(|action| matches!(action, Action::Renew { .. })));
     assert_eq!(member.next_wake(10_000), Some(4_000 + HELD));
     assert_eq!(all(&mut member, 4_000 + HELD), [Action::Fence]);
     // A late answer does not bring it back.
-    member.handle_renewed(17_000, incarnation, Answer::Done(3));
+    member.handle_renewed(17_000, incarnation, SwapResult::Done(3));
     assert!(!member.is_held(17_000) && all(&mut member, 17_000).is_empty());
     member.handle_fenced(17_500);
     assert!(
@@ -103,7 +103,7 @@ fn a_view_that_comes_just_before_a_late_renewal_is_asked_for_again() {
     assert!(asked.iter().any(|action| matches!(action, Action::Read { .. })));
     // The process slept, and finds both answers when it wakes; the renewal was carried out in time.
     member.handle_view(HELD + 100, incarnation, Some(&view(&[node(1, incarnation.0)], &[])));
-    member.handle_renewed(HELD + 100, incarnation, Answer::Done(2));
+    member.handle_renewed(HELD + 100, incarnation, SwapResult::Done(2));
     assert!(member.is_held(HELD + 100));
     let again = all(&mut member, HELD + 100 + AGAIN_AFTER);
     assert!(again.iter().any(|action| matches!(action, Action::Read { .. })), "{again:?}");
@@ -116,11 +116,11 @@ fn a_lease_that_is_gone_fences_at_once_and_drops_everything() {
     all(&mut member, 200);
     member.handle_view(300, incarnation, Some(&view(&[node(1, incarnation.0)], &[])));
     assert_eq!(claims(&all(&mut member, 300)), [(0, None)]);
-    member.handle_claimed(400, 0, incarnation, Answer::Done(7));
+    member.handle_claimed(400, 0, incarnation, SwapResult::Done(7));
     assert_eq!(all(&mut member, 400), [Action::Open { partition: 0, epoch: Epoch(7) }]);
     assert_eq!(member.epoch(400, 0), Some(Epoch(7)));
     all(&mut member, 4_000);
-    member.handle_renewed(4_100, incarnation, Answer::Refused);
+    member.handle_renewed(4_100, incarnation, SwapResult::Refused);
     assert_eq!((member.epoch(4_100, 0), member.phase(0)), (None, None));
     assert_eq!(all(&mut member, 4_100), [Action::Fence]);
 }
@@ -130,7 +130,7 @@ fn after_a_long_sleep_it_may_not_act_even_before_it_is_asked() {
     let mut member = held(1);
     let incarnation = member.incarnation();
     member.handle_view(300, incarnation, Some(&view(&[node(1, incarnation.0)], &[])));
-    member.handle_claimed(400, 0, incarnation, Answer::Done(7));
+    member.handle_claimed(400, 0, incarnation, SwapResult::Done(7));
     assert_eq!(member.epoch(60_000, 0), None);
     assert_eq!(member.poll(60_000), Some(Action::Fence));
 }
@@ -172,7 +172,7 @@ fn a_claim_that_nobody_answered_is_found_in_the_next_view() {
     all(&mut member, 100);
     let alone = [node(1, incarnation.0)];
     member.handle_view(300, incarnation, Some(&view(&alone, &[])));
-    member.handle_claimed(900, 0, incarnation, Answer::Unknown);
+    member.handle_claimed(900, 0, incarnation, SwapResult::Unknown);
     assert_eq!(member.epoch(900, 0), None);
     all(&mut member, 1_200);
     let ours = [(0, 9, owner(1, incarnation.0, OwnerState::Owned))];
@@ -187,7 +187,7 @@ fn old_news_of_a_partition_that_was_given_up_opens_nothing() {
     all(&mut member, 100);
     let alone = [node(1, incarnation.0)];
     member.handle_view(300, incarnation, Some(&view(&alone, &[])));
-    member.handle_claimed(400, 0, incarnation, Answer::Done(5));
+    member.handle_claimed(400, 0, incarnation, SwapResult::Done(5));
     member.handle_opened(0, Epoch(5));
     let mut leaving = node(1, incarnation.0);
     leaving.draining = true;
@@ -197,7 +197,7 @@ fn old_news_of_a_partition_that_was_given_up_opens_nothing() {
     assert!(all(&mut member, 500).contains(&Action::Drain { partition: 0, epoch: Epoch(5) }));
     member.handle_drained(0, Epoch(5));
     assert!(matches!(all(&mut member, 600)[..], [Action::Release { partition: 0, expected: 5, .. }]));
-    member.handle_released(700, 0, incarnation, Answer::Done(6));
+    member.handle_released(700, 0, incarnation, SwapResult::Done(6));
     member.handle_view(800, incarnation, Some(&view(&alone, &ours)));
     assert!(!all(&mut member, 800).iter().any(|action| matches!(action, Action::Open { .. })));
     assert_eq!(member.phase(0), None);
@@ -210,7 +210,7 @@ fn whoever_takes_what_we_hold_makes_us_stop_everything() {
     all(&mut member, 100);
     let nodes = [node(1, incarnation.0), node(2, 50)];
     member.handle_view(300, incarnation, Some(&view(&nodes[..1], &[])));
-    member.handle_claimed(400, 0, incarnation, Answer::Done(5));
+    member.handle_claimed(400, 0, incarnation, SwapResult::Done(5));
     all(&mut member, 400);
     let taken = [(0, 6, owner(2, 50, OwnerState::Owned))];
     member.handle_view(500, incarnation, Some(&view(&nodes, &taken)));
@@ -226,7 +226,7 @@ fn who_leaves_hands_over_everything_first() {
     let mut owners = Vec::new();
     for (partition, _) in claims(&all(&mut member, 300)) {
         let revision = 10 + u64::from(partition);
-        member.handle_claimed(400, partition, incarnation, Answer::Done(revision));
+        member.handle_claimed(400, partition, incarnation, SwapResult::Done(revision));
         owners.push((partition, revision, owner(1, incarnation.0, OwnerState::Owned)));
     }
     assert_eq!(owners.len(), 6);
@@ -250,7 +250,7 @@ fn who_leaves_hands_over_everything_first() {
                 let revision = expected + 100;
                 owners.retain(|(p, ..)| *p != partition);
                 owners.push((partition, revision, owner(1, incarnation.0, OwnerState::Released)));
-                member.handle_released(now, partition, incarnation, Answer::Done(revision));
+                member.handle_released(now, partition, incarnation, SwapResult::Done(revision));
             }
         }
         if member.has_left() {
@@ -269,15 +269,15 @@ fn what_cannot_be_opened_is_given_back_and_left_alone_for_a_while() {
     all(&mut member, 100);
     let alone = [node(1, incarnation.0)];
     member.handle_view(300, incarnation, Some(&view(&alone, &[])));
-    member.handle_claimed(400, 0, incarnation, Answer::Done(5));
+    member.handle_claimed(400, 0, incarnation, SwapResult::Done(5));
     all(&mut member, 400);
     member.handle_open_failed(500, 0, Epoch(5));
     assert!(matches!(all(&mut member, 500)[..], [Action::Release { expected: 5, .. }]));
-    member.handle_released(600, 0, incarnation, Answer::Done(6));
+    member.handle_released(600, 0, incarnation, SwapResult::Done(6));
     let released = view(&alone, &[(0, 6, owner(1, incarnation.0, OwnerState::Released))]);
     member.handle_view(700, incarnation, Some(&released));
     assert_eq!(claims(&all(&mut member, 700)), []);
-    member.handle_renewed(0, incarnation, Answer::Unknown);
+    member.handle_renewed(0, incarnation, SwapResult::Unknown);
     let mut member = renewed_until(member, 40_000);
     member.handle_view(40_000, incarnation, Some(&released));
     assert_eq!(claims(&all(&mut member, 40_000)), [(0, Some(6))]);
@@ -289,7 +289,7 @@ fn renewed_until(mut member: Member, until: u64) -> Member {
     while now < until {
         for action in all(&mut member, now) {
             if let Action::Renew { incarnation, .. } = action {
-                member.handle_renewed(now, incarnation, Answer::Done(now));
+                member.handle_renewed(now, incarnation, SwapResult::Done(now));
             }
         }
         now += 1_000;
@@ -306,7 +306,7 @@ fn who_leaves_without_a_lease_leaves_at_once() {
     let Some(Action::Acquire { incarnation, .. }) = asking.poll(0) else { panic!("it needs a lease") };
     asking.drain(5);
     assert!(!asking.has_left());
-    asking.handle_acquired(100, incarnation, Answer::Done(1));
+    asking.handle_acquired(100, incarnation, SwapResult::Done(1));
     assert_eq!(all(&mut asking, 100), [Action::Leave { incarnation }]);
     let mut fenced = held(1);
     let incarnation = fenced.incarnation();

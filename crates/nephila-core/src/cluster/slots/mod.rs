@@ -5,8 +5,8 @@
 //! and grants the turn to one after the other. A turn that no other node wants is kept and costs no message. A wanted
 //! turn is given back after [`BLOCK`] starts, or earlier rather than let the slot lie idle ([`Turn`]).
 //!
-//! [`BLOCK`]: crate::frontier::turn::BLOCK
-//! [`Turn`]: crate::frontier::turn::Turn
+//! [`BLOCK`]: crate::frontier::slot_grant::BLOCK
+//! [`Turn`]: crate::frontier::slot_grant::Turn
 //!
 //! No node compares clocks. Each grant carries the time that the slot has rested: a duration that grows on the way
 //! and is never reported longer than the real one. The new holder waits for the remainder of the crawl delay.

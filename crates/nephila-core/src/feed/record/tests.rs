@@ -9,7 +9,7 @@ use crate::key::{DomainKey, HostKey};
 
 fn polled(number: u64) -> Polled {
     let mut history = History::default();
-    let answer = Answer::Read { entries: 9, new: 2, oldest_new: None, dated_gap: None };
+    let answer = PollAnswer::Read { entries: 9, new: 2, oldest_new: None, dated_gap: None };
     let at = Timestamp(1_794_830_400_000 + number * 1_000);
     let plan = history.handle_poll(&Poll::new(at, answer), &Settings::default(), 0);
     let marks = vec![number, number + 1_000];
@@ -52,20 +52,20 @@ fn row_13_what_is_wrong_is_told_from_the_first_poll_and_forgotten_when_it_is_men
         polled
     };
     let mut record = Record::default();
-    record.fold(&poll(1, Found::Read, ""));
+    record.fold(&poll(1, PollAnswerKind::Read, ""));
     assert_eq!((record.health(), &*record.wrong), ("learning", ""));
     for (fetch, found, health) in [
-        (2, Found::Failed, "failing"),
-        (3, Found::NotAFeed, "not-a-feed"),
-        (4, Found::Broken, "broken"),
-        (5, Found::Moved, "moved"),
-        (6, Found::Gone, "gone"),
+        (2, PollAnswerKind::Failed, "failing"),
+        (3, PollAnswerKind::NotAFeed, "not-a-feed"),
+        (4, PollAnswerKind::Broken, "broken"),
+        (5, PollAnswerKind::Moved, "moved"),
+        (6, PollAnswerKind::Gone, "gone"),
     ] {
         record.fold(&poll(fetch, found, "so"));
         assert_eq!((record.health(), &*record.wrong), (health, "so"));
         assert_eq!(Record::from_bytes(&record.to_bytes()).as_ref(), Ok(&record));
     }
-    record.fold(&poll(7, Found::NotModified, ""));
+    record.fold(&poll(7, PollAnswerKind::NotModified, ""));
     assert_eq!((record.health(), &*record.wrong), ("learning", ""));
 }
 

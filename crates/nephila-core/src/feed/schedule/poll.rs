@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 /// The answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PollAnswer {
     /// 304.
     NotModified,
     /// The same URLs as at the last poll.
@@ -29,16 +29,16 @@ pub enum Answer {
     Gone,
 }
 
-impl Answer {
+impl PollAnswer {
     pub(super) fn stories(self) -> u32 {
         match self {
-            Answer::Read { new, .. } => new,
+            PollAnswer::Read { new, .. } => new,
             _ => 0,
         }
     }
 
     pub(super) fn is_failure(self) -> bool {
-        matches!(self, Answer::Failed | Answer::Gone)
+        matches!(self, PollAnswer::Failed | PollAnswer::Gone)
     }
 }
 
@@ -48,7 +48,7 @@ pub struct Poll {
     /// When the poll ended.
     pub at: Timestamp,
     /// The answer.
-    pub answer: Answer,
+    pub answer: PollAnswer,
     /// The request carried validators.
     pub conditional: bool,
     /// The answer has validators (`ETag` or `Last-Modified`).
@@ -65,7 +65,7 @@ pub struct Poll {
 
 impl Poll {
     /// A poll with this answer and no other information.
-    pub fn new(at: Timestamp, answer: Answer) -> Poll {
+    pub fn new(at: Timestamp, answer: PollAnswer) -> Poll {
         Poll {
             at,
             answer,
@@ -81,7 +81,7 @@ impl Poll {
 
 /// The reason for the time of the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PollReason {
     /// There was a new story.
     NewStory,
     /// There was none, this number of times in a row: the wait is doubled each time.
@@ -104,20 +104,20 @@ pub enum Why {
     Gone,
 }
 
-impl Why {
+impl PollReason {
     /// The name that users see.
     pub const fn name(self) -> &'static str {
         match self {
-            Why::NewStory => "new-story",
-            Why::Fruitless(_) => "no-new-story",
-            Why::Rhythm => "rhythm",
-            Why::Silence => "silence",
-            Why::Crowded => "crowded",
-            Why::Hint => "hint",
-            Why::RetryAfter => "retry-after",
-            Why::Failing(_) => "failing",
-            Why::Bound => "bound",
-            Why::Gone => "gone",
+            PollReason::NewStory => "new-story",
+            PollReason::Fruitless(_) => "no-new-story",
+            PollReason::Rhythm => "rhythm",
+            PollReason::Silence => "silence",
+            PollReason::Crowded => "crowded",
+            PollReason::Hint => "hint",
+            PollReason::RetryAfter => "retry-after",
+            PollReason::Failing(_) => "failing",
+            PollReason::Bound => "bound",
+            PollReason::Gone => "gone",
         }
     }
 }
@@ -132,7 +132,7 @@ pub struct Plan {
     /// Whether to adopt the target of the permanent redirect as the feed's URL.
     pub adopt_move: bool,
     /// The reason for the time.
-    pub why: Why,
+    pub why: PollReason,
 }
 
 /// The health of a feed.

@@ -12,8 +12,8 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const START: u64 = 1_794_830_400_000;
 
-fn read(new: u32, entries: u32) -> Answer {
-    Answer::Read { entries, new, oldest_new: None, dated_gap: None }
+fn read(new: u32, entries: u32) -> PollAnswer {
+    PollAnswer::Read { entries, new, oldest_new: None, dated_gap: None }
 }
 
 fn adaptive() -> Settings {
@@ -33,7 +33,7 @@ fn waits(settings: &Settings, polls: impl IntoIterator<Item = Poll>) -> Vec<u64>
     waits
 }
 
-fn answers(answers: &[Answer]) -> impl Iterator<Item = Poll> {
+fn answers(answers: &[PollAnswer]) -> impl Iterator<Item = Poll> {
     answers.iter().map(|answer| Poll::new(Timestamp(0), *answer))
 }
 
@@ -41,7 +41,10 @@ fn answers(answers: &[Answer]) -> impl Iterator<Item = Poll> {
 fn five_minutes_after_a_story_then_doubling_up_to_a_week() {
     let mut list = vec![read(1, 10)];
     list.extend(
-        [Answer::NotModified, Answer::Redundant, read(0, 10), Answer::Failed].iter().cycle().take(13),
+        [PollAnswer::NotModified, PollAnswer::Redundant, read(0, 10), PollAnswer::Failed]
+            .iter()
+            .cycle()
+            .take(13),
     );
     list.push(read(2, 10));
     let week = 7 * 24 * 60;
@@ -54,7 +57,7 @@ fn five_minutes_after_a_story_then_doubling_up_to_a_week() {
 #[test]
 fn fee_12_a_feed_in_another_order_backs_off() {
     assert_eq!(
-        waits(&Settings::default(), answers(&[read(3, 3), Answer::Redundant, Answer::Redundant])),
+        waits(&Settings::default(), answers(&[read(3, 3), PollAnswer::Redundant, PollAnswer::Redundant])),
         [5, 10, 20]
     );
 }
@@ -62,8 +65,8 @@ fn fee_12_a_feed_in_another_order_backs_off() {
 #[test]
 fn fee_13_a_server_that_always_sends_everything_is_backed_off_from_by_its_urls() {
     // No validators: the shortest wait is the longer one.
-    let polls =
-        (0..40).map(|n| Poll::new(Timestamp(0), if n % 2 == 0 { read(1, 20) } else { Answer::Redundant }));
+    let polls = (0..40)
+        .map(|n| Poll::new(Timestamp(0), if n % 2 == 0 { read(1, 20) } else { PollAnswer::Redundant }));
     assert!(waits(&adaptive(), polls.clone()).iter().all(|wait| *wait >= 30));
     let quick = polls.map(|poll| Poll { validators: true, answer: read(3, 20), ..poll });
     assert!(waits(&adaptive(), quick).contains(&5));
@@ -84,10 +87,15 @@ fn fee_13_a_304_is_believed_for_a_week_and_not_after_it_hid_stories() {
         now = due;
         // The server says 304 to every conditional request; a story from a day before lies behind it.
         let answer = if plan.conditional {
-            Answer::NotModified
+            PollAnswer::NotModified
         } else {
             (lies, full_at) = (lies + 1, now);
-            Answer::Read { entries: 10, new: 1, oldest_new: Some(Timestamp(now - 5 * DAY)), dated_gap: None }
+            PollAnswer::Read {
+                entries: 10,
+                new: 1,
+                oldest_new: Some(Timestamp(now - 5 * DAY)),
+                dated_gap: None,
+            }
         };
         let poll =
             Poll { validators: true, conditional: plan.conditional, ..Poll::new(Timestamp(now), answer) };
@@ -107,7 +115,7 @@ fn fee_15_a_dead_feed_is_asked_once_a_week_and_found_again() {
     let mut polls = 0;
     history.handle_poll(&Poll::new(Timestamp(now), read(1, 5)), &settings, 0);
     while now < START + 365 * DAY {
-        let plan = history.handle_poll(&Poll::new(Timestamp(now), Answer::Failed), &settings, 0);
+        let plan = history.handle_poll(&Poll::new(Timestamp(now), PollAnswer::Failed), &settings, 0);
         now = plan.due.expect("never dropped").0;
         polls += 1;
     }
@@ -118,7 +126,7 @@ fn fee_15_a_dead_feed_is_asked_once_a_week_and_found_again() {
         history.health()
     );
     let plan = history.handle_poll(&Poll::new(Timestamp(now), read(1, 5)), &settings, 0);
-    assert_eq!((plan.due, plan.why), (Some(Timestamp(now + 5 * MINUTE)), Why::NewStory));
+    assert_eq!((plan.due, plan.why), (Some(Timestamp(now + 5 * MINUTE)), PollReason::NewStory));
     assert_eq!(history.health(), Health::Learning);
 }
 
@@ -126,18 +134,18 @@ fn fee_15_a_dead_feed_is_asked_once_a_week_and_found_again() {
 fn fee_15_gone_is_believed_the_third_time() {
     let list = [
         read(1, 5),
-        Answer::Gone,
-        Answer::Gone,
-        Answer::NotModified,
-        Answer::Gone,
-        Answer::Gone,
-        Answer::Gone,
+        PollAnswer::Gone,
+        PollAnswer::Gone,
+        PollAnswer::NotModified,
+        PollAnswer::Gone,
+        PollAnswer::Gone,
+        PollAnswer::Gone,
     ];
     assert_eq!(waits(&Settings::default(), answers(&list)).len(), 6);
     let mut history = History::default();
-    let gone = Poll::new(Timestamp(START), Answer::Gone);
+    let gone = Poll::new(Timestamp(START), PollAnswer::Gone);
     let plans = [(); 3].map(|()| history.handle_poll(&gone, &adaptive(), 0));
-    assert_eq!((plans[2].due, plans[2].why, history.health()), (None, Why::Gone, Health::Gone));
+    assert_eq!((plans[2].due, plans[2].why, history.health()), (None, PollReason::Gone, Health::Gone));
 }
 
 #[test]
@@ -149,7 +157,7 @@ fn fee_16_a_move_is_believed_the_third_time_to_the_same_place() {
         (Some(1), read(0, 5)),
         (Some(2), read(0, 5)),
         (Some(2), read(0, 5)),
-        (None, Answer::Failed),
+        (None, PollAnswer::Failed),
         (Some(2), read(0, 5)),
         (None, read(0, 5)),
         (Some(3), read(0, 5)),
@@ -177,7 +185,7 @@ fn fee_19_what_a_feed_asks_for_is_the_least_it_gets_within_reason() {
     );
     assert_eq!(wait(Poll { hints: Hints { ttl: hours(24 * 365), update_period: None }, ..poll }), 24);
     // The seed's rule takes no hints, but both keep to Retry-After, within a day.
-    let later = Poll { retry_after: hours(3), answer: Answer::Failed, ..poll };
+    let later = Poll { retry_after: hours(3), answer: PollAnswer::Failed, ..poll };
     assert_eq!(waits(&Settings::default(), [later]), [180]);
     assert_eq!(waits(&Settings::default(), [Poll { retry_after: hours(999), ..later }]), [24 * 60]);
 }
@@ -246,10 +254,10 @@ proptest! {
         let mut now = START;
         for (kind, new, entries, validators, ttl, after, moved_to, late) in polls {
             let answer = match kind {
-                0 => Answer::NotModified,
-                1 => Answer::Redundant,
-                2 => Answer::Failed,
-                3 if late.is_multiple_of(5) => Answer::Gone,
+                0 => PollAnswer::NotModified,
+                1 => PollAnswer::Redundant,
+                2 => PollAnswer::Failed,
+                3 if late.is_multiple_of(5) => PollAnswer::Gone,
                 _ => read(new.min(entries), entries),
             };
             let secs = |s: Option<u32>| s.map(|s| Duration::from_secs(u64::from(s)));

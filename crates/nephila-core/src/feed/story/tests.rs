@@ -24,7 +24,7 @@ fn entry(url: &str, guid: &str, title: &str, published: Option<u64>) -> FeedEntr
 }
 
 /// Judges and folds.
-fn poll(memory: &mut Memory, entries: &[FeedEntry], now: u64) -> Vec<Verdict> {
+fn poll(memory: &mut Memory, entries: &[FeedEntry], now: u64) -> Vec<StoryVerdict> {
     let judged = memory.judge(entries, &Settings::default(), Timestamp(now));
     memory.fold(&Sighting::from_bytes(&judged.sighting.to_bytes()).unwrap());
     judged.verdicts
@@ -67,7 +67,7 @@ fn fee_11_no_story_comes_twice_in_1_000_polls() {
             .collect();
         let judged = memory.judge(&entries, &Settings::default(), Timestamp(now));
         for (story, verdict) in entries.iter().zip(&judged.verdicts) {
-            if *verdict == Verdict::New {
+            if *verdict == StoryVerdict::New {
                 assert!(stories.insert(story.url.clone()), "{} twice", story.url);
             }
         }
@@ -82,7 +82,7 @@ fn fee_11_no_story_comes_twice_in_1_000_polls() {
 fn what_stays_in_the_feed_is_never_forgotten() {
     let mut memory = Memory::default();
     let stays = numbered(0, 5, MONDAY);
-    assert_eq!(poll(&mut memory, &stays, MONDAY), [Verdict::New; 5]);
+    assert_eq!(poll(&mut memory, &stays, MONDAY), [StoryVerdict::New; 5]);
     // Nothing changes for a year; then a new entry joins, and the others are known still.
     for week in 1..=52 {
         if let Some(sighting) = memory.redundant(Timestamp(MONDAY + week * 7 * DAY)) {
@@ -94,10 +94,10 @@ fn what_stays_in_the_feed_is_never_forgotten() {
     let mut entries = stays.clone();
     entries.push(entry("http://s.test/new", "gn", "tn", Some(later)));
     let verdicts = poll(&mut memory, &entries, later);
-    assert_eq!(verdicts, [[Verdict::KnownUrl; 5].as_slice(), &[Verdict::New]].concat());
+    assert_eq!(verdicts, [[StoryVerdict::KnownUrl; 5].as_slice(), &[StoryVerdict::New]].concat());
     // The entry leaves the feed and is back within the retention.
     poll(&mut memory, &entries[5..], later + 7 * DAY);
-    assert_eq!(poll(&mut memory, &stays, later + 8 * 7 * DAY), [Verdict::KnownUrl; 5]);
+    assert_eq!(poll(&mut memory, &stays, later + 8 * 7 * DAY), [StoryVerdict::KnownUrl; 5]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_weeks_of_an_unchanged_feed_count_for_what_stood_in_it() {
     memory.fold(&memory.redundant(Timestamp(MONDAY + 20 * 7 * DAY)).unwrap());
     // The entry was there until week 20, so in week 25 the entry is known, though last judged in week 0.
     poll(&mut memory, &numbered(0, 3, MONDAY + 21 * 7 * DAY), MONDAY + 21 * 7 * DAY);
-    assert_eq!(poll(&mut memory, &undated, MONDAY + 25 * 7 * DAY), [Verdict::KnownUrl]);
+    assert_eq!(poll(&mut memory, &undated, MONDAY + 25 * 7 * DAY), [StoryVerdict::KnownUrl]);
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn what_was_forgotten_is_too_old_if_it_has_a_date() {
         poll(&mut memory, &numbered(week as usize * 10, week as usize * 10 + 3, now), now);
     }
     let now = MONDAY + 10 * 7 * DAY;
-    assert_eq!(poll(&mut memory, &dated, now), [Verdict::TooOld; 2]);
-    assert_eq!(poll(&mut memory, &undated, now), [Verdict::New], "nothing tells it from a new one");
-    assert_eq!(poll(&mut memory, &numbered(900, 901, now), now), [Verdict::New]);
+    assert_eq!(poll(&mut memory, &dated, now), [StoryVerdict::TooOld; 2]);
+    assert_eq!(poll(&mut memory, &undated, now), [StoryVerdict::New], "nothing tells it from a new one");
+    assert_eq!(poll(&mut memory, &numbered(900, 901, now), now), [StoryVerdict::New]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn fee_14_a_source_whose_every_entry_is_new_has_its_share_of_the_day() {
         let entries = numbered(poll as usize * 60, poll as usize * 60 + 60, now);
         let judged = memory.judge(&entries, &settings, Timestamp(now));
         new += judged.stories();
-        assert_eq!(judged.stories() + judged.count(Verdict::OverLimit), 60);
+        assert_eq!(judged.stories() + judged.count(StoryVerdict::OverLimit), 60);
         memory.fold(&judged.sighting);
     }
     assert_eq!(new, 100);
@@ -216,7 +216,7 @@ proptest! {
             for ((url, guid, title, at), verdict) in entries.iter().zip(&judged.verdicts) {
                 let new = plain.is_new(url, guid, title, *at, now);
                 // Beyond its weeks the memory may know less, but never takes a known story for new if it is dated.
-                prop_assert_eq!(new, *verdict == Verdict::New, "{} {:?}", url, verdict);
+                prop_assert_eq!(new, *verdict == StoryVerdict::New, "{} {:?}", url, verdict);
             }
             // Written, read and folded twice is the same as once.
             let sighting = Sighting::from_bytes(&judged.sighting.to_bytes()).unwrap();

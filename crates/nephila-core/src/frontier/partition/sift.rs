@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::asides::Asides;
+use super::super::event_context::EventContextBuilder;
 use super::super::offers::{Buffered, Offers};
 use super::super::workbench::Workbench;
 use super::again::Again;
 use super::{BARE_DOMAINS_MAX, Partition, Rules, Sifted};
-use crate::entry::{Admission, Found, FoundHost, FoundUrl};
-use crate::frontier::feedback::Why;
+use crate::entry::{Admission, FoundHost, FoundUrl, FoundUrls};
+use crate::frontier::feedback::FeedbackReason;
 use crate::key::{DomainKey, HostKey, UrlKey};
 use crate::refusal::Refusal;
 use crate::state::queue::QueueKey;
@@ -24,7 +24,12 @@ use crate::{budget, trap};
 
 impl<S: State> Partition<S> {
     /// Finds the new URLs among the offers and decides about them.
-    pub(super) fn sift(&mut self, rules: &Rules, bench: &Workbench, now: Now) -> Result<Found, StateError> {
+    pub(super) fn sift(
+        &mut self,
+        rules: &Rules,
+        bench: &Workbench,
+        now: Now,
+    ) -> Result<FoundUrls, StateError> {
         self.place_displaced();
         self.offers.group();
         let items = std::mem::take(&mut self.offers.items);
@@ -60,7 +65,7 @@ impl<S: State> Partition<S> {
 
         let limits = self.state.meta().jobs.iter().map(|(id, job)| (*id, job.limits.pages_per_domain_max));
         let domain_max: BTreeMap<u32, u64> = limits.filter(|(_, max)| *max > 0).collect();
-        let mut found = Found { at: now.wall.into(), hosts: Vec::new() };
+        let mut found = FoundUrls { at: now.wall.into(), hosts: Vec::new() };
         let mut records = hosts.into_iter().zip(host_records);
         let mut rest = &wanted[..];
         while let Some(&(first, _)) = rest.first() {
@@ -78,7 +83,7 @@ impl<S: State> Partition<S> {
                 domain_max: &domain_max,
                 now,
                 sifted: &mut self.sifted,
-                asides: &mut self.asides,
+                event_context: &mut self.event_context,
             };
             // Nearly always one origin; a second origin means that two hosts share 32 bits.
             let origin = match &record {
@@ -102,7 +107,7 @@ impl<S: State> Partition<S> {
         for host in &found.hosts {
             let bare = host.urls.iter().filter(|url| url.admission == Admission::ParkBare).count();
             if bare > 0 {
-                self.hot.note(host.key, Why::Budget, bare as u64, now.mono);
+                self.hot.note(host.key, FeedbackReason::Budget, bare as u64, now.mono);
             }
         }
         for (key, domain) in domains {
@@ -142,7 +147,7 @@ struct HostSift<'a> {
     domain_max: &'a BTreeMap<u32, u64>,
     now: Now,
     sifted: &'a mut Sifted,
-    asides: &'a mut Asides,
+    event_context: &'a mut EventContextBuilder,
 }
 
 impl HostSift<'_> {
@@ -247,7 +252,7 @@ impl HostSift<'_> {
         }
         if flood.is_some() {
             // A refused host gets no record, so its name would be lost.
-            self.asides.refused(key, origin);
+            self.event_context.refused(key, origin);
         }
         // Sorted neighbours share most of their text; the log stores the shared part once.
         urls.sort_by(|a, b| a.text.cmp(&b.text));
@@ -262,7 +267,7 @@ fn displace<S: State>(
     items: &[Buffered],
     foreign: &[(usize, Option<Again>)],
     sift: &mut HostSift<'_>,
-    found: &Found,
+    found: &FoundUrls,
     domain: &mut DomainRecord,
 ) -> Result<Vec<FoundHost>, StateError> {
     let mut by_origin: BTreeMap<&str, Vec<(usize, Option<Again>)>> = BTreeMap::new();

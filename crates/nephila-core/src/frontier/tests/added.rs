@@ -7,7 +7,7 @@ use super::lab::{Lab, config, key, url};
 use crate::entry::{DomainChange, Entry};
 use crate::event::{self, Kind};
 use crate::feed::record::{Brought, Record};
-use crate::feed::schedule::Answer;
+use crate::feed::schedule::PollAnswer;
 use crate::frontier::offers::Offer;
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Offered, URGENT};
@@ -45,7 +45,7 @@ fn offer(lab: &mut Lab, text: &str, depth: u8, read_as: ReadAs, priority: u8) {
 
 /// A user adds the feed, which has a story at each poll. Writes nothing.
 fn add_feed(lab: &mut Lab) {
-    let answer = Answer::Read { entries: 10, new: 1, oldest_new: None, dated_gap: None };
+    let answer = PollAnswer::Read { entries: 10, new: 1, oldest_new: None, dated_gap: None };
     let feed = Some(Box::new(Brought::of(answer, &Record::default())));
     let report = Report { feed, ..Report::of(Outcome::Fetched, 200, Duration::ZERO) };
     lab.web.pages.insert(FEED.into(), report);

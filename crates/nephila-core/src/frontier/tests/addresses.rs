@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::lab::{Lab, Start, config};
 use crate::frontier::slot::SlotKey;
-use crate::frontier::{Config, Settings, TurnAction};
+use crate::frontier::{Config, Settings, SlotAction};
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 
@@ -135,8 +135,8 @@ fn fin_03_the_turn_of_the_next_address_is_asked_for() {
     lab.grants = Some(10_000);
     lab.run(10_000);
     let asks = lab.turns.iter().filter_map(|(at, turn)| match turn {
-        TurnAction::Ask(slot) => Some((*slot, *at)),
-        TurnAction::GiveBack { .. } => None,
+        SlotAction::Ask(slot) => Some((*slot, *at)),
+        SlotAction::GiveBack { .. } => None,
     });
     let asks: Vec<_> = asks.collect();
     let slots: Vec<SlotKey> = list("192.0.2.1 192.0.2.2").into_iter().map(SlotKey::of).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::lab::{Lab, SECRET, config, key, url};
 use crate::entry::Entry;
 use crate::feed::record::{Brought, Record as FeedRecord};
-use crate::feed::schedule::Answer;
+use crate::feed::schedule::PollAnswer;
 use crate::frontier::URGENT;
 use crate::frontier::offers::Offer;
 use crate::frontier::ticket::{HeadFirst, HeadSaid, Report};
@@ -35,13 +35,13 @@ fn offer_feed(lab: &mut Lab, text: &str) {
     lab.commit();
 }
 
-fn brought(answer: Answer) -> Report {
+fn brought(answer: PollAnswer) -> Report {
     let brought = Brought { title: "News".into(), ..Brought::of(answer, &FeedRecord::default()) };
     Report { feed: Some(Box::new(brought)), ..Report::of(Outcome::Fetched, 200, Duration::ZERO) }
 }
 
 fn news(new: u32) -> Report {
-    brought(Answer::Read { entries: 10, new, oldest_new: None, dated_gap: None })
+    brought(PollAnswer::Read { entries: 10, new, oldest_new: None, dated_gap: None })
 }
 
 /// Minutes between the starts of pages, without rests.
@@ -55,7 +55,7 @@ fn a_feed_is_asked_five_minutes_after_a_story_and_ever_later_without_one() {
     lab.web.pages.insert(FEED.into(), news(3));
     offer_feed(&mut lab, FEED);
     lab.run(6 * MINUTE);
-    lab.web.pages.insert(FEED.into(), brought(Answer::Redundant));
+    lab.web.pages.insert(FEED.into(), brought(PollAnswer::Redundant));
     lab.run(80 * MINUTE);
     assert_eq!(gaps(&lab), [5, 5, 10, 20, 40]);
     // The schedule survives a restart.
@@ -78,7 +78,7 @@ fn a_feed_that_fails_is_asked_ever_later_and_one_that_is_gone_no_more() {
     offer_feed(&mut lab, FEED);
     lab.run(50 * MINUTE);
     assert_eq!(gaps(&lab), [10, 20]);
-    lab.web.pages.insert(FEED.into(), Report { status: 410, ..brought(Answer::Gone) });
+    lab.web.pages.insert(FEED.into(), Report { status: 410, ..brought(PollAnswer::Gone) });
     lab.run(40 * 24 * 60 * MINUTE);
     assert_eq!(lab.pages.len(), 3 + 3, "three times gone is gone");
     assert_eq!(lab.record(FEED).state, UrlState::Ended);

@@ -8,7 +8,7 @@ use crate::entry::{Entry, HostChange};
 use crate::frontier::away::{ANSWERS_MAX, AwayAsker, ErrandAction};
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
 use crate::key::Prefixes;
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::state::record::RobotsPolicy;
 
 /// Two nodes, with a partition each.
@@ -46,7 +46,7 @@ impl Two {
 
     fn rules(&mut self, origin: &str, text: &str) {
         for lab in &mut self.labs {
-            let answer = (Answer::Status(200), format!("User-agent: *\n{text}\n"));
+            let answer = (RobotsResult::Status(200), format!("User-agent: *\n{text}\n"));
             lab.web.robots.insert(origin.into(), answer);
         }
     }
@@ -178,7 +178,7 @@ fn pro_01_what_cannot_be_asked_or_is_lost_counts_as_not_reached_and_is_tried_aga
 fn pro_01_an_answer_that_nobody_waits_for_changes_nothing() {
     let mut lab = Lab::one_of(config(), 0, 2);
     let before = lab.frontier.poll_timeout(lab.now);
-    let report = || RobotsReport::of(Answer::Status(200), Duration::ZERO);
+    let report = || RobotsReport::of(RobotsResult::Status(200), Duration::ZERO);
     for number in [0, 1 << 32, u64::MAX] {
         assert!(!lab.frontier.handle_errand_answered(number, report(), lab.now).unwrap());
     }
@@ -196,7 +196,7 @@ fn pro_01_who_asks_without_end_is_answered_and_takes_no_more_room() {
     let mut answers = 0;
     while let Some(errand) = lab.frontier.poll_errand() {
         let ErrandAction::Answer { report, .. } = errand else { panic!("nothing is asked for") };
-        assert_eq!(report.answer, RobotsAnswer::Ended(Answer::Unreachable));
+        assert_eq!(report.answer, RobotsAnswer::Ended(RobotsResult::Unreachable));
         answers += 1;
     }
     assert_eq!(answers, ANSWERS_MAX);

@@ -6,12 +6,12 @@ use super::lab::{Lab, MONO, config, key, url};
 use crate::entry::{Entry, HostChange};
 use crate::frontier::errand::HOST_ERRANDS_MAX;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::record::RobotsPolicy;
 
-fn rules(text: &str) -> (Answer, String) {
-    (Answer::Status(200), format!("User-agent: *\n{text}\n"))
+fn rules(text: &str) -> (RobotsResult, String) {
+    (RobotsResult::Status(200), format!("User-agent: *\n{text}\n"))
 }
 
 /// A lab in which robots.txt files redirect like this; one page of each asker is offered.
@@ -226,7 +226,7 @@ fn retry_after_at_the_end_of_a_chain_rests_both() {
     let mut lab = lab(&[("http://a.test/robots.txt", "http://b.test/r")], &["http://b.test/1"]);
     lab.run(5_000);
     assert_eq!(lab.pages.len(), 1);
-    lab.web.robots.insert("http://b.test".into(), (Answer::Status(503), String::new()));
+    lab.web.robots.insert("http://b.test".into(), (RobotsResult::Status(503), String::new()));
     lab.web.retry_after = Some(Duration::from_secs(3_000));
     lab.offer(&["http://a.test/1"]);
     lab.run(5_000);
@@ -288,7 +288,7 @@ fn a_file_that_was_cut_is_kept_up_to_its_last_whole_line() {
     lab.web.cut = true;
     lab.web.robots.insert(
         "http://a.test".into(),
-        (Answer::Status(200), "User-agent: *\nDisallow: /private\nDisallow: /".into()),
+        (RobotsResult::Status(200), "User-agent: *\nDisallow: /private\nDisallow: /".into()),
     );
     lab.offer(&["http://a.test/1", "http://a.test/private"]);
     lab.run(10_000);

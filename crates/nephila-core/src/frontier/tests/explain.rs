@@ -9,7 +9,7 @@ use crate::frontier::explain::{Explanation, Hold, Standing};
 use crate::frontier::offers::Offer;
 use crate::job::JobId;
 use crate::refusal::Refusal;
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::want::Want;
 
@@ -55,7 +55,7 @@ fn a_url_is_explained_from_its_offer_to_its_end() {
 fn a_rule_of_robots_txt_is_named_with_its_line() {
     let mut lab = Lab::new(config());
     let body = "# ours\nUser-agent: *\nDisallow: /private\n";
-    lab.web.robots.insert("http://a.test".into(), (Answer::Status(200), body.into()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(200), body.into()));
     lab.offer(&["http://a.test/private/1"]);
     lab.run(10_000);
     let explanation = explain(&mut lab, "http://a.test/private/1");
@@ -68,9 +68,9 @@ fn a_rule_of_robots_txt_is_named_with_its_line() {
 #[test]
 fn fin_13_it_says_why_a_robots_txt_cannot_be_read() {
     let causes = [
-        (Answer::Status(503), None, "it answered 503"),
-        (Answer::Unreachable, Some(Outcome::TlsUntrusted), "tls-untrusted: "),
-        (Answer::Unreachable, Some(Outcome::ConnectRefused), "connect-refused: "),
+        (RobotsResult::Status(503), None, "it answered 503"),
+        (RobotsResult::Unreachable, Some(Outcome::TlsUntrusted), "tls-untrusted: "),
+        (RobotsResult::Unreachable, Some(Outcome::ConnectRefused), "connect-refused: "),
     ];
     for (answer, cause, words) in causes {
         let mut lab = Lab::new(config());
@@ -86,7 +86,7 @@ fn fin_13_it_says_why_a_robots_txt_cannot_be_read() {
 #[test]
 fn a_robots_txt_out_of_reach_holds_everything() {
     let mut lab = Lab::new(config());
-    lab.web.robots.insert("http://a.test".into(), (Answer::Unreachable, String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Unreachable, String::new()));
     lab.offer(&["http://a.test/1"]);
     lab.run(10_000);
     let explanation = explain(&mut lab, "http://a.test/1");

@@ -6,7 +6,7 @@ use super::lab::{Lab, MONO, config, key, url};
 use crate::frontier::offers::Offer;
 use crate::handler::ReadAs;
 use crate::job::{Hops, JobId};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::record::RobotsPolicy;
 use crate::time::Timestamp;
@@ -14,8 +14,8 @@ use crate::want::Want;
 
 const HOUR: u64 = 3_600_000;
 
-fn rules(text: &str) -> (Answer, String) {
-    (Answer::Status(200), format!("User-agent: *\n{text}\n"))
+fn rules(text: &str) -> (RobotsResult, String) {
+    (RobotsResult::Status(200), format!("User-agent: *\n{text}\n"))
 }
 
 /// The start of each page of an origin, in milliseconds since the lab opened.
@@ -54,7 +54,7 @@ fn rob_01_every_kind_of_file_asks_the_rules_of_its_own_origin() {
 fn rob_04_a_robots_txt_that_asks_us_to_wait_holds_the_host_and_is_no_leave() {
     for status in [429, 503] {
         let mut lab = Lab::new(config());
-        lab.web.robots.insert("http://a.test".into(), (Answer::Status(status), String::new()));
+        lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(status), String::new()));
         lab.web.retry_after = Some(Duration::from_secs(5 * 3_600));
         lab.offer(&["http://a.test/1"]);
         lab.run(5 * HOUR - 1_000);

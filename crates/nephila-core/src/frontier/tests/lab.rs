@@ -15,10 +15,10 @@ use crate::frontier::hours;
 use crate::frontier::offers::Offer;
 use crate::frontier::report::{RobotsAnswer, RobotsReport};
 use crate::frontier::ticket::{Purpose, Report, Ticket};
-use crate::frontier::{Action, Config, Frontier, Offered, TurnAction};
+use crate::frontier::{Action, Config, Frontier, Offered, SlotAction};
 use crate::job::JobId;
 use crate::key::{HostKey, Prefixes, Secret, UrlKey};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{HostRecord, UrlRecord};
 use crate::state::{MemoryState, State};
@@ -45,7 +45,7 @@ pub(super) struct Web {
     /// Origins without an address, and the outcome of their resolution.
     pub(super) no_address: BTreeMap<String, Outcome>,
     /// robots.txt by origin: the answer and the bytes.
-    pub(super) robots: BTreeMap<String, (Answer, String)>,
+    pub(super) robots: BTreeMap<String, (RobotsResult, String)>,
     /// Redirects of robots.txt files and of further hops, by URL.
     pub(super) redirects: BTreeMap<String, String>,
     /// `Retry-After` of every robots.txt.
@@ -94,7 +94,7 @@ pub(super) struct Lab {
     /// Number of name resolutions.
     pub(super) resolves: usize,
     /// Messages about turns, and their times.
-    pub(super) turns: Vec<(u64, TurnAction)>,
+    pub(super) turns: Vec<(u64, SlotAction)>,
     /// Messages to other nodes.
     pub(super) errands: Vec<ErrandAction>,
     /// If set, requested turns are granted at once, with this rest of the slot.
@@ -241,7 +241,7 @@ impl Lab {
             while let Some(turn) = self.frontier.poll_turn(self.now) {
                 busy = true;
                 self.turns.push((self.now.mono, turn));
-                if let (TurnAction::Ask(slot), Some(rested)) = (turn, self.grants) {
+                if let (SlotAction::Ask(slot), Some(rested)) = (turn, self.grants) {
                     self.frontier.handle_granted(slot, rested, false, self.now);
                 }
             }
@@ -368,10 +368,10 @@ impl Lab {
         match ticket.purpose {
             Purpose::Robots => {
                 let (answer, body) =
-                    self.web.robots.get(&origin).cloned().unwrap_or((Answer::Status(404), "".into()));
+                    self.web.robots.get(&origin).cloned().unwrap_or((RobotsResult::Status(404), "".into()));
                 let mut report = RobotsReport::of(answer, took);
                 if self.web.dead.contains(&ticket.address) {
-                    (report.answer, report.unconnected) = (Answer::Unreachable.into(), true);
+                    (report.answer, report.unconnected) = (RobotsResult::Unreachable.into(), true);
                     self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
                     return;
                 }
@@ -379,7 +379,7 @@ impl Lab {
                 report.retry_after = self.web.retry_after;
                 report.again = self.web.robots_again.contains(&ticket.url);
                 report.cut = self.web.cut;
-                report.cause = self.web.cause.filter(|_| answer == Answer::Unreachable);
+                report.cause = self.web.cause.filter(|_| answer == RobotsResult::Unreachable);
                 if let Some(target) = self.web.redirects.get(&ticket.url) {
                     report.answer = RobotsAnswer::Redirect(Box::new(url(target)));
                 }

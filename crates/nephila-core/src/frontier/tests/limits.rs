@@ -11,7 +11,7 @@ use crate::frontier::{Config, Offered};
 use crate::job::{Job, JobId, Limits};
 use crate::key::{HostKey, UrlKey};
 use crate::refusal::Refusal;
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::State;
 use crate::state::record::UrlState;
@@ -285,7 +285,7 @@ fn a_host_gives_no_more_pages_than_its_job_takes_also_across_a_restart() {
     // A URL forbidden by robots.txt is no page, and a retried URL is one page.
     lab.web
         .robots
-        .insert("http://a.test".into(), (Answer::Status(200), "User-agent: *\nDisallow: /0".into()));
+        .insert("http://a.test".into(), (RobotsResult::Status(200), "User-agent: *\nDisallow: /0".into()));
     lab.web.pages.insert("http://a.test/1".into(), failed(Outcome::ServerError, 500, None));
     let urls: Vec<String> = (0..5).map(|i| format!("http://a.test/{i}")).collect();
     lab.offer(&urls.iter().map(String::as_str).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::lab::{Lab, config, failed, key};
 use crate::entry::{Entry, HostChange};
 use crate::frontier::outlook::{Held, Left, Waits};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::time::Seconds;
 
@@ -151,7 +151,7 @@ fn fin_01_a_503_does_not_end_a_crawl_at_the_shipped_settings() {
 #[test]
 fn fin_01_a_robots_txt_that_fails_for_a_day_is_waited_for() {
     let mut lab = Lab::new(config());
-    lab.web.robots.insert("http://a.test".into(), (Answer::Status(500), String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(500), String::new()));
     lab.offer(&["http://a.test/1"]);
     lab.run(5_000);
     for _ in 0..24 {
@@ -198,7 +198,7 @@ fn fin_01_a_host_that_is_given_up_is_not_waited_for() {
     assert!(done(&mut lab, 60));
     assert_eq!(lab.record("http://a.test/1").last.unwrap().outcome, Outcome::DnsServfail);
     // The same if its port is closed.
-    lab.web.robots.insert("http://b.test".into(), (Answer::Unreachable, String::new()));
+    lab.web.robots.insert("http://b.test".into(), (RobotsResult::Unreachable, String::new()));
     lab.web.cause = Some(Outcome::ConnectRefused);
     lab.offer(&["http://b.test/1"]);
     lab.run(7 * 3_600_000);
@@ -323,7 +323,7 @@ fn every_host_is_counted_once_by_what_it_waits_for() {
 #[test]
 fn looking_at_a_robots_txt_that_is_out_of_reach_tells_when_it_is_asked_for_again() {
     let mut lab = Lab::new(config());
-    lab.web.robots.insert("http://a.test".into(), (Answer::Unreachable, String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Unreachable, String::new()));
     lab.offer(&["http://a.test/1"]);
     lab.run(5_000);
     assert_eq!(left(&mut lab, 60), Left::Held, "nothing happens within a minute");

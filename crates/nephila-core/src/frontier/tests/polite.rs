@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::lab::{Lab, MONO, config, failed, key};
 use crate::entry::{Entry, HostChange};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 
 fn addresses(list: &[&str]) -> Vec<IpAddr> {
@@ -172,7 +172,7 @@ fn a_slow_server_gets_more_rest_up_to_the_maximum() {
 #[test]
 fn a_crawl_delay_wins_if_it_is_longer_and_so_does_an_operator() {
     let mut lab = Lab::new(config());
-    let robots = |delay| (Answer::Status(200), format!("User-agent: *\nCrawl-delay: {delay}\n"));
+    let robots = |delay| (RobotsResult::Status(200), format!("User-agent: *\nCrawl-delay: {delay}\n"));
     lab.web.robots.insert("http://a.test".into(), robots("4"));
     lab.web.robots.insert("http://b.test".into(), robots("0.1"));
     lab.offer(&["http://a.test/1", "http://a.test/2", "http://b.test/1", "http://b.test/2"]);

@@ -1,15 +1,15 @@
 //! robots.txt: fetched first, always obeyed, and applied anew after a change.
 
 use super::lab::{Lab, config, key};
-use crate::frontier::feedback::Why;
-use crate::robots::policy::Answer;
+use crate::frontier::feedback::FeedbackReason;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::record::{RobotsPolicy, UrlState};
 
 const DAY: u64 = 24 * 3_600_000;
 
-fn rules(text: &str) -> (Answer, String) {
-    (Answer::Status(200), format!("User-agent: *\n{text}\n"))
+fn rules(text: &str) -> (RobotsResult, String) {
+    (RobotsResult::Status(200), format!("User-agent: *\n{text}\n"))
 }
 
 #[test]
@@ -56,7 +56,11 @@ fn a_site_that_turns_many_links_away_is_said_to_be_closed_until_its_rules_change
     lab.run(30_000);
     let now = lab.now;
     let closed = lab.frontier.closed_hosts(0, now);
-    assert_eq!(closed, [(key("http://giant.test/").host, Why::Robots)], "not one that forbids a part");
+    assert_eq!(
+        closed,
+        [(key("http://giant.test/").host, FeedbackReason::Robots)],
+        "not one that forbids a part"
+    );
     lab.web.robots.insert("http://giant.test".into(), rules("Disallow: /private"));
     lab.run(2 * DAY);
     lab.offer_as("http://giant.test/new", 1, 1, 5);
@@ -101,7 +105,7 @@ fn a_robots_txt_is_asked_for_again_after_a_day_and_what_is_at_hand_is_judged_ane
 #[test]
 fn while_robots_txt_is_out_of_reach_nothing_is_fetched() {
     let mut lab = Lab::new(config());
-    lab.web.robots.insert("http://a.test".into(), (Answer::Status(503), String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(503), String::new()));
     lab.offer(&["http://a.test/1"]);
     lab.run(10 * 3_600_000);
     assert!(lab.pages.is_empty());
@@ -110,7 +114,7 @@ fn while_robots_txt_is_out_of_reach_nothing_is_fetched() {
     assert_eq!((host.robots.policy, host.waiting), (RobotsPolicy::DisallowAll, 1));
     assert!(host.failures >= 2);
     assert_eq!(lab.record("http://a.test/1").state, UrlState::Waiting, "nothing is held against the URL");
-    lab.web.robots.insert("http://a.test".into(), (Answer::Status(404), String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(404), String::new()));
     lab.run(DAY);
     assert_eq!(lab.urls(), ["http://a.test/1"]);
     assert_eq!(lab.host("http://a.test/").robots.policy, RobotsPolicy::AllowAll);
@@ -122,7 +126,7 @@ fn the_last_good_rules_hold_while_robots_txt_is_out_of_reach() {
     lab.web.robots.insert("http://a.test".into(), rules("Disallow: /private"));
     lab.offer(&["http://a.test/1"]);
     lab.run(DAY + 1_000);
-    lab.web.robots.insert("http://a.test".into(), (Answer::Unreachable, String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Unreachable, String::new()));
     lab.offer(&["http://a.test/2", "http://a.test/private"]);
     lab.run(DAY);
     assert!(lab.robots.len() >= 2);

@@ -3,7 +3,7 @@
 use super::lab::{Lab, config, failed};
 use crate::frontier::ticket::Report;
 use crate::frontier::{Config, Settings};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 
 const PAGE: &str = "http://a.test/1";
@@ -53,7 +53,7 @@ fn pro_03_a_second_try_that_works_leaves_nothing_behind() {
 fn pro_03_a_robots_txt_has_one_second_try_too() {
     let mut lab = lab();
     let robots = "http://a.test/robots.txt";
-    lab.web.robots.insert("http://a.test".into(), (Answer::Unreachable, String::new()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Unreachable, String::new()));
     lab.web.robots_again.insert(robots.into());
     lab.offer(&[PAGE]);
     lab.run(60_000);

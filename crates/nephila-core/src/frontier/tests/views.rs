@@ -9,7 +9,7 @@ use crate::frontier::explain::{AHEAD_MAX, Hold, RobotsView, Standing};
 use crate::frontier::slot::SlotKey;
 use crate::frontier::ticket::Report;
 use crate::robots::Group;
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 
 fn address(text: &str) -> IpAddr {
@@ -114,7 +114,7 @@ fn a_url_that_waits_knows_how_many_come_before_it() {
     let mut lab = Lab::new(config);
     lab.web
         .robots
-        .insert("http://a.test".into(), (Answer::Status(200), "User-agent: *\nDisallow: /x\n".into()));
+        .insert("http://a.test".into(), (RobotsResult::Status(200), "User-agent: *\nDisallow: /x\n".into()));
     for n in 0..600 {
         lab.offer(&[&format!("http://a.test/{n}")]);
     }
@@ -148,7 +148,7 @@ fn a_crawl_delay_beyond_the_limit_is_obeyed_and_pointed_out() {
     let mut lab = Lab::new(config());
     for (origin, delay) in [("http://a.test", 400), ("http://b.test", 300)] {
         let body = format!("User-agent: *\nCrawl-delay: {delay}\n");
-        lab.web.robots.insert(origin.into(), (Answer::Status(200), body));
+        lab.web.robots.insert(origin.into(), (RobotsResult::Status(200), body));
         lab.offer(&[&format!("{origin}/1"), &format!("{origin}/2")]);
     }
     lab.run(10_000);

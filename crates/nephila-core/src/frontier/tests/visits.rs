@@ -11,7 +11,7 @@ use crate::frontier::ticket::{HeadFirst, Report};
 use crate::job::{Job, JobId, Schedule};
 use crate::recrawl::claims::{LISTED_MAX, Listed};
 use crate::recrawl::{Policy, Settings};
-use crate::robots::policy::Answer;
+use crate::robots::policy::RobotsResult;
 use crate::spider::outcome::Outcome;
 use crate::state::record::UrlState;
 use crate::time::{Seconds, Timestamp};
@@ -53,7 +53,7 @@ fn large(digest: u64) -> Report {
 /// allowed.
 fn ignoring(config: Config, robots: &str) -> Lab {
     let mut lab = Lab::new(config);
-    lab.web.robots.insert("http://a.test".into(), (Answer::Status(200), robots.into()));
+    lab.web.robots.insert("http://a.test".into(), (RobotsResult::Status(200), robots.into()));
     lab.say(adaptive());
     lab.offer(&[PAGE]);
     visit(&mut lab, PAGE, 12, |_| large(7));

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use super::super::dates::ROBOTS_AHEAD_MAX;
 use super::super::ticket::{Purpose, TicketId};
-use super::turns::Holding;
+use super::slot_grants::Holding;
 use super::{ActiveHost, HostIndex, Open, RobotsPhase, SlotIndex, Want, Workbench, ms};
 use crate::planted::{self, Bug};
 use crate::time::{Now, Seconds};

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::key::Secret;
 
-const LINK: Found<'static> = Found::link(1, 0);
+const LINK: FoundBy<'static> = FoundBy::link(1, 0);
 
 fn url(text: &str) -> CrawlUrl {
     CrawlUrl::parse(text).unwrap()
@@ -140,22 +140,25 @@ fn exclude_wins_over_everything_and_include_widens() {
     ] {
         assert_eq!(rules.verdict(&url(text), LINK).rule, want, "{text}");
     }
-    assert_eq!(rules.verdict(&url("https://b.test/"), Found::seed()).rule, Rule::Seed);
-    assert_eq!(rules.verdict(&url("https://b.test/cart"), Found::seed()).rule, Rule::Exclude(2));
+    assert_eq!(rules.verdict(&url("https://b.test/"), FoundBy::seed()).rule, Rule::Seed);
+    assert_eq!(rules.verdict(&url("https://b.test/cart"), FoundBy::seed()).rule, Rule::Exclude(2));
 }
 
 #[test]
 fn depth_ends_a_scope_and_not_a_seed() {
     let rules = rules(&Scope { depth_max: 2, ..scope(Kind::Any, &[]) });
-    let rule = |depth| rules.verdict(&url("http://a.test/"), Found::link(depth, 0)).rule;
+    let rule = |depth| rules.verdict(&url("http://a.test/"), FoundBy::link(depth, 0)).rule;
     assert_eq!((rule(0), rule(2), rule(3)), (Rule::Any, Rule::Any, Rule::Depth));
-    assert_eq!(rules.verdict(&url("http://a.test/"), Found { depth: 9, ..Found::seed() }).rule, Rule::Seed);
+    assert_eq!(
+        rules.verdict(&url("http://a.test/"), FoundBy { depth: 9, ..FoundBy::seed() }).rule,
+        Rule::Seed
+    );
 }
 
 #[test]
 fn extra_hops_are_counted_in_a_row() {
     let rules = rules(&Scope { extra_hops: 2, ..scope(Kind::Host, &["https://a.test/"]) });
-    let decision = |text, hops_out| rules.verdict(&url(text), Found::link(1, hops_out)).decision;
+    let decision = |text, hops_out| rules.verdict(&url(text), FoundBy::link(1, hops_out)).decision;
     assert_eq!(decision("https://b.test/", 0), Decision::In { hops_out: 1 });
     assert_eq!(decision("https://c.test/", 1), Decision::In { hops_out: 2 });
     assert_eq!(decision("https://d.test/", 2), Decision::Out);
@@ -169,11 +172,11 @@ fn a_seed_may_redirect_within_its_domain_and_nowhere_else() {
     let seed = url("http://a.test/");
     let moved = url("https://www.a.test/home");
     assert_eq!(rules.verdict(&moved, LINK).rule, Rule::Outside, "a link is no redirect");
-    assert_eq!(rules.verdict(&moved, Found::seed_redirect(&seed, 0)).rule, Rule::SeedRedirect);
-    assert_eq!(rules.verdict(&url("https://b.test/"), Found::seed_redirect(&seed, 0)).rule, Rule::Outside);
+    assert_eq!(rules.verdict(&moved, FoundBy::seed_redirect(&seed, 0)).rule, Rule::SeedRedirect);
+    assert_eq!(rules.verdict(&url("https://b.test/"), FoundBy::seed_redirect(&seed, 0)).rule, Rule::Outside);
     let address = url("http://127.0.0.1:81/");
     assert_eq!(
-        rules.verdict(&url("http://127.0.0.2/"), Found::seed_redirect(&address, 0)).rule,
+        rules.verdict(&url("http://127.0.0.2/"), FoundBy::seed_redirect(&address, 0)).rule,
         Rule::Outside
     );
 

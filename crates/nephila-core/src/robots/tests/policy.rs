@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::robots::{
-    Answer, Denied, Policy, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, Settings, UNREACHABLE_MAX, in_force,
+    Denied, Policy, REFETCH_AFTER_MAX, REFETCH_AFTER_MIN, RobotsResult, Settings, UNREACHABLE_MAX, in_force,
     refetch_after,
 };
 
@@ -14,32 +14,32 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// The requirements of the RFC's sections 2.3.1.1 to 2.3.1.4 and rows ROB-02 to ROB-05 and ROB-11: the answer, whether
 /// there is an older copy, for how long there has been no response, the operator's choice, and the policy.
-fn table() -> Vec<(Answer, bool, Duration, Settings, Policy)> {
+fn table() -> Vec<(RobotsResult, bool, Duration, Settings, Policy)> {
     use Policy::{AllowAll, DisallowAll, LastRules, Rules};
     let mut table = Vec::new();
     let zero = Duration::ZERO;
     for status in 200..=299 {
         for copy in [false, true] {
-            table.push((Answer::Status(status), copy, zero, USUAL, Rules));
+            table.push((RobotsResult::Status(status), copy, zero, USUAL, Rules));
         }
     }
     // Unavailable: as if there were no file, copy or not. 429 is none of these.
     for status in (400..=499).filter(|status| *status != 429) {
         for copy in [false, true] {
-            table.push((Answer::Status(status), copy, zero, USUAL, AllowAll));
+            table.push((RobotsResult::Status(status), copy, zero, USUAL, AllowAll));
         }
         let strict = if matches!(status, 401 | 403) { DisallowAll } else { AllowAll };
-        table.push((Answer::Status(status), true, zero, STRICT, strict));
+        table.push((RobotsResult::Status(status), true, zero, STRICT, strict));
     }
     // Unreachable: nothing, or what the last copy says, however old.
     let unreachable = [
-        Answer::Unreachable,
-        Answer::Status(429),
-        Answer::Status(0),
-        Answer::Status(100),
-        Answer::Status(999),
+        RobotsResult::Unreachable,
+        RobotsResult::Status(429),
+        RobotsResult::Status(0),
+        RobotsResult::Status(100),
+        RobotsResult::Status(999),
     ];
-    for answer in (500..=599).map(Answer::Status).chain(unreachable) {
+    for answer in (500..=599).map(RobotsResult::Status).chain(unreachable) {
         table.push((answer, false, zero, USUAL, DisallowAll));
         table.push((answer, false, zero, STRICT, DisallowAll));
         table.push((answer, false, 300 * DAY, USUAL, DisallowAll));
@@ -51,18 +51,23 @@ fn table() -> Vec<(Answer, bool, Duration, Settings, Policy)> {
         }
     }
     // Too many redirects, or one that leads nowhere, count as unavailable.
-    for answer in [Answer::RedirectLimit, Answer::Status(300), Answer::Status(301), Answer::Status(308)] {
+    for answer in [
+        RobotsResult::RedirectLimit,
+        RobotsResult::Status(300),
+        RobotsResult::Status(301),
+        RobotsResult::Status(308),
+    ] {
         for copy in [false, true] {
             table.push((answer, copy, zero, USUAL, AllowAll));
         }
     }
-    table.push((Answer::Status(304), true, zero, USUAL, LastRules));
-    table.push((Answer::Status(304), false, zero, USUAL, DisallowAll));
+    table.push((RobotsResult::Status(304), true, zero, USUAL, LastRules));
+    table.push((RobotsResult::Status(304), false, zero, USUAL, DisallowAll));
     table
 }
 
 /// The rows with another policy in force.
-fn wrong(in_force: impl Fn(Answer, bool, Duration, &Settings) -> Policy) -> Vec<String> {
+fn wrong(in_force: impl Fn(RobotsResult, bool, Duration, &Settings) -> Policy) -> Vec<String> {
     let rows = table().into_iter();
     rows.filter_map(|(answer, copy, age, settings, want)| {
         let got = in_force(answer, copy, age, &settings);
@@ -83,7 +88,7 @@ fn what_is_in_force_after_each_answer() {
 #[test]
 fn a_planted_5xx_that_allows_is_found_by_the_table() {
     // M5 of the list of planted bugs, and two of its cousins.
-    let planted = |changed: fn(Answer) -> bool| {
+    let planted = |changed: fn(RobotsResult) -> bool| {
         wrong(
             move |answer, copy, age, settings| {
                 if changed(answer) { Policy::AllowAll } else { in_force(answer, copy, age, settings) }
@@ -91,9 +96,9 @@ fn a_planted_5xx_that_allows_is_found_by_the_table() {
         )
         .len()
     };
-    assert!(planted(|answer| matches!(answer, Answer::Status(500..=599))) >= 100);
-    assert!(planted(|answer| answer == Answer::Status(429)) >= 5);
-    assert!(planted(|answer| answer == Answer::Unreachable) >= 5);
+    assert!(planted(|answer| matches!(answer, RobotsResult::Status(500..=599))) >= 100);
+    assert!(planted(|answer| answer == RobotsResult::Status(429)) >= 5);
+    assert!(planted(|answer| answer == RobotsResult::Unreachable) >= 5);
     // A copy that is dropped when its refetch fails.
     assert!(wrong(|answer, _, age, settings| in_force(answer, false, age, settings)).len() >= 100);
 }

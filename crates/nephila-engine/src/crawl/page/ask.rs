@@ -21,7 +21,7 @@ use crate::worker::Stopped;
 pub(super) const SECOND_REST_MAX: Duration = Duration::from_secs(120);
 
 /// A fetch that has ended.
-pub(crate) struct Asked {
+pub(crate) struct EndedFetch {
     pub(crate) fetched: Fetched,
     /// Wall-clock time of the beginning.
     pub(crate) began: Timestamp,
@@ -39,7 +39,7 @@ pub(crate) async fn ask(
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
-) -> Result<Option<Asked>, Stopped> {
+) -> Result<Option<EndedFetch>, Stopped> {
     let Some((asked, sent)) = ask_once(shared, ticket, url, body_bytes_max).await? else { return Ok(None) };
     // Digest authentication: the site sends a challenge first. The response is a request like any other, with a crawl
     // delay before and a line in the log.
@@ -63,7 +63,7 @@ pub(super) async fn ask_once(
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
-) -> Result<Option<(Asked, Option<HeaderValue>)>, Stopped> {
+) -> Result<Option<(EndedFetch, Option<HeaderValue>)>, Stopped> {
     let mut fields = shared.fields_for(url, false);
     let sent = fields.iter().find(|(name, _)| *name == AUTHORIZATION).map(|(_, value)| value.clone());
     let conditions = conditions(shared, ticket, url);
@@ -84,7 +84,7 @@ pub(super) async fn ask_once(
     let began_at = Instant::now();
     // The last check before the request: the order may be newer than the ticket. The address is the one that is
     // dialled.
-    let order = order_of(&shared.orders(), url, Some(ticket.address));
+    let order = order_of(&shared.stop_list(), url, Some(ticket.address));
     if let Some(order) = order {
         logged.not_sent().await;
         // First the host is stopped, then its ticket is returned, so that no other ticket of the host is handed out.
@@ -92,7 +92,7 @@ pub(super) async fn ask_once(
         return Ok(None);
     }
     let fetched = shared.stages.fetch.fetch(request).await;
-    let asked = Asked { fetched, began, took: began_at.elapsed(), conditional, request: logged };
+    let asked = EndedFetch { fetched, began, took: began_at.elapsed(), conditional, request: logged };
     Ok(Some((asked, sent)))
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nephila_core::feed::source::SourceKey;
 use nephila_core::frontier::downloads::{self, Cursor, Wanted};
 use nephila_core::frontier::explain::Explanation;
-use nephila_core::frontier::feedback::Why;
+use nephila_core::frontier::feedback::FeedbackReason;
 use nephila_core::frontier::feeds::{FeedView, StoryView};
 use nephila_core::frontier::outlook::Outlook;
 use nephila_core::frontier::slot::SlotKey;
@@ -102,7 +102,7 @@ impl Handle {
 
     /// Hosts of a partition that reject a large number of links, so that senders need not send them. Empty if the
     /// partition is not here.
-    pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, Why)>, Stopped> {
+    pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, FeedbackReason)>, Stopped> {
         self.ask(|reply| Event::Closed(prefixes, reply)).await
     }
 

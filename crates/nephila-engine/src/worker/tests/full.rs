@@ -29,7 +29,7 @@ async fn crawl_through_full(after: u64, background: bool) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let stats = handle.stats().await.unwrap();
     assert_eq!((stats.actions, web.fetches()), (before.actions, fetches), "nothing is handed out");
-    assert!(stats.turns - before.turns < 50, "it waits and does not spin: {stats:#?}");
+    assert!(stats.ticks - before.ticks < 50, "it waits and does not spin: {stats:#?}");
     disk.set_plan(Plan::Healthy);
     until(&handle, "there is room", |stats| !stats.disk_full).await;
     until_done(&handle, &web, "the crawl ends").await;

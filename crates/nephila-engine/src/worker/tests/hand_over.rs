@@ -14,7 +14,7 @@ fn part(disk: &FaultyDisk, folder: &Path, n: u32) -> Part<MemoryState> {
     part
 }
 
-fn empty(ticket_epoch: u64) -> (Running, Door<MemoryState>) {
+fn empty(ticket_epoch: u64) -> (Running, PartitionPort<MemoryState>) {
     // Logs are replayed from the beginning here, so they are never shortened.
     Worker::empty(config(), settings(), SECRET, ticket_epoch, Clock::new()).spawn_open().unwrap()
 }
@@ -71,14 +71,14 @@ async fn partitions_move_between_workers_and_every_page_is_fetched_once() {
 async fn what_came_through_an_inbox_is_durable_together_with_how_far_it_was_read() {
     let dir = tempfile::tempdir().unwrap();
     let disk = healthy();
-    let (running, door) = empty(1);
+    let (running, port) = empty(1);
     let here = Prefixes::share(0, 1);
     let log = |disk: &FaultyDisk| {
         let journal = Journal::open(Arc::new(disk.clone()), dir.path(), journal::Settings::default());
         Box::new(LocalLog::new(journal.unwrap().0, Fence::new()))
     };
     let part = Part { prefixes: here, state: MemoryState::new(), log: log(&disk) };
-    assert!(door.bring(part, 1).await);
+    assert!(port.bring(part, 1).await);
     let offers = (0..10).map(|page| offered(&link(1, page), &SECRET)).collect();
     let said = Some(nephila_core::entry::Entry::JobRemoved(nephila_core::job::JobId(7)));
     running.handle.from_inbox(here, 42, offers, said).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, TicketId};
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 use nephila_log::Groups;
 
@@ -131,7 +131,7 @@ impl Blank {
                     handle.resolved(host, &[address]).await?;
                 }
                 Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
-                    let report = RobotsReport::of(Answer::Status(404), Duration::ZERO);
+                    let report = RobotsReport::of(RobotsResult::Status(404), Duration::ZERO);
                     handle.robots(ticket.id, report).await?;
                 }
                 Action::Fetch(ticket) => {

@@ -9,7 +9,7 @@ use nephila_core::frontier::Action;
 use nephila_core::frontier::report::RobotsReport;
 use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
 use nephila_core::job::JobId;
-use nephila_core::robots::policy::Answer;
+use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
@@ -89,7 +89,7 @@ impl Web {
             }
             Action::Fetch(ticket) if ticket.purpose == Purpose::Robots => {
                 tokio::time::sleep(self.took).await;
-                let report = RobotsReport::of(Answer::Status(404), self.took);
+                let report = RobotsReport::of(RobotsResult::Status(404), self.took);
                 handle.robots(ticket.id, report).await
             }
             Action::Fetch(ticket) => self.page(ticket, handle).await,

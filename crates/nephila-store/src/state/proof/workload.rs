@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use nephila_core::entry::{
-    Admission, Ended, Entry, Found, FoundHost, FoundUrl, Group, Origin, RobotsRead, seal,
+    Admission, Ended, Entry, FoundHost, FoundUrl, FoundUrls, Group, Origin, RobotsRead, seal,
 };
 use nephila_core::handler::ReadAs;
 use nephila_core::job::JobId;
@@ -176,7 +176,7 @@ impl Workload {
         Url { key: UrlKey { host: host_key(host, &origin), path }, host, text: text.into(), number, hash }
     }
 
-    fn found(&self, number: u64) -> Found {
+    fn found(&self, number: u64) -> FoundUrls {
         let at = Workload::at(number);
         let mut hosts: BTreeMap<HostKey, FoundHost> = BTreeMap::new();
         for url in self.urls_of(number) {
@@ -210,7 +210,7 @@ impl Workload {
                 },
             });
         }
-        Found { at, hosts: hosts.into_values().collect() }
+        FoundUrls { at, hosts: hosts.into_values().collect() }
     }
 
     /// The first fetch of a URL that was discovered in group `first`.

@@ -11,7 +11,7 @@ use nephila_core::frontier::ticket::{Purpose, Report};
 use nephila_core::frontier::{Action, Config, Frontier};
 use nephila_core::job::JobId;
 use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
-use nephila_core::robots::Answer;
+use nephila_core::robots::RobotsResult;
 use nephila_core::spider::Outcome;
 use nephila_core::state::State;
 use nephila_core::time::{Now, Timestamp};
@@ -91,7 +91,7 @@ impl<S: State> Crawl<S> {
                 }
                 Some(Action::Fetch(ticket)) if ticket.purpose == Purpose::Robots => {
                     let status = if self.random(4) == 0 { 200 } else { 404 };
-                    let mut report = RobotsReport::of(Answer::Status(status), Duration::from_millis(5));
+                    let mut report = RobotsReport::of(RobotsResult::Status(status), Duration::from_millis(5));
                     report.body = Box::from(&b"User-agent: *\nDisallow: /section-3\n"[..]);
                     self.frontier.handle_robots(ticket.id, report, self.now).unwrap();
                 }

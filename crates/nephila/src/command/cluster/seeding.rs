@@ -6,7 +6,7 @@ use nephila_core::job::Job;
 
 use super::{Who, said, say, with};
 use crate::cli::cluster::{JobCreateArgs, LimitArgs};
-use crate::command::meant;
+use crate::command::resolved;
 use nephila_api::views::Added;
 use nephila_cluster::seeding::are_many;
 use nephila_cluster::views::Created;
@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
-    let mut job = meant::job(&args.name, &args.urls, &args.seeds, &args.what)?;
+    let mut job = resolved::job(&args.name, &args.urls, &args.seeds, &args.what)?;
     let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
     job.priority = priority.unwrap_or(job.priority);
     job.limits.pages_max = limit.unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Invariant: an order goes to one place, the folder of a crawl or a cluster, and is durable there when the command
 //! ends.
 
-use nephila_core::orders::{Order, Orders, Target};
+use nephila_core::stop_list::{StopList, StopOrder, Target};
 use nephila_core::text::shown;
 use nephila_core::url::CrawlUrl;
 
@@ -13,16 +13,16 @@ use crate::cli::stop::{StopCommand, StopWhere};
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
-use nephila_engine::orders::{self, Change};
 use nephila_engine::settings::usage;
+use nephila_engine::stop_list::{self, Change};
 
 /// Runs `nephila stop`.
 pub(crate) fn stop(command: StopCommand) -> anyhow::Result<Exit> {
     match command {
         StopCommand::Add(args) => {
-            let author = args.author.unwrap_or_else(orders::author);
+            let author = args.author.unwrap_or_else(stop_list::author);
             let now = Clock::new().now().wall;
-            let order = |target: &Target| Order::new(target.clone(), &args.reason, &author, now);
+            let order = |target: &Target| StopOrder::new(target.clone(), &args.reason, &author, now);
             let change = Change::Add(args.targets.iter().map(order).collect());
             order_change(&args.place, &change)?;
             for target in &args.targets {
@@ -37,34 +37,34 @@ pub(crate) fn stop(command: StopCommand) -> anyhow::Result<Exit> {
         }
         StopCommand::List(args) => at_stops(
             &args.place,
-            |folder| print_orders(&orders::read(folder)?, args.json),
+            |folder| print_stop_list(&stop_list::read(folder)?, args.json),
             async |who| {
                 let all = match who {
-                    Who::Node(node) => node.orders().await?,
-                    Who::Servers(to) => to.0.orders().await.map_err(said)?,
+                    Who::Node(node) => node.stop_list().await?,
+                    Who::Servers(to) => to.0.stop_list().await.map_err(said)?,
                 };
-                print_orders(&all, args.json)
+                print_stop_list(&all, args.json)
             },
         ),
     }
 }
 
-fn print_orders(all: &Orders, json: bool) -> anyhow::Result<Exit> {
-    orders::listed(all, json)?.iter().for_each(|line| say(line));
+fn print_stop_list(all: &StopList, json: bool) -> anyhow::Result<Exit> {
+    stop_list::listed(all, json)?.iter().for_each(|line| say(line));
     Ok(Exit::Done)
 }
 
 fn order_change(place: &StopWhere, change: &Change) -> anyhow::Result<usize> {
     let mut changed = 0;
     let here = |folder: &Folder| {
-        changed = orders::change(folder, change)?;
+        changed = stop_list::change(folder, change)?;
         Ok(Exit::Done)
     };
     let mut there = 0;
     at_stops(place, here, async |who| {
         there = match who {
-            Who::Node(node) => node.order(change).await?,
-            Who::Servers(to) => to.0.order(change).await.map_err(said)?,
+            Who::Node(node) => node.change_stop_list(change).await?,
+            Who::Servers(to) => to.0.change_stop_list(change).await.map_err(said)?,
         };
         Ok(Exit::Done)
     })?;
@@ -101,10 +101,10 @@ pub(crate) fn host_set(args: &HostSetArgs) -> anyhow::Result<Exit> {
         .iter()
         .map(|url| CrawlUrl::parse(url).map_err(|error| usage(anyhow::anyhow!("{}: {error}", args.host))))
         .collect::<anyhow::Result<_>>()?;
-    let delay_ms = u32::try_from(args.delay.as_millis()).ok().filter(|ms| *ms <= orders::DELAY_MS_MAX);
+    let delay_ms = u32::try_from(args.delay.as_millis()).ok().filter(|ms| *ms <= stop_list::DELAY_MS_MAX);
     let delay_ms = delay_ms.ok_or_else(|| usage(anyhow::anyhow!("a delay has at most 24 h")))?;
     let here = |folder: &Folder| {
-        orders::set_delays(folder, &urls, delay_ms)?;
+        stop_list::set_delays(folder, &urls, delay_ms)?;
         Ok(Exit::Done)
     };
     at_stops(&args.place, here, async |who| {

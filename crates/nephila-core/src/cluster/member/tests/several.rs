@@ -25,32 +25,32 @@ impl Store {
         self.leases.retain(|_, (_, until)| *until > now);
     }
 
-    fn swap(&mut self, partition: u32, expected: Option<u64>, record: OwnerRecord) -> Answer {
+    fn swap(&mut self, partition: u32, expected: Option<u64>, record: OwnerRecord) -> SwapResult {
         if self.owners.get(&partition).map(|(revision, _)| *revision) != expected {
-            return Answer::Refused;
+            return SwapResult::Refused;
         }
         self.revision += 1;
         self.owners.insert(partition, (self.revision, record));
-        Answer::Done(self.revision)
+        SwapResult::Done(self.revision)
     }
 
-    pub(super) fn apply(&mut self, now: u64, action: &Action) -> Answer {
+    pub(super) fn apply(&mut self, now: u64, action: &Action) -> SwapResult {
         self.expire(now);
         self.revision += 1;
         match action {
             Action::Acquire { record, .. } => match self.leases.contains_key(&record.node) {
-                true => Answer::Refused,
+                true => SwapResult::Refused,
                 false => {
                     self.leases.insert(record.node, (record.clone(), now + TTL));
-                    Answer::Done(self.revision)
+                    SwapResult::Done(self.revision)
                 }
             },
             Action::Renew { incarnation, record } => match self.leases.get_mut(&record.node) {
                 Some((held, until)) if held.incarnation == *incarnation => {
                     (*held, *until) = (record.clone(), now + TTL);
-                    Answer::Done(self.revision)
+                    SwapResult::Done(self.revision)
                 }
-                _ => Answer::Refused,
+                _ => SwapResult::Refused,
             },
             Action::Claim { partition, expected, record } => self.swap(*partition, *expected, *record),
             Action::Release { partition, expected, record } => {
@@ -58,7 +58,7 @@ impl Store {
             }
             Action::Leave { incarnation } => {
                 self.leases.retain(|_, (held, _)| held.incarnation != *incarnation);
-                Answer::Done(self.revision)
+                SwapResult::Done(self.revision)
             }
             other => panic!("{other:?} is not for the store"),
         }
@@ -77,7 +77,7 @@ enum Event {
         node: usize,
         life: u64,
         action: Action,
-        answer: Answer,
+        answer: SwapResult,
     },
     /// The owners were read and the leases are about to be.
     Leases {
@@ -205,7 +205,7 @@ impl Cluster {
                 let (there, back) = (self.delay(), self.delay());
                 let late = lost || answer_lost || there + back > CALL_MAX;
                 if late {
-                    let answer = if self.blind { Answer::Refused } else { Answer::Unknown };
+                    let answer = if self.blind { SwapResult::Refused } else { SwapResult::Unknown };
                     self.at(CALL_MAX, Event::Answer { node, life, action: call.clone(), answer });
                 }
                 if !lost {

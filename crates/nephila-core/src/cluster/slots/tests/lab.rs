@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::*;
-use crate::frontier::turn::{Turn, Verdict};
+use crate::frontier::slot_grant::{GrantVerdict, SlotGrant};
 
 /// The crawl delay of every slot, in milliseconds.
 pub(super) const REST: u64 = 100;
@@ -17,7 +17,7 @@ const SLOTS_MAX: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     asked: bool,
-    turn: Option<Turn>,
+    turn: Option<SlotGrant>,
     open_until: Option<u64>,
     free_at: u64,
     /// When a fetch last started or ended, at the latest.
@@ -255,12 +255,12 @@ impl Lab {
             let work = &mut self.nodes[n].work[slot as usize];
             match event {
                 Event::Granted { rested, wanted, .. } => {
-                    work.turn = Some(Turn::new(wanted));
+                    work.turn = Some(SlotGrant::new(wanted));
                     work.asked = false;
                     work.last = now.saturating_sub(rested);
                     work.free_at = work.free_at.max(now + REST.saturating_sub(rested));
                 }
-                Event::Wanted { .. } => work.turn.iter_mut().for_each(Turn::handle_wanted),
+                Event::Wanted { .. } => work.turn.iter_mut().for_each(SlotGrant::handle_wanted),
             }
         }
         for slot in 0..self.slots {
@@ -317,7 +317,7 @@ impl Lab {
                 return Err(format!("at {t} slot {slot} is asked by {me:?}, it rests since {last}"));
             }
             *book = Book { open: Some(me), last: Some(t) };
-        } else if turn.judge(open, work.free_at, ready_at, now) == Verdict::GiveBack {
+        } else if turn.judge(open, work.free_at, ready_at, now) == GrantVerdict::GiveBack {
             work.turn = None;
             let rested = now - work.last.min(now);
             node.slots.give_back(now, key, rested);

@@ -89,7 +89,7 @@ fn run(seed: u64, rule: Rule) -> Figures {
             seen = there;
         }
         let entries = there.min(window).max(new);
-        let answer = if failed { Answer::Failed } else { read(new as u32, entries as u32) };
+        let answer = if failed { PollAnswer::Failed } else { read(new as u32, entries as u32) };
         let hints =
             Hints { ttl: (ttl > 0 && !failed).then(|| Duration::from_millis(ttl)), update_period: None };
         let poll = Poll { validators: true, hints, ..Poll::new(Timestamp(now), answer) };

@@ -1,6 +1,6 @@
 //! The story rule, case by case: the first entry, the second entry, and the verdict on the second.
 
-use super::Verdict::{KnownGuid, KnownTitle, KnownUrl, New};
+use super::StoryVerdict::{KnownGuid, KnownTitle, KnownUrl, New};
 use super::*;
 use crate::feed::{Limits, read_feed};
 use crate::handler::{Page, ReadAs};
@@ -31,7 +31,7 @@ fn moment(text: &str) -> Timestamp {
 }
 
 /// Reads both from feeds, so that links are resolved and dates are parsed as in production.
-fn check(name: &str, feed: &str, first: &Seen, then: &Seen, want: Verdict) {
+fn check(name: &str, feed: &str, first: &Seen, then: &Seen, want: StoryVerdict) {
     let mut memory = Memory::default();
     let mut verdict = None;
     for (number, part) in [first, then].into_iter().enumerate() {

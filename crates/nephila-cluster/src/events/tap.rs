@@ -1,7 +1,7 @@
 //! A partition's log whose durable groups are published as events: the queue, and the progress.
 //!
-//! [`Told`] wraps the log and puts a copy of each durable group into a bounded [`Queue`] for the teller. Groups that
-//! did not fit into the queue are in the log, which is not truncated before their events are published and this
+//! [`EventTap`] wraps the log and puts a copy of each durable group into a bounded [`Queue`] for the teller. Groups
+//! that did not fit into the queue are in the log, which is not truncated before their events are published and this
 //! progress is recorded: the next owner of the partition continues there.
 //!
 //! Invariants: the worker never waits for the teller; the log retained for events is bounded, in groups, and in bytes
@@ -140,7 +140,7 @@ impl Queue {
 
 /// A log whose durable groups are published.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct EventTap {
     log: Box<dyn GroupLog>,
     queue: Arc<Queue>,
     how_far: Arc<HowFar>,
@@ -148,9 +148,9 @@ pub(super) struct Told {
     appended: VecDeque<(u64, Vec<u8>)>,
 }
 
-impl Told {
-    pub(super) fn around(log: Box<dyn GroupLog>, queue: Arc<Queue>, how_far: Arc<HowFar>) -> Told {
-        Told { log, queue, how_far, appended: VecDeque::new() }
+impl EventTap {
+    pub(super) fn around(log: Box<dyn GroupLog>, queue: Arc<Queue>, how_far: Arc<HowFar>) -> EventTap {
+        EventTap { log, queue, how_far, appended: VecDeque::new() }
     }
 
     pub(super) fn note(&mut self) {
@@ -162,7 +162,7 @@ impl Told {
     }
 }
 
-impl GroupLog for Told {
+impl GroupLog for EventTap {
     fn append(&mut self, sequence: u64, group: &[u8]) -> Result<(), Error> {
         self.log.append(sequence, group)?;
         self.appended.push_back((sequence, group.to_vec()));
@@ -274,10 +274,10 @@ mod tests {
         assert_eq!((queue.next(9), queue.next(8)), (Next::Nothing, Next::InLog));
     }
 
-    fn told(groups: u64, len: usize) -> (Told, Arc<HowFar>) {
+    fn told(groups: u64, len: usize) -> (EventTap, Arc<HowFar>) {
         let log = Engine::new(Duration::from_secs(15)).log(0, 1, Fence::new()).unwrap();
         let how_far = Arc::new(HowFar::default());
-        let mut told = Told::around(Box::new(log), Arc::new(Queue::new(0)), how_far.clone());
+        let mut told = EventTap::around(Box::new(log), Arc::new(Queue::new(0)), how_far.clone());
         for group in 1..=groups {
             told.append(group, &vec![0; len]).unwrap();
         }
@@ -285,7 +285,7 @@ mod tests {
         (told, how_far)
     }
 
-    fn first(told: &mut Told) -> u64 {
+    fn first(told: &mut EventTap) -> u64 {
         told.replay(1).next().unwrap().unwrap().0
     }
 

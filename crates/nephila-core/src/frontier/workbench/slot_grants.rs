@@ -1,9 +1,9 @@
 //! The workbench in a cluster: slots shared with other nodes, used by one node at a time.
 //!
 //! While slots are shared, no request starts on a slot without its **turn** (a slot grant). A node requests the turn
-//! when one of its hosts could use the slot, and keeps the turn while no other node wants the slot. [`Turn`] decides
-//! how long a node keeps a wanted turn. Every request for a turn is answered once and never withdrawn: a turn that
-//! comes too late is given back like any other.
+//! when one of its hosts could use the slot, and keeps the turn while no other node wants the slot. [`SlotGrant`]
+//! decides how long a node keeps a wanted turn. Every request for a turn is answered once and never withdrawn: a turn
+//! that comes too late is given back like any other.
 //!
 //! Invariants: a turn is given back only when no ticket is open on its slot; a slot whose turn is requested stays here
 //! until the turn has come.
@@ -15,12 +15,12 @@ use std::net::IpAddr;
 use super::super::settings::SlotLimit;
 use super::super::slot::SlotKey;
 use super::{SlotIndex, Workbench, ms};
-use crate::frontier::turn::{Turn, Verdict};
+use crate::frontier::slot_grant::{GrantVerdict, SlotGrant};
 use crate::key::HostKey;
 
 /// A message about a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnAction {
+pub enum SlotAction {
     /// Request the turn of a slot, then call [`Frontier::handle_granted`](super::super::Frontier::handle_granted).
     Ask(SlotKey),
     /// Give the turn of a slot back.
@@ -42,7 +42,7 @@ pub(super) enum Holding {
     /// The turn is requested.
     Asked,
     /// The turn is held.
-    Held(Turn),
+    Held(SlotGrant),
 }
 
 impl Holding {
@@ -53,16 +53,16 @@ impl Holding {
 
 /// Turns to request, to give back or to examine.
 #[derive(Debug, Default)]
-pub(super) struct TurnDesk {
+pub(super) struct SlotGrantDesk {
     /// Whether slots are shared with other nodes.
     shared: bool,
-    actions: VecDeque<TurnAction>,
+    actions: VecDeque<SlotAction>,
     /// Slots whose turn other nodes want, and when to examine whether to give the turn back. Each occurs a few times at
     /// most.
     pub(super) look_at: BTreeSet<(u64, SlotIndex)>,
 }
 
-impl TurnDesk {
+impl SlotGrantDesk {
     /// The initial state of a new slot.
     pub(super) fn fresh(&self) -> Holding {
         if self.shared { Holding::No } else { Holding::Free }
@@ -97,7 +97,7 @@ impl Workbench {
         let slot = self.slots[index as usize].as_mut().expect("a slot in the timeline");
         if slot.stands_at == stood_at {
             slot.turn = Holding::Asked;
-            self.turns.actions.push_back(TurnAction::Ask(slot.key));
+            self.turns.actions.push_back(SlotAction::Ask(slot.key));
             self.stand(index);
         }
         true
@@ -112,10 +112,10 @@ impl Workbench {
             // The turn is held already, and may be in use.
             (_, Some(Holding::Held(_) | Holding::Free)) => return,
             // No slot here requested the turn: keeping the turn would lock out all other nodes for ever.
-            _ => return self.turns.actions.push_back(TurnAction::GiveBack { slot: key, rested }),
+            _ => return self.turns.actions.push_back(SlotAction::GiveBack { slot: key, rested }),
         };
         let slot = self.slots[index as usize].as_mut().expect("a slot by its key");
-        slot.turn = Holding::Held(Turn::new(wanted));
+        slot.turn = Holding::Held(SlotGrant::new(wanted));
         slot.last = slot.last.max(mono.saturating_sub(rested));
         slot.free_at = slot.free_at.max(mono + ms(slot.limit.delay).saturating_sub(rested));
         self.stand(index);
@@ -132,7 +132,7 @@ impl Workbench {
     }
 
     /// The next message about turns, or `None`.
-    pub(crate) fn poll_turn(&mut self, mono: u64) -> Option<TurnAction> {
+    pub(crate) fn poll_turn(&mut self, mono: u64) -> Option<SlotAction> {
         while self.turns.look_at.first().is_some_and(|(at, _)| *at <= mono) {
             let (_, index) = self.turns.look_at.pop_first().expect("just seen");
             if self.slots.get(index as usize).is_none_or(Option::is_none) {
@@ -145,9 +145,9 @@ impl Workbench {
             let Holding::Held(turn) = slot.turn else { continue };
             let ready_at = slot.waiting.peek().map(|Reverse((at, _))| *at);
             match turn.judge(slot.open, slot.free_at, ready_at, mono) {
-                Verdict::Keep => {}
-                Verdict::KeepUntil(at) => _ = self.turns.look_at.insert((at, index)),
-                Verdict::GiveBack => {
+                GrantVerdict::Keep => {}
+                GrantVerdict::KeepUntil(at) => _ = self.turns.look_at.insert((at, index)),
+                GrantVerdict::GiveBack => {
                     self.give_up_turn(index, mono);
                     self.stand(index);
                 }
@@ -163,7 +163,7 @@ impl Workbench {
             debug_assert_eq!(slot.open, 0, "a turn is given back when nothing is open");
             slot.turn = Holding::No;
             let rested = mono.saturating_sub(slot.last);
-            self.turns.actions.push_back(TurnAction::GiveBack { slot: slot.key, rested });
+            self.turns.actions.push_back(SlotAction::GiveBack { slot: slot.key, rested });
         }
     }
 }

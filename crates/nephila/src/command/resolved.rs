@@ -28,7 +28,7 @@ use nephila_engine::settings::{self, Credential, Settings, usage};
 
 /// The settings and the plan of a crawl.
 #[derive(Debug)]
-pub(crate) struct Meant {
+pub(crate) struct ResolvedCrawl {
     pub(crate) settings: Settings,
     pub(crate) plan: Plan,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
@@ -37,7 +37,7 @@ pub(crate) struct Meant {
 }
 
 /// The plan of `nephila crawl` in this folder.
-pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> {
+pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<ResolvedCrawl> {
     let remembered = folder.plan()?;
     let mut plan = match remembered {
         Some(mut plan) => {
@@ -87,12 +87,12 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Meant> 
             one.origin
         );
     }
-    let mut meant = finish(plan, before, said, &args.what, &args.how)?;
-    meant.settings.crawl.wait_max = args.wait_max.unwrap_or(meant.settings.crawl.wait_max);
+    let mut resolved = finish(plan, before, said, &args.what, &args.how)?;
+    resolved.settings.crawl.wait_max = args.wait_max.unwrap_or(resolved.settings.crawl.wait_max);
     if args.forever {
-        meant.settings.crawl.retry_wait_max = FOREVER;
+        resolved.settings.crawl.retry_wait_max = FOREVER;
     }
-    Ok(meant)
+    Ok(resolved)
 }
 
 /// The plan of `nephila map`.
@@ -101,7 +101,7 @@ pub(crate) fn map(
     seeds: &[PathBuf],
     what: &WhatArgs,
     how: &HowArgs,
-) -> anyhow::Result<Meant> {
+) -> anyhow::Result<ResolvedCrawl> {
     let mut plan = new_plan();
     let given = add_seeds(&mut plan, urls, seeds)?;
     set_scope(&mut plan.job, what);
@@ -169,7 +169,7 @@ fn finish(
     Said { feeds, mut doors, typed, given }: Said<'_>,
     what: &WhatArgs,
     how: &HowArgs,
-) -> anyhow::Result<Meant> {
+) -> anyhow::Result<ResolvedCrawl> {
     plan.job.check().map_err(|error| usage(error.into()))?;
     let mut settings = how.common.load_from(before.as_deref())?;
     set_settings(&mut settings, what, how);
@@ -199,7 +199,7 @@ fn finish(
         }
     }
     let fields = how.headers.iter().map(|field| crate::fetch::parse_field(field));
-    Ok(Meant { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan, typed })
+    Ok(ResolvedCrawl { fields: fields.collect::<anyhow::Result<_>>()?, settings, plan, typed })
 }
 
 /// Reads seeds from arguments and files into the plan. Returns the names and passwords in these URLs.
@@ -387,7 +387,7 @@ fn ask_contact() -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    fn meant(args: &[&str]) -> anyhow::Result<Meant> {
+    fn resolved(args: &[&str]) -> anyhow::Result<ResolvedCrawl> {
         use clap::Parser;
         let full = ["nephila", "crawl", "--config", "/dev/null"].iter().chain(args);
         let cli = crate::cli::Cli::parse_from(full);
@@ -398,33 +398,33 @@ mod tests {
 
     #[test]
     fn sec_03_only_what_is_typed_opens_an_address() {
-        let said = meant(&["http://127.0.0.1:8123/a/"]).unwrap();
+        let said = resolved(&["http://127.0.0.1:8123/a/"]).unwrap();
         assert_eq!(said.settings.spider.allow_addresses, [], "no range is opened by it");
         assert!(!said.settings.spider.ports.contains(&8123), "and no port to others");
         assert_eq!(said.typed, [CrawlUrl::parse("http://127.0.0.1:8123/a/").unwrap()]);
         assert_eq!(said.plan.job.scope.seeds, ["http://127.0.0.1:8123/a/"]);
         let list = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(list.path(), "http://10.0.0.1/\nhttp://169.254.169.254/latest/\n").unwrap();
-        let said = meant(&["-i", list.path().to_str().unwrap()]).unwrap();
+        let said = resolved(&["-i", list.path().to_str().unwrap()]).unwrap();
         assert_eq!((said.typed, said.settings.spider.allow_addresses), (vec![], vec![]));
-        let error = meant(&["http://169.254.169.254/latest/"]).unwrap_err();
+        let error = resolved(&["http://169.254.169.254/latest/"]).unwrap_err();
         assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
         assert!(format!("{error:#}").contains("spider.allow_addresses"), "{error:#}");
         let open = "spider.allow_addresses=[\"169.254.169.254/32\"]";
-        assert!(meant(&["http://169.254.169.254/latest/", "--set", open]).is_ok());
+        assert!(resolved(&["http://169.254.169.254/latest/", "--set", open]).is_ok());
     }
 
     #[test]
     fn a_typed_public_address_is_no_less_public() {
-        assert!(meant(&["http://93.184.216.34/"]).is_err(), "it wants to know who asks");
+        assert!(resolved(&["http://93.184.216.34/"]).is_err(), "it wants to know who asks");
     }
 
     #[test]
     fn a_public_seed_needs_a_contact() {
-        let error = meant(&["https://example.org/"]).unwrap_err();
+        let error = resolved(&["https://example.org/"]).unwrap_err();
         assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
         assert!(format!("{error:#}").contains("--contact"));
-        let said = meant(&["example.org", "--contact", "me@example.org"]).unwrap();
+        let said = resolved(&["example.org", "--contact", "me@example.org"]).unwrap();
         assert_eq!(said.plan.job.scope.seeds, ["https://example.org"]);
     }
 
@@ -432,19 +432,19 @@ mod tests {
     fn pol_12_a_public_seed_is_not_disturbed_unless_it_is_ones_own() {
         let rude =
             ["example.org", "--contact", "me@example.org", "--delay", "0s", "--host-concurrency", "100"];
-        let error = meant(&rude).unwrap_err();
+        let error = resolved(&rude).unwrap_err();
         assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
         assert!(format!("{error:#}").contains("crawl.own_sites"), "{error:#}");
-        assert!(meant(&[&rude[..], &["--set", "crawl.own_sites=true"]].concat()).is_ok());
+        assert!(resolved(&[&rude[..], &["--set", "crawl.own_sites=true"]].concat()).is_ok());
         assert!(
-            meant(&["http://127.0.0.1:8123/", "--delay", "0s"]).is_ok(),
+            resolved(&["http://127.0.0.1:8123/", "--delay", "0s"]).is_ok(),
             "nobody else is disturbed there"
         );
     }
 
     #[test]
     fn limits_and_scope_are_as_said() {
-        let meant = meant(&[
+        let resolved = resolved(&[
             "localhost:8000/x/",
             "--limit",
             "7",
@@ -458,7 +458,7 @@ mod tests {
             "/cart",
         ])
         .unwrap();
-        let job = &meant.plan.job;
+        let job = &resolved.plan.job;
         assert_eq!((job.limits.pages_max, job.limits.bytes_max, job.scope.depth_max), (7, 1_000_000, 3));
         assert_eq!((job.scope.kind, job.scope.exclude.len()), (Kind::Domain, 1));
         assert_eq!(job.scope.seeds, ["http://localhost:8000/x/"]);
@@ -471,11 +471,11 @@ mod tests {
             ("htp://foo.test/x", "http://foo.test/x"),
             ("ftp://a.test/", "http://a.test/"),
         ] {
-            let error = meant(&[typed]).unwrap_err();
+            let error = resolved(&[typed]).unwrap_err();
             assert_eq!(error.downcast_ref(), Some(&Exit::Usage));
             assert!(format!("{error:#}").contains(meant_instead), "{error:#}");
         }
-        assert!(meant(&["mailto:me@a.test"]).is_err());
+        assert!(resolved(&["mailto:me@a.test"]).is_err());
         for (typed, want) in [
             ("localhost:8000/x", "http://localhost:8000/x"),
             ("a.test:8080", "https://a.test:8080"),
@@ -489,8 +489,8 @@ mod tests {
 
     #[test]
     fn nothing_to_do_is_said() {
-        let error = meant(&[]).unwrap_err();
+        let error = resolved(&[]).unwrap_err();
         assert!(format!("{error:#}").contains("holds no crawl"), "{error:#}");
-        assert!(meant(&["http://"]).is_err());
+        assert!(resolved(&["http://"]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of a worker: one turn after another, until the stop.
+//! The loop of a worker: one tick after another, until the stop.
 //!
 //! Invariants: the loop waits for input, for a durable group or for a timer, never for a journal; a ticket is taken
 //! only when the channel has room.
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::full::Takes;
-use super::hand_over::Knock;
+use super::hand_over::PartitionRequest;
 use super::handle::{Batch, Event};
 use super::intake::Feeding;
 use super::{
@@ -36,7 +36,7 @@ impl<S: Durable> Worker<S> {
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
         loop {
-            self.stats.turns += 1;
+            self.stats.ticks += 1;
             self.frontier.handle_timeout(self.clock.now())?;
             self.land()?;
             self.note_dirty();
@@ -66,8 +66,8 @@ impl<S: Durable> Worker<S> {
             }
             self.feeding.extend(batches.drain(..).map(Feeding::of));
             self.feed()?;
-            if let Some(knock) = channels.came.take() {
-                self.let_in(knock);
+            if let Some(request) = channels.came.take() {
+                self.let_in(request);
             }
             for event in events.drain(..) {
                 if let Event::Stop(reply) = event {
@@ -143,8 +143,8 @@ impl<S: Durable> Worker<S> {
     /// Sends pending messages about turns, up to the capacity of the channel. Also while nothing is handed out: an
     /// unusable turn is returned to other nodes.
     fn say_turns(&mut self) {
-        let Some(turns) = &self.turns else { return };
-        while let Ok(place) = turns.try_reserve() {
+        let Some(slot_actions) = &self.slot_actions else { return };
+        while let Ok(place) = slot_actions.try_reserve() {
             let Some(action) = self.frontier.poll_turn(self.clock.now()) else { return };
             place.send(action);
         }
@@ -224,7 +224,7 @@ impl<S> Channels<S> {
             count = self.offers.recv_many(batches, BATCHES_AT_ONCE), if takes.offers => if count == 0 { return false },
             () = landed => {}
             () = room => {}
-            knock = next_part(&mut self.parts) => self.came = Some(knock),
+            request = next_part(&mut self.parts) => self.came = Some(request),
             () = tokio::time::sleep(sleep) => {}
         }
         // Offers, polled after events, must not starve.
@@ -241,10 +241,10 @@ impl<S> Channels<S> {
     }
 }
 
-/// The next knock at the door. Waits for ever once all doors are dropped.
-async fn next_part<S>(parts: &mut mpsc::Receiver<Knock<S>>) -> Knock<S> {
+/// The next request. Waits for ever once all ports are dropped.
+async fn next_part<S>(parts: &mut mpsc::Receiver<PartitionRequest<S>>) -> PartitionRequest<S> {
     match parts.recv().await {
-        Some(knock) => knock,
+        Some(request) => request,
         None => std::future::pending().await,
     }
 }

@@ -13,14 +13,14 @@ pub const IDLE_MAX: u64 = 1_000;
 
 /// A turn that we have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct SlotGrant {
     starts: u32,
     wanted: bool,
 }
 
 /// The decision about a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GrantVerdict {
     /// Keep the turn.
     Keep,
     /// Keep the turn, and judge again at this moment.
@@ -29,10 +29,10 @@ pub enum Verdict {
     GiveBack,
 }
 
-impl Turn {
+impl SlotGrant {
     /// A turn that has just been granted.
-    pub fn new(wanted: bool) -> Turn {
-        Turn { starts: 0, wanted }
+    pub fn new(wanted: bool) -> SlotGrant {
+        SlotGrant { starts: 0, wanted }
     }
 
     /// Another node waits for the turn.
@@ -57,17 +57,17 @@ impl Turn {
 
     /// Decides about the turn: `open` fetches are under way, the slot has rested at `free_at`, and the first of our
     /// hosts has at `ready_at`, if there is one.
-    pub fn judge(&self, open: u32, free_at: u64, ready_at: Option<u64>, now: u64) -> Verdict {
+    pub fn judge(&self, open: u32, free_at: u64, ready_at: Option<u64>, now: u64) -> GrantVerdict {
         if !self.wanted || open > 0 {
-            return Verdict::Keep;
+            return GrantVerdict::Keep;
         }
-        let Some(ready_at) = ready_at.filter(|_| !self.is_used_up()) else { return Verdict::GiveBack };
+        let Some(ready_at) = ready_at.filter(|_| !self.is_used_up()) else { return GrantVerdict::GiveBack };
         let start_at = ready_at.max(free_at);
         // The slot would lie idle for our sake.
         if ready_at > free_at.max(now) || now >= start_at + IDLE_MAX {
-            return Verdict::GiveBack;
+            return GrantVerdict::GiveBack;
         }
-        Verdict::KeepUntil(start_at + IDLE_MAX)
+        GrantVerdict::KeepUntil(start_at + IDLE_MAX)
     }
 }
 
@@ -77,29 +77,29 @@ mod tests {
 
     #[test]
     fn a_turn_that_nobody_wants_is_kept_for_ever() {
-        let mut turn = Turn::new(false);
+        let mut turn = SlotGrant::new(false);
         (0..1_000).for_each(|_| turn.handle_start());
-        assert_eq!(turn.judge(0, 0, None, 1_000_000), Verdict::Keep);
+        assert_eq!(turn.judge(0, 0, None, 1_000_000), GrantVerdict::Keep);
         turn.handle_wanted();
         assert!(turn.is_used_up());
-        assert_eq!(turn.judge(1, 0, Some(0), 1_000_000), Verdict::Keep);
-        assert_eq!(turn.judge(0, 0, Some(0), 1_000_000), Verdict::GiveBack);
+        assert_eq!(turn.judge(1, 0, Some(0), 1_000_000), GrantVerdict::Keep);
+        assert_eq!(turn.judge(0, 0, Some(0), 1_000_000), GrantVerdict::GiveBack);
     }
 
     #[test]
     fn a_wanted_turn_is_given_back_rather_than_lie_idle() {
-        let turn = Turn::new(true);
-        assert_eq!(turn.judge(0, 500, Some(400), 100), Verdict::KeepUntil(500 + IDLE_MAX));
-        assert_eq!(turn.judge(0, 500, Some(501), 100), Verdict::GiveBack);
-        assert_eq!(turn.judge(0, 500, None, 100), Verdict::GiveBack);
+        let turn = SlotGrant::new(true);
+        assert_eq!(turn.judge(0, 500, Some(400), 100), GrantVerdict::KeepUntil(500 + IDLE_MAX));
+        assert_eq!(turn.judge(0, 500, Some(501), 100), GrantVerdict::GiveBack);
+        assert_eq!(turn.judge(0, 500, None, 100), GrantVerdict::GiveBack);
         // Ready long ago and never started: something else holds us up.
-        assert_eq!(turn.judge(0, 500, Some(400), 500 + IDLE_MAX), Verdict::GiveBack);
-        assert_eq!(turn.judge(0, 500, Some(900), 900), Verdict::KeepUntil(900 + IDLE_MAX));
+        assert_eq!(turn.judge(0, 500, Some(400), 500 + IDLE_MAX), GrantVerdict::GiveBack);
+        assert_eq!(turn.judge(0, 500, Some(900), 900), GrantVerdict::KeepUntil(900 + IDLE_MAX));
     }
 
     #[test]
     fn a_wanted_turn_has_so_many_starts_and_no_more() {
-        let mut turn = Turn::new(true);
+        let mut turn = SlotGrant::new(true);
         for _ in 0..BLOCK {
             assert!(!turn.is_used_up());
             turn.handle_start();

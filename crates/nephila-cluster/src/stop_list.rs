@@ -1,4 +1,4 @@
-//! The orders of a cluster: one record, which every node reads every two seconds.
+//! The stop list of a cluster: one record, which every node reads every two seconds.
 //!
 //! Invariants: the record changes by compare-and-swap alone; a node has read the record before the first request.
 
@@ -8,14 +8,14 @@ use anyhow::Context;
 use nephila_core::cluster::message::Message;
 use nephila_core::entry::{Entry, HostChange};
 use nephila_core::key::UrlKey;
-use nephila_core::orders::Orders;
+use nephila_core::stop_list::StopList;
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
 
 use super::Cluster;
 use super::admin::{Error, new_id};
 use super::route::partition_of;
-use nephila_engine::orders::{Change, DELAY_MS_MAX, Live, Written};
+use nephila_engine::stop_list::{Change, DELAY_MS_MAX, LiveStopList, Written};
 
 /// Key of the record.
 pub(crate) const KEY: &str = "orders";
@@ -24,25 +24,25 @@ pub(crate) const TRIES_MAX: usize = 20;
 /// Maximum size of the record in bytes: the limit of one message, with a reserve.
 pub(crate) const RECORD_BYTES_MAX: usize = 900 << 10;
 
-/// Reads the orders, and the revision of their record.
-pub(crate) async fn read(leases: &dyn Leases) -> anyhow::Result<(Orders, Option<u64>)> {
+/// Reads the stop list, and the revision of their record.
+pub(crate) async fn read(leases: &dyn Leases) -> anyhow::Result<(StopList, Option<u64>)> {
     let Some(item) = leases.record(KEY).await.context("reading the stops")? else {
-        return Ok((Orders::default(), None));
+        return Ok((StopList::default(), None));
     };
     let written: Written = serde_json::from_slice(&item.value).context("the record of the stops")?;
-    Ok((written.orders(), Some(item.revision)))
+    Ok((written.stop_list(), Some(item.revision)))
 }
 
-/// Refreshes the orders of a node.
-pub(crate) async fn refresh(leases: &Arc<dyn Leases>, live: &Live) -> anyhow::Result<()> {
-    let (orders, _) = read(&**leases).await?;
-    live.set(orders);
+/// Refreshes the stop list of a node.
+pub(crate) async fn refresh(leases: &Arc<dyn Leases>, live: &LiveStopList) -> anyhow::Result<()> {
+    let (stop_list, _) = read(&**leases).await?;
+    live.set(stop_list);
     Ok(())
 }
 
 impl Cluster {
-    /// All orders.
-    pub async fn orders(&self) -> Result<Orders, Error> {
+    /// The stop list.
+    pub async fn stop_list(&self) -> Result<StopList, Error> {
         Ok(read(&*self.leases).await?.0)
     }
 
@@ -56,12 +56,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Changes the orders. Returns the number of added or removed orders.
-    pub async fn order(&self, change: &Change) -> Result<usize, Error> {
+    /// Changes the stop list. Returns the number of added or removed orders.
+    pub async fn change_stop_list(&self, change: &Change) -> Result<usize, Error> {
         for _ in 0..TRIES_MAX {
-            let (mut orders, revision) = read(&*self.leases).await?;
-            let changed = change.apply(&mut orders).map_err(|error| Error::Wrong(error.to_string()))?;
-            let bytes = serde_json::to_vec(&Written::of(&orders)).context("the stops as JSON")?;
+            let (mut stop_list, revision) = read(&*self.leases).await?;
+            let changed = change.apply(&mut stop_list).map_err(|error| Error::Wrong(error.to_string()))?;
+            let bytes = serde_json::to_vec(&Written::of(&stop_list)).context("the stops as JSON")?;
             if bytes.len() > RECORD_BYTES_MAX {
                 let text =
                     format!("the stops would have {} bytes, which is too many: remove some", bytes.len());

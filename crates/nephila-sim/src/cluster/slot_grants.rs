@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nephila_core::cluster::Incarnation;
-use nephila_core::cluster::slots::{Event as TurnEvent, Slots};
-use nephila_core::frontier::TurnAction;
+use nephila_core::cluster::slots::{Event as SlotEvent, Slots};
+use nephila_core::frontier::SlotAction;
 use nephila_core::frontier::slot::SlotKey;
 
 use super::{Event, Sim};
@@ -19,7 +19,7 @@ const TWICE: u64 = 20;
 
 /// A node's turns.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct SlotGrants {
     slots: Option<(Incarnation, Slots)>,
     here: BTreeMap<SlotKey, Here>,
 }
@@ -41,7 +41,7 @@ struct Here {
     queue: VecDeque<(u32, u64)>,
 }
 
-impl Turns {
+impl SlotGrants {
     /// When there is something to send.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.slots.as_ref().and_then(|(_, slots)| slots.next_wake())
@@ -49,7 +49,7 @@ impl Turns {
 
     /// The lease is lost, and with the lease every turn.
     pub(crate) fn drop_all(&mut self) {
-        *self = Turns::default();
+        *self = SlotGrants::default();
     }
 }
 
@@ -80,14 +80,14 @@ impl Sim {
         let now = node.now(self.t);
         let mono = now.mono;
         let super::node::Node { parts, turns, .. } = node;
-        let Turns { slots: Some((_, slots)), here } = turns else { return false };
+        let SlotGrants { slots: Some((_, slots)), here } = turns else { return false };
         let mut busy = false;
         for (partition, part) in parts.iter_mut() {
             let who = (*partition, part.life);
             while let Some(action) = part.frontier.poll_turn(now) {
                 match action {
-                    TurnAction::Ask(slot) => here.entry(slot).or_default().queue.push_back(who),
-                    TurnAction::GiveBack { slot, rested } => {
+                    SlotAction::Ask(slot) => here.entry(slot).or_default().queue.push_back(who),
+                    SlotAction::GiveBack { slot, rested } => {
                         let here = here.entry(slot).or_default();
                         if here.with == Some(who) {
                             (here.with, here.since) = (None, mono.saturating_sub(rested));
@@ -100,12 +100,12 @@ impl Sim {
             let mut granted = false;
             while let Some(event) = slots.poll_event() {
                 match event {
-                    TurnEvent::Granted { slot, rested, wanted } => {
+                    SlotEvent::Granted { slot, rested, wanted } => {
                         let here = here.entry(slot).or_default();
                         (here.asked, here.held, here.wanted, here.used) = (false, true, wanted, false);
                         here.since = mono.saturating_sub(rested);
                     }
-                    TurnEvent::Wanted { slot } => here.entry(slot).or_default().wanted = true,
+                    SlotEvent::Wanted { slot } => here.entry(slot).or_default().wanted = true,
                 }
                 granted = true;
             }

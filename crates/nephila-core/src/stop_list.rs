@@ -1,10 +1,10 @@
-//! Orders of an operator: hosts, domains and addresses that are no longer requested (stop list).
+//! The operator's stop list: hosts, domains and addresses that are never requested.
 //!
 //! A complaint comes in, an operator runs `nephila stop add`, and every node has the order within seconds. An order
-//! names its author, time and reason, because other people will ask. Orders are one small list, read as a whole and
+//! names its author, time and reason, because other people will ask. The stop list is small, read as a whole and
 //! checked before every request.
 //!
-//! Invariants: there are at most [`ORDERS_MAX`] orders, one for each target; a text that is no valid target is
+//! Invariants: there are at most [`STOPS_MAX`] orders, one for each target; a text that is no valid target is
 //! rejected and stops nothing.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::url::registrable_domain;
 
 /// Maximum number of orders. One of them takes some 200 bytes, and all of them travel as one record.
-pub const ORDERS_MAX: usize = 3_000;
+pub const STOPS_MAX: usize = 3_000;
 /// Maximum size of a reason or a name in bytes. A longer one is cut.
 pub const TEXT_BYTES_MAX: usize = 200;
 
@@ -97,10 +97,10 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
-/// One order.
+/// One order of the stop list.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct StopOrder {
     /// The target.
     pub target: Target,
     /// The reason.
@@ -114,15 +114,15 @@ pub struct Order {
     pub at: u64,
 }
 
-impl Order {
+impl StopOrder {
     /// A stop; texts that are too long are cut.
-    pub fn new(target: Target, reason: &str, author: &str, at: Timestamp) -> Order {
+    pub fn new(target: Target, reason: &str, author: &str, at: Timestamp) -> StopOrder {
         let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].trim().to_owned();
-        Order { target, reason: cut(reason), author: cut(author), at: at.0 }
+        StopOrder { target, reason: cut(reason), author: cut(author), at: at.0 }
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for StopOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} was stopped", self.target)?;
         if !self.author.is_empty() {
@@ -132,26 +132,26 @@ impl fmt::Display for Order {
     }
 }
 
-/// The list of orders is full.
+/// The stop list is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there are {ORDERS_MAX} orders already: remove some, or stop a domain or a range instead of its hosts"
+    "there are {STOPS_MAX} orders already: remove some, or stop a domain or a range instead of its hosts"
 )]
 pub struct Full;
 
-/// All orders in force.
+/// The operator's stop list: all orders in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Orders {
-    hosts: BTreeMap<String, Order>,
-    domains: BTreeMap<String, Order>,
-    ranges: Vec<(IpNet, Order)>,
+pub struct StopList {
+    hosts: BTreeMap<String, StopOrder>,
+    domains: BTreeMap<String, StopOrder>,
+    ranges: Vec<(IpNet, StopOrder)>,
 }
 
-impl Orders {
+impl StopList {
     /// The orders as stored. Later ones win; orders beyond the bound are dropped.
-    pub fn of(orders: impl IntoIterator<Item = Order>) -> Orders {
-        let mut all = Orders::default();
-        for order in orders {
+    pub fn of(stop_list: impl IntoIterator<Item = StopOrder>) -> StopList {
+        let mut all = StopList::default();
+        for order in stop_list {
             if all.add(order).is_err() {
                 break;
             }
@@ -170,9 +170,9 @@ impl Orders {
     }
 
     /// Adds an order, or replaces the order of the same target.
-    pub fn add(&mut self, order: Order) -> Result<(), Full> {
+    pub fn add(&mut self, order: StopOrder) -> Result<(), Full> {
         self.remove(&order.target);
-        if self.len() >= ORDERS_MAX {
+        if self.len() >= STOPS_MAX {
             return Err(Full);
         }
         match &order.target {
@@ -184,7 +184,7 @@ impl Orders {
     }
 
     /// Removes an order and returns the order.
-    pub fn remove(&mut self, target: &Target) -> Option<Order> {
+    pub fn remove(&mut self, target: &Target) -> Option<StopOrder> {
         match target {
             Target::Host(name) => self.hosts.remove(name),
             Target::Domain(name) => self.domains.remove(name),
@@ -196,13 +196,13 @@ impl Orders {
     }
 
     /// All orders: hosts, domains, ranges.
-    pub fn iter(&self) -> impl Iterator<Item = &Order> {
+    pub fn iter(&self) -> impl Iterator<Item = &StopOrder> {
         let ranges = self.ranges.iter().map(|(_, order)| order);
         self.hosts.values().chain(self.domains.values()).chain(ranges)
     }
 
     /// The order that stops a host, if there is one. `host` is a name or an address as in a URL.
-    pub fn stop_of_host(&self, host: &str) -> Option<&Order> {
+    pub fn stop_of_host(&self, host: &str) -> Option<&StopOrder> {
         if self.is_empty() {
             return None;
         }
@@ -224,7 +224,7 @@ impl Orders {
     }
 
     /// The order that stops an address, if there is one.
-    pub fn stop_of_address(&self, address: IpAddr) -> Option<&Order> {
+    pub fn stop_of_address(&self, address: IpAddr) -> Option<&StopOrder> {
         let address = address.to_canonical();
         self.ranges.iter().find(|(range, _)| range.contains(&address)).map(|(_, order)| order)
     }
@@ -234,13 +234,15 @@ impl Orders {
 mod tests {
     use super::*;
 
-    fn orders(targets: &[&str]) -> Orders {
-        Orders::of(targets.iter().map(|text| Order::new(text.parse().unwrap(), "loud", "me", Timestamp(1))))
+    fn stop_list(targets: &[&str]) -> StopList {
+        StopList::of(
+            targets.iter().map(|text| StopOrder::new(text.parse().unwrap(), "loud", "me", Timestamp(1))),
+        )
     }
 
     #[test]
     fn a_stop_holds_for_whom_it_names_and_nobody_else() {
-        let orders = orders(&["a.example", "*.b.example", "192.0.2.0/24", "2001:db8::/32"]);
+        let stop_list = stop_list(&["a.example", "*.b.example", "192.0.2.0/24", "2001:db8::/32"]);
         for (host, stopped) in [
             ("a.example", true),
             ("www.a.example", false),
@@ -253,14 +255,14 @@ mod tests {
             ("[2001:db8::7]", true),
             ("198.51.100.1", false),
         ] {
-            assert_eq!(orders.stop_of_host(host).is_some(), stopped, "{host}");
+            assert_eq!(stop_list.stop_of_host(host).is_some(), stopped, "{host}");
         }
-        assert!(orders.stop_of_address("192.0.2.255".parse().unwrap()).is_some());
+        assert!(stop_list.stop_of_address("192.0.2.255".parse().unwrap()).is_some());
         assert!(
-            orders.stop_of_address("::ffff:192.0.2.1".parse().unwrap()).is_some(),
+            stop_list.stop_of_address("::ffff:192.0.2.1".parse().unwrap()).is_some(),
             "however it is written"
         );
-        assert!(orders.stop_of_address("192.0.3.0".parse().unwrap()).is_none());
+        assert!(stop_list.stop_of_address("192.0.3.0".parse().unwrap()).is_none());
     }
 
     #[test]
@@ -288,16 +290,16 @@ mod tests {
 
     #[test]
     fn there_is_one_order_for_a_target_and_a_bound_for_all() {
-        let mut all = orders(&["a.example", "a.example", "192.0.2.0/24", "192.0.2.0/24"]);
+        let mut all = stop_list(&["a.example", "a.example", "192.0.2.0/24", "192.0.2.0/24"]);
         assert_eq!(all.len(), 2);
         assert_eq!(all.remove(&"192.0.2.0/24".parse().unwrap()).unwrap().reason, "loud");
         assert_eq!(all.remove(&"192.0.2.0/24".parse().unwrap()), None);
         let order = |number: usize| {
-            Order::new(Target::Host(format!("h{number}.example")), &"é".repeat(300), "me", Timestamp(0))
+            StopOrder::new(Target::Host(format!("h{number}.example")), &"é".repeat(300), "me", Timestamp(0))
         };
-        let mut full = Orders::of((0..ORDERS_MAX + 10).map(order));
-        assert_eq!(full.len(), ORDERS_MAX);
-        assert_eq!(full.add(order(ORDERS_MAX + 10)), Err(Full));
+        let mut full = StopList::of((0..STOPS_MAX + 10).map(order));
+        assert_eq!(full.len(), STOPS_MAX);
+        assert_eq!(full.add(order(STOPS_MAX + 10)), Err(Full));
         assert_eq!(full.add(order(5)), Ok(()), "one that is there may be said again");
         assert!(full.iter().all(|order| order.reason.len() <= TEXT_BYTES_MAX));
     }

@@ -1,4 +1,4 @@
-//! Orders of an operator (`nephila stop`) in force for a crawl or a node.
+//! The operator's stop list (`nephila stop`) in force for a crawl or a node.
 //!
 //! A crawl on one machine has orders in a file of its folder, `stops.json`, which a running crawl reads again every
 //! second; a cluster has orders in a record that every node reads every two seconds. Both are read before the first
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nephila_core::entry::HostChange;
-use nephila_core::orders::{Order, Orders, Target};
+use nephila_core::stop_list::{StopList, StopOrder, Target};
 use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
@@ -34,12 +34,12 @@ pub const DELAY_MS_MAX: u32 = 24 * 3_600 * 1_000;
 /// Maximum size of the file in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Orders in their stored form.
+/// The stop list in its stored form.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
     /// Stopped hosts, domains and so on.
-    pub stops: Vec<Order>,
+    pub stops: Vec<StopOrder>,
     /// Crawl delays of hosts in milliseconds, by origin. 0 removes a delay. Only in the file: a cluster has delays in
     /// its logs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -48,67 +48,69 @@ pub struct Written {
 
 impl Written {
     /// Converts to the stored form.
-    pub fn of(orders: &Orders) -> Written {
-        Written { stops: orders.iter().cloned().collect(), delays: BTreeMap::new() }
+    pub fn of(stop_list: &StopList) -> Written {
+        Written { stops: stop_list.iter().cloned().collect(), delays: BTreeMap::new() }
     }
 
     /// Converts from the stored form.
-    pub fn orders(self) -> Orders {
-        Orders::of(self.stops)
+    pub fn stop_list(self) -> StopList {
+        StopList::of(self.stops)
     }
 }
 
-/// A change of the orders.
+/// A change of the stop list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Adds orders.
-    Add(Vec<Order>),
+    Add(Vec<StopOrder>),
     /// Removes orders.
     Remove(Vec<Target>),
 }
 
 impl Change {
     /// Applies the change. Returns the number of added or removed orders.
-    pub fn apply(&self, orders: &mut Orders) -> anyhow::Result<usize> {
+    pub fn apply(&self, stop_list: &mut StopList) -> anyhow::Result<usize> {
         match self {
             Change::Add(new) => {
                 for order in new {
-                    orders.add(order.clone())?;
+                    stop_list.add(order.clone())?;
                 }
                 Ok(new.len())
             }
-            Change::Remove(gone) => Ok(gone.iter().filter(|target| orders.remove(target).is_some()).count()),
+            Change::Remove(gone) => {
+                Ok(gone.iter().filter(|target| stop_list.remove(target).is_some()).count())
+            }
         }
     }
 }
 
-/// The orders in force, shared by everything that is about to send a request.
+/// The stop list in force, shared by everything that is about to send a request.
 #[derive(Debug, Default)]
-pub struct Live(RwLock<Arc<Orders>>);
+pub struct LiveStopList(RwLock<Arc<StopList>>);
 
-impl Live {
-    /// The current orders.
-    pub fn get(&self) -> Arc<Orders> {
+impl LiveStopList {
+    /// The current stop list.
+    pub fn get(&self) -> Arc<StopList> {
         self.0.read().expect("nobody panics holding it").clone()
     }
 
-    /// Replaces the orders.
-    pub fn set(&self, orders: Orders) {
+    /// Replaces the stop list.
+    pub fn set(&self, stop_list: StopList) {
         let mut held = self.0.write().expect("nobody panics holding it");
-        if **held != orders {
-            *held = Arc::new(orders);
+        if **held != stop_list {
+            *held = Arc::new(stop_list);
         }
     }
 }
 
-/// Path of the file with the stop orders of a folder.
+/// Path of the file with the stop list of a folder.
 pub fn path(folder: &Folder) -> PathBuf {
     folder.dir().join("stops.json")
 }
 
-/// Reads the orders of a folder.
-pub fn read(folder: &Folder) -> anyhow::Result<Orders> {
-    Ok(read_all(folder)?.orders())
+/// Reads the stop list of a folder.
+pub fn read(folder: &Folder) -> anyhow::Result<StopList> {
+    Ok(read_all(folder)?.stop_list())
 }
 
 /// Reads the whole file.
@@ -122,12 +124,12 @@ pub fn read_all(folder: &Folder) -> anyhow::Result<Written> {
     serde_json::from_slice(&fs::read(&path).with_context(what)?).with_context(what)
 }
 
-/// Changes the orders of a folder, even while a crawl runs there.
+/// Changes the stop list of a folder, even while a crawl runs there.
 pub fn change(folder: &Folder, change: &Change) -> anyhow::Result<usize> {
     rewrite(folder, |written| {
-        let mut orders = Orders::of(std::mem::take(&mut written.stops));
-        let changed = change.apply(&mut orders)?;
-        written.stops = Written::of(&orders).stops;
+        let mut stop_list = StopList::of(std::mem::take(&mut written.stops));
+        let changed = change.apply(&mut stop_list)?;
+        written.stops = Written::of(&stop_list).stops;
         Ok(changed)
     })
 }
@@ -144,7 +146,7 @@ pub fn set_delays(folder: &Folder, urls: &[CrawlUrl], delay_ms: u32) -> anyhow::
     })
 }
 
-/// Changes the stop orders of a folder under an exclusive file lock. An error of `change` leaves the file unchanged.
+/// Changes the stop list of a folder under an exclusive file lock. An error of `change` leaves the file unchanged.
 pub fn rewrite<T>(
     folder: &Folder,
     change: impl FnOnce(&mut Written) -> anyhow::Result<T>,
@@ -180,8 +182,8 @@ pub async fn tell(
     Ok(())
 }
 
-/// Polls the orders of a folder until dropped, or until the worker ends.
-pub async fn follow(folder: Folder, live: Arc<Live>, handle: Handle) {
+/// Polls the stop list of a folder until dropped, or until the worker ends.
+pub async fn follow(folder: Folder, live: Arc<LiveStopList>, handle: Handle) {
     let mut told = BTreeMap::new();
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -191,7 +193,7 @@ pub async fn follow(folder: Folder, live: Arc<Live>, handle: Handle) {
         match read_all(&folder) {
             Ok(mut written) => {
                 let delays = std::mem::take(&mut written.delays);
-                live.set(written.orders());
+                live.set(written.stop_list());
                 if tell(&handle, delays, &mut told).await.is_err() {
                     return;
                 }
@@ -211,9 +213,9 @@ pub fn author() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default()
 }
 
-/// Formats orders for output.
-pub fn listed(orders: &Orders, json: bool) -> anyhow::Result<Vec<String>> {
-    let line = |order: &Order| {
+/// Formats a stop list for output.
+pub fn listed(stop_list: &StopList, json: bool) -> anyhow::Result<Vec<String>> {
+    let line = |order: &StopOrder| {
         if json {
             return serde_json::to_string(order).context("an order as JSON");
         }
@@ -226,15 +228,15 @@ pub fn listed(orders: &Orders, json: bool) -> anyhow::Result<Vec<String>> {
             shown(&order.reason)
         ))
     };
-    orders.iter().map(line).collect()
+    stop_list.iter().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn order(target: &str) -> Order {
-        Order::new(target.parse().unwrap(), "it complained", "me", Timestamp(5))
+    fn order(target: &str) -> StopOrder {
+        StopOrder::new(target.parse().unwrap(), "it complained", "me", Timestamp(5))
     }
 
     #[test]
@@ -247,10 +249,10 @@ mod tests {
         assert_eq!(change(&folder, &add).unwrap(), 3);
         let remove = Change::Remove(vec!["a.example".parse().unwrap(), "c.example".parse().unwrap()]);
         assert_eq!(change(&folder, &remove).unwrap(), 1);
-        let orders = read(&folder).unwrap();
-        assert_eq!(orders.len(), 2);
-        assert_eq!(orders.stop_of_host("x.b.example"), Some(&order("*.b.example")));
-        let lines = listed(&orders, false).unwrap();
+        let stop_list = read(&folder).unwrap();
+        assert_eq!(stop_list.len(), 2);
+        assert_eq!(stop_list.stop_of_host("x.b.example"), Some(&order("*.b.example")));
+        let lines = listed(&stop_list, false).unwrap();
         assert!(
             lines[0].starts_with("*.b.example ") && lines[0].ends_with("me           it complained"),
             "{lines:?}"

@@ -4,7 +4,7 @@
 //! The log is also the source of events ([`crate::event`]). A reader of events has the groups and nothing else, and
 //! may begin in their middle; so every group repeats the names of its hosts.
 //!
-//! Invariants: the fold skips an aside; an aside survives a round trip through its bytes unchanged.
+//! Invariants: the fold skips this entry, which survives a round trip through its bytes unchanged.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::feed::record::NewStory;
 use crate::key::HostKey;
 use crate::time::Seconds;
 
-/// See the module.
+/// Facts of a group that only readers of events use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aside {
+pub struct EventContext {
     /// When the group was decided.
     pub at: Seconds,
     /// The origins of hosts.
@@ -26,7 +26,7 @@ pub struct Aside {
     pub stories: Vec<(u64, Vec<NewStory>)>,
 }
 
-impl Aside {
+impl EventContext {
     /// Appends the written form.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.at.0.into());
@@ -52,25 +52,25 @@ impl Aside {
     }
 
     /// Reads the written form.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Aside, Damaged> {
-        const WHAT: &str = "aside of a group";
-        let mut aside = Aside { at: Seconds(reader.u32(WHAT)?), ..Aside::default() };
+    pub fn read(reader: &mut Reader<'_>) -> Result<EventContext, Damaged> {
+        const WHAT: &str = "event context of a group";
+        let mut context = EventContext { at: Seconds(reader.u32(WHAT)?), ..EventContext::default() };
         for _ in 0..reader.u64(WHAT)? {
             let host = reader.take(HostKey::BYTES, WHAT)?;
             let host = HostKey::from_bytes(host.try_into().expect("as many were taken"));
-            aside.origins.insert(host, reader.text(WHAT)?.into());
+            context.origins.insert(host, reader.text(WHAT)?.into());
         }
         for _ in 0..reader.u64(WHAT)? {
-            aside.visits.insert(reader.u64(WHAT)?, reader.u8(WHAT)? != 0);
+            context.visits.insert(reader.u64(WHAT)?, reader.u8(WHAT)? != 0);
         }
         for _ in 0..reader.u64(WHAT)? {
             let (fetch, mut stories) = (reader.u64(WHAT)?, Vec::new());
             for _ in 0..reader.u64(WHAT)? {
                 stories.push(NewStory { url: reader.text(WHAT)?.into(), title: reader.text(WHAT)?.into() });
             }
-            aside.stories.push((fetch, stories));
+            context.stories.push((fetch, stories));
         }
-        Ok(aside)
+        Ok(context)
     }
 }
 
@@ -84,22 +84,22 @@ mod tests {
     #[test]
     fn golden_aside() {
         let host = HostKey { domain: DomainKey(0x0102), host: 3 };
-        let aside = Aside {
+        let context = EventContext {
             at: Seconds(300),
             origins: BTreeMap::from([(host, "a".into())]),
             visits: BTreeMap::from([(7, true), (8, false)]),
             stories: vec![(9, vec![NewStory::new("u", "t")])],
         };
         let mut out = Vec::new();
-        aside.put(&mut out);
+        context.put(&mut out);
         let golden = [
             &[0xac, 0x02, 1, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 1, b'a'][..],
             &[2, 7, 1, 8, 0, 1, 9, 1, 1, b'u', 1, b't'],
         ];
         assert_eq!(out, golden.concat());
-        assert_eq!(Aside::read(&mut Reader::new(&out)), Ok(aside));
+        assert_eq!(EventContext::read(&mut Reader::new(&out)), Ok(context));
         for cut in 0..out.len() {
-            assert!(Aside::read(&mut Reader::new(&out[..cut])).is_err(), "cut at {cut}");
+            assert!(EventContext::read(&mut Reader::new(&out[..cut])).is_err(), "cut at {cut}");
         }
     }
 

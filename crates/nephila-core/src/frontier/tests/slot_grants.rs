@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::lab::{Lab, MONO, config};
-use crate::frontier::TurnAction;
+use crate::frontier::SlotAction;
 use crate::frontier::settings::Fleet;
 use crate::frontier::slot::SlotKey;
-use crate::frontier::turn::BLOCK;
+use crate::frontier::slot_grant::BLOCK;
 
 const ADDRESS: &str = "192.0.2.1";
 const SLOT_REST: u64 = 500;
@@ -41,7 +41,7 @@ fn nothing_starts_without_a_turn_and_it_is_asked_for_once() {
     let mut lab = shared(&["a.test", "b.test"], 3);
     lab.run(60_000);
     assert_eq!(starts(&lab), 0);
-    assert_eq!(lab.turns, [(MONO, TurnAction::Ask(slot()))]);
+    assert_eq!(lab.turns, [(MONO, SlotAction::Ask(slot()))]);
     let (at, now) = (lab.now.mono, lab.now);
     lab.frontier.handle_granted(slot(), 200, false, now);
     lab.run(60_000);
@@ -65,7 +65,7 @@ fn a_turn_that_is_wanted_ends_after_so_many_starts() {
     lab.frontier.handle_wanted(slot());
     lab.run(60_000);
     assert_eq!(starts(&lab), BLOCK as usize, "counted from the beginning of the turn");
-    let [(_, TurnAction::Ask(_)), (at, TurnAction::GiveBack { slot: of, rested }), (_, TurnAction::Ask(_))] =
+    let [(_, SlotAction::Ask(_)), (at, SlotAction::GiveBack { slot: of, rested }), (_, SlotAction::Ask(_))] =
         lab.turns[..]
     else {
         panic!("{:?}", lab.turns)
@@ -84,8 +84,8 @@ fn a_turn_that_is_wanted_is_given_back_before_the_slot_lies_idle() {
     lab.grants = None;
     lab.run(10_000);
     assert_eq!(starts(&lab), 1);
-    assert_eq!(lab.turns[1], (MONO + 100, TurnAction::GiveBack { slot: slot(), rested: 0 }));
-    assert_eq!(lab.turns[2], (MONO + 1_100, TurnAction::Ask(slot())), "asked for when the host has rested");
+    assert_eq!(lab.turns[1], (MONO + 100, SlotAction::GiveBack { slot: slot(), rested: 0 }));
+    assert_eq!(lab.turns[2], (MONO + 1_100, SlotAction::Ask(slot())), "asked for when the host has rested");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn a_turn_that_comes_when_nobody_needs_it_any_more_goes_back() {
     lab.grants = Some(SLOT_REST);
     lab.run(600_000);
     assert_eq!(starts(&lab), 2);
-    assert!(matches!(lab.turns[..], [(_, TurnAction::Ask(_)), (_, TurnAction::GiveBack { .. })]));
+    assert!(matches!(lab.turns[..], [(_, SlotAction::Ask(_)), (_, SlotAction::GiveBack { .. })]));
     // A message about a turn that is not held changes nothing, and a turn that was not requested goes back.
     lab.frontier.handle_wanted(slot());
     assert_eq!(lab.frontier.poll_turn(lab.now), None);
     let now = lab.now;
     lab.frontier.handle_granted(slot(), 70, true, now);
-    assert_eq!(lab.frontier.poll_turn(now), Some(TurnAction::GiveBack { slot: slot(), rested: 70 }));
+    assert_eq!(lab.frontier.poll_turn(now), Some(SlotAction::GiveBack { slot: slot(), rested: 70 }));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_turn_that_cannot_be_used_is_not_kept_from_others() {
         lab.now.mono += 100;
         given_back = given_back.or(lab.frontier.poll_turn(lab.now));
     }
-    assert!(matches!(given_back, Some(TurnAction::GiveBack { .. })), "{given_back:?}");
+    assert!(matches!(given_back, Some(SlotAction::GiveBack { .. })), "{given_back:?}");
 }
 
 #[test]

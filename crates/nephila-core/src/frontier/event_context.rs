@@ -1,16 +1,16 @@
-//! Additional facts for readers of the log, besides the decisions: see [`Aside`].
+//! Additional facts for readers of the log, besides the decisions: see [`EventContext`].
 //!
 //! While entries are pending, this module notes which fetches were of known pages, and which stories a feed had. When
 //! the group is made, the rest is looked up: the names of its hosts, on the workbench or in the state, and the earlier
 //! digests of these pages. Refused hosts are in neither: their names are noted when the refusal is decided.
 //!
-//! Invariant: a group has at most one aside, as its last entry, and none if the group has nothing to tell.
+//! Invariant: a group has at most one event context, as its last entry, and none if the group has nothing to tell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ticket::Report;
 use super::workbench::Workbench;
-use crate::entry::aside::Aside;
+use crate::entry::event_context::EventContext;
 use crate::entry::{Admission, Entry, HostChange};
 use crate::feed::record::NewStory;
 use crate::key::{HostKey, UrlKey};
@@ -20,7 +20,7 @@ use crate::time::Now;
 
 /// Facts noted while entries are pending.
 #[derive(Debug, Default)]
-pub(crate) struct Asides {
+pub(crate) struct EventContextBuilder {
     /// Fetches of pages that were fetched before.
     again: Vec<(UrlKey, u64, Seen)>,
     stories: Vec<(u64, Vec<NewStory>)>,
@@ -37,7 +37,7 @@ enum Seen {
     Digest(u64),
 }
 
-impl Asides {
+impl EventContextBuilder {
     /// A page that was fetched before was fetched again.
     pub(crate) fn again(&mut self, key: UrlKey, fetch: u64, report: &Report) {
         let seen = match report.outcome {
@@ -58,14 +58,14 @@ impl Asides {
         self.refused.insert(host, origin.into());
     }
 
-    /// The aside of these entries, if there is anything to tell.
+    /// The event context of these entries, if there is anything to tell.
     pub(crate) fn of<S: State>(
         self,
         entries: &[Entry],
         state: &mut S,
         bench: &Workbench,
         now: Now,
-    ) -> Result<Option<Aside>, StateError> {
+    ) -> Result<Option<EventContext>, StateError> {
         let (mut hosts, mut tells) = (BTreeSet::new(), false);
         for entry in entries {
             match entry {
@@ -92,18 +92,18 @@ impl Asides {
                 | Entry::Visited(_)
                 | Entry::Forward(_)
                 | Entry::Sighted(_)
-                | Entry::Aside(_) => {}
+                | Entry::EventContext(_) => {}
             }
         }
         if hosts.is_empty() && !tells {
             return Ok(None);
         }
         let (origins, stories) = (self.refused, self.stories);
-        let mut aside = Aside { at: now.wall.into(), origins, stories, ..Aside::default() };
+        let mut context = EventContext { at: now.wall.into(), origins, stories, ..EventContext::default() };
         let mut elsewhere: Vec<HostKey> = Vec::new();
         for host in hosts {
             match bench.index(&host) {
-                Some(index) => _ = aside.origins.insert(host, bench.host(index).origin.clone()),
+                Some(index) => _ = context.origins.insert(host, bench.host(index).origin.clone()),
                 None => elsewhere.push(host),
             }
         }
@@ -112,7 +112,7 @@ impl Asides {
             state.hosts(&elsewhere, &mut records)?;
             for (host, record) in elsewhere.into_iter().zip(records) {
                 let origin = record.map(|record| record.origin).filter(|origin| !origin.is_empty());
-                aside.origins.extend(origin.map(|origin| (host, origin)));
+                context.origins.extend(origin.map(|origin| (host, origin)));
             }
         }
         if !self.again.is_empty() {
@@ -131,9 +131,9 @@ impl Asides {
                     // The page had failed before: there is no digest to compare with.
                     (Seen::Digest(_), _) => None,
                 };
-                aside.visits.extend(changed.map(|changed| (fetch, changed)));
+                context.visits.extend(changed.map(|changed| (fetch, changed)));
             }
         }
-        Ok(Some(aside))
+        Ok(Some(context))
     }
 }

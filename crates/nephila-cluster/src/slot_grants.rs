@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use nephila_core::cluster::slots::{Event, Slots};
 use nephila_core::cluster::{Incarnation, NodeId};
-use nephila_core::frontier::TurnAction;
-use nephila_log::jetstream::Heard;
+use nephila_core::frontier::SlotAction;
+use nephila_log::jetstream::PeerMessages;
 use tokio::sync::mpsc;
 
 use super::Node;
@@ -28,17 +28,17 @@ pub(crate) const AT_ONCE: usize = 256;
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Subscribes to messages from other nodes.
-pub(crate) async fn hear(node: &Node) -> anyhow::Result<Heard> {
+pub(crate) async fn subscribe(node: &Node) -> anyhow::Result<PeerMessages> {
     let name = NodeId::of(&node.name).to_string();
-    node.cluster.engine.hear(&name).await.context("listening to other nodes")
+    node.cluster.engine.subscribe(&name).await.context("listening to other nodes")
 }
 
 /// Runs until dropped, or until the worker has ended.
 pub(crate) async fn run(
     node: Arc<Node>,
     incarnation: Incarnation,
-    mut heard: Heard,
-    mut wishes: mpsc::Receiver<TurnAction>,
+    mut messages: PeerMessages,
+    mut wishes: mpsc::Receiver<SlotAction>,
     handle: Handle,
 ) {
     let mut slots =
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     loop {
         events.extend(std::iter::from_fn(|| slots.poll_event()));
         while let Some(parcel) = slots.poll_packet(now()) {
-            node.cluster.engine.say(&parcel.to.to_string(), parcel.bytes.into()).await;
+            node.cluster.engine.send(&parcel.to.to_string(), parcel.bytes.into()).await;
         }
         node.known.set_turns(slots.stats());
         let at = now();
@@ -78,12 +78,12 @@ pub(crate) async fn run(
                 }
                 for wish in taken.drain(..) {
                     match wish {
-                        TurnAction::Ask(slot) => slots.ask(now(), slot),
-                        TurnAction::GiveBack { slot, rested } => slots.give_back(now(), slot, rested),
+                        SlotAction::Ask(slot) => slots.ask(now(), slot),
+                        SlotAction::GiveBack { slot, rested } => slots.give_back(now(), slot, rested),
                     }
                 }
             }
-            message = heard.next() => {
+            message = messages.next() => {
                 let Some(message) = message else { return };
                 // An unreadable message counts as lost.
                 _ = slots.handle_packet(now(), &message);

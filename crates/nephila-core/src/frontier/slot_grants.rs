@@ -5,7 +5,7 @@
 
 use super::Frontier;
 use super::slot::SlotKey;
-use super::workbench::TurnAction;
+use super::workbench::SlotAction;
 use crate::time::Now;
 
 impl<S> Frontier<S> {
@@ -17,7 +17,7 @@ impl<S> Frontier<S> {
 
     /// The next message about turns, or `None` if there is none before [`Frontier::poll_timeout`]. Poll this method
     /// even while not polling for actions: another node may need a turn that is unused here.
-    pub fn poll_turn(&mut self, now: Now) -> Option<TurnAction> {
+    pub fn poll_turn(&mut self, now: Now) -> Option<SlotAction> {
         self.bench.poll_turn(now.mono)
     }
 

@@ -13,9 +13,9 @@ use crate::Error;
 
 /// Subscription to the messages for one name.
 #[derive(Debug)]
-pub struct Heard(Subscriber);
+pub struct PeerMessages(Subscriber);
 
-impl Heard {
+impl PeerMessages {
     /// The next message. None once the connection is closed for good.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.0.next().await.map(|message| message.payload)
@@ -23,22 +23,22 @@ impl Heard {
 }
 
 impl Engine {
-    fn talk_subject(&self, name: &str) -> String {
+    fn peer_subject(&self, name: &str) -> String {
         format!("neph.{}.talk.{name}", self.0.settings.cluster)
     }
 
     /// Subscribes to the messages for this name (letters, digits, `-` and `_`). The subscription survives a lost
     /// connection, but messages sent meanwhile are lost.
-    pub async fn hear(&self, name: &str) -> Result<Heard, Error> {
-        let subscribed = self.0.link.client.subscribe(self.talk_subject(name)).await;
-        subscribed.map(Heard).map_err(|error| Error::Refused(error.to_string()))
+    pub async fn subscribe(&self, name: &str) -> Result<PeerMessages, Error> {
+        let subscribed = self.0.link.client.subscribe(self.peer_subject(name)).await;
+        subscribed.map(PeerMessages).map_err(|error| Error::Refused(error.to_string()))
     }
 
     /// Sends a message to the subscribers of this name. The message may be lost.
-    pub async fn say(&self, name: &str, message: Bytes) {
+    pub async fn send(&self, name: &str, message: Bytes) {
         if self.is_connected() {
             // An error here equals a loss in the network.
-            _ = self.0.link.client.publish(self.talk_subject(name), message).await;
+            _ = self.0.link.client.publish(self.peer_subject(name), message).await;
         }
     }
 }
