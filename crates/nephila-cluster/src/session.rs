@@ -218,7 +218,6 @@ pub(crate) async fn work(
     counted: Counted,
     notices: mpsc::Sender<Notice>,
 ) {
-    let fetching = shared.room.fetching.clone();
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -232,7 +231,7 @@ pub(crate) async fn work(
                     break error;
                 }
             }
-            taken = take(&fetching, &mut actions), if !space.is_low => match taken {
+            taken = take(&shared.room, &mut actions), if !space.is_low => match taken {
                 Some((action, permit)) => {
                     counted.note(&action);
                     start(&shared, &mut tasks, action, permit);

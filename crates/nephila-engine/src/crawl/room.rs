@@ -1,6 +1,7 @@
 //! Backpressure between the stages of a crawl.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
@@ -20,6 +21,8 @@ pub struct Room {
     /// A place for each concurrent fetch.
     pub fetching: Arc<Semaphore>,
     fetches_max: usize,
+    /// Places for fetches that are taken and have no action yet.
+    idle: AtomicUsize,
     /// Places for pages that are fetched and not yet reported.
     pub storing: Semaphore,
     /// A place for each of [`READING_MAX`] pages.
@@ -34,6 +37,7 @@ impl Room {
         Room {
             fetching: Arc::new(Semaphore::new(fetches_max)),
             fetches_max,
+            idle: AtomicUsize::new(0),
             storing: Semaphore::new(Room::storing_max(fetches_max)),
             reading: Semaphore::new(READING_MAX),
             offering: Semaphore::new(LINKS_MAX),
@@ -44,16 +48,33 @@ impl Room {
         (STORING_PER_FETCH * fetches_max).max(STORING_MIN)
     }
 
+    /// Counts a place for a fetch as free until the returned value is dropped: its action has not come yet.
+    pub fn idle(&self) -> Idle<'_> {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        Idle(&self.idle)
+    }
+
     /// The places of each stage: its name, the places taken, and all places.
     pub fn stages(&self) -> [(&'static str, usize, usize); 4] {
         let of = |name, places: &Semaphore, all: usize| {
             (name, all.saturating_sub(places.available_permits()), all)
         };
+        let fetch = of("fetch", &self.fetching, self.fetches_max);
         [
-            of("fetch", &self.fetching, self.fetches_max),
+            (fetch.0, fetch.1.saturating_sub(self.idle.load(Ordering::Relaxed)), fetch.2),
             of("store", &self.storing, Room::storing_max(self.fetches_max)),
             of("read", &self.reading, READING_MAX),
             of("offer", &self.offering, LINKS_MAX),
         ]
+    }
+}
+
+/// See [`Room::idle`].
+#[derive(Debug)]
+pub struct Idle<'a>(&'a AtomicUsize);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -17,10 +17,11 @@ use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::text::shown;
 use nephila_core::time::{Now, Seconds, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::ending::End;
+use super::room::Room;
 use super::shared::Shared;
 use super::{page, resolve, robots};
 use crate::folder::disk_free;
@@ -154,7 +155,6 @@ pub async fn work(
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
     let before = before(shared).await?;
-    let fetching = shared.room.fetching.clone();
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut pages_open = 0;
     let mut looks = tokio::time::interval(LOOK);
@@ -178,7 +178,7 @@ pub async fn work(
                     break End::Failed(error);
                 }
             }
-            taken = take(&fetching, &mut actions), if room => {
+            taken = take(&shared.room, &mut actions), if room => {
                 let Some((action, permit)) = taken else { break End::Failed(why(shared).await) };
                 pages_open += 1;
                 start(shared, &mut tasks, action, permit);
@@ -234,11 +234,9 @@ pub async fn work(
 }
 
 /// First a permit among the fetches, then the action: an action that is taken is started at once.
-pub async fn take(
-    fetching: &Arc<Semaphore>,
-    actions: &mut Actions,
-) -> Option<(Action, OwnedSemaphorePermit)> {
-    let permit = fetching.clone().acquire_owned().await.expect("never closed");
+pub async fn take(room: &Room, actions: &mut Actions) -> Option<(Action, OwnedSemaphorePermit)> {
+    let permit = room.fetching.clone().acquire_owned().await.expect("never closed");
+    let _idle = room.idle();
     Some((actions.next().await?, permit))
 }
 
