@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use nephila_core::job::{Job, Kind, Limits, Schedule, Scope};
-use nephila_core::spider::door::Doors;
 use nephila_core::url::CrawlUrl;
 use nephila_core::{budget, job};
 use tokio::sync::Notify;
@@ -208,10 +207,9 @@ impl Builder {
             Some(fetch) => fetch,
             None => Arc::new(wire::spider(&settings)?),
         };
-        let mut doors = Doors::default();
         let seeds = plan.job.scope.seeds.iter().filter(|_| private_seeds);
-        seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()).for_each(|seed| _ = doors.open(&seed));
-        fetch.set_doors(doors);
+        let typed: Vec<CrawlUrl> = seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();
+        fetch.set_doors(folder.open_doors(&typed)?);
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let tools = Tools { handle: running.handle, fetch, keep, log };
         let mut shared = Shared::new(settings, folder, plan, tools)?;

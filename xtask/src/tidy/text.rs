@@ -9,7 +9,7 @@ const LINES_MAX: usize = 500;
 const TEST_LINES_MAX: usize = 700;
 
 /// Crates that exist for tests alone.
-const TEST_CRATES: [&str; 3] = ["nephila-sim", "nephila-testweb", "nephila-testnats"];
+const TEST_CRATES: [&str; 4] = ["nephila-proof", "nephila-sim", "nephila-testweb", "nephila-testnats"];
 
 /// Promises to do something later. Written in two halves so that this file does not complain about itself.
 const UNFINISHED: [&str; 4] =
