@@ -1,7 +1,9 @@
 //! The limit that `nephila fetch` and `nephila crawl` are measured against: hyper, kept connections, a list of URLs, and
 //! nothing else.
 //!
+//! ```text
 //!     bare_loop LIST --address 127.77.0.1 [--ca FILE] [--connections 64] [--compress gzip|zstd] [--links] [--warc FILE]
+//! ```
 //!
 //! Each worker takes URLs from the list, sends a request over a kept connection to the host (or a new one to the one
 //! address that all hosts have), and reads the body to its end. No names are resolved, nothing is checked, nothing is

@@ -1,6 +1,8 @@
 //! Fetches good and hostile URLs for a long time, many at once, and checks that nothing hangs and nothing is left.
 //!
+//! ```text
 //!     soak --web READY --fetches 100000 --concurrency 2000
+//! ```
 //!
 //! `READY` is the JSON line that `testweb hostile` prints; the hostile web is another process, so that only the spider
 //! is measured here. `cargo xtask soak` runs both.

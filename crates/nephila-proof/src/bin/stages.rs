@@ -1,6 +1,8 @@
 //! Where the CPU of a page goes, stage by stage, on pages as large as the real web's, over TLS.
 //!
+//! ```text
 //!     stages --web READY --pages 300
+//! ```
 //!
 //! `READY` is the JSON line that `testweb serve` prints. The web is another process, so the measurement is ours alone:
 //! the CPU of all threads of this process. Stages that cannot be run by themselves are differences: a handshake is a

@@ -3,10 +3,10 @@
 //! A node starts fetches on a slot only while the node has the slot's **turn**. Each slot has an **owner** among the
 //! live nodes, found by hashing ([`Ring`]). The owner keeps in memory which node has the turn and which nodes wait,
 //! and grants the turn to one after the other. A turn that no other node wants is kept and costs no message. A wanted
-//! turn is given back after [`BLOCK`] starts, or earlier rather than let the slot lie idle ([`Turn`]).
+//! turn is given back after [`BLOCK`] starts, or earlier rather than let the slot lie idle ([`SlotGrant`]).
 //!
 //! [`BLOCK`]: crate::frontier::slot_grant::BLOCK
-//! [`Turn`]: crate::frontier::slot_grant::Turn
+//! [`SlotGrant`]: crate::frontier::slot_grant::SlotGrant
 //!
 //! No node compares clocks. Each grant carries the time that the slot has rested: a duration that grows on the way
 //! and is never reported longer than the real one. The new holder waits for the remainder of the crawl delay.

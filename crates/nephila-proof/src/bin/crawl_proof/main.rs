@@ -1,5 +1,6 @@
 //! Proves the promises of `nephila crawl`: complete, polite, and alive after every fault.
 //!
+//! ```text
 //!     crawl_proof --nephila PROGRAM complete [--hosts N] [--pages N]     all that is to be fetched, once, and nothing else
 //!     crawl_proof --nephila PROGRAM polite   [--hosts N]                 rests, robots.txt and Retry-After at the server
 //!     crawl_proof --nephila PROGRAM plug     [--kills N] [--peers]       killed again and again; other crawlers too
@@ -22,6 +23,7 @@
 //!     crawl_proof --nephila PROGRAM bombs    [--short] [--only NAME]     answers made to cost minutes end in seconds
 //!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
 //!     crawl_proof --nephila PROGRAM planted                              the judges notice planted faults
+//! ```
 //!
 //! The test web runs here, on threads of its own; the crawler is the real program, a child process. Invariant: no claim
 //! of the crawler about itself is believed. The verdict comes from the requests that the server saw and from the files
