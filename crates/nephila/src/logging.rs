@@ -19,7 +19,7 @@ static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// Prints events from now on. Later calls do nothing.
 pub(crate) fn install() {
     // An error means that a subscriber is installed already.
-    _ = tracing::subscriber::set_global_default(Lines);
+    _ = tracing::subscriber::set_global_default(Lines(print));
 }
 
 /// Sets the format of the lines.
@@ -27,10 +27,10 @@ pub(crate) fn set_format(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// Prints each event as one line. Keeps no spans.
-struct Lines;
+/// Gives each event to a function. Keeps no spans.
+struct Lines<F>(F);
 
-impl Subscriber for Lines {
+impl<F: Fn(&Metadata<'_>, Said) + 'static> Subscriber for Lines<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() <= Level::INFO && metadata.target().starts_with("nephila")
     }
@@ -54,11 +54,16 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut said = Said::default();
         event.record(&mut said);
-        if IS_JSON.load(Ordering::Relaxed) {
-            eprintln!("{}", said.json(event.metadata(), &Clock::new().now().wall.warc_date()));
-        } else {
-            eprintln!("nephila: {}", said.message);
-        }
+        (self.0)(event.metadata(), said);
+    }
+}
+
+/// Prints an event as one line.
+fn print(metadata: &Metadata<'_>, said: Said) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        eprintln!("{}", said.json(metadata, &Clock::new().now().wall.warc_date()));
+    } else {
+        eprintln!("nephila: {}", said.message);
     }
 }
 
@@ -113,44 +118,20 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the events as JSON.
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<Value>>>);
-
-    impl Subscriber for Kept {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            Lines.enabled(metadata)
-        }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            let mut said = Said::default();
-            event.record(&mut said);
-            self.0.lock().unwrap().push(said.json(event.metadata(), "2026-01-01T00:00:00Z"));
-        }
-    }
-
     #[test]
     fn ops_05_an_event_is_a_line_with_its_fields() {
-        let kept = Kept::default();
-        tracing::subscriber::with_default(kept.clone(), || {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let lines = kept.clone();
+        let keep = move |metadata: &Metadata<'_>, said: Said| {
+            lines.lock().unwrap().push(said.json(metadata, "2026-01-01T00:00:00Z"));
+        };
+        tracing::subscriber::with_default(Lines(keep), || {
             let error = std::io::Error::other("no \"room\"");
             tracing::warn!(node = "one", partition = 7, %error, "partition {} cannot be opened: {error}", 7);
             tracing::debug!("for nobody");
             tracing::warn!(target: "hickory", "of another library");
         });
-        let lines = kept.0.lock().unwrap().clone();
+        let lines = kept.lock().unwrap().clone();
         let line = serde_json::json!({
             "time": "2026-01-01T00:00:00Z", "level": "warn", "target": "nephila::logging::tests",
             "message": "partition 7 cannot be opened: no \"room\"", "node": "one", "partition": 7,
