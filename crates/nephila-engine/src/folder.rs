@@ -25,6 +25,7 @@ pub mod copy;
 pub mod inspect;
 mod judged;
 mod papers;
+mod plan;
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
@@ -33,15 +34,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use nephila_core::feed::opml::{self, Outline};
-use nephila_core::job::Job;
 use nephila_core::key::Secret;
 use nephila_core::spider::door::Doors;
 use nephila_core::url::CrawlUrl;
 use nephila_store::contents::{self, Contents, Key};
 use nephila_store::disk::RealDisk;
-use serde::{Deserialize, Serialize};
 
 pub use judged::Judged;
+pub use plan::Plan;
 
 use crate::exit::Exit;
 use crate::settings::Settings;
@@ -59,26 +59,6 @@ pub struct Folder {
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
-}
-
-/// The job, with the progress that persists between two runs.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plan {
-    /// The job.
-    pub job: Job,
-    /// Redirect targets of seeds, which extend the scope.
-    #[serde(default)]
-    pub moved: Vec<String>,
-    /// Number of seeds offered when the list was last read to its end.
-    #[serde(default)]
-    pub seeds_offered: u64,
-    /// Total running time of the crawl in milliseconds.
-    #[serde(default)]
-    pub ran_ms: u64,
-    /// The rules by which the links in the archive were judged; none if there is no archive yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judged>,
 }
 
 impl Folder {

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use nephila_core::job::{Job, Kind, Limits, Schedule, Scope};
+use nephila_core::job::{Job, Kind, Limits, Scope};
 use nephila_core::url::CrawlUrl;
-use nephila_core::{budget, job};
 use tokio::sync::Notify;
 
 use crate::crawl::ending::{self, End};
 use crate::crawl::shared::{JOB, Shared, Tools};
 use crate::crawl::stage::{Fetch, Keep, Observe, Read, StandardReader, Visited};
-use crate::crawl::{begin, fetch_lost, reread, work};
+use crate::crawl::{begin, fetch_lost, reread, stops, work};
 use crate::exit::Exit;
 use crate::folder::{Folder, Plan};
 use crate::process::Signals;
@@ -153,15 +152,7 @@ impl Builder {
 
     /// The settings and the plan of the crawl in this folder.
     fn plan(&mut self, folder: &Folder) -> anyhow::Result<Plan> {
-        let known = folder.plan()?;
-        let new = || Plan {
-            job: Job::new(JOB, "crawl"),
-            moved: Vec::new(),
-            seeds_offered: 0,
-            ran_ms: 0,
-            judged: None,
-        };
-        let mut plan = known.unwrap_or_else(new);
+        let mut plan = folder.plan()?.unwrap_or_else(|| Plan::of(Job::new(JOB, "crawl")));
         let scope = std::mem::take(&mut self.scope);
         let seeds = scope.seeds.iter().chain(&plan.job.scope.seeds).cloned();
         let mut seeds: Vec<String> = seeds.collect();
@@ -169,15 +160,8 @@ impl Builder {
         seeds.dedup();
         plan.job.scope = Scope { seeds, ..scope };
         plan.job.limits = self.limits.clone();
-        plan.job.schedule = match self.settings.crawl.again_every {
-            interval if interval.is_zero() => Schedule::of(&self.settings.recrawl),
-            interval => Schedule::Every(interval),
-        };
         plan.job.check().context("the job of the crawl")?;
-        if plan.job.scope.kind != job::Kind::Any && self.settings.budget == budget::Settings::default() {
-            // Named sites are wanted as a whole; budgets are for sites that a crawl discovers.
-            self.settings.budget.domain_urls = u64::MAX / 2;
-        }
+        plan.settle(&mut self.settings);
         Ok(plan)
     }
 
@@ -217,12 +201,13 @@ impl Builder {
         if let Some(observe) = observe {
             shared = shared.observed(observe);
         }
-        let shared = Arc::new(shared);
+        let (shared, stops) = stops::obey(shared)?;
         begin(&shared).await?;
         reread::run(&shared, true).await?;
         fetch_lost(&shared).await?;
         let (until, signals) = (work::Until::default(), Signals::Embedded(stop));
         let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await?;
+        drop(stops);
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;

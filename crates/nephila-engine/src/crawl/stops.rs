@@ -19,7 +19,10 @@ use nephila_core::key::HostKey;
 use nephila_core::stop_list::{StopList, StopOrder, Target};
 use nephila_core::url::CrawlUrl;
 
+use tokio::task::JoinHandle;
+
 use super::shared::Shared;
+use crate::stop_list::{self, LiveStopList};
 use crate::worker::{Command, Stopped};
 
 /// Prefix of the reason of a stop that comes from an order; the target follows.
@@ -84,6 +87,26 @@ pub async fn go_on(shared: &Shared, stop_list: &StopList) -> Result<(), Stopped>
             return Ok(());
         }
     }
+}
+
+/// Tasks that keep the stop list in force. Dropping this ends them.
+#[derive(Debug)]
+pub struct Obeying([JoinHandle<()>; 2]);
+
+impl Drop for Obeying {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Reads the stop list of the crawl's folder, before the first request, and follows its changes.
+pub fn obey(shared: Shared) -> anyhow::Result<(Arc<Shared>, Obeying)> {
+    let live = Arc::new(LiveStopList::default());
+    live.set(stop_list::read(&shared.folder)?);
+    let shared = Arc::new(shared.with_stop_list(live.clone()));
+    let follow = stop_list::follow(shared.folder.clone(), live, shared.handle.clone());
+    let undo = undo(Arc::downgrade(&shared));
+    Ok((shared, Obeying([tokio::spawn(follow), tokio::spawn(undo)])))
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
 use nephila_engine::process::{Signals, raise_handle_limit, runtime};
 use nephila_engine::settings::{Settings, usage};
-use nephila_engine::stop_list;
 use nephila_engine::wire;
 use nephila_engine::worker::Running;
 
@@ -100,12 +99,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         };
         let shared = Shared::new(settings, folder, plan, tools)?;
         // Before the first request.
-        let stop_list = Arc::new(stop_list::LiveStopList::default());
-        stop_list.set(stop_list::read(&shared.folder)?);
-        let shared = Arc::new(shared.with_fields(fields).with_stop_list(stop_list.clone()));
-        let following =
-            tokio::spawn(stop_list::follow(shared.folder.clone(), stop_list, shared.handle.clone()));
-        let undoing = tokio::spawn(stops::undo(Arc::downgrade(&shared)));
+        let (shared, obeying) = stops::obey(shared.with_fields(fields))?;
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
             .with_spider(spider)
             .with_crawl(&shared);
@@ -126,8 +120,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             serves: serves.is_some(),
         };
         let end = work::work(&shared, running.actions, until, &mut progress, Signals::new()?).await?;
-        following.abort();
-        undoing.abort();
+        drop(obeying);
         if let Some(answering) = answering {
             answering.abort();
         }

@@ -4,13 +4,11 @@ use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
 use http::header::{HeaderName, HeaderValue};
-use nephila_core::budget;
 use nephila_core::feed::opml::Outline;
-use nephila_core::job::{Job, Kind, SEEDS_MAX, Schedule};
+use nephila_core::job::{Job, Kind, SEEDS_MAX};
 use nephila_core::spider::address::why_private;
 use nephila_core::spider::door::{Doors, is_local_name};
 use nephila_core::text::shown;
@@ -148,7 +146,7 @@ fn before(folder: &Folder) -> Before {
 }
 
 fn new_plan() -> Plan {
-    Plan { job: Job::new(JOB, "crawl"), moved: Vec::new(), seeds_offered: 0, ran_ms: 0, judged: None }
+    Plan::of(Job::new(JOB, "crawl"))
 }
 
 /// Further input about a crawl.
@@ -175,20 +173,13 @@ fn finish(
     set_settings(&mut settings, what, how);
     settings.credentials.retain(|known| !given.iter().any(|given| given.origin == known.origin));
     settings.credentials.extend(given);
-    plan.job.schedule = match settings.crawl.again_every {
-        Duration::ZERO => Schedule::of(&settings.recrawl),
-        interval => Schedule::Every(interval),
-    };
+    plan.settle(&mut settings);
     let reach = Reach::new(&settings.spider);
     for url in &typed {
         reach.check_typed(url).map_err(|why| usage(anyhow::anyhow!("{}: {why}", url.as_str())))?;
         doors.open(url);
     }
     say_closed(&Reach::with_doors(&settings.spider, doors), plan.job.scope.seeds.iter().chain(feeds));
-    if plan.job.scope.kind != Kind::Any && settings.budget == budget::Settings::default() {
-        // Named sites are wanted as a whole; budgets are for sites that a crawl discovers.
-        settings.budget.domain_urls = u64::MAX / 2;
-    }
     let seeds = plan.job.scope.seeds.iter().chain(feeds).filter_map(|seed| CrawlUrl::parse(seed).ok());
     if seeds.into_iter().any(|seed| is_public(&seed, &settings)) {
         if settings.identity.contact.is_empty() {
