@@ -25,6 +25,11 @@ pub(crate) struct Args {
 /// Timeout of one call of cargo, a cold build included.
 const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
 
+/// Number of lines of a failed command that the end of the run repeats.
+const SHOWN_LINES: usize = 12;
+/// Maximum length of such a line.
+const SHOWN_CHARS: usize = 400;
+
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
     let mut steps = Steps { only: args.only, done: Vec::new() };
@@ -118,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             "slots --nodes 2 --addresses 4 --phase 5 --moves 0 --slot-delay-ms 300 --pages 8000 --planted",
             "stops --nodes 2 --stops 10 --between-ms 100 --after 5 --pages 4000",
             "completion --nodes 2 --crawls 3 --host-pages 12 --host-delay-ms 200 --between 5 --report-only",
-            "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 700",
+            "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 100",
             "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
             "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
             "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
@@ -161,7 +166,23 @@ fn cargo(args: &[&str], hint: &str) -> Result<()> {
 /// The short form of a long command: ourselves, with small sizes.
 fn xtask(args: &[&str]) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    shell::run(command.args(args).env(PROFILE, "dev").current_dir(shell::root()), CARGO_LIMIT)
+    command.args(args).env(PROFILE, "dev").current_dir(shell::root());
+    let (status, text) = shell::tee(&mut command, CARGO_LIMIT)?;
+    // Repeated at the end of the run: there the reason is found without a search.
+    ensure!(
+        status.success(),
+        "`xtask {}` failed ({status}). It said last:\n{}",
+        args.join(" "),
+        last_lines(&text)
+    );
+    Ok(())
+}
+
+/// The last lines of an output, indented.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let shown = lines[lines.len().saturating_sub(SHOWN_LINES)..].iter();
+    shown.map(|line| format!("    {}\n", line.chars().take(SHOWN_CHARS).collect::<String>())).collect()
 }
 
 /// Proofs that mostly wait, several at once: each has folders, ports and servers of its own. All of them run, also if one
@@ -294,6 +315,14 @@ mod tests {
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
         assert_eq!(Counts::of_libtest(line), Counts { passed: 3, failed: 0, skipped: 1 });
         assert_eq!(Counts::of_libtest("3 passed in some other text"), Counts::default());
+    }
+
+    #[test]
+    fn the_end_of_an_output_is_shown() {
+        let text: String = (0..40).map(|n| format!("line {n}\n\n")).collect();
+        let shown = last_lines(&text);
+        assert_eq!((shown.lines().count(), shown.lines().next()), (SHOWN_LINES, Some("    line 28")));
+        assert_eq!(last_lines(""), "");
     }
 
     #[test]

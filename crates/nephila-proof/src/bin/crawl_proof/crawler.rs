@@ -299,6 +299,11 @@ impl Run {
         Ok(Ended { took: self.began.elapsed(), peak_kb: self.peak_kb })
     }
 
+    /// Its peak memory so far.
+    pub fn peak_kb(&self) -> u64 {
+        self.peak_kb
+    }
+
     /// Asks the crawl to end.
     pub fn ask_to_end(&self) -> anyhow::Result<()> {
         self.signal(rustix::process::Signal::TERM)

@@ -58,7 +58,8 @@ pub struct Args {
     /// Share of hosts whose robots.txt closes everything.
     #[arg(long, default_value_t = 0.5)]
     closed: f64,
-    /// Kill the command that begins the job after this number of milliseconds, and repeat the command. 0: no kill.
+    /// Kill the command that begins the job after this number of milliseconds and repeat it, with more and more time
+    /// until one ends by itself. 0: no kill.
     #[arg(long, default_value_t = 0)]
     cut_ms: u64,
 }
@@ -93,12 +94,15 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let file = seeds_of(&folder, "many", &world, inside.clone(), args.host_seeds)?;
     let create = ["job", "create", "many", "--scope", "host", "-d", "255", "-i", &file.display().to_string()]
         .map(str::to_owned);
-    if args.cut_ms > 0 {
-        cut_short(&herd.asks, &folder, &create, Duration::from_millis(args.cut_ms))?;
-    }
     let mut peak_kb = idle_kb;
-    let run = herd.asks.command_of(&folder, &create).start()?;
-    let created = watched(&mut herd, &mut peak_kb, run, COMMAND_MAX)?;
+    let created = match args.cut_ms {
+        0 => {
+            let run = herd.asks.command_of(&folder, &create).start()?;
+            watched(&mut herd, &mut peak_kb, run, COMMAND_MAX)?
+        }
+        cut_ms => cut_short(&herd.asks, &folder, &create, Duration::from_millis(cut_ms))?,
+    };
+    peak_kb = herd.memory().max(peak_kb);
     let (took, command_mb, listed_mb) = (created.took.as_secs_f64(), created.peak_kb / 1024, peak_kb / 1024);
     eprintln!(
         "seeds: {} seeds in {took:.1} s; the command took {command_mb} MB, a node {listed_mb} MB",
@@ -176,24 +180,38 @@ fn seeds_of(
     Ok(path)
 }
 
-/// Begins the job, and kills the command early: the message must name the missing seeds.
-fn cut_short(asks: &Crawler, folder: &Path, create: &[String], after: Duration) -> anyhow::Result<()> {
-    let mut run = asks.command_of(folder, create).start()?;
-    if run.wait_until(Instant::now() + after)? {
-        eprintln!("seeds: all were sent within {after:?}: nothing was cut short");
-        return Ok(());
+/// Begins the job with a command that is killed and repeated, each time later by half, until all seeds are sent. After
+/// each kill the cluster must say that seeds are missing.
+fn cut_short(asks: &Crawler, folder: &Path, create: &[String], first: Duration) -> anyhow::Result<Ended> {
+    let (mut after, mut cuts, mut named, mut peak_kb) = (first, 0, 0, 0);
+    let began = Instant::now();
+    loop {
+        ensure!(began.elapsed() < COMMAND_MAX, "{cuts} commands were killed, and seeds are still missing");
+        let mut run = asks.command_of(folder, create).start()?;
+        let is_ended = run.wait_until(Instant::now() + after)?;
+        peak_kb = run.peak_kb().max(peak_kb);
+        if is_ended {
+            break;
+        }
+        run.kill()?;
+        cuts += 1;
+        after = after * 3 / 2;
+        let args = ["job", "show", "many"].map(str::to_owned).into_iter().chain(asks.settings());
+        let args: Vec<String> = args.collect();
+        let (status, said) = asks.ask_all(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
+        // A command may be killed before the job is made, and after its last seed is sent.
+        match (status.success(), said.contains("was cut short")) {
+            (false, _) => ensure!(named == 0, "a job that was begun is gone: {said}"),
+            (true, true) => named += 1,
+            (true, false) => break,
+        }
     }
-    run.kill()?;
-    let args: Vec<String> =
-        ["job", "show", "many"].map(str::to_owned).into_iter().chain(asks.settings()).collect();
-    let (status, said) = asks.ask_all(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
-    // The command may have been killed before the job was made.
-    ensure!(!status.success() || said.contains("was cut short"), "{said}");
+    let ended = Ended { took: began.elapsed(), peak_kb };
+    ensure!(cuts > 0, "the command ended within {first:?}: nothing was cut short. Use a smaller --cut-ms");
     eprintln!(
-        "seeds: cut short after {after:?}: {}",
-        said.lines().find(|line| line.contains("cut short")).unwrap_or("no job yet")
+        "seeds: the command was killed {cuts} times; {named} times the cluster named the missing seeds"
     );
-    Ok(())
+    Ok(ended)
 }
 
 /// Waits for a command, with an eye on the nodes.
