@@ -381,7 +381,7 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX),
     );
     let runtime = nephila_engine::process::runtime(settings.crawl.threads)?;
-    let exit = runtime.block_on(async {
+    let exit = nephila_engine::process::block_on(&runtime, async {
         let bound = api::bind(&settings, &name).await?;
         let address = bound.as_ref().map(|bound| bound.address.clone()).unwrap_or_default();
         folder.set_node(&name, &settings)?;

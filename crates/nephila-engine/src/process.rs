@@ -1,8 +1,10 @@
 //! The process as a whole: its runtime, its signals, its file handles.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::Context;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -10,12 +12,25 @@ use tokio::sync::Notify;
 pub const HANDLES_SPARE: u64 = 256;
 
 /// The runtime, with this number of threads that fetch and parse pages; 0 for the number of cores.
-pub fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+pub fn runtime(threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
         builder.worker_threads(threads);
     }
     builder.enable_all().build().context("starting the runtime")
+}
+
+/// A runtime on the calling thread, for a command that only asks.
+pub fn small_runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
+}
+
+/// Runs a future to its end on this thread. Boxes it: tokio's `block_on` compiles a future four times into the program.
+pub fn block_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    fn boxed<T>(runtime: &Runtime, future: Pin<Box<dyn Future<Output = T> + '_>>) -> T {
+        runtime.block_on(future)
+    }
+    boxed(runtime, Box::pin(future))
 }
 
 /// Requests to stop: SIGINT and SIGTERM for a program, a [`Notify`] for an embedded crawl.

@@ -357,7 +357,7 @@ impl<S: Durable + Send + 'static> Worker<S> {
         let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
             let _over = SaysOver(shared.clone());
             let mut channels = channels;
-            let result = runtime.block_on(self.run(&mut channels));
+            let result = crate::process::block_on(&runtime, self.run(&mut channels));
             if let Err(error) = &result {
                 // Set before the channels close, so that a caller that learns of the end can read the cause.
                 _ = shared.failure.set(error.to_string().into());

@@ -17,6 +17,7 @@ use nephila_cluster::remote::{Remote, refused};
 use nephila_engine::crawl::decoded::{decoded, head_fields};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
+use nephila_engine::process::{block_on, small_runtime};
 
 /// Maximum size in bytes of a stored body; `--warc` prints longer ones too.
 const BODY_BYTES_MAX: u64 = 1 << 30;
@@ -84,8 +85,8 @@ fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
         (.., true) => "body",
         _ => "http",
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reply = runtime.block_on(node.page(&args.url, part, at.as_deref()))?;
+    let runtime = small_runtime()?;
+    let reply = block_on(&runtime, node.page(&args.url, part, at.as_deref()))?;
     match reply.status {
         StatusCode::OK => {}
         status @ (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE) => {

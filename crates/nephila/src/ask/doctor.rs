@@ -19,6 +19,7 @@ use crate::cli::ask::DoctorArgs;
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, disk_free};
+use nephila_engine::process::{block_on, small_runtime};
 use nephila_engine::settings::{Settings, StateKind};
 
 /// Number of timed syncs.
@@ -118,8 +119,8 @@ fn cluster(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
     if settings.cluster.servers.is_empty() {
         return Ok(());
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(async {
+    let runtime = small_runtime()?;
+    let found = block_on(&runtime, async {
         let work = async {
             Ok(Engine::look(nephila_cluster::servers::settings(&settings.cluster)).await?.check().await)
         };
@@ -286,10 +287,11 @@ fn names(checks: &mut Checks, settings: &Settings) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = small_runtime()?;
     let began = Instant::now();
-    let asked =
-        runtime.block_on(async { tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(KNOWN_NAME)).await });
+    let asked = block_on(&runtime, async {
+        tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(KNOWN_NAME)).await
+    });
     runtime.shutdown_background();
     match asked {
         Ok((Ok(addresses), _)) => {

@@ -19,6 +19,7 @@ use nephila_api::event_pages::local::Local;
 use nephila_api::event_pages::{From, LOOK, Position, Wanted};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
+use nephila_engine::process::{block_on, small_runtime};
 
 /// Whether the arguments ask for events instead of the outcome log.
 pub(super) fn are_wanted(args: &LogArgs) -> bool {
@@ -31,8 +32,8 @@ pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     let wanted = Wanted::parse(args.kind.iter().map(String::as_str).chain(stories))?;
     let from = args.from.clone().unwrap_or_default();
     if let Some(node) = args.remote.open()? {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        return pages(args.follow, from, &wanted, |target| runtime.block_on(node.events(target)));
+        let runtime = small_runtime()?;
+        return pages(args.follow, from, &wanted, |target| block_on(&runtime, node.events(target)));
     }
     let folder = Folder::find(args.place.output.as_deref());
     folder.expect_crawl_or_node()?;

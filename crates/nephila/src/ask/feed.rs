@@ -21,6 +21,7 @@ use nephila_api::{FeedSaid, FeedsSaid, HEALTHS, is_ill};
 use nephila_engine::crawl::typed::with_scheme;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
+use nephila_engine::process::{block_on, small_runtime};
 use nephila_engine::reach::Reach;
 
 /// Maximum number of feeds in one request to a node.
@@ -113,13 +114,13 @@ fn add(
         let Some(job) = &place.job else {
             anyhow::bail!("for which job of the cluster? Name it with --job NAME");
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = small_runtime()?;
         for some in outlines.chunks(SAID_AT_ONCE) {
             let lines: Vec<String> = some
                 .iter()
                 .map(|feed| serde_json::json!({"url": feed.url.as_str(), "feed": true}).to_string())
                 .collect();
-            let added = runtime.block_on(node.add(job, false, &lines.join("\n")))?;
+            let added = block_on(&runtime, node.add(job, false, &lines.join("\n")))?;
             for refused in &added.refusals {
                 eprintln!("nephila: {}: {}", shown(&refused.url), shown(&refused.why));
             }

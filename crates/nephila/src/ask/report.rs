@@ -25,6 +25,7 @@ use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
 use nephila_engine::log::{Line, Lines, Purpose};
+use nephila_engine::process::{block_on, small_runtime};
 
 /// Maximum number of distinct hosts, types, pages or bodies in a report.
 const KEYS_MAX: usize = 1_000_000;
@@ -88,8 +89,8 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 /// `nephila stats`.
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
     if let Some(node) = args.remote.open()? {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        return stats_of_cluster(&runtime.block_on(node.nodes())?, args.place.json);
+        let runtime = small_runtime()?;
+        return stats_of_cluster(&block_on(&runtime, node.nodes())?, args.place.json);
     }
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {

@@ -25,6 +25,7 @@ use nephila_engine::crawl::stream::StreamSaid;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::copy::is_unwritable;
 use nephila_engine::folder::{Folder, Lock};
+use nephila_engine::process::{block_on, small_runtime};
 use nephila_engine::settings::StateKind;
 use nephila_engine::wire;
 use nephila_engine::worker::{Running, Taken};
@@ -74,7 +75,7 @@ impl Source {
 
     fn find(folder: Folder, remote: &crate::cli::Remote, reads: bool) -> anyhow::Result<Source> {
         if let Some(node) = remote.open()? {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = small_runtime()?;
             return Ok(Source::Node(runtime, node));
         }
         folder.expect_crawl_or_node()?;
@@ -110,7 +111,7 @@ impl Source {
                 "this crawl kept its state in memory, which is gone; `nephila log` and `nephila cdx` know what it did"
             );
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = small_runtime()?;
         // No receiver takes actions, so the worker decides none.
         let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings, false)?;
         drop(actions);
@@ -135,8 +136,8 @@ impl Source {
             Source::Crawl(folder) => {
                 get(folder, &format!("/api/v1/explain?url={}", nephila_api::escaped(url)))
             }
-            Source::Node(runtime, node) => runtime.block_on(node.explain(url)),
-            Source::Here(here) => here.runtime.block_on(here.questions.explain(url)),
+            Source::Node(runtime, node) => block_on(runtime, node.explain(url)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.explain(url)),
         }
     }
 
@@ -144,8 +145,8 @@ impl Source {
     pub(super) fn feeds(&self) -> anyhow::Result<FeedsSaid> {
         match self {
             Source::Crawl(folder) => get(folder, "/api/v1/feeds"),
-            Source::Node(runtime, node) => runtime.block_on(node.feeds()),
-            Source::Here(here) => here.runtime.block_on(here.questions.feeds()),
+            Source::Node(runtime, node) => block_on(runtime, node.feeds()),
+            Source::Here(here) => block_on(&here.runtime, here.questions.feeds()),
         }
     }
 
@@ -153,8 +154,8 @@ impl Source {
     pub(super) fn feed(&self, url: &str) -> anyhow::Result<Option<FeedSaid>> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", nephila_api::escaped(url))),
-            Source::Node(runtime, node) => runtime.block_on(node.feed(url)),
-            Source::Here(here) => here.runtime.block_on(here.questions.feed(url)),
+            Source::Node(runtime, node) => block_on(runtime, node.feed(url)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.feed(url)),
         }
     }
 
@@ -172,7 +173,7 @@ impl Source {
                 get(folder, &format!("/api/v1/downloads{asked}"))
             }
             Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
-            Source::Here(here) => here.runtime.block_on(here.questions.downloads(state, of, from, max)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.downloads(state, of, from, max)),
         }
     }
 
@@ -189,7 +190,7 @@ impl Source {
                 get(folder, &format!("/api/v1/stories{asked}"))
             }
             Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
-            Source::Here(here) => here.runtime.block_on(here.questions.stories(source, from, max)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.stories(source, from, max)),
         }
     }
 
@@ -197,8 +198,8 @@ impl Source {
     pub(super) fn add(&self, job: &str, lines: &str) -> anyhow::Result<Added> {
         match self {
             Source::Crawl(folder) => ask(folder, "POST /api/v1/urls", lines.as_bytes()),
-            Source::Node(runtime, node) => runtime.block_on(node.add(job, false, lines)),
-            Source::Here(here) => here.runtime.block_on(here.questions.add(lines)),
+            Source::Node(runtime, node) => block_on(runtime, node.add(job, false, lines)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.add(lines)),
         }
     }
 
@@ -217,8 +218,8 @@ impl Source {
                 let target = format!("/api/v1/reflog?part={first}{batch}");
                 ask(folder, &format!("POST {target}"), &text)
             }
-            Source::Node(runtime, node) => runtime.block_on(node.stream(job, batch, first, text)),
-            Source::Here(here) => here.runtime.block_on(async {
+            Source::Node(runtime, node) => block_on(runtime, node.stream(job, batch, first, text)),
+            Source::Here(here) => block_on(&here.runtime, async {
                 let (said, taken) = here.questions.begin_stream(batch, first, &text).await?;
                 let mut pending = here.pending.take();
                 pending.extend(taken);
@@ -246,14 +247,14 @@ impl Source {
                 ask(folder, &format!("POST /api/v1/reflog?dry=1&part={first}{batch}"), text)
             }
             Source::Node(..) => anyhow::bail!("a dry run is for the folder of a crawl"),
-            Source::Here(here) => here.runtime.block_on(here.questions.foresee(batch, first, text)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.foresee(batch, first, text)),
         }
     }
 
     /// Returns when everything added is durable.
     pub(super) fn settled(&self) -> anyhow::Result<()> {
         let Source::Here(here) = self else { return Ok(()) };
-        here.runtime.block_on(async {
+        block_on(&here.runtime, async {
             for part in here.pending.take() {
                 part.durable().await?;
             }
@@ -265,8 +266,8 @@ impl Source {
     pub(super) fn host(&self, url: &str) -> anyhow::Result<Option<HostView>> {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", nephila_api::escaped(url))),
-            Source::Node(runtime, node) => runtime.block_on(node.host(url)),
-            Source::Here(here) => here.runtime.block_on(here.questions.host(url)),
+            Source::Node(runtime, node) => block_on(runtime, node.host(url)),
+            Source::Here(here) => block_on(&here.runtime, here.questions.host(url)),
         }
     }
 }

@@ -10,9 +10,9 @@ mod sites;
 mod wait;
 
 use std::io::Write as _;
+use std::pin::Pin;
 use std::time::Duration;
 
-use anyhow::Context;
 use nephila_core::job::{Limits, Schedule, State};
 use nephila_core::text::shown;
 
@@ -32,6 +32,7 @@ use nephila_cluster::views::{
 use nephila_cluster::{alarm, away, heal, keys};
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
+use nephila_engine::process::{block_on, small_runtime};
 use nephila_engine::settings::{Settings, usage};
 
 pub(crate) use sites::{host_set, stop};
@@ -163,14 +164,26 @@ fn within(
     remote: &RemoteArgs,
     work: impl AsyncFnOnce(Who) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    within_boxed(patience, looks, common, remote, Box::new(|who| Box::pin(async move { work(who).await })))
+}
+
+/// The work of a command. Boxed: a generic connection would be compiled once for each command.
+type Work<'a> = Box<dyn FnOnce(Who) -> Pin<Box<dyn Future<Output = anyhow::Result<Exit>> + 'a>> + 'a>;
+
+fn within_boxed(
+    patience: Duration,
+    looks: bool,
+    common: &Common,
+    remote: &RemoteArgs,
+    work: Work,
+) -> anyhow::Result<Exit> {
+    let runtime = small_runtime()?;
     if let Some(node) = remote.open()? {
-        return runtime.block_on(work(Who::Node(node)));
+        return block_on(&runtime, work(Who::Node(node)));
     }
     let settings = common.load()?;
     let servers = settings.cluster.servers.join(", ");
-    runtime.block_on(async {
+    block_on(&runtime, async {
         let silent = |waited: Duration| {
             away(format!(
                 "the NATS servers ({servers}) do not answer within {} s. Without them nodes stop fetching before their \

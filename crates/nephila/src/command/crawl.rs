@@ -19,7 +19,7 @@ use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
-use nephila_engine::process::{Signals, raise_handle_limit, runtime};
+use nephila_engine::process::{Signals, block_on, raise_handle_limit, runtime};
 use nephila_engine::settings::{Settings, usage};
 use nephila_engine::wire;
 use nephila_engine::worker::Running;
@@ -76,7 +76,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     }
     raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = runtime(settings.crawl.threads)?;
-    let exit = runtime.block_on(async {
+    let exit = block_on(&runtime, async {
         let mut progress = Progress::new(args.progress, args.quiet);
         let bound = match (serves, &args.listen) {
             (Some(name), _) => bind(&settings, name).await?,

@@ -28,6 +28,7 @@ use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
 use nephila_engine::log;
 use nephila_engine::process;
+use nephila_engine::process::block_on;
 use nephila_engine::settings::StateKind;
 use nephila_engine::wire;
 
@@ -195,7 +196,7 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
     let folder = Folder::new(dir.path());
     let _lock = folder.lock()?;
     let runtime = process::runtime(0)?;
-    let exit = runtime.block_on(async {
+    let exit = block_on(&runtime, async {
         let running = wire::worker(&folder, &settings, false)?;
         let (log, log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;

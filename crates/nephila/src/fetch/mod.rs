@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::FetchArgs;
 use nephila_engine::exit::Exit;
+use nephila_engine::process::block_on;
 use nephila_engine::process::{self, Signals, raise_handle_limit};
 use nephila_engine::settings::{Settings, usage};
 use nephila_engine::wire;
@@ -61,7 +62,7 @@ pub(crate) fn run(mut args: FetchArgs) -> anyhow::Result<Exit> {
     let settings = resolved(&args)?;
     raise_handle_limit(args.concurrency);
     let runtime = process::runtime(0)?;
-    let exit = runtime.block_on(fetch_all(args, settings));
+    let exit = block_on(&runtime, fetch_all(args, settings));
     // A name lookup or a closing socket must not delay the end.
     runtime.shutdown_background();
     exit

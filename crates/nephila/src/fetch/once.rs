@@ -9,6 +9,7 @@ use nephila_spider::Fetched;
 use super::{resolved, run};
 use crate::cli::FetchArgs;
 use nephila_engine::crawl::typed::typed;
+use nephila_engine::process::block_on;
 
 /// One hop: URL and response.
 pub(crate) struct Hop {
@@ -26,7 +27,7 @@ pub(crate) fn once(args: &FetchArgs) -> anyhow::Result<Vec<Hop>> {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    let hops = runtime.block_on(async {
+    let hops = block_on(&runtime, async {
         let runner = run::Runner::new(args, &settings, None)?.for_reading(doors);
         let mut hops = Vec::new();
         for url in &args.urls {
