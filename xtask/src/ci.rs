@@ -2,8 +2,9 @@
 //!
 //! The short forms of the long commands run the programs that the tests have built, with the `dev` profile: in CI they
 //! prove that nothing is lost, doubled or rude, not speed, and a second build of everything would double the time of a
-//! run with an empty cache. No step is retried. Every step has a heading and a time. A failing step does not stop the
-//! ones after, so one run shows every fault; the command fails if any of them did. The last line is the count of tests.
+//! run with an empty cache. Steps that compute run beside those that wait. No step is retried. Every step has a heading
+//! and a time. A failing step does not stop the ones after, so one run shows every fault; the command fails if any of
+//! them did. The last line is the count of tests.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,9 @@ pub(crate) struct Args {
 /// Timeout of one call of cargo, a cold build included.
 const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
 
+/// Priority of steps that compute: low, and high enough that no input of a fuzz target waits for its limit.
+const PRIORITY_LOW: i32 = 10;
+
 /// Number of lines of a failed command that the end of the run repeats.
 const SHOWN_LINES: usize = 12;
 /// Maximum length of such a line.
@@ -33,130 +37,168 @@ const SHOWN_CHARS: usize = 400;
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
     let mut steps = Steps { only: args.only, done: Vec::new() };
-    let mut counts = Counts::default();
-    let mut summary = None;
-    let report = junit::path_of("ci");
-
-    steps.run("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt --all`"));
-    steps.run("lints", || {
-        let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-        cargo(&args, "the warnings above are errors in CI")
+    let mut computing = Steps { only: steps.only.clone(), done: Vec::new() };
+    // Most steps wait for servers and clocks. The others compute beside them, with the time that is left.
+    let (summary, counts) = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| computing.compute());
+        let counted = steps.wait();
+        beside.join().expect("a failing step is no panic");
+        counted
     });
-    steps.run("tests", || {
-        let _ = std::fs::remove_file(&report);
-        let mut command = shell::cargo(&[
-            "nextest",
-            "run",
-            "--workspace",
-            "--locked",
-            "--profile",
-            "ci",
-            "--no-tests=pass",
-        ]);
-        let (status, text) = shell::tee(&mut command, CARGO_LIMIT)?;
-        summary =
-            text.lines().rev().find(|line| line.trim_start().starts_with("Summary [")).map(str::to_owned);
-        match &summary {
-            Some(line) => counts.add(&Counts::of_nextest(line)),
-            None => bail!("the tests were not run ({status}): see above, most likely they do not compile"),
-        }
-        ensure!(status.success(), "tests fail; run one again with `cargo nextest run NAME`");
-        Ok(())
-    });
-    steps.run("doc tests", || {
-        let (status, text) =
-            shell::tee(&mut shell::cargo(&["test", "--workspace", "--doc", "--locked"]), CARGO_LIMIT)?;
-        text.lines().for_each(|line| counts.add(&Counts::of_libtest(line)));
-        ensure!(status.success(), "examples in the docs fail; run them with `cargo test --doc`");
-        Ok(())
-    });
-    steps.run("docs", || {
-        let mut command =
-            shell::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"]);
-        // Private items are documented too, so links to them are links that work.
-        let flags = "-D warnings -A rustdoc::private-intra-doc-links";
-        shell::run(command.env("RUSTDOCFLAGS", flags), CARGO_LIMIT)
-    });
-    steps.run("generated docs", || xtask(&["docs", "--check"]));
-    steps.run("packages, short", || package::run(&package::Args::short()));
-    steps.run("dependencies", || deny::run(deny::Args::default()));
-    steps.run("hostile", || hostile::run(hostile::Args::of_report(report.clone())));
-    steps.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
-    steps.run("crash, short", || xtask(&["crash", "--kills", "25"]));
-    steps.run("interop, short", || xtask(&["interop"]));
-    steps.run("examples", || xtask(&["examples"]));
-    steps.run("soak, short", || xtask(&["soak", "--fetches", "6000", "--concurrency", "600"]));
-    steps.run("state crash, short", || {
-        xtask(&["state", "crash", "--groups", "60", "--stride", "5", "--kills", "10"])
-    });
-    steps.run("state replay, short", || xtask(&["state", "replay", "--entries", "50000"]));
-    steps.run("state snapshot, short", || xtask(&["state", "snapshot", "--urls", "100000"]));
-    steps.run("crawl, short", || {
-        let proofs = [
-            "complete --hosts 30 --pages 2000 --reasons 40 --records 200",
-            "polite --hosts 250 --pages 2500 --jumps 3",
-            "plug --kills 8 --hosts 24 --pages 1200",
-            "feeds --feeds 30 --minutes 60 --rate 120 --kills 2",
-            "outage --full-seconds 3 --silent-seconds 4 --hosts 24 --pages 1500",
-            "soak --minutes 0.65 --hosts 200",
-            "bombs --short --only open",
-            "planted",
-        ];
-        side_by_side(2, &proofs.map(|proof| format!("crawl {proof}")))
-    });
-    // In whole: this proof runs at the shipped settings, on a clock of its own.
-    steps.run("shipped settings", || xtask(&["crawl", "shipped"]));
-    steps.run("shipped settings, planted", || xtask(&["crawl", "shipped", "--planted"]));
-    steps.run("outside judge, short", || xtask(&["outside", "--short"]));
-    steps.run("chaos, short", || {
-        let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
-        let faults = ["--faults 0 --quiet 12", "--faults 3 --quiet 35"];
-        side_by_side(2, &faults.map(|faults| format!("chaos {small} {faults}")))
-    });
-    // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.
-    steps.run("cluster proofs, short", || {
-        let small = "--servers 1 --partitions 8 --hosts 16 --lease 6";
-        let proofs = [
-            "takeover --nodes 2 --kills 1 --known 200 --host-delay-ms 300 --report-only",
-            "elastic --steps 1,2,1 --phase 3 --pages 480 --host-delay-ms 1000 --quiet 8 --report-only",
-            "slots --nodes 2 --addresses 4 --phase 8 --faults 2 --moves 4 --slot-delay-ms 300 --pages 8000 --ipv6-share 0.1 --report-only",
-            "slots --nodes 2 --addresses 4 --phase 5 --moves 0 --slot-delay-ms 300 --pages 8000 --planted",
-            "stops --nodes 2 --stops 10 --between-ms 100 --after 5 --pages 4000",
-            "completion --nodes 2 --crawls 3 --host-pages 12 --host-delay-ms 200 --between 5 --report-only",
-            "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 100",
-            "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
-            "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
-            "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
-        ];
-        side_by_side(3, &proofs.map(|proof| format!("cluster-proof {proof} {small}")))
-    });
-    steps.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
-    steps.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
-    steps.run("sim of scale, short", || xtask(&["sim", "scale", "--nodes", "8,64", "--fetches", "300000"]));
-    steps.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
-    steps.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
-    steps.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
-    // Figures of a short run on a busy machine prove nothing; the run only proves that the command works.
-    steps.run("bench, short", || xtask(&["bench", "--short", "--report-only"]));
-    steps.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
-    steps.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
-    steps.run("bench reflog, short", || xtask(&["bench", "reflog", "--lines", "100000", "--report-only"]));
-    steps.run("bench cluster, short", || {
-        let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
-        xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
-    });
-    steps.run("bench crawl-memory, short", || {
-        xtask(&["bench", "crawl-memory", "--known", "10000,50000", "--pages", "1000", "--hosts", "10,500"])?;
-        xtask(&["bench", "crawl-memory", "--known", "5000", "--hosts", "500", "--minutes", "0.25"])
-    });
-    steps.run("bench peers, quick", || xtask(&["bench", "peers", "--quick"]));
-
+    steps.done.append(&mut computing.done);
     let verdict = steps.verdict();
     if let Some(line) = summary {
         println!("{}", line.trim());
     }
     println!("{}", counts.line());
     verdict
+}
+
+impl Steps {
+    /// Steps that mostly wait, and those whose order matters. Returns the closing line of the tests and their number.
+    fn wait(&mut self) -> (Option<String>, Counts) {
+        let mut counts = Counts::default();
+        let mut summary = None;
+        let report = junit::path_of("ci");
+
+        self.run("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt --all`"));
+        self.run("tests", || {
+            let _ = std::fs::remove_file(&report);
+            let mut command = shell::cargo(&[
+                "nextest",
+                "run",
+                "--workspace",
+                "--locked",
+                "--profile",
+                "ci",
+                "--no-tests=pass",
+            ]);
+            let (status, text) = shell::tee(&mut command, CARGO_LIMIT)?;
+            summary =
+                text.lines().rev().find(|line| line.trim_start().starts_with("Summary [")).map(str::to_owned);
+            match &summary {
+                Some(line) => counts.add(&Counts::of_nextest(line)),
+                None => {
+                    bail!("the tests were not run ({status}): see above, most likely they do not compile")
+                }
+            }
+            ensure!(status.success(), "tests fail; run one again with `cargo nextest run NAME`");
+            Ok(())
+        });
+        self.run("doc tests", || {
+            let (status, text) =
+                shell::tee(&mut shell::cargo(&["test", "--workspace", "--doc", "--locked"]), CARGO_LIMIT)?;
+            text.lines().for_each(|line| counts.add(&Counts::of_libtest(line)));
+            ensure!(status.success(), "examples in the docs fail; run them with `cargo test --doc`");
+            Ok(())
+        });
+        self.run("generated docs", || xtask(&["docs", "--check"]));
+        self.run("hostile", || hostile::run(hostile::Args::of_report(report.clone())));
+        self.run("crash, short", || xtask(&["crash", "--kills", "25"]));
+        self.run("soak, short", || xtask(&["soak", "--fetches", "6000", "--concurrency", "600"]));
+        self.run("state crash, short", || {
+            xtask(&["state", "crash", "--groups", "60", "--stride", "5", "--kills", "10"])
+        });
+        self.run("state replay, short", || xtask(&["state", "replay", "--entries", "50000"]));
+        self.run("state snapshot, short", || xtask(&["state", "snapshot", "--urls", "100000"]));
+        self.run("crawl, short", || {
+            let proofs = [
+                "complete --hosts 30 --pages 2000 --reasons 40 --records 200",
+                "polite --hosts 250 --pages 2500 --jumps 3",
+                "plug --kills 8 --hosts 24 --pages 1200",
+                "feeds --feeds 30 --minutes 60 --rate 120 --kills 2",
+                "outage --full-seconds 3 --silent-seconds 4 --hosts 24 --pages 1500",
+                "soak --minutes 0.65 --hosts 200",
+                "bombs --short --only open",
+                "planted",
+            ];
+            side_by_side(2, &proofs.map(|proof| format!("crawl {proof}")))
+        });
+        self.together(&[
+            ("interop, short", &["interop"]),
+            ("outside judge, short", &["outside", "--short"]),
+            // In whole: this proof runs at the shipped settings, on a clock of its own.
+            ("shipped settings", &["crawl", "shipped"]),
+            ("shipped settings, planted", &["crawl", "shipped", "--planted"]),
+            ("examples", &["examples"]),
+        ]);
+        self.run("chaos, short", || {
+            let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
+            let faults = ["--faults 0 --quiet 12", "--faults 3 --quiet 35"];
+            side_by_side(2, &faults.map(|faults| format!("chaos {small} {faults}")))
+        });
+        // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.
+        self.run("cluster proofs, short", || {
+            let small = "--servers 1 --partitions 8 --hosts 16 --lease 6";
+            let proofs = [
+                "takeover --nodes 2 --kills 1 --known 200 --host-delay-ms 300 --report-only",
+                "elastic --steps 1,2,1 --phase 3 --pages 480 --host-delay-ms 1000 --quiet 8 --report-only",
+                "slots --nodes 2 --addresses 4 --phase 8 --faults 2 --moves 4 --slot-delay-ms 300 --pages 8000 --ipv6-share 0.1 --report-only",
+                "slots --nodes 2 --addresses 4 --phase 5 --moves 0 --slot-delay-ms 300 --pages 8000 --planted",
+                "stops --nodes 2 --stops 10 --between-ms 100 --after 5 --pages 4000",
+                "completion --nodes 2 --crawls 3 --host-pages 12 --host-delay-ms 200 --between 5 --report-only",
+                "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 100",
+                "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
+                "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
+                "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
+            ];
+            side_by_side(4, &proofs.map(|proof| format!("cluster-proof {proof} {small}")))
+        });
+        self.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
+        // Figures of a short run on a busy machine prove nothing; the run only proves that the command works.
+        self.run("bench, short", || xtask(&["bench", "--short", "--report-only"]));
+        self.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
+        self.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
+        self.run("bench reflog, short", || xtask(&["bench", "reflog", "--lines", "100000", "--report-only"]));
+        self.run("bench cluster, short", || {
+            let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
+            xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
+        });
+        self.run("bench crawl-memory, short", || {
+            xtask(&[
+                "bench",
+                "crawl-memory",
+                "--known",
+                "10000,50000",
+                "--pages",
+                "1000",
+                "--hosts",
+                "10,500",
+            ])?;
+            xtask(&["bench", "crawl-memory", "--known", "5000", "--hosts", "500", "--minutes", "0.25"])
+        });
+        self.run("bench peers, quick", || xtask(&["bench", "peers", "--quick"]));
+
+        (summary, counts)
+    }
+
+    /// Steps that compute, at a low priority: a step that waits has the processor when it needs one.
+    fn compute(&mut self) {
+        if let Err(error) = rustix::process::setpriority_process(None, PRIORITY_LOW) {
+            println!("ci: these steps keep their priority: {error}");
+        }
+        self.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
+        self.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
+        self.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
+        self.run("sim of scale, short", || {
+            xtask(&["sim", "scale", "--nodes", "8,64", "--fetches", "300000"])
+        });
+        self.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
+        self.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
+        self.run("lints", || {
+            let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+            cargo(&args, "the warnings above are errors in CI")
+        });
+        self.run("docs", || {
+            let mut command =
+                shell::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"]);
+            // Private items are documented too, so links to them are links that work.
+            let flags = "-D warnings -A rustdoc::private-intra-doc-links";
+            shell::run(command.env("RUSTDOCFLAGS", flags), CARGO_LIMIT)
+        });
+        self.run("packages, short", || package::run(&package::Args::short()));
+        self.run("dependencies", || deny::run(deny::Args::default()));
+    }
 }
 
 fn cargo(args: &[&str], hint: &str) -> Result<()> {
@@ -201,16 +243,40 @@ fn side_by_side(at_once: usize, proofs: &[String]) -> Result<()> {
     results.into_iter().collect()
 }
 
-/// The steps that ran: name, time, and error.
+/// A step that ran: name, time, and error.
+type Done = (&'static str, Duration, Option<String>);
+
+/// The steps that ran.
 struct Steps {
     only: Option<String>,
-    done: Vec<(&'static str, Duration, Option<String>)>,
+    done: Vec<Done>,
 }
 
 impl Steps {
     fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
+        self.done.extend(self.measured(name, step));
+    }
+
+    /// Short forms of long commands, two at once.
+    fn together(&mut self, steps: &[(&'static str, &[&str])]) {
+        let next = AtomicUsize::new(0);
+        let run = || {
+            let steps = std::iter::from_fn(|| steps.get(next.fetch_add(1, Ordering::Relaxed)));
+            steps.filter_map(|(name, args)| self.measured(name, || xtask(args))).collect::<Vec<_>>()
+        };
+        let done: Vec<Done> = std::thread::scope(|scope| {
+            let threads = [scope.spawn(run), scope.spawn(run)];
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("a failing step is no panic"))
+                .collect()
+        });
+        self.done.extend(done);
+    }
+
+    fn measured(&self, name: &'static str, step: impl FnOnce() -> Result<()>) -> Option<Done> {
         if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            return;
+            return None;
         }
         println!("\n==> {name}");
         let begun = Instant::now();
@@ -220,7 +286,7 @@ impl Steps {
             None => println!("==> {name}: ok, {:.1} s", took.as_secs_f64()),
             Some(error) => println!("==> {name}: FAILED, {:.1} s: {error}", took.as_secs_f64()),
         }
-        self.done.push((name, took, error));
+        Some((name, took, error))
     }
 
     /// Lists all steps with their times; an error if one of them failed.
@@ -234,7 +300,7 @@ impl Steps {
             );
         }
         let total: Duration = self.done.iter().map(|(_, took, _)| *took).sum();
-        println!("{:>8.1} s  in all", total.as_secs_f64());
+        println!("{:>8.1} s  in all, of which some ran at once", total.as_secs_f64());
         let failed: Vec<&str> =
             self.done.iter().filter(|(_, _, e)| e.is_some()).map(|(name, _, _)| *name).collect();
         if failed.is_empty() {
