@@ -57,6 +57,9 @@ pub struct Args {
     /// Folder for archives during the measurement; a temporary folder if not given.
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Compare with this older program instead of the bare loop: CPU and memory may not be more than 3 % higher.
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// Do not fail when a goal is missed.
     #[arg(long)]
     report_only: bool,
@@ -76,6 +79,7 @@ pub fn run(mut args: Args) -> Result<()> {
         testweb: programs.path("testweb")?.into(),
         nephila: programs.path("nephila")?.into(),
         bare: programs.path("bare_loop")?.into(),
+        before: args.before.clone(),
         folder: args.dir.clone().unwrap_or_else(|| temporary.path().to_owned()),
     };
     let factor = if args.short { SHORT_FACTOR } else { 1.0 };
@@ -87,6 +91,10 @@ pub fn run(mut args: Args) -> Result<()> {
             continue;
         }
         let results = bench.measure(case, &args)?;
+        if args.before.is_some() {
+            compare(case, &results, &args, &mut figures, &mut missed);
+            continue;
+        }
         print_table(case, &results, &args);
         print_stages(&results, args.pages);
         for (name, base, goal) in GOALS {
@@ -175,6 +183,12 @@ const GOALS: [(&str, &str, f64); 4] = [
     (CRAWL, BARE_CRAWL, CRAWL_SHARE_MIN),
 ];
 
+/// Which runs an older program repeats.
+const REPEATED: [(&str, &str); 3] =
+    [(FETCH, "fetch, before"), (WARC_GZIP, "warc gzip, before"), (CRAWL, "crawl gzip, before")];
+/// CPU and memory in relation to an older program.
+const AGAINST_BEFORE_MAX: f64 = 1.03;
+
 /// One measured run.
 #[derive(Clone, Copy)]
 struct Measured {
@@ -191,6 +205,7 @@ struct Bench {
     testweb: PathBuf,
     nephila: PathBuf,
     bare: PathBuf,
+    before: Option<PathBuf>,
     folder: PathBuf,
 }
 
@@ -226,7 +241,10 @@ impl Bench {
         // Once before measuring: pages and names that the server makes at first sight are made.
         self.run(BARE, &server, &list)?;
         for repetition in 0..args.repetitions {
-            let mut runs = case.runs.to_vec();
+            let mut runs = match self.before {
+                Some(_) => REPEATED.iter().flat_map(|(name, before)| [*name, *before]).collect(),
+                None => case.runs.to_vec(),
+            };
             if repetition % 2 == 1 {
                 runs.reverse();
             }
@@ -261,53 +279,61 @@ impl Bench {
                 }
                 command
             }
-            None if name == CRAWL => self.crawl(server, &out)?,
-            None => self.fetch(name, server, list, &out)?,
+            None => {
+                let (name, program) = match (name.strip_suffix(", before"), &self.before) {
+                    (Some(name), Some(before)) => (name, before),
+                    _ => (name, &self.nephila),
+                };
+                match name {
+                    CRAWL => crawl(program, server, &out)?,
+                    _ => fetch(program, name, server, list, &out)?,
+                }
+            }
         };
         let before = cpu_of(server)?;
         let usage = programs::measure(&mut command, RUN_LIMIT)?;
         let server_cpu = cpu_of(server)?.saturating_sub(before);
         Ok(Measured { usage, server_cpu, disk_bytes: bytes_in(&out)? })
     }
+}
 
-    /// A crawl of the whole web from its home page, with an archive at default settings.
-    fn crawl(&self, server: &Server, out: &Path) -> Result<Command> {
-        let mut command = Command::new(&self.nephila);
-        let many = CONNECTIONS.to_string();
-        command.args(["crawl", server.text("home")?, "--scope", "any", "-d", "255", "--quiet"]);
-        command.args(["--config", "/dev/null", "--delay", "0s", "-c", &many, "--host-concurrency", &many]);
-        command.arg("-o").arg(out);
-        for set in [
-            // Limits that only `nephila crawl` has.
-            "budget.domain_urls=1000000000".to_owned(),
-            "budget.domain_urls_per_day=1000000000".to_owned(),
-        ] {
-            command.args(["--set", &set]);
-        }
-        set_web(&mut command, server)?;
-        Ok(command)
+/// A crawl of the whole web from its home page, with an archive at default settings.
+fn crawl(program: &Path, server: &Server, out: &Path) -> Result<Command> {
+    let mut command = Command::new(program);
+    let many = CONNECTIONS.to_string();
+    command.args(["crawl", server.text("home")?, "--scope", "any", "-d", "255", "--quiet"]);
+    command.args(["--config", "/dev/null", "--delay", "0s", "-c", &many, "--host-concurrency", &many]);
+    command.arg("-o").arg(out);
+    for set in [
+        // Limits that only `nephila crawl` has.
+        "budget.domain_urls=1000000000".to_owned(),
+        "budget.domain_urls_per_day=1000000000".to_owned(),
+    ] {
+        command.args(["--set", &set]);
     }
+    set_web(&mut command, server)?;
+    Ok(command)
+}
 
-    fn fetch(&self, name: &str, server: &Server, list: &Path, out: &Path) -> Result<Command> {
-        let mut command = Command::new(&self.nephila);
-        let many = CONNECTIONS.to_string();
-        command.args(["fetch", "--json", "--ignore-robots", "--delay", "0s", "--concurrency", &many]);
-        command.args(["--host-concurrency", &many, "-i"]).arg(list).args(["--config", "/dev/null"]);
-        command.args(["--set", &format!("frontier.slot_connections={many}")]);
-        set_web(&mut command, server)?;
-        if let Some(kind) = name.strip_prefix("warc ") {
-            command.arg("--warc").arg(out);
-            let kind = kind.split(',').next().unwrap_or(kind);
-            command.args(["--set", &format!("store.compression={kind}")]);
-            if name.ends_with("dedup off") {
-                command.args(["--set", "store.dedup=off"]);
-            }
+fn fetch(program: &Path, name: &str, server: &Server, list: &Path, out: &Path) -> Result<Command> {
+    let mut command = Command::new(program);
+    let many = CONNECTIONS.to_string();
+    command.args(["fetch", "--json", "--ignore-robots", "--delay", "0s", "--concurrency", &many]);
+    command.args(["--host-concurrency", &many, "-i"]).arg(list).args(["--config", "/dev/null"]);
+    command.args(["--set", &format!("frontier.slot_connections={many}")]);
+    set_web(&mut command, server)?;
+    if let Some(kind) = name.strip_prefix("warc ") {
+        command.arg("--warc").arg(out);
+        let kind = kind.split(',').next().unwrap_or(kind);
+        command.args(["--set", &format!("store.compression={kind}")]);
+        if name.ends_with("dedup off") {
+            command.args(["--set", "store.dedup=off"]);
         }
-        if let Some(flag) = name.strip_prefix("fetch ") {
-            command.arg(flag);
-        }
-        Ok(command)
     }
+    if let Some(flag) = name.strip_prefix("fetch ") {
+        command.arg(flag);
+    }
+    Ok(command)
 }
 
 /// Points a command at the web, with the same requests as the bare loop.
@@ -365,6 +391,36 @@ fn print_table(case: &Case, results: &Results, args: &Args) {
             median_of(list, |measured| measured.usage.memory_kb as f64 / 1024.0),
             median_of(list, |measured| measured.disk_bytes as f64 / pages),
         );
+    }
+}
+
+/// Compares the runs of both programs: the median over the repetitions, of neighbours.
+fn compare(case: &Case, results: &Results, args: &Args, figures: &mut Vec<String>, missed: &mut Vec<String>) {
+    println!("\n{}, {} pages, medians of {}", case.name, args.pages, args.repetitions);
+    println!("{:<22} {:>12} {:>12} {:>8} {:>8}", "run", "CPU s/1000", "before", "peak MB", "before");
+    for (name, before) in REPEATED {
+        let (Some(now), Some(then)) = (results.get(name), results.get(before)) else { continue };
+        let memory = |list| median_of(list, |measured| measured.usage.memory_kb as f64 / 1024.0);
+        println!(
+            "{name:<22} {:>12.4} {:>12.4} {:>8.0} {:>8.0}",
+            cpu_per_1000(now, args.pages),
+            cpu_per_1000(then, args.pages),
+            memory(now),
+            memory(then)
+        );
+        let ratio = |value: fn(&Measured) -> f64| {
+            median(now.iter().zip(then).map(|(now, then)| value(now) / value(then)).collect())
+        };
+        let cpu = ratio(|measured| measured.usage.cpu.as_secs_f64());
+        let memory = ratio(|measured| measured.usage.memory_kb as f64);
+        figures.push(format!("{}: {name} CPU {cpu:.3}, memory {memory:.3} of before", case.name));
+        if cpu.max(memory) > AGAINST_BEFORE_MAX {
+            missed.push(format!(
+                "{}: {name} takes {cpu:.3} of the CPU and {memory:.3} of the memory of before, \
+                 {AGAINST_BEFORE_MAX} allowed",
+                case.name
+            ));
+        }
     }
 }
 
@@ -448,5 +504,8 @@ mod tests {
         let made = |name: &str| CASES.iter().any(|case| case.runs.contains(&name));
         assert!(GOALS.iter().all(|(name, base, _)| made(name) && made(base)));
         assert!(STAGES.iter().all(|(_, with, without)| made(with) && made(without)));
+        assert!(
+            REPEATED.iter().all(|(name, before)| made(name) && before.strip_suffix(", before") == Some(name))
+        );
     }
 }

@@ -18,6 +18,7 @@ use nephila_core::spider::{Action, Outcome};
 use nephila_core::store::Exchange;
 use nephila_core::time::Timestamp;
 use nephila_core::url::{CrawlUrl, Host, UrlId};
+use nephila_engine::crawl::stage::Fetch;
 use nephila_spider::{Fetched, Keep, Request, Spider};
 use nephila_store::archive::Archive;
 use tokio::time::Instant;
@@ -336,7 +337,7 @@ impl Runner {
             Some(address) => Some(self.slots.pass(&SlotKey::of(address), self.politeness.slot_delay).await),
             None => None,
         };
-        let mut fetched = self.spider.fetch(request.clone()).await;
+        let mut fetched = Fetch::fetch(&self.spider, request.clone()).await;
         let mut pause = PAUSE;
         for _ in 0..PAUSES_MAX {
             if fetched.outcome.action() != Action::Pause {
@@ -344,7 +345,7 @@ impl Runner {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            fetched = self.spider.fetch(request.clone()).await;
+            fetched = Fetch::fetch(&self.spider, request.clone()).await;
         }
         // The first address of a name may be dead. The crawl delay applies to the address that answered instead.
         if let Some(used) = fetched.address.map(|used| SlotKey::of(used.ip()))
