@@ -205,7 +205,7 @@ pub struct Where {
 /// Arguments of `nephila read`.
 #[derive(Args, Clone, Debug)]
 pub struct ReadArgs {
-    /// URL
+    /// URL of the stored response
     #[arg(value_name = "URL")]
     pub url: String,
     /// Select the capture nearest to this time, such as 2026-11-12 or 20261112103000 [default: the latest]
@@ -234,7 +234,7 @@ pub struct ReadArgs {
 /// Arguments of `nephila cdx`.
 #[derive(Args, Clone, Debug)]
 pub struct CdxArgs {
-    /// URL
+    /// URL of the captures; with a `*` all that match, such as `https://docs.example.org/*`
     #[arg(value_name = "URL")]
     pub url: String,
     /// Match of the URL [default: by a `*` in the URL, else exact]
