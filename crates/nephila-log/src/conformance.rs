@@ -179,7 +179,15 @@ pub async fn what_is_not_needed_goes(world: &dyn World) {
         let end = std::time::Instant::now() + WAIT_MAX;
         loop {
             log.truncate_before(120).unwrap();
-            let kept = numbers(log, 1, 2_000).unwrap();
+            let kept = match numbers(log, 1, 2_000) {
+                // The servers removed groups between two pieces of this reading, which then says so.
+                Err(Error::Gap { expected: 2..120, found: 120 })
+                    if is_exact && std::time::Instant::now() < end =>
+                {
+                    continue;
+                }
+                kept => kept.unwrap(),
+            };
             assert!(kept[0] <= 120 && kept == Vec::from_iter(kept[0]..=200), "{kept:?}");
             if kept[0] > 1 || !is_exact {
                 break;

@@ -89,8 +89,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 /// `nephila stats`.
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Exit> {
     if let Some(node) = args.remote.open()? {
-        let runtime = small_runtime()?;
-        return stats_of_cluster(&block_on(&runtime, node.nodes())?, args.place.json);
+        return stats_of_cluster(&block_on(&small_runtime()?, node.nodes())?, args.place.json);
     }
     let folder = Folder::find(args.place.output.as_deref());
     if !folder.logs().is_dir() {

@@ -22,14 +22,13 @@ use crate::cli::cluster::{
 };
 use crate::cli::{Common, Remote as RemoteArgs};
 use nephila_api::views::Added;
-use nephila_cluster::Cluster;
 use nephila_cluster::admin::{self, Adding, Error};
 use nephila_cluster::jobs::JobRecord;
 use nephila_cluster::remote::Remote;
 use nephila_cluster::views::{
     ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
 };
-use nephila_cluster::{alarm, away, heal, keys};
+use nephila_cluster::{Cluster, alarm, away, heal, keys};
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
 use nephila_engine::process::{block_on, small_runtime};
