@@ -418,11 +418,13 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
             tails,
             events,
         });
+        // Before the first answer: whoever reads it may send a signal at once.
+        let signals = nephila_engine::process::Signals::new()?;
         let _serving = api::start(&node, bound)?;
         let uploads = node.uploads()?;
         let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
         let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));
-        let exit = shell::run(&node).await?;
+        let exit = shell::run(&node, signals).await?;
         node.archive.close().await.context("closing the archive")?;
         drop(sending);
         if let Some(uploads) = uploads {

@@ -79,8 +79,11 @@ pub(crate) async fn until(moment: Option<tokio::time::Instant>) {
 }
 
 /// Runs until told to leave.
-pub(crate) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
-    let first = node.cluster.session_number().await?;
+pub(crate) async fn run(node: &Arc<Node>, mut signals: Signals) -> anyhow::Result<Exit> {
+    let first = tokio::select! {
+        first = node.cluster.session_number() => first?,
+        () = signals.next() => return Ok(Exit::Stopped),
+    };
     let me = NodeRecord {
         node: NodeId::of(&node.name),
         // Each session counts on from here; the next process begins far behind.
@@ -103,12 +106,11 @@ pub(crate) async fn run(node: &Arc<Node>) -> anyhow::Result<Exit> {
         said_held: None,
     };
     tracing::info!(node = %node.name, "node {} joins cluster {}", node.name, node.settings.cluster.name);
-    shell.run().await
+    shell.run(signals).await
 }
 
 impl Shell {
-    pub(crate) async fn run(&mut self) -> anyhow::Result<Exit> {
-        let mut signals = Signals::new()?;
+    pub(crate) async fn run(&mut self, mut signals: Signals) -> anyhow::Result<Exit> {
         let mut says = tokio::time::interval(SAY_EVERY);
         says.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut measures = tokio::time::interval(MEASURE_EVERY);

@@ -105,21 +105,36 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             .with_crawl(&shared);
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());
+        // Before the first answer: whoever reads it may send a signal at once.
+        let mut signals = Signals::new()?;
         let answering = bound.map(|bound| {
             let (dir, url) = (shared.folder.dir().display(), bound.url());
             tracing::info!(path = %dir, %url, "{dir} is answered for at {url}");
             let Bound { listener, guard, tls, .. } = bound;
             tokio::spawn(nephila_api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
         });
-        begin(&shared).await?;
-        reread::run(&shared, args.quiet).await?;
-        fetch_lost(&shared).await?;
+        let prepare = async {
+            begin(&shared).await?;
+            reread::run(&shared, args.quiet).await?;
+            fetch_lost(&shared).await
+        };
+        // What a signal interrupts here, the next run does again.
+        let stopped = tokio::select! {
+            prepared = prepare => prepared.map(|()| false)?,
+            () = signals.next() => true,
+        };
         let until = work::Until {
             errors_max: args.errors_max,
             fail_on_seed_error: args.fail_on_seed_error,
             serves: serves.is_some(),
         };
-        let end = work::work(&shared, running.actions, until, &mut progress, Signals::new()?).await?;
+        let end = match stopped {
+            true => {
+                drop(running.actions);
+                End::Stopped
+            }
+            false => work::work(&shared, running.actions, until, &mut progress, signals).await?,
+        };
         drop(obeying);
         if let Some(answering) = answering {
             answering.abort();

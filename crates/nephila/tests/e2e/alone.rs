@@ -148,6 +148,18 @@ fn row_11_serve_alone_goes_on_with_its_folder_and_answers() {
 }
 
 #[test]
+fn row_11_a_signal_right_after_the_address_ends_the_process_in_order() {
+    let (site, dir) = (Site::start(), tempfile::tempdir().unwrap());
+    let dir = dir.path();
+    let home = format!("http://127.0.0.1:{}/p0", site.port);
+    let crawled = run(dir, &["crawl", &home, "-o", "data", "--delay", "0s", "--limit", "1", "-q"]);
+    assert_eq!(crawled.status.code(), Some(20), "{}", text(&crawled));
+    for _ in 0..10 {
+        assert_eq!(Served::start(dir).end(), Some(11), "no signal finds the process without a handler");
+    }
+}
+
+#[test]
 fn row_11_a_folder_without_a_crawl_and_one_of_a_node_are_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
