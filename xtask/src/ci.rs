@@ -177,7 +177,6 @@ impl Steps {
         if let Err(error) = rustix::process::setpriority_process(None, PRIORITY_LOW) {
             println!("ci: these steps keep their priority: {error}");
         }
-        self.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
         self.run("sim, short", || xtask(&["sim", "frontier", "--steps", "2000000"]));
         self.run("sim of clusters, short", || xtask(&["sim", "cluster", "--worlds", "400"]));
         self.run("sim of scale, short", || {
@@ -185,6 +184,8 @@ impl Steps {
         });
         self.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
         self.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
+        // Not first: cargo builds for one of them at a time, and the tests need it at their start. Not late: steps after
+        // the tests need it too.
         self.run("lints", || {
             let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
             cargo(&args, "the warnings above are errors in CI")
@@ -198,6 +199,7 @@ impl Steps {
         });
         self.run("packages, short", || package::run(&package::Args::short()));
         self.run("dependencies", || deny::run(deny::Args::default()));
+        self.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
     }
 }
 
@@ -230,17 +232,21 @@ fn last_lines(text: &str) -> String {
 /// Proofs that mostly wait, several at once: each has folders, ports and servers of its own. All of them run, also if one
 /// fails.
 fn side_by_side(at_once: usize, proofs: &[String]) -> Result<()> {
+    let run = |proof: &String| xtask(&proof.split(' ').collect::<Vec<_>>());
+    some_at_once(at_once, proofs, run).into_iter().collect()
+}
+
+/// Runs all of them, some at once.
+fn some_at_once<T: Sync, R: Send>(at_once: usize, all: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
-        let proofs = std::iter::from_fn(|| proofs.get(next.fetch_add(1, Ordering::Relaxed)));
-        proofs.map(|proof| xtask(&proof.split(' ').collect::<Vec<_>>())).collect::<Vec<_>>()
+        let mine = std::iter::from_fn(|| all.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(&run).collect::<Vec<_>>()
     };
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(run)).collect();
-        let ended = threads.into_iter().map(|thread| thread.join().expect("a failing proof is no panic"));
-        ended.flatten().collect()
-    });
-    results.into_iter().collect()
+        threads.into_iter().flat_map(|thread| thread.join().expect("a failing step is no panic")).collect()
+    })
 }
 
 /// A step that ran: name, time, and error.
@@ -259,19 +265,9 @@ impl Steps {
 
     /// Short forms of long commands, two at once.
     fn together(&mut self, steps: &[(&'static str, &[&str])]) {
-        let next = AtomicUsize::new(0);
-        let run = || {
-            let steps = std::iter::from_fn(|| steps.get(next.fetch_add(1, Ordering::Relaxed)));
-            steps.filter_map(|(name, args)| self.measured(name, || xtask(args))).collect::<Vec<_>>()
-        };
-        let done: Vec<Done> = std::thread::scope(|scope| {
-            let threads = [scope.spawn(run), scope.spawn(run)];
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().expect("a failing step is no panic"))
-                .collect()
-        });
-        self.done.extend(done);
+        let run = |(name, args): &(&'static str, &[&str])| self.measured(name, || xtask(args));
+        let done = some_at_once(2, steps, run);
+        self.done.extend(done.into_iter().flatten());
     }
 
     fn measured(&self, name: &'static str, step: impl FnOnce() -> Result<()>) -> Option<Done> {
