@@ -130,6 +130,7 @@ impl Sim {
                 kind: named.kind,
                 place: "a/@href",
                 nofollow: named.nofollow,
+                words: None,
             });
             findings(found.collect(), body.closed)
         });
@@ -153,6 +154,7 @@ fn findings(links: Vec<FoundLink>, closed: bool) -> Findings {
         base_used: None,
         counts: Counts::default(),
         title: None,
+        details: None,
         page_robots: PageRobots { nofollow: closed, ..PageRobots::default() },
         refresh: None,
         sitemap: None,

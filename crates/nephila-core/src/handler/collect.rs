@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use encoding_rs::Encoding;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::link::{FoundLink, LinkKind};
+use super::details::shown_anchor;
+use super::link::{FoundLink, LinkKind, LinkWords};
 use crate::url::{CrawlUrl, Fragments, KeyRules, URL_BYTES_MAX, UrlError, foreign_scheme};
 
 /// Number of differently written references that are buffered for each URL that may come out.
@@ -37,6 +38,7 @@ pub struct Counts {
 pub(super) struct Raw {
     text: String,
     named: Named,
+    words: Option<Box<LinkWords>>,
 }
 
 /// How and where a page names a URL.
@@ -77,17 +79,17 @@ impl Collector {
         }
     }
 
-    /// Adds a reference.
-    pub(super) fn push(&mut self, text: &str, named: Named) {
+    /// Adds a reference. Returns its number, unless the reference is left out.
+    pub(super) fn push(&mut self, text: &str, named: Named) -> Option<usize> {
         self.counts.seen += 1;
         let mut text = text.trim_matches(|c: char| c <= ' ');
         if foreign_scheme(text).is_some() {
             self.counts.dropped_scheme += 1;
-            return;
+            return None;
         }
         if text.len() > URL_BYTES_MAX {
             self.counts.dropped_invalid += 1;
-            return;
+            return None;
         }
         // Most pages link dozens of fragments of themselves.
         if self.folds_fragments && text.starts_with('#') {
@@ -97,12 +99,20 @@ impl Collector {
         if let Some(&at) = self.by_text.get(&hash) {
             let raw = &mut self.raws[at];
             raw.named = merge(raw.named, named);
+            Some(at)
         } else if self.raws.len() >= self.raws_max {
             self.counts.over_limit += 1;
+            None
         } else {
             self.by_text.insert(hash, self.raws.len());
-            self.raws.push(Raw { text: text.to_owned(), named });
+            self.raws.push(Raw { text: text.to_owned(), named, words: None });
+            Some(self.raws.len() - 1)
         }
+    }
+
+    /// The words about a reference.
+    pub(super) fn words(&mut self, at: usize) -> &mut LinkWords {
+        self.raws[at].words.get_or_insert_default()
     }
 }
 
@@ -157,7 +167,11 @@ impl<'a> Resolver<'a> {
                 match base.join_in(&raw.text, encoding, self.keys) {
                     Ok(url) => {
                         self.resolved_bytes += url.as_str().len();
-                        self.add(url, raw.named);
+                        let words = raw.words.as_deref().map(|words| {
+                            let anchor = shown_anchor(&words.anchor);
+                            Box::new(LinkWords { anchor, rel: words.rel.clone() })
+                        });
+                        self.add(url, raw.named, words);
                     }
                     Err(UrlError::Scheme(_)) => self.counts.dropped_scheme += 1,
                     Err(_) => self.counts.dropped_invalid += 1,
@@ -168,7 +182,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Adds a URL. The page's own URL is ignored.
-    pub(super) fn add(&mut self, url: CrawlUrl, named: Named) {
+    pub(super) fn add(&mut self, url: CrawlUrl, named: Named, words: Option<Box<LinkWords>>) {
         if url == *self.page {
             return;
         }
@@ -178,12 +192,20 @@ impl<'a> Resolver<'a> {
             let known = Named { kind: found.kind, place: found.place, nofollow: found.nofollow };
             let Named { kind, place, nofollow } = merge(known, named);
             (found.kind, found.place, found.nofollow) = (kind, place, nofollow);
+            if let Some(words) = words {
+                let known = found.words.get_or_insert_default();
+                let LinkWords { anchor, rel } = *words;
+                [(&mut known.anchor, anchor), (&mut known.rel, rel)]
+                    .into_iter()
+                    .filter(|(known, _)| known.is_empty())
+                    .for_each(|(known, said)| *known = said);
+            }
         } else if self.links.len() >= self.links_max {
             self.counts.over_limit += 1;
         } else {
             self.by_key.insert(hash, self.links.len());
             let Named { kind, place, nofollow } = named;
-            self.links.push(FoundLink { url, kind, place, nofollow });
+            self.links.push(FoundLink { url, kind, place, nofollow, words });
         }
     }
 }

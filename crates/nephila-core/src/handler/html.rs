@@ -13,6 +13,7 @@
 //!
 //! Invariants: no input stops the process; everything found before a cut is kept.
 
+mod anchor;
 mod selectors;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use lol_html::{AsciiCompatibleEncoding, HtmlRewriter};
 use selectors::{SELECTORS, Selectors};
 
 use super::collect::{Collector, Named};
+use super::details::{self, Noted};
 use super::link::{LinkKind, is_nofollow, read_rel};
 use super::page::{Limits, kind_in_css};
 use super::page_robots::{self, cut};
@@ -61,6 +63,8 @@ pub(super) struct Html<'a> {
     pub(super) title: Option<String>,
     pub(super) refresh: Option<Refresh>,
     pub(super) robots: page_robots::Reader,
+    /// What only tables hold, if asked for.
+    pub(super) noted: Option<Noted>,
     limits: &'a Limits,
     title_state: TitleState,
     /// The next title belongs to an SVG image. The parser reports the HTML namespace for such a title.
@@ -100,6 +104,7 @@ pub(super) fn read<'a>(
         title: None,
         refresh: None,
         robots,
+        noted: limits.details.then(Noted::default),
         limits,
         title_state: TitleState::Before,
         is_svg_title: false,
@@ -183,8 +188,13 @@ fn scan_with(
 impl Html<'_> {
     fn handle_element(&mut self, element: &mut Element<'_, '_>) {
         match element.tag_name().as_str() {
-            "a" => self.hyperlink(element, Named::new(LinkKind::Link, "a/@href")),
-            "area" => self.hyperlink(element, Named::new(LinkKind::Area, "area/@href")),
+            "a" => {
+                let at = self.hyperlink(element, Named::new(LinkKind::Link, "a/@href"));
+                self.begin_anchor(element, at);
+            }
+            "area" => {
+                self.hyperlink(element, Named::new(LinkKind::Area, "area/@href"));
+            }
             "link" => self.link(element),
             "meta" => self.meta(element),
             "base" => self.handle_base(element),
@@ -239,20 +249,26 @@ impl Html<'_> {
         }
     }
 
-    fn hyperlink(&mut self, element: &Element<'_, '_>, named: Named) {
-        let Some(href) = attribute(element, "href").or_else(|| attribute(element, "xlink:href")) else {
-            return;
-        };
-        let nofollow = attribute(element, "rel").is_some_and(|rel| is_nofollow(&rel));
-        self.push(&href, Named { nofollow, ..named });
+    /// Takes a link. Returns its number.
+    fn hyperlink(&mut self, element: &Element<'_, '_>, named: Named) -> Option<usize> {
+        let href = attribute(element, "href").or_else(|| attribute(element, "xlink:href"))?;
+        let rel = attribute(element, "rel");
+        let nofollow = rel.as_deref().is_some_and(is_nofollow);
+        let at = self.push(&href, Named { nofollow, ..named });
+        self.note_rel(at, rel.as_deref());
+        at
     }
 
     fn link(&mut self, element: &Element<'_, '_>) {
-        let Some(rel) = attribute(element, "rel") else { return };
-        let rel = read_rel(&rel, attribute(element, "type").as_deref());
+        let Some(words) = attribute(element, "rel") else { return };
+        let rel = read_rel(&words, attribute(element, "type").as_deref());
         let Some(kind) = rel.kind else { return };
         if let Some(href) = attribute(element, "href") {
-            self.push(&href, Named { nofollow: rel.nofollow, ..Named::new(kind, "link/@href") });
+            let at = self.push(&href, Named { nofollow: rel.nofollow, ..Named::new(kind, "link/@href") });
+            self.note_rel(at, Some(&words));
+            if let Some(noted) = self.noted.as_mut().filter(|_| self.templates.get() == 0) {
+                noted.link(kind, &href, attribute(element, "hreflang").as_deref());
+            }
         }
         if kind.is_requisite() {
             self.take_set(element, "link/@imagesrcset");
@@ -266,6 +282,7 @@ impl Html<'_> {
         let Some(content) = attribute(element, "content") else { return };
         if let Some(name) = attribute(element, "name") {
             self.robots.read_meta(&name, &content);
+            self.noted.iter_mut().for_each(|noted| noted.meta(&name, &content));
         }
         let is_refresh = attribute(element, "http-equiv")
             .is_some_and(|pragma| pragma.trim().eq_ignore_ascii_case("refresh"));
@@ -361,7 +378,9 @@ impl Html<'_> {
     }
 
     fn take_style(&mut self, style: &str, place: &'static str) {
-        css::read(style, &mut |url, named| self.push(url, Named::new(kind_in_css(named), place)));
+        css::read(style, &mut |url, named| {
+            self.push(url, Named::new(kind_in_css(named), place));
+        });
     }
 
     /// Takes the URL of an attribute. `place` is `element/@attribute`.
@@ -374,22 +393,24 @@ impl Html<'_> {
     fn take_set(&mut self, element: &Element<'_, '_>, place: &'static str) {
         if let Some(set) = attribute(element, attribute_of(place)) {
             let named = Named::new(LinkKind::Requisite, place);
-            srcset::urls(&set).into_iter().for_each(|url| self.push(url, named));
+            srcset::urls(&set).into_iter().for_each(|url| {
+                self.push(url, named);
+            });
         }
     }
 
-    fn push(&mut self, text: &str, named: Named) {
+    fn push(&mut self, text: &str, named: Named) -> Option<usize> {
         if named.kind.is_requisite() && !self.limits.requisites {
-            return;
+            return None;
         }
         if self.templates.get() > 0 {
             if self.held.len() < self.limits.links_max {
                 self.held.push((text.to_owned(), named));
             }
-            return;
+            return None;
         }
         self.let_go();
-        self.collector.push(text, named);
+        self.collector.push(text, named)
     }
 
     /// Drops the references of a template that has ended.
@@ -411,18 +432,8 @@ impl Html<'_> {
 
     /// The title as shown: references decoded, white space collapsed.
     pub(super) fn shown_title(&self) -> Option<String> {
-        let text = htmlize::unescape(self.title.as_deref()?);
-        let mut title = String::new();
-        for word in text.split_ascii_whitespace() {
-            if !title.is_empty() {
-                title.push(' ');
-            }
-            title.push_str(word);
-            if title.len() > TITLE_BYTES_MAX {
-                break;
-            }
-        }
-        (!title.is_empty()).then(|| cut(&title, TITLE_BYTES_MAX).trim_end().to_owned())
+        let title = details::on_one_line(&htmlize::unescape(self.title.as_deref()?), TITLE_BYTES_MAX);
+        (!title.is_empty()).then_some(title)
     }
 }
 

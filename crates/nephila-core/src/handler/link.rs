@@ -19,6 +19,17 @@ pub struct FoundLink {
     pub place: &'static str,
     /// The page asks robots not to follow the link (`rel=nofollow`), at every mention of this kind.
     pub nofollow: bool,
+    /// The text and the `rel` of the link, if [`Limits::details`](super::Limits::details) asks for them.
+    pub words: Option<Box<LinkWords>>,
+}
+
+/// What a page says about a link. Of several mentions, the first that says anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkWords {
+    /// The text between `<a>` and `</a>`, on one line; for images their `alt`.
+    pub anchor: String,
+    /// The `rel` as written.
+    pub rel: String,
 }
 
 macro_rules! kinds {

@@ -9,6 +9,7 @@
 pub mod charset;
 mod collect;
 pub mod css;
+pub mod details;
 mod html;
 pub mod link;
 pub mod link_field;
@@ -24,7 +25,8 @@ pub mod srcset;
 #[cfg(test)]
 mod tests;
 
-pub use link::{FoundLink, LinkKind};
+pub use details::Details;
+pub use link::{FoundLink, LinkKind, LinkWords};
 pub use page::{Counts, Findings, Limits, Page, read_page, read_page_until};
 pub use page_robots::PageRobots;
 pub use read_as::{ReadAs, TextOf};

@@ -15,6 +15,7 @@ use encoding_rs::UTF_8;
 use super::charset::{self, Decision};
 pub use super::collect::Counts;
 use super::collect::{Collector, Named, Resolver};
+use super::details::Details;
 use super::link::{FoundLink, LinkKind, read_rel};
 use super::page_robots::{self, PageRobots};
 use super::read_as::ReadAs;
@@ -62,6 +63,8 @@ pub struct Limits {
     pub requisites: bool,
     /// Also extract the targets of GET forms. Nothing is ever filled in.
     pub forms: bool,
+    /// Also extract what only tables hold: the texts of links, the description, the language (see [`Details`]).
+    pub details: bool,
 }
 
 impl Default for Limits {
@@ -76,6 +79,7 @@ impl Default for Limits {
             refresh_redirect_max: Duration::from_secs(1),
             requisites: true,
             forms: false,
+            details: false,
         }
     }
 }
@@ -96,6 +100,8 @@ pub struct Findings {
     pub counts: Counts,
     /// The title, on one line.
     pub title: Option<String>,
+    /// Description, language and other versions of the page, if [`Limits::details`] asks for them.
+    pub details: Option<Box<Details>>,
     /// The robots directives of the page.
     pub page_robots: PageRobots,
     /// The client-side refresh. Its target is among `links` too.
@@ -127,6 +133,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
         base_used: None,
         counts: Counts::default(),
         title: None,
+        details: None,
         page_robots: PageRobots::default(),
         refresh: None,
         sitemap: None,
@@ -154,7 +161,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             findings.cut |= feed.cut;
             feed.urls
                 .into_iter()
-                .for_each(|entry| resolver.add(entry.url, Named::new(LinkKind::Link, "entry")));
+                .for_each(|entry| resolver.add(entry.url, Named::new(LinkKind::Link, "entry"), None));
         }
         Reading::Html => {
             let label = labels().rfind(|label| sniff::essence(label).is_some());
@@ -179,6 +186,9 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             let base = html.base.and_then(|href| page.url.join_in(&href, encoding, page.keys).ok());
             // References are encoded in the encoding of the page, not in UTF-8.
             let join_with = base.as_ref().unwrap_or(page.url);
+            findings.details = html.noted.map(|noted| {
+                noted.resolve(&mut |href| join_with.join_in(href, decision.encoding, page.keys).ok())
+            });
             findings.cut |= resolver.resolve(html.collector, join_with, decision.encoding, time_is_up);
             findings.base_used = base.filter(|base| base.as_str() != page.url.as_str());
         }
@@ -187,8 +197,9 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             let decision = css::encoding(label, page.body);
             findings.charset = Some(decision);
             let mut collector = Collector::new(limits.links_max, page.keys);
-            let mut take =
-                |url: &str, named| collector.push(url, Named::new(kind_in_css(named), place_in_css(named)));
+            let mut take = |url: &str, named| {
+                collector.push(url, Named::new(kind_in_css(named), place_in_css(named)));
+            };
             findings.cut |=
                 css::read_bytes(decision, page.body, limits.html_bytes_max, time_is_up, &mut take);
             findings.cut |= resolver.resolve(collector, page.url, decision.encoding, time_is_up);

@@ -25,6 +25,9 @@ pub(super) struct Selectors {
     noscript: Selector,
     style: Selector,
     styled: Selector,
+    language: Selector,
+    anchor: Selector,
+    anchor_image: Selector,
 }
 
 impl Selectors {
@@ -37,6 +40,9 @@ impl Selectors {
             noscript: parse("noscript,noframes"),
             style: parse("style"),
             styled: parse("[style]"),
+            language: parse("html[lang]"),
+            anchor: parse("a"),
+            anchor_image: parse("a img[alt]"),
         }
     }
 
@@ -78,7 +84,7 @@ impl Selectors {
         });
         let memory = MemorySettings::new().with_max_allowed_memory_usage(memory_max);
         // Not strict: ambiguous markup is read in one of its ways, not refused.
-        let settings = Settings::new()
+        let mut settings = Settings::new()
             .append_element_content_handler((Cow::Borrowed(&self.elements), elements))
             .append_element_content_handler((Cow::Borrowed(&self.svg_title), svg_title))
             .append_element_content_handler((Cow::Borrowed(&self.title), title))
@@ -86,6 +92,24 @@ impl Selectors {
             .with_encoding(encoding)
             .with_memory_settings(memory)
             .with_strict(false);
+        if html.borrow().noted.is_some() {
+            let language = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+                html.borrow_mut().handle_language(element);
+                Ok(())
+            });
+            let anchor = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
+                html.borrow_mut().handle_anchor_text(text);
+                Ok(())
+            });
+            let image = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+                html.borrow_mut().handle_anchor_image(element);
+                Ok(())
+            });
+            settings = settings
+                .append_element_content_handler((Cow::Borrowed(&self.language), language))
+                .append_element_content_handler((Cow::Borrowed(&self.anchor), anchor))
+                .append_element_content_handler((Cow::Borrowed(&self.anchor_image), image));
+        }
         if !styles {
             return settings;
         }
