@@ -1,0 +1,215 @@
+//! The files of tables of one WARC file.
+//!
+//! `captures/crawl=NAME/subset=SUBSET/part-STEM.parquet` for each subset that has rows, then
+//! `links/crawl=NAME/part-STEM.parquet`, which is always there. Each file is written under a temporary name, synced and
+//! renamed. The links come last, and their footer names the WARC file, its length and the rows of each subset: a file of
+//! links says that all others are complete.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use nephila_store::disk::{Disk, DiskFile};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
+use crate::capture::{CaptureRow, Subset};
+use crate::link::LinkRow;
+use crate::parquet::{Stored, TableWriter};
+use crate::records::{FileInfo, Records};
+use crate::rows::{Decode, rows};
+use crate::{Error, VERSION};
+
+/// Ending of a file that is being written.
+const TEMPORARY: &str = ".part";
+/// Names of the facts in a footer.
+const FACTS: [&str; 4] = ["nephila.version", "nephila.warc", "nephila.warc_bytes", "nephila.captures"];
+
+/// What was written for a WARC file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Rows of captures.
+    pub captures: u64,
+    /// Rows of links.
+    pub links: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// Where the files of a WARC file are.
+#[derive(Clone, Debug)]
+struct Places {
+    to: PathBuf,
+    crawl: String,
+    stem: String,
+}
+
+impl Places {
+    fn new(to: &Path, info: &FileInfo) -> Places {
+        let stem = info.name.split(".warc").next().unwrap_or_default();
+        Places {
+            to: to.to_owned(),
+            crawl: format!("crawl={}", info.crawl),
+            stem: format!("part-{stem}.parquet"),
+        }
+    }
+
+    fn captures(&self, subset: Subset) -> PathBuf {
+        let subset = format!("subset={}", subset.name());
+        self.to.join("captures").join(&self.crawl).join(subset).join(&self.stem)
+    }
+
+    fn links(&self) -> PathBuf {
+        self.to.join("links").join(&self.crawl).join(&self.stem)
+    }
+}
+
+/// Whether the tables of a WARC file are written, all of them and by this version.
+pub fn is_written(warc: &Path, to: &Path) -> Result<bool, Error> {
+    let (records, len) = open(warc)?;
+    let places = Places::new(to, records.info());
+    let Some(known) = facts_of(&places.links()) else { return Ok(false) };
+    let captures = known.last().map(String::as_str).unwrap_or_default();
+    let wanted = facts(records.info(), len, captures.to_owned()).map(|(_, value)| value);
+    let is_there = |subset: Subset| {
+        let has_none = captures.split(' ').any(|count| count == format!("{}=0", subset.name()));
+        has_none || places.captures(subset).is_file()
+    };
+    Ok(known == wanted && Subset::ALL.into_iter().all(is_there))
+}
+
+/// Writes the tables of a WARC file.
+pub fn write(disk: &dyn Disk, warc: &Path, to: &Path, decode: &Decode) -> Result<Part, Error> {
+    let (mut records, len) = open(warc)?;
+    let info = records.info().clone();
+    let places = Places::new(to, &info);
+    let mut captures: [Option<Table<CaptureRow>>; 3] = [None, None, None];
+    let mut links = Table::<LinkRow>::create(disk, places.links())?;
+    while let Some(gathered) = records.read().map_err(damaged(warc))? {
+        let Some(made) = rows(&gathered, &info, decode) else { continue };
+        let table = &mut captures[made.subset as usize];
+        if table.is_none() {
+            *table = Some(Table::create(disk, places.captures(made.subset))?);
+        }
+        if let Some(table) = table {
+            table.push(made.capture)?;
+        }
+        made.links.into_iter().try_for_each(|link| links.push(link))?;
+    }
+    let mut part = Part::default();
+    let mut counts = Vec::new();
+    for (subset, table) in Subset::ALL.into_iter().zip(captures) {
+        let rows = table.as_ref().map_or(0, Table::rows);
+        counts.push(format!("{}={rows}", subset.name()));
+        part.captures += rows;
+        if let Some(table) = table {
+            part.bytes += table.finish(disk, facts(&info, len, format!("{}={rows}", subset.name())))?;
+        }
+    }
+    part.links = links.rows();
+    part.bytes += links.finish(disk, facts(&info, len, counts.join(" ")))?;
+    Ok(part)
+}
+
+fn open(warc: &Path) -> Result<(Records<File>, u64), Error> {
+    let file = File::open(warc).map_err(Error::io("opening", warc))?;
+    let len = file.metadata().map_err(Error::io("opening", warc))?.len();
+    let name = warc.file_name().unwrap_or_default().to_string_lossy();
+    let mut records = Records::new(file, &name);
+    records.begin().map_err(damaged(warc))?;
+    Ok((records, len))
+}
+
+fn damaged(warc: &Path) -> impl FnOnce(nephila_store::warc::Error) -> Error {
+    let path = warc.to_owned();
+    move |source| Error::Record { path, source }
+}
+
+fn facts(info: &FileInfo, len: u64, captures: String) -> [(String, String); 4] {
+    let values = [VERSION.to_string(), info.name.clone(), len.to_string(), captures];
+    let mut values = values.into_iter();
+    FACTS.map(|name| (name.to_owned(), values.next().unwrap_or_default()))
+}
+
+/// The facts in the footer of a file; none if there is no such file, or if the file is no table of ours.
+fn facts_of(path: &Path) -> Option<[String; 4]> {
+    let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
+    let known = reader.metadata().file_metadata().key_value_metadata()?;
+    let fact = |name: &str| known.iter().find(|fact| fact.key == name)?.value.clone();
+    Some(FACTS.map(|name| fact(name).unwrap_or_default()))
+}
+
+/// A table on its way to a file.
+struct Table<R> {
+    writer: TableWriter<Out, R>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl<R: Stored> Table<R> {
+    fn create(disk: &dyn Disk, path: PathBuf) -> Result<Table<R>, Error> {
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(TEMPORARY);
+        let temporary = PathBuf::from(temporary);
+        let folder = path.parent().unwrap_or(&path);
+        disk.create_dir(folder).map_err(Error::io("creating", folder))?;
+        match disk.remove(&temporary) {
+            // Left by a run that was interrupted.
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("removing", &temporary)(error)),
+        }
+        let file = disk.create(&temporary).map_err(Error::io("creating", &temporary))?;
+        let writer = TableWriter::new(Out { file, offset: 0 }).map_err(failed(&temporary))?;
+        Ok(Table { writer, temporary, path })
+    }
+
+    fn push(&mut self, row: R) -> Result<(), Error> {
+        self.writer.push(row).map_err(failed(&self.temporary))
+    }
+
+    fn rows(&self) -> u64 {
+        self.writer.rows()
+    }
+
+    /// Makes the file durable under its name. Returns its length.
+    fn finish(self, disk: &dyn Disk, facts: [(String, String); 4]) -> Result<u64, Error> {
+        let Table { writer, temporary, path } = self;
+        let out = writer.finish(facts.to_vec()).map_err(failed(&temporary))?;
+        out.file.sync().map_err(Error::io("syncing", &temporary))?;
+        disk.rename(&temporary, &path).map_err(Error::io("renaming", &temporary))?;
+        let folder = path.parent().unwrap_or(&path);
+        disk.sync_dir(folder).map_err(Error::io("syncing", folder))?;
+        Ok(out.offset)
+    }
+}
+
+/// Errors of the writer: those of the disk come through it.
+fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error {
+    let path = path.to_owned();
+    move |error| match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(source) => Error::Io { doing: "writing", path, source: *source },
+            Err(other) => Error::Table { path, source: ParquetError::External(other) },
+        },
+        source => Error::Table { path, source },
+    }
+}
+
+/// The bytes of a table, appended to a file.
+struct Out {
+    file: Box<dyn DiskFile>,
+    offset: u64,
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(self.offset, bytes)?;
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

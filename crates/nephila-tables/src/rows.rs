@@ -1,0 +1,278 @@
+//! From the records of a capture to its rows: a pure function.
+//!
+//! Links are those that the crawler found: the `outlink` lines of the metadata record, in their order. The page is read
+//! again by the crawler's own reader for what the lines do not hold: the texts of links, the exact kinds, the title. A
+//! capture without metadata of ours (another program's file) has the links that the reader finds. A revisit of the same
+//! URL has no links: they are those of the capture that it refers to, and no link is counted twice.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use nephila_core::handler::outlinks::Outlinks;
+use nephila_core::handler::sniff::{self, Kind};
+use nephila_core::handler::{Findings, FoundLink, Limits, LinkKind, Page, ReadAs, read_page};
+use nephila_core::store::cdxj;
+use nephila_core::url::{CrawlUrl, KeyRules, surt};
+
+use crate::capture::{CaptureRow, Subset};
+use crate::link::LinkRow;
+use crate::records::{BODY_BYTES_MAX, FileInfo, Gathered, value, values};
+use crate::table::Millis;
+use crate::usage::Usage;
+use crate::{host, simhash};
+
+/// Undoes the content codings of a stored body: from the HTTP head, the body and the maximum number of bytes. None if
+/// the codings are unknown or the body is broken from its first byte.
+pub type Decode = dyn Fn(&[u8], &[u8], u64) -> Option<Vec<u8>> + Send + Sync;
+
+/// Maximum number of header fields that are read.
+const FIELDS_MAX: usize = 1_000;
+
+/// The rows of a capture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// The row of the capture.
+    pub capture: CaptureRow,
+    /// Where the row belongs.
+    pub subset: Subset,
+    /// The rows of its links.
+    pub links: Vec<LinkRow>,
+}
+
+/// Makes the rows of a capture. None if the record names no URL or is no answer of a web server.
+pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Rows> {
+    let header = &gathered.header;
+    let url = header.get("WARC-Target-URI")?.trim_matches(['<', '>']).to_owned();
+    let is_http = header.get("Content-Type").is_none_or(|kind| kind.starts_with("application/http"));
+    if !is_http || !(url.starts_with("http://") || url.starts_with("https://")) {
+        return None;
+    }
+    let parsed = CrawlUrl::parse(&url).ok();
+    let fields = fields(&gathered.http);
+    let is_revisit = header.get("WARC-Type") == Some("revisit");
+    let mut row = CaptureRow {
+        url_surtkey: surt(&url),
+        fetch_time: time(header.get("WARC-Date").unwrap_or_default()),
+        fetch_status: status(&gathered.http).unwrap_or(if is_revisit { 304 } else { 0 }),
+        content_digest: header.get("WARC-Payload-Digest").map(|it| it.trim_start_matches("sha1:").to_owned()),
+        content_truncated: header.get("WARC-Truncated").map(str::to_owned),
+        content_mime_type: text(&fields, &header::CONTENT_TYPE).map(|label| cdxj::mime(&label)),
+        warc_filename: file.name.clone(),
+        warc_record_offset: long(gathered.offset),
+        warc_record_length: long(gathered.length),
+        warc_segment: file.segment.clone(),
+        warc_type: header.get("WARC-Type").unwrap_or_default().to_owned(),
+        ip: header.get("WARC-IP-Address").map(str::to_owned),
+        protocol: some(header.all("WARC-Protocol").collect::<Vec<_>>().join(" ")),
+        ..CaptureRow::default()
+    };
+    row.content_mime_type = row.content_mime_type.filter(|mime| !mime.is_empty());
+    fill_url(&mut row, &url, parsed.as_ref());
+    let redirect = (300..400).contains(&row.fetch_status).then(|| text(&fields, &header::LOCATION)).flatten();
+    let redirect = redirect.and_then(|location| parsed.as_ref()?.join(&location).ok());
+    row.fetch_redirect = redirect.as_ref().map(|target| target.as_str().to_owned());
+    let metadata = gathered.metadata.as_deref().unwrap_or_default();
+    fill_metadata(&mut row, metadata, parsed.as_ref());
+    if let Some(text) = &gathered.text {
+        row.text_length = i32::try_from(text.chars().count()).ok();
+        row.simhash = simhash::simhash(text).map(u64::cast_signed);
+    }
+    let subset = Subset::of(&row.url_path, row.fetch_status);
+    let decoded = decode(&gathered.http, &gathered.body, BODY_BYTES_MAX as u64);
+    let body = decoded.as_deref().unwrap_or_default();
+    if !body.is_empty() {
+        let labels = fields.get_all(header::CONTENT_TYPE).iter().map(HeaderValue::as_bytes);
+        row.content_mime_detected = detected(&sniff::sniff(labels, body), body);
+    }
+    let findings = match (&parsed, subset) {
+        (Some(url), Subset::Warc) if !body.is_empty() => Some(read(url, &fields, body)),
+        _ => None,
+    };
+    row.language = text(&fields, &header::CONTENT_LANGUAGE).filter(|language| !language.is_empty());
+    if let Some(findings) = &findings {
+        fill_findings(&mut row, findings);
+    }
+    row.language = row.language.or_else(|| value(metadata, "language"));
+    let refers_to_itself = header.get("WARC-Refers-To-Target-URI").is_some_and(|of| of == url);
+    let links = if is_revisit && refers_to_itself {
+        Vec::new()
+    } else if value(metadata, "fetchTimeMs").is_some() {
+        links(&row, values(metadata, "outlink"), findings.as_ref())
+    } else {
+        let lines = Outlinks::of(findings.as_ref(), redirect.as_ref()).lines;
+        links(&row, lines.into_iter(), findings.as_ref())
+    };
+    Some(Rows { capture: row, subset, links })
+}
+
+fn fill_url(row: &mut CaptureRow, url: &str, parsed: Option<&CrawlUrl>) {
+    url.clone_into(&mut row.url);
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    scheme.clone_into(&mut row.url_protocol);
+    let Some(parsed) = parsed else {
+        // A foreign URL that we would not fetch: the columns hold its text as far as that goes.
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        row.url_host_name = rest[..end].to_ascii_lowercase();
+        rest[end..].clone_into(&mut row.url_path);
+        return;
+    };
+    host::fill(row, parsed.host_str());
+    let after_host = parsed.authority().rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+    row.url_port = after_host.and_then(|(_, port)| port.parse().ok());
+    parsed.path().clone_into(&mut row.url_path);
+    row.url_query = parsed.query().map(str::to_owned);
+}
+
+fn fill_metadata(row: &mut CaptureRow, metadata: &[u8], url: Option<&CrawlUrl>) {
+    row.fetch_duration_ms = value(metadata, "fetchTimeMs").and_then(|it| it.parse().ok());
+    row.depth = value(metadata, "depth").and_then(|it| it.parse().ok());
+    row.via = value(metadata, "via").and_then(some);
+    row.job = value(metadata, "job").and_then(some);
+    row.outcome = value(metadata, "outcome").and_then(some);
+    row.title = value(metadata, "title").and_then(some);
+    let path = url.map(CrawlUrl::path_and_query).unwrap_or_default();
+    let mut usage = Usage::default();
+    values(metadata, "usage").for_each(|line| usage.handle_line(&line, path));
+    (row.usage_train_ai, row.usage_search) = (usage.train_ai, usage.search);
+    (row.usage_tdm, row.tdm_policy) = (usage.tdm, usage.tdm_policy);
+}
+
+fn read(url: &CrawlUrl, fields: &HeaderMap, body: &[u8]) -> Findings {
+    let keys = KeyRules::default();
+    let limits = Limits { details: true, html_bytes_max: BODY_BYTES_MAX, ..Limits::default() };
+    read_page(&Page { url, fields, body, read_as: ReadAs::Page, agent: "", keys: &keys }, &limits)
+}
+
+fn fill_findings(row: &mut CaptureRow, findings: &Findings) {
+    row.content_charset = findings.charset.map(|decision| decision.encoding.name().to_owned());
+    row.title = findings.title.clone().or(row.title.take());
+    let Some(details) = &findings.details else { return };
+    row.description.clone_from(&details.description);
+    row.canonical = details.canonical.as_ref().map(|url| url.as_str().to_owned());
+    let versions = details.versions.iter().map(|(language, url)| format!("{language}={}", url.as_str()));
+    row.hreflang = some(versions.collect::<Vec<_>>().join(" "));
+    row.language = details.language.clone().or(row.language.take());
+}
+
+/// The rows of outlinks, as lines `URL L a/@href`.
+fn links(row: &CaptureRow, lines: impl Iterator<Item = String>, findings: Option<&Findings>) -> Vec<LinkRow> {
+    let found: BTreeMap<&str, &FoundLink> = findings
+        .iter()
+        .flat_map(|findings| &findings.links)
+        .map(|found| (found.url.as_str(), found))
+        .collect();
+    let link = |line: String| {
+        let (target, rest) = line.split_once(' ')?;
+        let (letter, place) = rest.split_once(' ')?;
+        let letter = letter.chars().next()?;
+        let known = found.get(target).filter(|found| found.kind.letter() == letter);
+        let kind = known.map_or_else(|| kind_of(letter, place), |found| found.kind);
+        let words = known.and_then(|found| found.words.as_deref());
+        Some(LinkRow {
+            source: row.url.clone(),
+            target: target.to_owned(),
+            kind: kind.name().to_owned(),
+            anchor: words.and_then(|words| some(words.anchor.clone())),
+            rel: words.and_then(|words| some(words.rel.clone())),
+            place: place.to_owned(),
+            fetch_time: row.fetch_time,
+        })
+    };
+    lines.filter_map(link).collect()
+}
+
+/// The kind of a link of which only the hop and the place are known.
+fn kind_of(letter: char, place: &str) -> LinkKind {
+    match (letter, place) {
+        ('R', _) => LinkKind::Redirect,
+        ('M', "sitemap/loc") => LinkKind::Sitemap,
+        ('M', _) => LinkKind::Listed,
+        ('S', _) => LinkKind::Form,
+        ('E', "iframe/@src" | "frame/@src") => LinkKind::Iframe,
+        ('E', "@import") => LinkKind::Style,
+        ('E', _) => LinkKind::Requisite,
+        (_, "area/@href") => LinkKind::Area,
+        (_, "Link:") => LinkKind::HeaderLink,
+        (_, "Refresh:" | "meta/@content") => LinkKind::Refresh,
+        (_, "url/link/@href") => LinkKind::Alternate,
+        _ => LinkKind::Link,
+    }
+}
+
+/// The media type by the bytes. Where the bytes only tell the family, the label decides if it is of that family.
+fn detected(sniffed: &sniff::Sniffed, body: &[u8]) -> Option<String> {
+    let label = sniffed.label.as_deref().unwrap_or_default();
+    let of_family = |family: &str| label.starts_with(family).then_some(label);
+    let named = match sniffed.kind {
+        Kind::Html if label == "application/xhtml+xml" => label,
+        Kind::Html => "text/html",
+        Kind::Feed => feed_type(label, body),
+        Kind::Sitemap | Kind::Xml if label.ends_with("+xml") => label,
+        Kind::Sitemap | Kind::Xml => "application/xml",
+        Kind::Json if label.ends_with("+json") => label,
+        Kind::Json => "application/json",
+        Kind::Css => "text/css",
+        Kind::Script => "text/javascript",
+        Kind::Text => of_family("text/").filter(|label| *label != "text/html").unwrap_or("text/plain"),
+        Kind::Pdf => "application/pdf",
+        Kind::Image => of_family("image/").unwrap_or("application/octet-stream"),
+        Kind::Media => of_family("video/").or(of_family("audio/")).unwrap_or("application/octet-stream"),
+        Kind::Font => of_family("font/").unwrap_or("application/octet-stream"),
+        Kind::Archive => of_family("application/").unwrap_or("application/octet-stream"),
+        Kind::Binary => "application/octet-stream",
+        Kind::Empty => return None,
+    };
+    Some(named.to_owned())
+}
+
+fn feed_type<'a>(label: &'a str, body: &[u8]) -> &'a str {
+    let start = &body[..body.len().min(sniff::SNIFF_BYTES_MAX)];
+    let has = |tag: &[u8]| start.windows(tag.len()).any(|window| window.eq_ignore_ascii_case(tag));
+    match () {
+        () if has(b"<feed") => "application/atom+xml",
+        () if has(b"<rdf") => "application/rdf+xml",
+        () if has(b"<rss") => "application/rss+xml",
+        () if label.contains("xml") => label,
+        () => "application/xml",
+    }
+}
+
+/// The header fields of a stored head.
+fn fields(http: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for line in http.split(|byte| *byte == b'\n').skip(1).take(FIELDS_MAX) {
+        let Some(at) = line.iter().position(|byte| *byte == b':') else { continue };
+        let name = HeaderName::from_bytes(line[..at].trim_ascii());
+        let value = HeaderValue::from_bytes(line[at + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            fields.append(name, value);
+        }
+    }
+    fields
+}
+
+fn text(fields: &HeaderMap, name: &HeaderName) -> Option<String> {
+    fields.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn status(http: &[u8]) -> Option<i16> {
+    let line = http.split(|byte| *byte == b'\n').next()?.strip_prefix(b"HTTP/")?;
+    let digits = line.split(|byte| *byte == b' ').nth(1)?.trim_ascii();
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| *status >= 0)
+}
+
+/// The time of a `WARC-Date`; 1970 if the date is none.
+fn time(date: &str) -> Millis {
+    Millis(date.parse::<jiff::Timestamp>().map_or(0, |time| time.as_millisecond()))
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn long(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
