@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nephila_core::store::roll;
 use nephila_store::disk::Disk;
 
+use crate::link::LinkRow;
 use crate::part::{self, Part};
 use crate::rows::Decode;
 use crate::{Error, records};
@@ -56,12 +57,16 @@ impl Folder {
 
     /// The closed WARC files, in the order of their names.
     pub fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        self.list(is_closed)
+    }
+
+    fn list(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
         let failed = || Error::io("listing", &self.archive);
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.archive).map_err(failed())? {
             let path = entry.map_err(failed())?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if is_closed(&name) && !records::is_derived(&name) {
+            if is_wanted(&name) && !records::is_derived(&name) {
                 files.push(path);
             }
         }
@@ -99,6 +104,21 @@ impl Folder {
             return Ok(None);
         }
         part::write(disk, file, &self.to, decode).map(Some)
+    }
+}
+
+impl Folder {
+    /// Hands every link of the archive to `give`: from the tables of a file where they are written, else from the file
+    /// itself, files that are being written included. A damaged file gives what comes before the damage.
+    pub fn each_link(&self, decode: &Decode, give: &mut dyn FnMut(&LinkRow)) -> Result<(), Error> {
+        for file in self.list(|name| is_closed(name) || name.ends_with(roll::OPEN))? {
+            let is_open =
+                file.extension().is_some_and(|ending| format!(".{}", ending.display()) == roll::OPEN);
+            if is_open || !part::each_stored_link(&file, &self.to, give)? {
+                part::each_link(&file, decode, give)?;
+            }
+        }
+        Ok(())
     }
 }
 

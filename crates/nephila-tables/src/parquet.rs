@@ -21,7 +21,7 @@ use crate::table::{Cell, Kind, Row};
 
 /// Maximum number of rows in a group.
 pub const GROUP_ROWS_MAX: usize = 65_536;
-/// Maximum bytes of the texts in a group: one table holds this much in memory.
+/// Maximum bytes of the rows in a group: one table holds this much in memory.
 pub const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Level of compression: three times smaller than without, at a few microseconds for a row.
 const ZSTD_LEVEL: i32 = 3;
@@ -190,17 +190,19 @@ mod tests {
 
     #[test]
     fn rows_come_back_sorted_and_groups_are_bounded() {
-        let count = GROUP_ROWS_MAX + 3;
-        let rows =
-            (0..count).map(|n| capture(&format!("u{:06}", count - n), (n % 2 == 0).then_some(n as i32)));
+        let count = 40_000;
+        let rows = (0..count).map(|n| capture(&format!("u{:06}", count - n), (n % 2 == 0).then_some(n)));
         let bytes = written(rows.collect());
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-        assert_eq!(reader.num_row_groups(), 2);
-        assert_eq!(reader.metadata().file_metadata().num_rows(), count as i64);
+        assert_eq!(reader.metadata().file_metadata().num_rows(), i64::from(count));
+        let in_first = reader.metadata().row_group(0).num_rows();
+        let bytes_of_row = capture("u000001", None).bytes();
+        assert_eq!(in_first as usize, GROUP_BYTES_MAX.div_ceil(bytes_of_row).min(GROUP_ROWS_MAX));
         let first = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
         let fields: Vec<_> = first.get_column_iter().collect();
         assert_eq!(fields.len(), CaptureRow::COLUMNS.len());
-        assert_eq!(fields[1].1.to_string(), "\"u000004\"", "the last of the first group");
+        let last_of_group = i64::from(count) - in_first + 1;
+        assert_eq!(fields[1].1.to_string(), format!("\"u{last_of_group:06}\""));
     }
 
     #[test]

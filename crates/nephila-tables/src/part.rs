@@ -18,7 +18,8 @@ use crate::link::LinkRow;
 use crate::parquet::{Stored, TableWriter};
 use crate::records::{FileInfo, Records};
 use crate::rows::{Decode, rows};
-use crate::{Error, VERSION};
+use crate::table::Millis;
+use crate::{Error, VERSION, query};
 
 /// Ending of a file that is being written.
 const TEMPORARY: &str = ".part";
@@ -111,6 +112,49 @@ pub fn write(disk: &dyn Disk, warc: &Path, to: &Path, decode: &Decode) -> Result
     Ok(part)
 }
 
+/// Hands the links of a WARC file to `give`, as far as the file can be read.
+pub(crate) fn each_link(warc: &Path, decode: &Decode, give: &mut dyn FnMut(&LinkRow)) -> Result<(), Error> {
+    let (mut records, info) = match open(warc) {
+        Ok((records, _)) => {
+            let info = records.info().clone();
+            (records, info)
+        }
+        Err(Error::Record { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    while let Ok(Some(gathered)) = records.read() {
+        rows(&gathered, &info, decode).iter().flat_map(|made| &made.links).for_each(&mut *give);
+    }
+    Ok(())
+}
+
+/// Hands the links in the table of a WARC file to `give`. Returns whether there is such a table.
+pub(crate) fn each_stored_link(
+    warc: &Path,
+    to: &Path,
+    give: &mut dyn FnMut(&LinkRow),
+) -> Result<bool, Error> {
+    if !matches!(is_written(warc, to), Ok(true)) {
+        return Ok(false);
+    }
+    let path = Places::new(to, open(warc)?.0.info()).links();
+    let columns = ["source", "target", "kind", "anchor", "rel", "place", "fetch_time"];
+    query::each_of(&path, "links", &columns, &mut |row| {
+        let text = |value: &query::Value| value.text().to_owned();
+        let optional = |value: &query::Value| Some(text(value)).filter(|text| !text.is_empty());
+        give(&LinkRow {
+            source: text(&row[0]),
+            target: text(&row[1]),
+            kind: text(&row[2]),
+            anchor: optional(&row[3]),
+            rel: optional(&row[4]),
+            place: text(&row[5]),
+            fetch_time: Millis(row[6].number()),
+        });
+    })?;
+    Ok(true)
+}
+
 fn open(warc: &Path) -> Result<(Records<File>, u64), Error> {
     let file = File::open(warc).map_err(Error::io("opening", warc))?;
     let len = file.metadata().map_err(Error::io("opening", warc))?.len();
@@ -184,15 +228,17 @@ impl<R: Stored> Table<R> {
     }
 }
 
-/// Errors of the writer: those of the disk come through it.
+/// An error of the writer is one of the disk: rows always fit their columns.
 fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error {
     let path = path.to_owned();
-    move |error| match error {
-        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(source) => Error::Io { doing: "writing", path, source: *source },
-            Err(other) => Error::Table { path, source: ParquetError::External(other) },
-        },
-        source => Error::Table { path, source },
+    move |error| {
+        let source = match error {
+            ParquetError::External(inner) => {
+                inner.downcast::<io::Error>().map_or_else(io::Error::other, |source| *source)
+            }
+            error => io::Error::other(error),
+        };
+        Error::Io { doing: "writing", path, source }
     }
 }
 

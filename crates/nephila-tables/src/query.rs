@@ -76,24 +76,35 @@ pub fn each(
 ) -> Result<u64, Error> {
     let mut rows = 0;
     for path in files(tables, table)? {
-        let file = File::open(&path).map_err(Error::io("opening", &path))?;
-        let reader = SerializedFileReader::new(file).map_err(Error::table(&path))?;
-        let schema = reader.metadata().file_metadata().schema_descr();
-        let wanted = schema.root_schema().get_fields().iter();
-        let wanted = wanted.filter(|field| columns.contains(&field.name())).cloned().collect();
-        let projection = Type::group_type_builder(table).with_fields(wanted).build();
-        let projection = projection.map_err(Error::table(&path))?;
-        let mut values = vec![Value::Null; columns.len()];
-        for row in reader.get_row_iter(Some(projection)).map_err(Error::table(&path))? {
-            let row = row.map_err(Error::table(&path))?;
-            for (name, field) in row.into_columns() {
-                if let Some(at) = columns.iter().position(|column| *column == name) {
-                    values[at] = value(field);
-                }
+        rows += each_of(&path, table, columns, give)?;
+    }
+    Ok(rows)
+}
+
+/// Like [`each`], for one file.
+pub fn each_of(
+    path: &Path,
+    table: &str,
+    columns: &[&str],
+    give: &mut dyn FnMut(&[Value]),
+) -> Result<u64, Error> {
+    let mut rows = 0;
+    let file = File::open(path).map_err(Error::io("opening", path))?;
+    let reader = SerializedFileReader::new(file).map_err(Error::table(path))?;
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let wanted = schema.root_schema().get_fields().iter();
+    let wanted = wanted.filter(|field| columns.contains(&field.name())).cloned().collect();
+    let projection = Type::group_type_builder(table).with_fields(wanted).build();
+    let projection = projection.map_err(Error::table(path))?;
+    let mut values = vec![Value::Null; columns.len()];
+    for row in reader.get_row_iter(Some(projection)).map_err(Error::table(path))? {
+        for (name, field) in row.map_err(Error::table(path))?.into_columns() {
+            if let Some(at) = columns.iter().position(|column| *column == name) {
+                values[at] = value(field);
             }
-            give(&values);
-            rows += 1;
         }
+        give(&values);
+        rows += 1;
     }
     Ok(rows)
 }

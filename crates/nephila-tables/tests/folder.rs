@@ -124,6 +124,24 @@ fn columns_are_read_back() {
 }
 
 #[test]
+fn links_are_the_same_from_the_file_and_from_its_table() {
+    let dir = archive();
+    let folder = Folder::new(dir.path(), None);
+    let open = dir.path().join("archive/X-20261114225809123-00000-n.warc.open");
+    let links = || {
+        let mut links = Vec::new();
+        folder.each_link(&plain, &mut |link| links.push(format!("{link:?}"))).unwrap();
+        links
+    };
+    assert_eq!(links().len(), 4, "two of the closed file, two of the one that is being written");
+    fs::write(&open, "WARC/1.1\r\ntorn").unwrap();
+    let before = links();
+    assert_eq!(before.len(), 2);
+    folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap();
+    assert_eq!(links(), before);
+}
+
+#[test]
 fn a_disk_that_fails_at_any_call_leaves_no_half_table() {
     let dir = archive();
     let folder = Folder::new(dir.path(), None);
