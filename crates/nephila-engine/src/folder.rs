@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/archive/*.warc.gz *.cdxj     captures and their indexes
 //! DIR/indexes/index.cdxj           all indexes, merged when a crawl ends
+//! DIR/table/captures, links        tables of both, in Parquet
 //! DIR/logs/outcomes-*.jsonl        one line per request
 //! DIR/state/partition-NNNN/        state of the frontier
 //! DIR/state/secret                 the key under which URLs are hashed

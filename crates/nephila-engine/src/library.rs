@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::crawl::ending::{self, End};
 use crate::crawl::shared::{JOB, Shared, Tools};
 use crate::crawl::stage::{Fetch, Keep, Observe, Read, StandardReader, Visited};
+use crate::crawl::tables::Tables;
 use crate::crawl::{begin, fetch_lost, reread, stops, work};
 use crate::exit::Exit;
 use crate::folder::{Folder, Plan};
@@ -205,12 +206,14 @@ impl Builder {
         begin(&shared).await?;
         reread::run(&shared, true).await?;
         fetch_lost(&shared).await?;
+        let tables = Tables::start(&shared)?;
         let (until, signals) = (work::Until::default(), Signals::Embedded(stop));
         let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await?;
         drop(stops);
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
+            tables.finish().await?;
         }
         let counts = &shared.counts;
         Ok(Summary {

@@ -10,6 +10,7 @@ mod limits;
 mod load;
 mod print;
 mod secrets;
+mod tables;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use load::load;
 pub use load::remember_contact;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
+pub use tables::Tables;
 
 /// Default address and port of the API.
 pub const API_LISTEN: &str = "127.0.0.1:6374";
@@ -54,6 +56,8 @@ pub struct Settings {
     pub store: nephila_store::archive::Settings,
     /// Links and text of fetched pages.
     pub handler: Handler,
+    /// Tables of captures and links.
+    pub tables: Tables,
     /// Revisits of pages.
     pub recrawl: nephila_core::recrawl::Settings,
     /// Polls of feeds.

@@ -48,6 +48,8 @@ pub fn archive(dir: &Path, settings: &Settings) -> anyhow::Result<Archive> {
         user_agent: settings.identity.user_agent(),
         robots: if settings.robots.obey { "obey" } else { "ignore" }.into(),
         operator: settings.identity.contact.clone(),
+        // The name by which tables know the crawl.
+        is_part_of: crawl_of(dir, settings),
         ..WarcInfo::default()
     };
     let archive = Archive::open(dir, settings.store.clone(), info)
@@ -66,6 +68,15 @@ pub fn archive(dir: &Path, settings: &Settings) -> anyhow::Result<Archive> {
         tracing::warn!("{} {}{todo}", damage.file.display(), damage.what);
     }
     Ok(archive)
+}
+
+/// The name of a crawl: that of the cluster, or of the folder.
+fn crawl_of(dir: &Path, settings: &Settings) -> String {
+    if !settings.cluster.servers.is_empty() {
+        return settings.cluster.name.clone();
+    }
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The configuration of the frontier.

@@ -32,6 +32,7 @@ pub mod stage;
 pub mod stops;
 pub mod stream;
 pub(crate) mod suspects;
+pub mod tables;
 pub mod text;
 pub(crate) mod troubles;
 pub mod typed;

@@ -186,6 +186,7 @@ impl<'a> Visit<'a> {
         let mut exchange = asked.fetched.exchange.take();
         if let Some(exchange) = &mut exchange {
             exchange.notes.push(("depth", ticket.depth.to_string()));
+            exchange.notes.extend(shared.jobs.get(ticket.job).map(|job| ("job", job.name.clone())));
             exchange.notes.extend(found_notes(ticket, url));
             set_outcome(exchange, asked.fetched.outcome);
         }

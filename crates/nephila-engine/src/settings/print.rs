@@ -18,6 +18,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("spider", sources::SPIDER, "Settings"),
     ("store", nephila_store::archive::SETTINGS_SOURCE, "Settings"),
     ("handler", include_str!("../settings.rs"), "Handler"),
+    ("tables", include_str!("tables.rs"), "Tables"),
     ("recrawl", sources::RECRAWL, "Settings"),
     ("feed", sources::FEED, "Settings"),
     ("feed.schedule", sources::FEED_SCHEDULE, "Settings"),
