@@ -83,6 +83,20 @@ pub(crate) enum Command {
     /// fetched, and no crawl may run in the folder meanwhile. Exit code: 0 done, 1 failed, 2 wrong flags.
     #[command(after_help = "Examples:\n  nephila extract -o docs\n  nephila extract --text -o docs")]
     Extract(ExtractArgs),
+    /// Write a crawl in the formats of other programs.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila export parquet -o docs\n  nephila export parquet -o docs --to /data/tables"
+    )]
+    Export(ExportCommand),
+    /// Query the tables of a crawl with DuckDB: the views `captures` and `links`.
+    ///
+    /// Runs `duckdb` if it is on the PATH, else prints the command line. `nephila export parquet` writes the tables. Exit
+    /// code: 0 done, 1 DuckDB reported an error, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila sql 'SELECT fetch_status, count(*) FROM captures GROUP BY 1' -o docs\n  nephila sql \"SELECT source, anchor FROM links WHERE target = 'https://docs.example.org/gone'\" -o docs"
+    )]
+    Sql(SqlArgs),
     /// Print all settings with their meaning and defaults, as a usable settings file.
     #[command(
         after_help = "Examples:\n  nephila settings > nephila.toml\n  nephila settings --effective --set spider.total_timeout=30s"
@@ -193,6 +207,51 @@ pub struct ExtractArgs {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// `nephila export …`.
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// Write tables of captures and links: the 30 columns of Common Crawl's index table, and more.
+    ///
+    /// Every closed archive file gets `captures/crawl=NAME/subset=SUBSET/part-FILE.parquet` and
+    /// `links/crawl=NAME/part-FILE.parquet`. Files that are there and match are skipped; the same archive file always gives
+    /// the same bytes. A crawl may run meanwhile. Exit code: 0 done, 1 an archive file could not be read, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila export parquet -o docs\n  nephila export parquet -o docs --to /data/tables"
+    )]
+    Parquet(ExportArgs),
+}
+
+/// Arguments of `nephila export parquet`.
+#[derive(Args, Clone, Debug)]
+pub struct ExportArgs {
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Folder for the tables [default: `table` in the crawl folder]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Arguments of `nephila sql`.
+#[derive(Args, Clone, Debug)]
+pub struct SqlArgs {
+    /// Query
+    #[arg(value_name = "QUERY")]
+    pub query: String,
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Folder with the tables [default: `table` in the crawl folder]
+    #[arg(long, value_name = "DIR")]
+    pub tables: Option<PathBuf>,
+    /// Print the command line, also if `duckdb` is there
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// The node of a cluster that answers a command.

@@ -26,6 +26,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Fetch(args) => fetch::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Extract(args) => ask::extract::run(&args),
+        Command::Export(command) => ask::export(&command),
+        Command::Sql(args) => ask::sql(&args),
         Command::Settings(args) => command::settings::run(&args),
         Command::Identity(command) => command::identity::run(&command),
         Command::Serve(args) => command::serve::run(&args),

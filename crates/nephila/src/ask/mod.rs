@@ -1,7 +1,7 @@
 //! Queries about a crawl: its captures, its log, its politeness, and the state of a URL.
 //!
 //! Each command has a module. The commands read the folder's files, which they share with a running crawl; only `add`,
-//! `extract`, `feed` and `reflog` change anything. Exit codes are those of grep.
+//! `export`, `extract`, `feed` and `reflog` write anything. Exit codes are those of grep.
 //!
 //! Invariant: text of third parties reaches a terminal only through [`nephila_core::text::shown`].
 
@@ -20,6 +20,7 @@ pub(crate) mod captures;
 mod doctor;
 mod events;
 mod explain;
+mod export;
 pub(crate) mod extract;
 mod feed;
 mod feed_check;
@@ -30,8 +31,19 @@ mod politeness;
 mod reflog;
 mod report;
 mod socket;
+mod sql;
 mod summary;
 mod time;
+
+/// Runs `nephila export`.
+pub(crate) fn export(command: &crate::cli::ExportCommand) -> anyhow::Result<Exit> {
+    ended(export::run(command))
+}
+
+/// Runs `nephila sql`.
+pub(crate) fn sql(args: &crate::cli::SqlArgs) -> anyhow::Result<Exit> {
+    ended(sql::run(args))
+}
 
 /// Runs `nephila feed`.
 pub(crate) fn feed(command: crate::cli::feed::FeedCommand) -> anyhow::Result<Exit> {

@@ -15,6 +15,7 @@ use nephila_api::{Questions, Server};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::crawl::ending::{self, End};
 use nephila_engine::crawl::shared::{Shared, Tools};
+use nephila_engine::crawl::tables::Tables;
 use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
@@ -123,6 +124,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             prepared = prepare => prepared.map(|()| false)?,
             () = signals.next() => true,
         };
+        let tables = Tables::start(&shared)?;
         let until = work::Until {
             errors_max: args.errors_max,
             fail_on_seed_error: args.fail_on_seed_error,
@@ -142,6 +144,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
+            tables.finish().await?;
         }
         report(&shared, &end, &left, args.quiet);
         end.exit(&left)
