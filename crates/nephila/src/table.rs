@@ -41,6 +41,16 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
+impl Cell {
+    fn text(&self) -> String {
+        match self {
+            Cell::Number(number) => number.to_string(),
+            Cell::Text(text) => text.clone(),
+            Cell::None => String::new(),
+        }
+    }
+}
+
 /// Name of a column, and its width on a terminal. Longer text makes its row wider and is never cut.
 pub(crate) type Column = (&'static str, usize);
 
@@ -66,6 +76,10 @@ pub(crate) struct Table<'a> {
     format: TableFormat,
     columns: &'a [Column],
     rows: u64,
+    /// Whether a row is a failure, for CI systems.
+    is_failing: bool,
+    /// Test cases, which stand behind their number.
+    cases: String,
 }
 
 impl<'a> Table<'a> {
@@ -76,9 +90,14 @@ impl<'a> Table<'a> {
         columns: &'a [Column],
     ) -> io::Result<Table<'a>> {
         let names: Vec<Cell> = columns.iter().map(|(name, _)| Cell::from(*name)).collect();
-        let mut table = Table { out, format, columns, rows: 0 };
+        let (is_failing, cases) = (false, String::new());
+        let mut table = Table { out, format, columns, rows: 0, is_failing, cases };
         match format {
-            TableFormat::Json => {}
+            TableFormat::Json | TableFormat::Junit => {}
+            TableFormat::Html => {
+                writeln!(table.out, "{HTML_BEGIN}")?;
+                table.html("th", &names)?;
+            }
             TableFormat::Md => {
                 table.write(&names)?;
                 let rules: Vec<Cell> = columns.iter().map(|_| Cell::from("---")).collect();
@@ -89,12 +108,24 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
+    /// Each row is a failure: a CI system shows it as a failed test.
+    pub(crate) fn failing(mut self) -> Table<'a> {
+        self.is_failing = true;
+        self
+    }
+
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: &[Cell]) -> io::Result<()> {
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for every column");
         self.rows += 1;
-        if self.format != TableFormat::Json {
-            return self.write(cells);
+        match self.format {
+            TableFormat::Json => {}
+            TableFormat::Html => return self.html("td", cells),
+            TableFormat::Junit => {
+                self.case(cells);
+                return Ok(());
+            }
+            TableFormat::Table | TableFormat::Csv | TableFormat::Md => return self.write(cells),
         }
         let mut object = serde_json::Map::new();
         for ((name, _), cell) in self.columns.iter().zip(cells) {
@@ -111,6 +142,56 @@ impl<'a> Table<'a> {
     /// Number of rows so far.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Writes the end.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        match self.format {
+            TableFormat::Html => writeln!(self.out, "</table>"),
+            TableFormat::Junit => {
+                let failures = if self.is_failing { self.rows } else { 0 };
+                writeln!(
+                    self.out,
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites><testsuite name=\"nephila\" tests=\"{}\" \
+                     failures=\"{failures}\">\n{}</testsuite></testsuites>",
+                    self.rows, self.cases
+                )
+            }
+            TableFormat::Table | TableFormat::Json | TableFormat::Csv | TableFormat::Md => Ok(()),
+        }
+    }
+
+    fn html(&mut self, element: &str, cells: &[Cell]) -> io::Result<()> {
+        let mut line = String::from("<tr>");
+        for cell in cells {
+            let text = escaped(&cell.text());
+            // Nothing but a link of the web becomes a link.
+            let is_link =
+                ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) && !text.contains(' ');
+            match is_link {
+                true => line += &format!("<{element}><a rel=noreferrer href=\"{text}\">{text}</a>"),
+                false => line += &format!("<{element}>{text}"),
+            }
+        }
+        writeln!(self.out, "{line}")
+    }
+
+    /// Adds a test case: named by the URL of the row, or by its last cell.
+    fn case(&mut self, cells: &[Cell]) {
+        let at = |name: &str| self.columns.iter().position(|(column, _)| *column == name);
+        let name = at("url").or_else(|| at("from")).unwrap_or(cells.len().saturating_sub(1));
+        let url = cells.get(name).map(Cell::text).unwrap_or_default();
+        let host = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?']).next()).unwrap_or("crawl");
+        let named = self.columns.iter().zip(cells).filter(|(_, cell)| **cell != Cell::None);
+        let facts: Vec<String> =
+            named.map(|((column, _), cell)| format!("{column}: {}", cell.text())).collect();
+        let (url, host, facts) = (escaped(&url), escaped(host), escaped(&facts.join("\n")));
+        let what = if self.is_failing { "failure" } else { "system-out" };
+        let message = cells.get(1).map(|cell| escaped(&cell.text())).unwrap_or_default();
+        let message = if self.is_failing { format!(" message=\"{message}\"") } else { String::new() };
+        self.cases += &format!(
+            "<testcase classname=\"{host}\" name=\"{url}\"><{what}{message}>{facts}</{what}></testcase>\n"
+        );
     }
 
     fn write(&mut self, cells: &[Cell]) -> io::Result<()> {
@@ -146,6 +227,29 @@ impl<'a> Table<'a> {
         }
         writeln!(self.out, "{}", line.trim_end())
     }
+}
+
+/// The beginning of a page: no scripts, and nothing from elsewhere.
+const HTML_BEGIN: &str = "<!doctype html><meta charset=utf-8><title>Nephila</title><style>\
+    body{font:14px system-ui}table{border-collapse:collapse}td,th{padding:.2em .6em;text-align:left;\
+    border-bottom:1px solid #ccc;overflow-wrap:anywhere}</style><table>";
+
+/// Text for HTML and XML; control characters, which XML forbids, are replaced.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Quotes a field according to RFC 4180.
@@ -187,6 +291,7 @@ mod tests {
         table.row(&[7.into(), "a,\"b|".into(), "http://x/\u{202e}".into()]).unwrap();
         table.row(&[12_345.into(), Cell::None, "y".into()]).unwrap();
         assert_eq!(table.rows(), 2);
+        table.finish().unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -213,5 +318,33 @@ mod tests {
         let line = json(&text);
         assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
         assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+    }
+
+    #[test]
+    fn pages_and_test_cases_escape_what_the_web_says() {
+        let columns: &[Column] = &[("status", 0), ("outcome", 0), ("url", 0)];
+        let printed = |format| {
+            let mut out = Vec::new();
+            let mut table = Table::begin(&mut out, format, columns).unwrap().failing();
+            table.row(&[404.into(), "<b>".into(), "http://a.test/?x='\"&\u{1}".into()]).unwrap();
+            table.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let url = "http://a.test/?x=&#39;&quot;&amp;\u{fffd}";
+        let html = printed(TableFormat::Html);
+        assert!(
+            html.ends_with(&format!(
+                "<td>404<td>&lt;b&gt;<td><a rel=noreferrer href=\"{url}\">{url}</a>\n</table>\n"
+            )),
+            "{html}"
+        );
+        let junit = printed(TableFormat::Junit);
+        assert!(junit.contains("tests=\"1\" failures=\"1\""), "{junit}");
+        assert!(
+            junit.contains(&format!(
+                "<testcase classname=\"a.test\" name=\"{url}\"><failure message=\"&lt;b&gt;\">"
+            )),
+            "{junit}"
+        );
     }
 }

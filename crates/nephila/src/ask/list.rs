@@ -70,6 +70,7 @@ fn pages<T>(
         }
     }
     let some = table.rows() > 0;
+    table.finish()?;
     out.flush()?;
     if let Some(cursor) = from {
         eprintln!("nephila: there is more: go on with --from {cursor}");

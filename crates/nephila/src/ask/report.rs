@@ -3,14 +3,11 @@
 //! Invariant: memory is bounded. At most [`KEYS_MAX`] hosts, types, pages or bodies are distinguished; further ones are
 //! counted together, and the report says so.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 
-use nephila_core::handler::outlinks;
-use nephila_core::spider::outcome::{Action, Outcome};
 use nephila_core::text::shown;
-use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use nephila_store::captures::Captures;
 
@@ -27,12 +24,12 @@ use nephila_engine::folder::Folder;
 use nephila_engine::log::{Line, Lines, Purpose};
 use nephila_engine::process::{block_on, small_runtime};
 
+mod links;
+
 /// Maximum number of distinct hosts, types, pages or bodies in a report.
 const KEYS_MAX: usize = 1_000_000;
 /// Maximum number of distinct URLs in the report on duplicates.
 const URLS_MAX: usize = 8_000_000;
-/// Maximum number of listed pages with a broken link.
-const PAGES_NAMED_MAX: usize = 20;
 /// Maximum number of examples in a row.
 const EXAMPLES_MAX: usize = 3;
 
@@ -51,6 +48,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         limit: args.limit.unwrap_or(usize::MAX),
         out: Box::new(out()),
         captures: folder.archive().is_dir().then(|| Captures::new(folder.dir())),
+        tables: folder.archive().is_dir().then(|| nephila_tables::Folder::new(folder.dir(), None)),
         beyond: 0,
         skipped: 0,
     };
@@ -60,6 +58,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         What::Types => report.types()?,
         What::Redirects => report.redirects()?,
         What::Links => report.links(args.broken)?,
+        What::Orphans => report.orphans()?,
         What::Duplicates => report.duplicates()?,
         What::Seeds => {
             if folder.is_node() {
@@ -176,19 +175,11 @@ struct Report {
     out: Box<dyn Write>,
     /// The captures whose metadata lists outlinks.
     captures: Option<Captures>,
+    /// The links of the archive, with their texts.
+    tables: Option<nephila_tables::Folder>,
     /// Lines whose key exceeded the bound.
     beyond: u64,
     skipped: u64,
-}
-
-/// A page whose last request failed.
-struct Bad {
-    status: Option<u16>,
-    outcome: String,
-    class: String,
-    at: u64,
-    /// Pages that link to this page.
-    on: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -219,7 +210,7 @@ impl Report {
         match self.format {
             TableFormat::Json => print_json(&mut self.out, &summary)?,
             TableFormat::Table => summary.print(&mut self.out)?,
-            TableFormat::Csv | TableFormat::Md => {
+            TableFormat::Csv | TableFormat::Md | TableFormat::Html | TableFormat::Junit => {
                 let columns: &[Column] = &[("what", 20), ("name", 24), ("count", 10)];
                 let mut table = Table::begin(&mut self.out, self.format, columns)?;
                 let numbers = [
@@ -237,6 +228,7 @@ impl Report {
                         table.row(&[what.into(), name.as_str().into(), (*count).into()])?;
                     }
                 }
+                table.finish()?;
             }
         }
         Ok(Exit::Done)
@@ -257,6 +249,7 @@ impl Report {
                 host.into(),
             ])?;
         }
+        table.finish()?;
         Ok(Exit::Done)
     }
 
@@ -271,6 +264,7 @@ impl Report {
         for (mime, count) in types.into_iter().take(self.limit) {
             table.row(&[count.requests.into(), count.ok.into(), count.bytes.into(), mime.into()])?;
         }
+        table.finish()?;
         Ok(Exit::Done)
     }
 
@@ -304,6 +298,7 @@ impl Report {
                 count.examples.join(" ").into(),
             ])?;
         }
+        table.finish()?;
         Ok(Exit::Done)
     }
 
@@ -321,49 +316,9 @@ impl Report {
             }
             Ok(true)
         })?;
+        table.finish()?;
         self.out = out;
         Ok(Exit::Done)
-    }
-
-    /// Lists pages whose last request failed.
-    fn links(&mut self, broken: bool) -> anyhow::Result<Exit> {
-        let mut pages: BTreeMap<String, Bad> = BTreeMap::new();
-        self.each(|line| {
-            if line.purpose != Purpose::Page {
-                return Ok(true);
-            }
-            let listed = if broken { is_broken(&line) } else { line.class != "ok" };
-            if !listed {
-                pages.remove(&line.url);
-                return Ok(true);
-            }
-            if pages.len() >= KEYS_MAX && !pages.contains_key(&line.url) {
-                return Ok(false);
-            }
-            let Line { url, status, outcome, class, at, via, .. } = line;
-            pages.insert(url, Bad { status, outcome, class, at, on: via.into_iter().collect() });
-            Ok(true)
-        })?;
-        let found = pages.len();
-        if let (true, Some(captures)) = (broken, &self.captures) {
-            name_pages(captures, &mut pages)?;
-        }
-        let columns: &[Column] =
-            &[("status", 6), ("outcome", 20), ("class", 8), ("at", 20), ("url", 48), ("on", 0)];
-        let mut table = Table::begin(&mut self.out, self.format, columns)?;
-        for (url, Bad { status, outcome, class, at, on }) in pages.into_iter().take(self.limit) {
-            let at = Timestamp(at).warc_date();
-            let on = on.into_iter().collect::<Vec<_>>().join(" ");
-            table.row(&[
-                status.map(u64::from).into(),
-                outcome.into(),
-                class.into(),
-                at.into(),
-                url.into(),
-                on.into(),
-            ])?;
-        }
-        Ok(if broken && found > 0 { Exit::Failed } else { Exit::Done })
     }
 
     fn duplicates(&mut self) -> anyhow::Result<Exit> {
@@ -405,6 +360,7 @@ impl Report {
                 count.examples.join(" ").into(),
             ])?;
         }
+        table.finish()?;
         Ok(Exit::Done)
     }
 
@@ -433,6 +389,7 @@ impl Report {
                 line.and_then(|line| line.redirect.clone()).into(),
             ])?;
         }
+        table.finish()?;
         Ok(Exit::Done)
     }
 
@@ -457,41 +414,6 @@ impl Report {
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_unstable_by(|(a, x), (b, y)| y.requests.cmp(&x.requests).then_with(|| a.cmp(b)));
         Ok(counts)
-    }
-}
-
-/// Adds the pages that link to a failed page, by the outlinks in their metadata records.
-fn name_pages(captures: &Captures, pages: &mut BTreeMap<String, Bad>) -> anyhow::Result<()> {
-    if pages.is_empty() {
-        return Ok(());
-    }
-    captures.each_metadata(&mut |page, block| {
-        for line in block.split(|byte| *byte == b'\n') {
-            let Some(link) = line.strip_prefix(b"outlink: ") else { continue };
-            let link = String::from_utf8_lossy(link);
-            if let Some(bad) = pages.get_mut(outlinks::url_of(&link))
-                && bad.on.len() < PAGES_NAMED_MAX
-            {
-                bad.on.insert(page.to_owned());
-            }
-        }
-    })?;
-    Ok(())
-}
-
-/// Whether a visitor who follows the link would find nothing. URLs that we did not request, or could not request for
-/// reasons of our own, are not broken; neither are URLs refused to us alone.
-fn is_broken(line: &Line) -> bool {
-    let Some(outcome) = Outcome::by_name(&line.outcome) else { return line.class == "gone" };
-    match outcome {
-        Outcome::RateLimited | Outcome::RobotsUnreachable | Outcome::DecodeLimit | Outcome::DecodeChain => {
-            false
-        }
-        Outcome::ClientError => true,
-        outcome if outcome.name().starts_with("tls-") => true,
-        outcome => {
-            matches!(line.class.as_str(), "gone" | "broken" | "retry") && outcome.action() != Action::Pause
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use nephila_core::spider::Outcome;
 use nephila_engine::log::{Links, Stored};
 
 /// The captured output.
@@ -53,6 +54,7 @@ fn ask(lines: &[Line], format: TableFormat, ask: impl FnOnce(&mut Report) -> Exi
         limit: usize::MAX,
         out: Box::new(printed.clone()),
         captures: None,
+        tables: None,
         beyond: 0,
         skipped: 0,
     };

@@ -351,8 +351,10 @@ pub enum What {
     Types,
     /// Redirects with their targets.
     Redirects,
-    /// Pages that could not be fetched.
+    /// Pages that could not be fetched, with the pages that link to them.
     Links,
+    /// Pages to which no other page links.
+    Orphans,
     /// Bodies found under several URLs.
     Duplicates,
     /// Outcomes of the seeds.
@@ -372,6 +374,10 @@ pub enum TableFormat {
     Csv,
     /// A Markdown table.
     Md,
+    /// A page for a browser.
+    Html,
+    /// JUnit XML, for CI systems: a test case per row.
+    Junit,
 }
 
 /// Arguments of `nephila stats`.

@@ -45,6 +45,7 @@ pub(super) async fn print(who: &Who, format: TableFormat) -> anyhow::Result<Exit
         }
     }
     last.map_or(Ok(()), &mut row)?;
+    table.finish()?;
     out.flush()?;
     if format == TableFormat::Table {
         let counts: Vec<String> = counts.iter().map(|(node, domains)| format!("{node} {domains}")).collect();
