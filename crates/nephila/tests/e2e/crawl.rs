@@ -2,6 +2,8 @@
 
 // The crawl's own report of its politeness, and stops.
 mod proof;
+// The tables of a crawl, and the reports that read them.
+mod tables;
 
 use std::collections::BTreeMap;
 use std::path::Path;
