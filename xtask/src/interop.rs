@@ -3,7 +3,8 @@
 //! Makes two virtual environments with pinned tools from PyPI (once, in a cache folder outside the clone) and, unless
 //! folders are given, four archives: two of a sample program with every kind of capture, one that `nephila fetch` makes
 //! of the good test web, one that `nephila fetch` makes of the hostile web. Then runs `xtask/interop/interop.py` on
-//! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb.
+//! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
+//! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,6 +33,8 @@ const LEFT_OUT: &[&str] = &[
     "//red-12.",
     "red-13.",
 ];
+/// Readers of tables.
+const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -62,7 +65,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             ensure!(made.success(), "the sample archive could not be made");
             dirs.push(dir);
         }
-        dirs.extend(fetched_archives(&programs, temporary.path())?);
+        let fetched = fetched_archives(&programs, temporary.path())?;
+        read_tables(&cache, programs.path("nephila")?, &fetched)?;
+        dirs.extend(fetched);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");
     let status = Command::new(archive_tools.join("bin/python"))
@@ -78,6 +83,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Tables of these archives, read by pyarrow and DuckDB.
+fn read_tables(cache: &Path, nephila: &Path, dirs: &[PathBuf]) -> anyhow::Result<()> {
+    let tools = environment(&cache.join("table-tools"), TABLE_TOOLS)?;
+    let script = crate::shell::root().join("xtask/interop/tables.py");
+    let mut command = Command::new(tools.join("bin/python"));
+    let status = command.arg(script).arg(nephila).args(dirs).status().context("reading tables")?;
+    ensure!(status.success(), "a public tool does not read our tables: see the lines that begin with FAIL");
+    Ok(())
+}
+
 /// Archives as a user makes them: the real command against the good and the hostile web.
 fn fetched_archives(programs: &Programs, folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let (nephila, testweb) = (programs.path("nephila")?, programs.path("testweb")?);
@@ -89,7 +104,8 @@ fn fetched_archives(programs: &Programs, folder: &Path) -> anyhow::Result<[PathB
     let (http, https) = (good_web.port("http_port")?, good_web.port("https_port")?);
     let urls = folder.join("good-urls.txt");
     std::fs::write(&urls, with_ports(&String::from_utf8(listed.stdout)?, http, https))?;
-    let good = folder.join("good");
+    // The crawl that the example queries of Common Crawl name.
+    let good = folder.join("CC-MAIN-2018-05");
     // The second time everything is known: revisit records.
     for conditional in [false, true] {
         fetch(nephila, &good_web, &[http, https], &ca, &urls, &good, conditional)?;
