@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{expect_none, files};
 
 /// The sources that are checked.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "crates/nephila-core/src/",
     "crates/nephila-spider/src/",
     "crates/nephila-store/src/",
+    "crates/nephila-tables/src/",
     "crates/nephila-log/src/",
     "crates/nephila-engine/src/",
     "crates/nephila-api/src/",
