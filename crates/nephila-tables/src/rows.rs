@@ -1,14 +1,15 @@
 //! From the records of a capture to its rows: a pure function.
 //!
 //! Links are those that the crawler found: the `outlink` lines of the metadata record, in their order. The page is read
-//! again by the crawler's own reader for what the lines do not hold: the texts of links, the exact kinds, the title. A
-//! capture without metadata of ours (another program's file) has the links that the reader finds. A revisit of the same
-//! URL has no links: they are those of the capture that it refers to, and no link is counted twice.
+//! again by the crawler's own reader for what the lines do not hold: the texts of links, the exact kinds, the title, and
+//! the links for which the record had no room. A capture without metadata of ours (another program's file) has the links
+//! that the reader finds. A revisit of the same URL has no links: they are those of the capture that it refers to, and
+//! no link is counted twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use nephila_core::handler::outlinks::Outlinks;
+use nephila_core::handler::outlinks;
 use nephila_core::handler::sniff::{self, Kind};
 use nephila_core::handler::{Findings, FoundLink, Limits, LinkKind, Page, ReadAs, read_page};
 use nephila_core::store::cdxj;
@@ -96,11 +97,8 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
     let refers_to_itself = header.get("WARC-Refers-To-Target-URI").is_some_and(|of| of == url);
     let links = if is_revisit && refers_to_itself {
         Vec::new()
-    } else if value(metadata, "fetchTimeMs").is_some() {
-        links(&row, values(metadata, "outlink"), findings.as_ref())
     } else {
-        let lines = Outlinks::of(findings.as_ref(), redirect.as_ref()).lines;
-        links(&row, lines.into_iter(), findings.as_ref())
+        links(&row, &outlinks(metadata, findings.as_ref(), redirect.as_ref()), findings.as_ref())
     };
     Some(Rows { capture: row, subset, links })
 }
@@ -154,14 +152,30 @@ fn fill_findings(row: &mut CaptureRow, findings: &Findings) {
     row.language = details.language.clone().or(row.language.take());
 }
 
-/// The rows of outlinks, as lines `URL L a/@href`.
-fn links(row: &CaptureRow, lines: impl Iterator<Item = String>, findings: Option<&Findings>) -> Vec<LinkRow> {
+/// The outlinks of a capture, as lines `URL L a/@href`: those of the metadata record. If there is none of ours, or if the
+/// record says that it had no room for all, those that the reader finds are added.
+fn outlinks(metadata: &[u8], findings: Option<&Findings>, redirect: Option<&CrawlUrl>) -> Vec<String> {
+    let mut lines: Vec<String> = values(metadata, "outlink").collect();
+    let is_ours = value(metadata, "fetchTimeMs").is_some();
+    if !is_ours || value(metadata, "outlinksOmitted").is_some() {
+        let known: BTreeSet<String> = lines.iter().map(|line| outlinks::url_of(line).to_owned()).collect();
+        outlinks::each(findings, redirect, &mut |url, kind, place| {
+            if !known.contains(url.as_str()) {
+                lines.push(format!("{} {} {place}", url.as_str(), kind.letter()));
+            }
+        });
+    }
+    lines
+}
+
+/// The rows of outlinks.
+fn links(row: &CaptureRow, lines: &[String], findings: Option<&Findings>) -> Vec<LinkRow> {
     let found: BTreeMap<&str, &FoundLink> = findings
         .iter()
         .flat_map(|findings| &findings.links)
         .map(|found| (found.url.as_str(), found))
         .collect();
-    let link = |line: String| {
+    let link = |line: &String| {
         let (target, rest) = line.split_once(' ')?;
         let (letter, place) = rest.split_once(' ')?;
         let letter = letter.chars().next()?;
@@ -178,7 +192,7 @@ fn links(row: &CaptureRow, lines: impl Iterator<Item = String>, findings: Option
             fetch_time: row.fetch_time,
         })
     };
-    lines.filter_map(link).collect()
+    lines.iter().filter_map(link).collect()
 }
 
 /// The kind of a link of which only the hop and the place are known.

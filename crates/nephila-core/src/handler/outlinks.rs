@@ -29,19 +29,8 @@ impl Outlinks {
     /// From the findings of a page, and from the target of its redirect.
     pub fn of(findings: Option<&Findings>, redirect: Option<&CrawlUrl>) -> Outlinks {
         let mut outlinks = Outlinks::default();
-        if let Some(target) = redirect {
-            outlinks.push(target, LinkKind::Redirect, "Location:");
-        }
+        each(findings, redirect, &mut |url, kind, place| outlinks.push(url, kind, place));
         let Some(findings) = findings else { return outlinks };
-        findings.links.iter().for_each(|found| outlinks.push(&found.url, found.kind, found.place));
-        if let Some(sitemap) = &findings.sitemap {
-            sitemap.sitemaps.iter().for_each(|url| outlinks.push(url, LinkKind::Sitemap, "sitemap/loc"));
-            for entry in &sitemap.urls {
-                outlinks.push(&entry.url, LinkKind::Listed, "url/loc");
-                let alternates = entry.alternates.iter();
-                alternates.for_each(|url| outlinks.push(url, LinkKind::Alternate, "url/link/@href"));
-            }
-        }
         outlinks.omitted += findings.counts.over_limit;
         // The page was cut, and the number of missing URLs is unknown.
         outlinks.omitted += u64::from(findings.cut && outlinks.omitted == 0);
@@ -56,6 +45,27 @@ impl Outlinks {
         }
         self.bytes += bytes;
         self.lines.push(format!("{} {} {place}", url.as_str(), kind.letter()));
+    }
+}
+
+/// Calls `give` with every outlink of a page, in the order of the lines and without their limits.
+pub fn each(
+    findings: Option<&Findings>,
+    redirect: Option<&CrawlUrl>,
+    give: &mut dyn FnMut(&CrawlUrl, LinkKind, &'static str),
+) {
+    if let Some(target) = redirect {
+        give(target, LinkKind::Redirect, "Location:");
+    }
+    let Some(findings) = findings else { return };
+    findings.links.iter().for_each(|found| give(&found.url, found.kind, found.place));
+    if let Some(sitemap) = &findings.sitemap {
+        sitemap.sitemaps.iter().for_each(|url| give(url, LinkKind::Sitemap, "sitemap/loc"));
+        for entry in &sitemap.urls {
+            give(&entry.url, LinkKind::Listed, "url/loc");
+            let alternates = entry.alternates.iter();
+            alternates.for_each(|url| give(url, LinkKind::Alternate, "url/link/@href"));
+        }
     }
 }
 

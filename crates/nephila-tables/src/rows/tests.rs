@@ -114,6 +114,14 @@ fn a_file_of_another_program_has_the_links_of_the_reader() {
 }
 
 #[test]
+fn links_for_which_the_metadata_had_no_room_are_read_from_the_page() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
+    let lines = "fetchTimeMs: 1\r\noutlink: http://a.test/1 L a/@href\r\noutlinksOmitted: 1\r\n";
+    let rows = of(&response("http://a.test/", head, "<a href=/1>one</a><a href=/2>two</a>", Some(lines)));
+    assert_eq!(targets(&rows), ["http://a.test/1 link one -", "http://a.test/2 link two -"]);
+}
+
+#[test]
 fn a_revisit_of_the_same_url_repeats_no_links() {
     let lines = "fetchTimeMs: 1\r\noutlink: http://a.test/x L a/@href\r\n";
     let revisit = |of: &str| Gathered {
