@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nephila_tables::query;
 use nephila_testweb::Settings;
@@ -41,6 +42,7 @@ async fn tables_hold_every_capture_and_every_link_once_and_are_the_same_again() 
         duplicate_share: 0.05,
         redirect_share: 0.06,
         error_share: 0.06,
+        retry_after: Duration::from_secs(1),
         threads: 1,
         ..Settings::default()
     })
@@ -48,6 +50,7 @@ async fn tables_hold_every_capture_and_every_link_once_and_are_the_same_again() 
     let (home, settings) = (world.home(), world.settings());
     let mut args: Vec<&str> = vec!["crawl", &home, "-o", "crawl", "--scope", "any", "--delay", "1ms", "-q"];
     args.extend(["--set", "tables.write=true", "--set", "store.bytes_max=100000"]);
+    args.extend(["--set", "crawl.retry_wait_max=0s"]);
     args.extend(settings.iter().map(String::as_str));
     let output = world.ask(&args);
     assert!(matches!(output.status.code(), Some(0 | 23)), "{output:?}");
@@ -59,11 +62,15 @@ async fn tables_hold_every_capture_and_every_link_once_and_are_the_same_again() 
     let seeds = vec![Place { host: 0, what: What::Page(0) }];
     let truth = model.truth(&TruthOptions { seeds, ..TruthOptions::default() });
     let mut captures: BTreeMap<String, (i64, u32)> = BTreeMap::new();
-    let columns = ["url", "fetch_status", "title", "job", "depth", "ip"];
+    let columns = ["url", "fetch_status", "title", "job", "depth", "ip", "warc_type"];
+    let mut revisits = BTreeSet::new();
     for row in rows(&tables, "captures", &columns) {
         let (url, status) = (row[0].text(), row[1].number());
         let known = captures.entry(url.to_owned()).or_insert((status, 0));
         known.1 += 1;
+        if row[6].text() == "revisit" {
+            revisits.insert(url.to_owned());
+        }
         if url.ends_with("/robots.txt") {
             continue;
         }
@@ -103,7 +110,9 @@ async fn tables_hold_every_capture_and_every_link_once_and_are_the_same_again() 
         if row[2].text() != "link" || !is_normal(place) {
             continue;
         }
-        assert_eq!(row[3].text(), "link", "the text of the link from {source}");
+        // The payload of a revisit is in another file, and with it the texts of its links.
+        let anchor = if revisits.contains(&source) { "" } else { "link" };
+        assert_eq!(row[3].text(), anchor, "the text of the link from {source}");
         assert!(found.insert((source.clone(), target.clone())), "twice: {source} {target}");
     }
     assert_eq!(found.len(), wanted.len());
