@@ -1,17 +1,17 @@
 //! From the records of a capture to its rows: a pure function.
 //!
-//! Links are those that the crawler found: the `outlink` lines of the metadata record, in their order. The page is read
-//! again by the crawler's own reader for what the lines do not hold: the texts of links, the exact kinds, the title, and
-//! the links for which the record had no room. A capture without metadata of ours (another program's file) has the links
+//! Links are those that the crawler found: the `outlink` lines of the metadata record, in their order. Their texts, the
+//! title and so on are in the record too, if the crawl wrote tables; else the page is read again by the crawler's own
+//! reader, which also finds the links for which the record had no room. A capture without metadata of ours (another program's file) has the links
 //! that the reader finds. A revisit of the same URL has no links: they are those of the capture that it refers to, and
 //! no link is counted twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use nephila_core::handler::outlinks;
-use nephila_core::handler::sniff::{self, Kind};
-use nephila_core::handler::{Findings, FoundLink, Limits, LinkKind, Page, ReadAs, read_page};
+use nephila_core::handler::table_notes::{self, OutlinkText, TableNotes};
+use nephila_core::handler::{Details, Findings, FoundLink, Limits, LinkWords, Page, ReadAs, read_page};
+use nephila_core::handler::{outlinks, sniff};
 use nephila_core::store::cdxj;
 use nephila_core::url::{CrawlUrl, KeyRules, surt};
 
@@ -79,27 +79,18 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
         row.simhash = simhash::simhash(text).map(u64::cast_signed);
     }
     let subset = Subset::of(&row.url_path, row.fetch_status);
-    let decoded = decode(&gathered.http, &gathered.body, BODY_BYTES_MAX as u64);
-    let body = decoded.as_deref().unwrap_or_default();
-    if !body.is_empty() {
-        let labels = fields.get_all(header::CONTENT_TYPE).iter().map(HeaderValue::as_bytes);
-        row.content_mime_detected = detected(&sniff::sniff(labels, body), body);
-    }
-    let findings = match (&parsed, subset) {
-        (Some(url), Subset::Warc) if !body.is_empty() => Some(read(url, &fields, body)),
-        _ => None,
+    let noted = table_notes::read(metadata).filter(|_| subset == Subset::Warc);
+    let (noted, mut lines) = match noted {
+        Some(noted) => (noted, values(metadata, "outlink").collect()),
+        None => read_again(gathered, subset, parsed.as_ref(), &fields, redirect.as_ref(), decode),
     };
     row.language = text(&fields, &header::CONTENT_LANGUAGE).filter(|language| !language.is_empty());
-    if let Some(findings) = &findings {
-        fill_findings(&mut row, findings);
-    }
+    let texts = fill_noted(&mut row, noted);
     row.language = row.language.or_else(|| value(metadata, "language"));
-    let refers_to_itself = header.get("WARC-Refers-To-Target-URI").is_some_and(|of| of == url);
-    let links = if is_revisit && refers_to_itself {
-        Vec::new()
-    } else {
-        links(&row, &outlinks(metadata, findings.as_ref(), redirect.as_ref()), findings.as_ref())
-    };
+    if is_revisit && header.get("WARC-Refers-To-Target-URI").is_some_and(|of| of == url) {
+        lines.clear();
+    }
+    let links = links(&row, &lines, texts);
     Some(Rows { capture: row, subset, links })
 }
 
@@ -141,15 +132,57 @@ fn read(url: &CrawlUrl, fields: &HeaderMap, body: &[u8]) -> Findings {
     read_page(&Page { url, fields, body, read_as: ReadAs::Page, agent: "", keys: &keys }, &limits)
 }
 
-fn fill_findings(row: &mut CaptureRow, findings: &Findings) {
-    row.content_charset = findings.charset.map(|decision| decision.encoding.name().to_owned());
-    row.title = findings.title.clone().or(row.title.take());
-    let Some(details) = &findings.details else { return };
-    row.description.clone_from(&details.description);
-    row.canonical = details.canonical.as_ref().map(|url| url.as_str().to_owned());
-    let versions = details.versions.iter().map(|(language, url)| format!("{language}={}", url.as_str()));
-    row.hreflang = some(versions.collect::<Vec<_>>().join(" "));
-    row.language = details.language.clone().or(row.language.take());
+/// Reads the page of a capture whose metadata record has no notes for tables. Returns such notes, and the lines of the
+/// outlinks.
+fn read_again(
+    gathered: &Gathered,
+    subset: Subset,
+    url: Option<&CrawlUrl>,
+    fields: &HeaderMap,
+    redirect: Option<&CrawlUrl>,
+    decode: &Decode,
+) -> (TableNotes, Vec<String>) {
+    let metadata = gathered.metadata.as_deref().unwrap_or_default();
+    let decoded = decode(&gathered.http, &gathered.body, BODY_BYTES_MAX as u64);
+    let body = decoded.as_deref().unwrap_or_default();
+    let labels = fields.get_all(header::CONTENT_TYPE).iter().map(HeaderValue::as_bytes);
+    let media_type = sniff::sniff(labels, body).media_type(body);
+    let findings =
+        url.filter(|_| subset == Subset::Warc && !body.is_empty()).map(|url| read(url, fields, body));
+    let lines = outlinks(metadata, findings.as_ref(), redirect);
+    let mut noted = TableNotes { media_type, ..TableNotes::default() };
+    let Some(findings) = findings else { return (noted, lines) };
+    let found: BTreeMap<&str, &FoundLink> =
+        findings.links.iter().map(|found| (found.url.as_str(), found)).collect();
+    let text = |(at, line): (usize, &String)| {
+        let (target, letter, _) = parts(line)?;
+        let found = found.get(target).filter(|found| found.kind.letter() == letter)?;
+        let LinkWords { rel, anchor } = found.words.as_deref().cloned().unwrap_or_default();
+        Some((at, OutlinkText { kind: found.kind.name().to_owned(), rel, anchor }))
+    };
+    noted.texts = lines.iter().enumerate().filter_map(text).collect();
+    noted.charset = findings.charset.map(|decision| decision.encoding.name().to_owned());
+    noted.title = findings.title;
+    if let Some(details) = findings.details {
+        let Details { description, language, canonical, versions, .. } = *details;
+        noted.canonical = canonical.map(|url| url.as_str().to_owned());
+        noted.versions =
+            versions.iter().map(|(language, url)| format!("{language}={}", url.as_str())).collect();
+        (noted.description, noted.language) = (description, language);
+    }
+    (noted, lines)
+}
+
+/// Fills the columns of what a page says of itself. Returns the texts of its links.
+fn fill_noted(row: &mut CaptureRow, noted: TableNotes) -> BTreeMap<usize, OutlinkText> {
+    row.content_mime_detected = noted.media_type;
+    row.content_charset = noted.charset;
+    row.title = noted.title.or(row.title.take());
+    row.description = noted.description;
+    row.canonical = noted.canonical;
+    row.hreflang = some(noted.versions.join(" "));
+    row.language = noted.language.or(row.language.take());
+    noted.texts
 }
 
 /// The outlinks of a capture, as lines `URL L a/@href`: those of the metadata record. If there is none of ours, or if the
@@ -169,86 +202,31 @@ fn outlinks(metadata: &[u8], findings: Option<&Findings>, redirect: Option<&Craw
 }
 
 /// The rows of outlinks.
-fn links(row: &CaptureRow, lines: &[String], findings: Option<&Findings>) -> Vec<LinkRow> {
-    let found: BTreeMap<&str, &FoundLink> = findings
-        .iter()
-        .flat_map(|findings| &findings.links)
-        .map(|found| (found.url.as_str(), found))
-        .collect();
-    let link = |line: &String| {
-        let (target, rest) = line.split_once(' ')?;
-        let (letter, place) = rest.split_once(' ')?;
-        let letter = letter.chars().next()?;
-        let known = found.get(target).filter(|found| found.kind.letter() == letter);
-        let kind = known.map_or_else(|| kind_of(letter, place), |found| found.kind);
-        let words = known.and_then(|found| found.words.as_deref());
+fn links(row: &CaptureRow, lines: &[String], mut texts: BTreeMap<usize, OutlinkText>) -> Vec<LinkRow> {
+    let link = |(at, line): (usize, &String)| {
+        let (target, letter, place) = parts(line)?;
+        let text = texts.remove(&at).unwrap_or_else(|| OutlinkText {
+            kind: outlinks::kind_of(letter, place).name().to_owned(),
+            ..OutlinkText::default()
+        });
         Some(LinkRow {
             source: row.url.clone(),
             target: target.to_owned(),
-            kind: kind.name().to_owned(),
-            anchor: words.and_then(|words| some(words.anchor.clone())),
-            rel: words.and_then(|words| some(words.rel.clone())),
+            kind: text.kind,
+            anchor: some(text.anchor),
+            rel: some(text.rel),
             place: place.to_owned(),
             fetch_time: row.fetch_time,
         })
     };
-    lines.iter().filter_map(link).collect()
+    lines.iter().enumerate().filter_map(link).collect()
 }
 
-/// The kind of a link of which only the hop and the place are known.
-fn kind_of(letter: char, place: &str) -> LinkKind {
-    match (letter, place) {
-        ('R', _) => LinkKind::Redirect,
-        ('M', "sitemap/loc") => LinkKind::Sitemap,
-        ('M', _) => LinkKind::Listed,
-        ('S', _) => LinkKind::Form,
-        ('E', "iframe/@src" | "frame/@src") => LinkKind::Iframe,
-        ('E', "@import") => LinkKind::Style,
-        ('E', _) => LinkKind::Requisite,
-        (_, "area/@href") => LinkKind::Area,
-        (_, "Link:") => LinkKind::HeaderLink,
-        (_, "Refresh:" | "meta/@content") => LinkKind::Refresh,
-        (_, "url/link/@href") => LinkKind::Alternate,
-        _ => LinkKind::Link,
-    }
-}
-
-/// The media type by the bytes. Where the bytes only tell the family, the label decides if it is of that family.
-fn detected(sniffed: &sniff::Sniffed, body: &[u8]) -> Option<String> {
-    let label = sniffed.label.as_deref().unwrap_or_default();
-    let of_family = |family: &str| label.starts_with(family).then_some(label);
-    let named = match sniffed.kind {
-        Kind::Html if label == "application/xhtml+xml" => label,
-        Kind::Html => "text/html",
-        Kind::Feed => feed_type(label, body),
-        Kind::Sitemap | Kind::Xml if label.ends_with("+xml") => label,
-        Kind::Sitemap | Kind::Xml => "application/xml",
-        Kind::Json if label.ends_with("+json") => label,
-        Kind::Json => "application/json",
-        Kind::Css => "text/css",
-        Kind::Script => "text/javascript",
-        Kind::Text => of_family("text/").filter(|label| *label != "text/html").unwrap_or("text/plain"),
-        Kind::Pdf => "application/pdf",
-        Kind::Image => of_family("image/").unwrap_or("application/octet-stream"),
-        Kind::Media => of_family("video/").or(of_family("audio/")).unwrap_or("application/octet-stream"),
-        Kind::Font => of_family("font/").unwrap_or("application/octet-stream"),
-        Kind::Archive => of_family("application/").unwrap_or("application/octet-stream"),
-        Kind::Binary => "application/octet-stream",
-        Kind::Empty => return None,
-    };
-    Some(named.to_owned())
-}
-
-fn feed_type<'a>(label: &'a str, body: &[u8]) -> &'a str {
-    let start = &body[..body.len().min(sniff::SNIFF_BYTES_MAX)];
-    let has = |tag: &[u8]| start.windows(tag.len()).any(|window| window.eq_ignore_ascii_case(tag));
-    match () {
-        () if has(b"<feed") => "application/atom+xml",
-        () if has(b"<rdf") => "application/rdf+xml",
-        () if has(b"<rss") => "application/rss+xml",
-        () if label.contains("xml") => label,
-        () => "application/xml",
-    }
+/// URL, hop and place of the line of an outlink.
+fn parts(line: &str) -> Option<(&str, char, &str)> {
+    let (target, rest) = line.split_once(' ')?;
+    let (letter, place) = rest.split_once(' ')?;
+    Some((target, letter.chars().next()?, place))
 }
 
 /// The header fields of a stored head.

@@ -26,6 +26,8 @@ const ANCHOR_RAW_BYTES_MAX: usize = 4 * ANCHOR_BYTES_MAX;
 /// What a page says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
+    /// The media type by the bytes of the body.
+    pub media_type: Option<String>,
     /// `meta name=description`, on one line.
     pub description: Option<String>,
     /// `html lang`.
@@ -98,6 +100,7 @@ impl Noted {
     /// Joins the references.
     pub(super) fn resolve(self, join: &mut dyn FnMut(&str) -> Option<CrawlUrl>) -> Box<Details> {
         Box::new(Details {
+            media_type: None,
             description: self.description,
             language: self.language,
             canonical: self.canonical.and_then(|href| join(&href)),
@@ -121,10 +124,11 @@ pub(super) fn shown_anchor(raw: &str) -> String {
     on_one_line(&htmlize::unescape(raw), ANCHOR_BYTES_MAX)
 }
 
-/// A text with its white space collapsed, cut between two characters.
+/// A text with its white space and control characters collapsed, cut between two characters.
 pub(super) fn on_one_line(text: &str, bytes_max: usize) -> String {
     let mut line = String::new();
-    for word in text.split_ascii_whitespace() {
+    let words = text.split(|c: char| c.is_ascii_whitespace() || c.is_control());
+    for word in words.filter(|word| !word.is_empty()) {
         if !line.is_empty() {
             line.push(' ');
         }

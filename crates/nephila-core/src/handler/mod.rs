@@ -22,6 +22,7 @@ pub mod sitemap;
 pub mod sniff;
 pub(crate) mod soup;
 pub mod srcset;
+pub mod table_notes;
 #[cfg(test)]
 mod tests;
 

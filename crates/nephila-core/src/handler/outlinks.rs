@@ -69,6 +69,24 @@ pub fn each(
     }
 }
 
+/// The kind of a link of which only the hop and the place are known.
+pub fn kind_of(letter: char, place: &str) -> LinkKind {
+    match (letter, place) {
+        ('R', _) => LinkKind::Redirect,
+        ('M', "sitemap/loc") => LinkKind::Sitemap,
+        ('M', _) => LinkKind::Listed,
+        ('S', _) => LinkKind::Form,
+        ('E', "iframe/@src" | "frame/@src") => LinkKind::Iframe,
+        ('E', "@import") => LinkKind::Style,
+        ('E', _) => LinkKind::Requisite,
+        (_, "area/@href") => LinkKind::Area,
+        (_, "Link:") => LinkKind::HeaderLink,
+        (_, "Refresh:" | "meta/@content") => LinkKind::Refresh,
+        (_, "url/link/@href") => LinkKind::Alternate,
+        _ => LinkKind::Link,
+    }
+}
+
 /// The URL of a line.
 pub fn url_of(line: &str) -> &str {
     line.split(' ').next().unwrap_or_default()

@@ -100,7 +100,7 @@ pub struct Findings {
     pub counts: Counts,
     /// The title, on one line.
     pub title: Option<String>,
-    /// Description, language and other versions of the page, if [`Limits::details`] asks for them.
+    /// Media type, description, language and other versions of the page, if [`Limits::details`] asks for them.
     pub details: Option<Box<Details>>,
     /// The robots directives of the page.
     pub page_robots: PageRobots,
@@ -122,7 +122,8 @@ pub fn read_page(page: &Page<'_>, limits: &Limits) -> Findings {
 /// Like [`read_page`], ending early when `time_is_up` returns true. The check runs every few thousand bytes or URLs.
 pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings {
     let labels = || page.fields.get_all(http::header::CONTENT_TYPE).iter().map(|value| value.as_bytes());
-    let kind = sniff::sniff(labels(), page.body).kind;
+    let sniffed = sniff::sniff(labels(), page.body);
+    let kind = sniffed.kind;
     let mut robots = page_robots::Reader::new(page.agent);
     robots.read_fields(page.fields);
     let mut resolver = Resolver::new(page.url, page.keys, limits.links_max);
@@ -207,6 +208,9 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
         Reading::Nothing => {}
     }
 
+    if limits.details {
+        findings.details.get_or_insert_default().media_type = sniffed.media_type(page.body);
+    }
     findings.page_robots = robots.finish();
     findings.links = resolver.links;
     findings.counts = resolver.counts;

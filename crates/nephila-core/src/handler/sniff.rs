@@ -79,6 +79,50 @@ pub struct Sniffed {
     pub label: Option<String>,
 }
 
+impl Sniffed {
+    /// The media type by the bytes of the body. Where they only tell the family, the label decides if it is of that
+    /// family. None for an empty body.
+    pub fn media_type(&self, body: &[u8]) -> Option<String> {
+        if body.is_empty() {
+            return None;
+        }
+        let label = self.label.as_deref().unwrap_or_default();
+        let of_family = |family: &str| label.starts_with(family).then_some(label);
+        let named = match self.kind {
+            Kind::Html if label == "application/xhtml+xml" => label,
+            Kind::Html => "text/html",
+            Kind::Feed => feed_type(label, body),
+            Kind::Sitemap | Kind::Xml if label.ends_with("+xml") => label,
+            Kind::Sitemap | Kind::Xml => "application/xml",
+            Kind::Json if label.ends_with("+json") => label,
+            Kind::Json => "application/json",
+            Kind::Css => "text/css",
+            Kind::Script => "text/javascript",
+            Kind::Text => of_family("text/").filter(|label| *label != "text/html").unwrap_or("text/plain"),
+            Kind::Pdf => "application/pdf",
+            Kind::Image => of_family("image/").unwrap_or("application/octet-stream"),
+            Kind::Media => of_family("video/").or(of_family("audio/")).unwrap_or("application/octet-stream"),
+            Kind::Font => of_family("font/").unwrap_or("application/octet-stream"),
+            Kind::Archive => of_family("application/").unwrap_or("application/octet-stream"),
+            Kind::Binary => "application/octet-stream",
+            Kind::Empty => return None,
+        };
+        Some(named.to_owned())
+    }
+}
+
+fn feed_type<'a>(label: &'a str, body: &[u8]) -> &'a str {
+    let start = &body[..body.len().min(SNIFF_BYTES_MAX)];
+    let has = |tag: &[u8]| start.windows(tag.len()).any(|window| window.eq_ignore_ascii_case(tag));
+    match () {
+        () if has(b"<feed") => "application/atom+xml",
+        () if has(b"<rdf") => "application/rdf+xml",
+        () if has(b"<rss") => "application/rss+xml",
+        () if label.contains("xml") => label,
+        () => "application/xml",
+    }
+}
+
 /// Decides the kind of a body. `labels` are the values of all `Content-Type` fields, in order: the last valid one
 /// counts (Fetch standard, "extract a MIME type").
 pub fn sniff<'a>(labels: impl IntoIterator<Item = &'a [u8]>, body: &[u8]) -> Sniffed {

@@ -26,6 +26,7 @@ use nephila_core::feed::record::Record;
 use nephila_core::follow::{self, Links};
 use nephila_core::frontier::ticket::{HeadSaid, Report, Ticket};
 use nephila_core::handler::outlinks::Outlinks;
+use nephila_core::handler::table_notes;
 use nephila_core::handler::{Findings, ReadAs};
 use nephila_core::job::Trail;
 use nephila_core::recrawl::claims::Listed;
@@ -268,7 +269,7 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// Adds the text, the usage preferences and the outlinks to the notes.
+    /// Adds the text, the usage preferences, what tables need, and the outlinks to the notes.
     pub(crate) async fn describe(&mut self) -> anyhow::Result<()> {
         if self.asked.fetched.outcome.action() == Action::Keep {
             self.describe_text().await?;
@@ -278,7 +279,9 @@ impl Capture<'_> {
         };
         let notes = self.findings.iter().flat_map(|findings| &findings.notes);
         exchange.notes.extend(notes.cloned());
-        let outlinks = Outlinks::of(self.findings.as_ref(), self.asked.fetched.redirect.as_ref());
+        let redirect = self.asked.fetched.redirect.as_ref();
+        let outlinks = Outlinks::of(self.findings.as_ref(), redirect);
+        exchange.notes.extend(table_notes::of(self.findings.as_ref(), redirect, &outlinks));
         exchange.notes.extend(outlinks.lines.into_iter().map(|line| ("outlink", line)));
         if outlinks.omitted > 0 {
             exchange.notes.push(("outlinksOmitted", outlinks.omitted.to_string()));

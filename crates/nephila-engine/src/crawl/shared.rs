@@ -449,6 +449,7 @@ impl Shared {
     pub fn page_limits(&self) -> handler::Limits {
         // The metadata record names requisites even if they are not followed.
         let settings = &self.settings.handler;
-        settings.limits(settings.page_requisites || self.keeps_metadata())
+        let limits = settings.limits(settings.page_requisites || self.keeps_metadata());
+        handler::Limits { details: self.settings.tables.write && self.keeps_metadata(), ..limits }
     }
 }

@@ -179,3 +179,36 @@ fn the_type_of_a_body_is_named() {
     check("image/png", "%PDF-1.7", "application/pdf");
     check("text/csv", "a,b", "text/csv");
 }
+
+#[test]
+fn rows_are_the_same_whether_the_crawl_left_notes_or_not() {
+    let pages = [
+        HTML,
+        "",
+        "no markup",
+        "<title> a \n b </title><link rel=alternate hreflang=de href=/de><a href=//b.test/>\t ä &lt; b</a>\
+         <area href=/area><iframe src=/frame></iframe><link rel=stylesheet href=s.css><a href=/1></a>\
+         <meta http-equiv=refresh content='9; url=/later'><link rel='next me' href=/next><a href=/de>again</a>",
+        "<rss><channel><item><link>http://a.test/story</link></item></channel></rss>",
+        "<urlset><url><loc>http://a.test/one</loc></url></urlset>",
+    ];
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nLink: </l>; rel=next\r\n\r\n";
+    let url = CrawlUrl::parse("http://a.test/d/").unwrap();
+    let mut noted = 0;
+    for page in pages {
+        let findings = read(&url, &fields(head.as_bytes()), page.as_bytes());
+        let outlinks = outlinks::Outlinks::of(Some(&findings), None);
+        let line = |(name, value): &(&str, String)| format!("{name}: {value}\r\n");
+        let notes: String = table_notes::of(Some(&findings), None, &outlinks).iter().map(line).collect();
+        let lines: String = outlinks.lines.iter().map(|line| format!("outlink: {line}\r\n")).collect();
+        let by_reading = response(url.as_str(), head, page, Some(&format!("fetchTimeMs: 1\r\n{lines}")));
+        let mut by_notes =
+            response(url.as_str(), head, "", Some(&format!("fetchTimeMs: 1\r\n{notes}{lines}")));
+        assert_eq!(of(&by_notes), of(&by_reading), "{page}");
+        noted += of(&by_notes).links.len();
+        // The notes are not of a page that answered otherwise.
+        by_notes.http = b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec();
+        assert_eq!(of(&by_notes).capture.title, None);
+    }
+    assert!(noted > 12, "{noted}");
+}
