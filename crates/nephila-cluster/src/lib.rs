@@ -63,6 +63,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::{Content, Objects};
 use nephila_engine::clock::Gate;
+use nephila_engine::crawl::tables::{Tables, Writer};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, new_secret};
 use nephila_engine::log;
@@ -347,7 +348,8 @@ impl Node {
             ArchiveUpload::Closed => self.cluster.objects(settings)?,
         };
         let keep = settings.archive_keep_local;
-        Ok(objects.map(|objects| upload::Uploads::new(&self.folder, &objects, &self.name, keep)))
+        let tables = Writer::new(self.folder.dir(), &self.settings)?;
+        Ok(objects.map(|objects| upload::Uploads::new(&self.folder, &objects, &self.name, tables, keep)))
     }
 }
 
@@ -422,20 +424,32 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         let signals = nephila_engine::process::Signals::new()?;
         let _serving = api::start(&node, bound)?;
         let uploads = node.uploads()?;
+        // Tables are sent with the archive; without an upload, a thread writes them.
+        let tables = match uploads {
+            None => Some(Tables::start(node.folder.dir(), &node.settings)?),
+            Some(_) => None,
+        };
         let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
         let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));
         let exit = shell::run(&node, signals).await?;
         node.archive.close().await.context("closing the archive")?;
+        if let Some(tables) = tables {
+            tables.finish().await?;
+        }
         drop(sending);
         if let Some(uploads) = uploads {
             // Files not sent by then are sent by the next process.
-            match tokio::time::timeout(LAST_UPLOADS_MAX, uploads.pass()).await {
+            let last = async {
+                uploads.pass().await?;
+                uploads.write_paths().await
+            };
+            match tokio::time::timeout(LAST_UPLOADS_MAX, last).await {
                 Ok(Err(error)) => tracing::warn!(
                     error = %format_args!("{error:#}"),
                     "not everything of the archive is stored: {error:#}"
                 ),
                 Err(_) => tracing::warn!("not everything of the archive is stored yet"),
-                Ok(Ok(_)) => {}
+                Ok(Ok(())) => {}
             }
         }
         Ok(exit)

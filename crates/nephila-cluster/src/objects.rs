@@ -205,6 +205,11 @@ impl Objects {
         &self.place
     }
 
+    /// The name of an object in the whole store.
+    pub fn key(&self, name: &str) -> String {
+        self.path(name).to_string()
+    }
+
     fn path(&self, name: &str) -> Path {
         let mut path = self.prefix.clone();
         for part in name.split('/').filter(|part| !part.is_empty()) {

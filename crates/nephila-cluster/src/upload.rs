@@ -3,11 +3,14 @@
 //! A page is done once stored on the disk of the node that fetched the page; files are sent later, when closed. So
 //! unsent files are lost with that disk: at most the open file (`store.bytes_max`, `store.age_max`) and files that wait
 //! for an unreachable object store. Each file has a small note in `uploads/` beside the archive: its content, the
-//! progress of its upload, and whether the file is stored. A restarted process resumes from the notes.
+//! progress of its upload, and whether the file is stored. A restarted process resumes from the notes. If the node
+//! writes tables, those of a file are written before it is sent, and sent after it.
 //!
-//! Invariants: a WARC file is stored before its index, so an index in the object store refers to an existing file; a
+//! Invariants: a WARC file is stored before its index and its tables, so these refer to an existing file; a
 //! local file is removed only after the stored object was read back and is equal; at most [`FILES_AT_ONCE`] files are
 //! sent at a time, and no waiting file is in memory.
+
+mod paths;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +23,7 @@ use tokio::time::sleep;
 
 use super::alarm::Trouble;
 use crate::objects::{Content, Objects, Sent};
+use nephila_engine::crawl::tables::Writer;
 use nephila_engine::folder::Folder;
 
 /// Maximum number of files sent concurrently.
@@ -41,6 +45,9 @@ pub struct Note {
     /// When the file was stored, in milliseconds since 1970; 0 if not stored.
     #[serde(default)]
     stored_ms: u64,
+    /// The names of its tables in the object store.
+    #[serde(default)]
+    tables: Vec<String>,
     /// Whether the file was verified in the object store and removed here.
     #[serde(default)]
     is_removed: bool,
@@ -52,13 +59,25 @@ pub struct Uploads {
     archive: PathBuf,
     notes: PathBuf,
     objects: Objects,
+    /// Where tables of all nodes are, and who writes those of this node.
+    tables: Option<(Objects, Writer)>,
+    /// Where the path lists of this node are.
+    paths: Objects,
     /// How long a stored file is kept here; forever at zero.
     keep_local: Duration,
 }
 
 impl Uploads {
-    pub fn new(folder: &Folder, objects: &Objects, node: &str, keep_local: Duration) -> Uploads {
+    pub fn new(
+        folder: &Folder,
+        objects: &Objects,
+        node: &str,
+        tables: Option<Writer>,
+        keep_local: Duration,
+    ) -> Uploads {
         Uploads {
+            tables: tables.map(|writer| (objects.within("table"), writer)),
+            paths: objects.within("paths").within(node),
             archive: folder.archive(),
             notes: folder.dir().join("uploads"),
             objects: objects.within("archive").within(node),
@@ -69,11 +88,18 @@ impl Uploads {
     /// Sends closed files, until dropped.
     pub async fn run(self, trouble: Trouble) {
         let mut rest = AGAIN_FIRST;
+        // A process that was killed may have stored files without listing them.
+        let mut are_listed = false;
         loop {
-            let passed = self.pass().await;
+            let mut passed = self.pass().await;
+            if passed.as_ref().is_ok_and(|count| *count == 0) && !are_listed {
+                passed = self.write_paths().await.map(|()| 0);
+                are_listed = passed.is_ok();
+            }
             match passed {
                 Ok(0) => sleep(LOOK).await,
                 Ok(_) => {
+                    are_listed = false;
                     rest = AGAIN_FIRST;
                     trouble.note("an archive file", &Ok(())).await;
                 }
@@ -140,9 +166,23 @@ impl Uploads {
         }
         let index_object = index_name(name).context("no archive file")?;
         self.objects.put_file(&index_object, &index, Sent::default(), |_| {}).await?;
+        note.tables = self.send_tables(warc).await?;
         note.sent = Sent::default();
         note.stored_ms = now_ms();
         self.write(name, &note)
+    }
+
+    /// Sends the tables of a WARC file. Their names contain the node's, so two nodes never write the same object.
+    /// Returns the names of the objects.
+    async fn send_tables(&self, warc: PathBuf) -> anyhow::Result<Vec<String>> {
+        let Some((objects, writer)) = self.tables.clone() else { return Ok(Vec::new()) };
+        let written = tokio::task::spawn_blocking(move || writer.write(&warc)).await;
+        let mut names = Vec::new();
+        for (name, path) in written.context("writing tables")?? {
+            objects.put_file(&name, &path, Sent::default(), |_| {}).await?;
+            names.push(name);
+        }
+        Ok(names)
     }
 
     pub async fn remove(&self, name: &str, mut note: Note) -> anyhow::Result<()> {
@@ -226,7 +266,7 @@ mod tests {
         let objects = Objects::open(&Cluster { objects, ..Default::default() }).unwrap().unwrap();
         let folder = Folder::new(dir.join("node"));
         std::fs::create_dir_all(folder.archive()).unwrap();
-        Uploads::new(&folder, &objects, "n1", keep_local)
+        Uploads::new(&folder, &objects, "n1", None, keep_local)
     }
 
     fn close(uploads: &Uploads, stem: &str, bytes: usize) -> Content {
@@ -250,6 +290,15 @@ mod tests {
         uploads.objects.verify("A-1.warc.gz", &one).await.unwrap();
         uploads.objects.verify("A-2.warc.gz", &two).await.unwrap();
         assert_eq!(uploads.pass().await.unwrap(), 0);
+        uploads.write_paths().await.unwrap();
+        let listed = |name: &str| {
+            let file = std::fs::File::open(dir.path().join("store/paths/n1").join(name)).ok()?;
+            std::io::read_to_string(flate2::read::GzDecoder::new(file)).ok()
+        };
+        let warcs = "archive/n1/A-1.warc.gz\narchive/n1/A-2.warc.gz\n";
+        assert_eq!(listed("warc.paths.gz").as_deref(), Some(warcs));
+        let indexes = "archive/n1/A-1.cdxj\narchive/n1/A-2.cdxj\n";
+        assert_eq!((listed("cc-index.paths.gz").as_deref(), listed("links.paths.gz")), (Some(indexes), None));
         assert!(uploads.archive.join("A-1.warc.gz").exists());
     }
 

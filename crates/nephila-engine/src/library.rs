@@ -206,7 +206,7 @@ impl Builder {
         begin(&shared).await?;
         reread::run(&shared, true).await?;
         fetch_lost(&shared).await?;
-        let tables = Tables::start(&shared)?;
+        let tables = Tables::start(shared.folder.dir(), &shared.settings)?;
         let (until, signals) = (work::Until::default(), Signals::Embedded(stop));
         let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await?;
         drop(stops);

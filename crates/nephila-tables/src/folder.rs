@@ -7,7 +7,7 @@ use nephila_core::store::roll;
 use nephila_store::disk::Disk;
 
 use crate::link::LinkRow;
-use crate::part::{self, Part};
+use crate::part::{self, PageRow, Part};
 use crate::rows::Decode;
 use crate::{Error, records};
 
@@ -105,6 +105,12 @@ impl Folder {
         }
         part::write(disk, file, &self.to, decode).map(Some)
     }
+
+    /// The tables of one WARC file, as far as they are there: names within the folder of tables, and paths. The links
+    /// are last.
+    pub fn tables_of(&self, file: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+        part::files(file, &self.to)
+    }
 }
 
 impl Folder {
@@ -119,6 +125,23 @@ impl Folder {
             }
         }
         Ok(())
+    }
+}
+
+impl Folder {
+    /// Hands the HTML pages of one WARC file to `give`, until it returns false: from its tables if they are written and
+    /// no texts are wanted, else from the file itself.
+    pub fn each_page(
+        &self,
+        file: &Path,
+        with_text: bool,
+        decode: &Decode,
+        give: &mut dyn FnMut(PageRow) -> bool,
+    ) -> Result<(), Error> {
+        if !with_text && part::each_stored_page(file, &self.to, give)? {
+            return Ok(());
+        }
+        part::each_page(file, decode, give)
     }
 }
 

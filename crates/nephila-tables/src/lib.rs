@@ -25,6 +25,7 @@ pub mod usage;
 pub use capture::{CaptureRow, Subset};
 pub use folder::{Folder, Progress, Written};
 pub use link::LinkRow;
+pub use part::PageRow;
 pub use rows::Decode;
 
 /// Version of the tables. A higher one replaces files of a lower one.

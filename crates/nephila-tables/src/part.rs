@@ -17,7 +17,7 @@ use crate::capture::{CaptureRow, Subset};
 use crate::link::LinkRow;
 use crate::parquet::{Stored, TableWriter};
 use crate::records::{FileInfo, Records};
-use crate::rows::{Decode, rows};
+use crate::rows::{Decode, Rows, rows};
 use crate::table::Millis;
 use crate::{Error, VERSION, query};
 
@@ -35,6 +35,21 @@ pub struct Part {
     pub links: u64,
     /// Bytes of the files.
     pub bytes: u64,
+}
+
+/// A page that a person may want to open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageRow {
+    /// Its URL.
+    pub url: String,
+    /// When it was fetched.
+    pub fetch_time: Millis,
+    /// Its title, or nothing.
+    pub title: String,
+    /// Whether the crawl began here.
+    pub is_seed: bool,
+    /// Its main text, if asked for and stored.
+    pub text: Option<String>,
 }
 
 /// Where the files of a WARC file are.
@@ -112,6 +127,17 @@ pub fn write(disk: &dyn Disk, warc: &Path, to: &Path, decode: &Decode) -> Result
     Ok(part)
 }
 
+/// The files of tables of a WARC file that are there: names within the folder of tables, and paths. The links are last.
+pub fn files(warc: &Path, to: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+    let places = Places::new(to, open(warc)?.0.info());
+    let paths = Subset::ALL.into_iter().map(|subset| places.captures(subset)).chain([places.links()]);
+    let named = |path: PathBuf| {
+        let parts: Vec<_> = path.strip_prefix(to).ok()?.iter().map(|part| part.to_string_lossy()).collect();
+        Some((parts.join("/"), path))
+    };
+    Ok(paths.filter(|path| path.is_file()).filter_map(named).collect())
+}
+
 /// Hands the links of a WARC file to `give`, as far as the file can be read.
 pub(crate) fn each_link(warc: &Path, decode: &Decode, give: &mut dyn FnMut(&LinkRow)) -> Result<(), Error> {
     let (mut records, info) = match open(warc) {
@@ -153,6 +179,68 @@ pub(crate) fn each_stored_link(
         });
     })?;
     Ok(true)
+}
+
+/// Hands the HTML pages in the tables of a WARC file to `give`. Returns whether there are such tables.
+pub(crate) fn each_stored_page(
+    warc: &Path,
+    to: &Path,
+    give: &mut dyn FnMut(PageRow) -> bool,
+) -> Result<bool, Error> {
+    if !matches!(is_written(warc, to), Ok(true)) {
+        return Ok(false);
+    }
+    let path = Places::new(to, open(warc)?.0.info()).captures(Subset::Warc);
+    if !path.is_file() {
+        return Ok(true);
+    }
+    let columns = ["url", "fetch_time", "content_mime_detected", "title", "depth"];
+    let mut go_on = true;
+    query::each_of(&path, "captures", &columns, &mut |row| {
+        if go_on && is_html(row[2].text()) {
+            go_on = give(PageRow {
+                url: row[0].text().to_owned(),
+                fetch_time: Millis(row[1].number()),
+                title: row[3].text().to_owned(),
+                is_seed: row[4] == query::Value::Number(0),
+                text: None,
+            });
+        }
+    })?;
+    Ok(true)
+}
+
+/// Hands the HTML pages of a WARC file to `give`, with their texts.
+pub(crate) fn each_page(
+    warc: &Path,
+    decode: &Decode,
+    give: &mut dyn FnMut(PageRow) -> bool,
+) -> Result<(), Error> {
+    let (mut records, _) = open(warc)?;
+    let info = records.info().clone();
+    while let Some(mut gathered) = records.read().map_err(damaged(warc))? {
+        let Some(Rows { capture, subset: Subset::Warc, .. }) = rows(&gathered, &info, decode) else {
+            continue;
+        };
+        if !is_html(capture.content_mime_detected.as_deref().unwrap_or_default()) {
+            continue;
+        }
+        let page = PageRow {
+            url: capture.url,
+            fetch_time: capture.fetch_time,
+            title: capture.title.unwrap_or_default(),
+            is_seed: capture.depth == Some(0),
+            text: gathered.text.take(),
+        };
+        if !give(page) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn is_html(media_type: &str) -> bool {
+    matches!(media_type, "text/html" | "application/xhtml+xml")
 }
 
 fn open(warc: &Path) -> Result<(Records<File>, u64), Error> {

@@ -124,7 +124,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             prepared = prepare => prepared.map(|()| false)?,
             () = signals.next() => true,
         };
-        let tables = Tables::start(&shared)?;
+        let tables = Tables::start(shared.folder.dir(), &shared.settings)?;
         let until = work::Until {
             errors_max: args.errors_max,
             fail_on_seed_error: args.fail_on_seed_error,
