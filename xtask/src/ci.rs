@@ -105,7 +105,7 @@ impl Steps {
             let proofs = [
                 "complete --hosts 30 --pages 2000 --reasons 40 --records 200",
                 "polite --hosts 250 --pages 2500 --jumps 3",
-                "plug --kills 8 --hosts 24 --pages 1200",
+                "plug --kills 8 --hosts 24 --pages 1200 --tables",
                 "feeds --feeds 30 --minutes 60 --rate 120 --kills 2",
                 "outage --full-seconds 3 --silent-seconds 4 --hosts 24 --pages 1500",
                 "soak --minutes 0.65 --hosts 200",

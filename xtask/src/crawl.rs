@@ -61,10 +61,16 @@ pub fn run(args: Args) -> Result<()> {
         command.arg("--dir").arg(dir);
     }
     command.args(&args.proof);
+    let cache = args.cache;
     if args.proof.iter().any(|arg| arg == "--peers") {
-        let cache = args.cache.map_or_else(interop::default_cache, Ok)?;
+        let cache = cache.clone().map_or_else(interop::default_cache, Ok)?;
         let scrapy = interop::environment(&cache.join("scrapy"), SCRAPY)?;
         command.arg("--python").arg(scrapy.join("bin/python"));
+    }
+    if args.proof.iter().any(|arg| arg == "--tables") {
+        let cache = cache.map_or_else(interop::default_cache, Ok)?;
+        let script = shell::root().join("xtask/interop/tables_judge.py");
+        command.arg("--judge").arg(interop::table_tools(&cache)?).arg("--judge-script").arg(script);
     }
     shell::run(&mut command, LIMIT)
 }

@@ -34,7 +34,7 @@ const LEFT_OUT: &[&str] = &[
     "red-13.",
 ];
 /// Readers of tables.
-const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0"];
+const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0", "warcio==1.8.1"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -83,11 +83,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The Python of an environment that reads tables and archives.
+pub(crate) fn table_tools(cache: &Path) -> anyhow::Result<PathBuf> {
+    Ok(environment(&cache.join("table-tools"), TABLE_TOOLS)?.join("bin/python"))
+}
+
 /// Tables of these archives, read by pyarrow and DuckDB.
 fn read_tables(cache: &Path, nephila: &Path, dirs: &[PathBuf]) -> anyhow::Result<()> {
-    let tools = environment(&cache.join("table-tools"), TABLE_TOOLS)?;
     let script = crate::shell::root().join("xtask/interop/tables.py");
-    let mut command = Command::new(tools.join("bin/python"));
+    let mut command = Command::new(table_tools(cache)?);
     let status = command.arg(script).arg(nephila).args(dirs).status().context("reading tables")?;
     ensure!(status.success(), "a public tool does not read our tables: see the lines that begin with FAIL");
     Ok(())

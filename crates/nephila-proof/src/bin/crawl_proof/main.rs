@@ -62,6 +62,7 @@ mod site;
 mod slots;
 mod soak;
 mod stops;
+mod tables;
 mod takeover;
 mod tax;
 mod versions;

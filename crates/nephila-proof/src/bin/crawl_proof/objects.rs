@@ -13,6 +13,7 @@ use crate::engine::{LOOK, expect_bounded};
 use crate::herd::{Herd, Size};
 use crate::judge::{self, Verdict};
 use crate::site::Site;
+use crate::tables::{self, Judge};
 
 /// The alarm is there, or gone again, within this time.
 const ALARM_MAX: Duration = Duration::from_secs(120);
@@ -35,6 +36,8 @@ pub struct Args {
     /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 30)]
     quiet: u64,
+    #[command(flatten)]
+    judge: Judge,
 }
 
 /// Runs the proof.
@@ -52,6 +55,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     herd.asks.set("cluster.snapshot_every=\"4s\"");
     herd.asks.set("cluster.archive_upload=\"closed\"");
     herd.asks.set("store.bytes_max=1000000");
+    args.judge.settings().iter().for_each(|setting| herd.asks.set(setting));
     herd.join(args.nodes)?;
     herd.settle()?;
     herd.until_requests(size.hosts as usize * 3)?;
@@ -88,6 +92,12 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let log = site.stop();
     let places = judge::complete(&mut verdict, &world, &wanted.truth, &log);
     let repeats = cluster::repeats(&mut verdict, &log, &[]);
+    if args.judge.is_wanted() {
+        let dir = folder.join("judged");
+        tables::gather(&objects, &dir)?;
+        let said = args.judge.run(&dir, &world, &wanted.truth)?;
+        eprintln!("objects: tables: {}", said.unwrap_or_default());
+    }
     verdict.end(&format!(
         "objects: away for {} s; `cluster status` said so after {:.1} s and stopped saying it {:.1} s after; {meanwhile} \
          requests meanwhile; {:.0} MB before, {:.0} MB meanwhile; {places} places as the truth says, {} requests, {repeats} \

@@ -14,6 +14,7 @@ use crate::crawler::{Crawler, Place, Rests};
 use crate::judge::{self, Verdict};
 use crate::peers;
 use crate::site::{self, Site};
+use crate::tables::Judge;
 
 /// A run that is killed late lives this long.
 const LIFE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -64,6 +65,8 @@ pub struct Args {
     /// With --peers: the Python of an environment that has Scrapy.
     #[arg(long)]
     python: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    judge: Judge,
 }
 
 /// One kill, in time of the journal: just before and just after.
@@ -130,6 +133,7 @@ fn one_crawl(
     let wanted = site.most_domains(&folder)?;
     let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "domain", rests);
     crawler.set(&format!("crawl.concurrency={CONCURRENCY}"));
+    args.judge.settings().iter().for_each(|setting| crawler.set(setting));
     let journal = site.web().journal().clone();
     let mut kills: Vec<Kill> = Vec::new();
     let mut idle_lives = 0;
@@ -164,6 +168,9 @@ fn one_crawl(
     let (captures, read) = archive::check(verdict, &crawler, &world, &wanted.truth, &log, copies, 1_000)?;
     total.captures += captures;
     total.read += read;
+    if let Some(said) = args.judge.run(crawler.dir(), &world, &wanted.truth)? {
+        eprintln!("plug: tables: {said}");
+    }
     Ok(())
 }
 
