@@ -1,6 +1,7 @@
-"""Reads the tables of crawl folders with pyarrow and DuckDB, and runs queries as Common Crawl publishes them.
+"""Reads the tables of crawl folders with pyarrow and DuckDB, and runs queries as Common Crawl publishes them. Then makes a
+WACZ file of each folder: py-wacz judges it, and the index inside is compared with the folder's.
 
-Usage: tables.py NEPHILA FOLDER...  Prints a line per check; exits 1 if one begins with FAIL.
+Usage: tables.py NEPHILA WACZ FOLDER...  Prints a line per check; exits 1 if one begins with FAIL. WACZ is py-wacz.
 """
 
 import gzip
@@ -8,6 +9,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import zipfile
 
 import duckdb
 import pyarrow.dataset
@@ -100,14 +102,40 @@ def check(nephila, folder):
         say(is_right, f"{folder.name}: {name}: {len(result)} rows")
 
 
+def check_wacz(nephila, wacz, folder):
+    path = folder.with_suffix(".wacz")
+    subprocess.run([nephila, "export", "wacz", "--quiet", "-o", folder, "--to", path], check=True)
+    judged = subprocess.run([wacz, "validate", "-f", path], capture_output=True, text=True)
+    text = judged.stdout + judged.stderr
+    say(judged.returncode == 0 and "Invalid" not in text, f"{folder.name}: py-wacz validates {path.name} {text.strip()!r}")
+    with zipfile.ZipFile(path) as package:
+        say(package.testzip() is None, f"{folder.name}: every entry has its checksum")
+        blocks = package.read("indexes/index.cdx.gz")
+        lines = []
+        for block in package.read("indexes/index.idx").decode().splitlines()[1:]:
+            key, _, place = block.partition(" {")
+            place = json.loads("{" + place)
+            some = gzip.decompress(blocks[place["offset"] : place["offset"] + place["length"]]).decode().splitlines()
+            say(some[0].startswith(key + " {"), f"{folder.name}: a block of the index begins with its key")
+            lines += some
+        say(
+            lines == (folder / "indexes/index.cdxj").read_text().splitlines(),
+            f"{folder.name}: {len(lines)} lines of the index are those of the folder",
+        )
+        pages = [json.loads(line) for line in package.read("pages/pages.jsonl").decode().splitlines()]
+        is_titled = any(page.get("title") for page in pages[1:])
+        say(len(pages) > 1 and is_titled, f"{folder.name}: {len(pages) - 1} pages, with titles")
+
+
 def run(base, script):
     return base.execute(script).fetchall()
 
 
 def main():
-    nephila, *folders = sys.argv[1:]
+    nephila, wacz, *folders = sys.argv[1:]
     for folder in folders:
         check(nephila, pathlib.Path(folder))
+        check_wacz(nephila, wacz, pathlib.Path(folder))
     sys.exit(failed > 0)
 
 

@@ -4,7 +4,8 @@
 //! folders are given, four archives: two of a sample program with every kind of capture, one that `nephila fetch` makes
 //! of the good test web, one that `nephila fetch` makes of the hostile web. Then runs `xtask/interop/interop.py` on
 //! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
-//! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB.
+//! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB, and has py-wacz judge WACZ files
+//! of them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +36,8 @@ const LEFT_OUT: &[&str] = &[
 ];
 /// Readers of tables.
 const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0", "warcio==1.8.1"];
+/// The judge of WACZ files.
+const WACZ_TOOLS: &[&str] = &["wacz==0.6.0"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -91,8 +94,9 @@ pub(crate) fn table_tools(cache: &Path) -> anyhow::Result<PathBuf> {
 /// Tables of these archives, read by pyarrow and DuckDB.
 fn read_tables(cache: &Path, nephila: &Path, dirs: &[PathBuf]) -> anyhow::Result<()> {
     let script = crate::shell::root().join("xtask/interop/tables.py");
+    let wacz = environment(&cache.join("wacz-tools"), WACZ_TOOLS)?.join("bin/wacz");
     let mut command = Command::new(table_tools(cache)?);
-    let status = command.arg(script).arg(nephila).args(dirs).status().context("reading tables")?;
+    let status = command.arg(script).arg(nephila).arg(wacz).args(dirs).status().context("reading tables")?;
     ensure!(status.success(), "a public tool does not read our tables: see the lines that begin with FAIL");
     Ok(())
 }

@@ -221,6 +221,32 @@ pub enum ExportCommand {
         after_help = "Examples:\n  nephila export parquet -o docs\n  nephila export parquet -o docs --to /data/tables"
     )]
     Parquet(ExportArgs),
+    /// Write the crawl as one WACZ file, which opens in ReplayWeb.page and pywb.
+    ///
+    /// The file has the closed archive files as they are, an index, and a list of the HTML pages with their titles.
+    /// Titles come from the tables if they are written (`tables.write`, `nephila export parquet`), which is much faster
+    /// than reading the archive. A crawl may run meanwhile. Exit code: 0 done, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila export wacz -o docs\n  nephila export wacz -o docs --to docs-2026.wacz --text"
+    )]
+    Wacz(WaczArgs),
+}
+
+/// Arguments of `nephila export wacz`.
+#[derive(Args, Clone, Debug)]
+pub struct WaczArgs {
+    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// File to write [default: the name of the crawl folder with .wacz, in the current folder]
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+    /// Also list the main text of each page, if the crawl stored it (`handler.text`), for searching
+    #[arg(long)]
+    pub text: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Arguments of `nephila export parquet`.
