@@ -139,35 +139,11 @@ impl Steps {
                 "completion --nodes 2 --crawls 3 --host-pages 12 --host-delay-ms 200 --between 5 --report-only",
                 "seeds --nodes 2 --seeds 20000 --host-seeds 500 --closed 0.95 --host-delay-ms 1 --cut-ms 100",
                 "engine --nodes 2 --seconds 10 --pages 400 --host-delay-ms 500 --quiet 10",
-                "objects --seconds 5 --host-delay-ms 1000 --quiet 8",
+                "objects --seconds 5 --host-delay-ms 1000 --quiet 8 --tables",
                 "lying --cases 1 --only hole --pages 400 --host-delay-ms 500 --quiet 8",
             ];
             side_by_side(4, &proofs.map(|proof| format!("cluster-proof {proof} {small}")))
         });
-        self.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
-        // Figures of a short run on a busy machine prove nothing; the run only proves that the command works.
-        self.run("bench, short", || xtask(&["bench", "--short", "--report-only"]));
-        self.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
-        self.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
-        self.run("bench reflog, short", || xtask(&["bench", "reflog", "--lines", "100000", "--report-only"]));
-        self.run("bench cluster, short", || {
-            let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
-            xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
-        });
-        self.run("bench crawl-memory, short", || {
-            xtask(&[
-                "bench",
-                "crawl-memory",
-                "--known",
-                "10000,50000",
-                "--pages",
-                "1000",
-                "--hosts",
-                "10,500",
-            ])?;
-            xtask(&["bench", "crawl-memory", "--known", "5000", "--hosts", "500", "--minutes", "0.25"])
-        });
-        self.run("bench peers, quick", || xtask(&["bench", "peers", "--quick"]));
 
         (summary, counts)
     }
@@ -200,6 +176,30 @@ impl Steps {
         self.run("packages, short", || package::run(&package::Args::short()));
         self.run("dependencies", || deny::run(deny::Args::default()));
         self.run("fuzz, short", || fuzz::run(fuzz::Args::short()));
+        self.run("web-speed, short", || xtask(&["web-speed", "--seconds", "1"]));
+        // Figures of a short run on a busy machine prove nothing; the run only proves that the command works.
+        self.run("bench, short", || xtask(&["bench", "--short", "--report-only"]));
+        self.run("bench stages, short", || xtask(&["bench", "stages", "--pages", "60", "--report-only"]));
+        self.run("bench frontier, short", || xtask(&["bench", "frontier", "--short", "--report-only"]));
+        self.run("bench reflog, short", || xtask(&["bench", "reflog", "--lines", "100000", "--report-only"]));
+        self.run("bench cluster, short", || {
+            let size = ["--nodes", "2", "--pages", "500", "--hosts", "40", "--partitions", "4"];
+            xtask(&[&["bench", "cluster", "--report-only"][..], &size[..]].concat())
+        });
+        self.run("bench crawl-memory, short", || {
+            xtask(&[
+                "bench",
+                "crawl-memory",
+                "--known",
+                "10000,50000",
+                "--pages",
+                "1000",
+                "--hosts",
+                "10,500",
+            ])?;
+            xtask(&["bench", "crawl-memory", "--known", "5000", "--hosts", "500", "--minutes", "0.25"])
+        });
+        self.run("bench peers, quick", || xtask(&["bench", "peers", "--quick"]));
     }
 }
 
