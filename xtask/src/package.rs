@@ -7,11 +7,12 @@ use anyhow::Result;
 use crate::shell;
 
 /// The published crates, in the order of their dependencies.
-const PUBLISHED: [&str; 8] = [
+const PUBLISHED: [&str; 9] = [
     "nephila-core",
     "nephila-spider",
     "nephila-store",
     "nephila-log",
+    "nephila-tables",
     "nephila-engine",
     "nephila-api",
     "nephila-cluster",
