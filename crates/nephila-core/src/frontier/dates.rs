@@ -73,6 +73,11 @@ pub(super) fn believed(due: Seconds, ahead_max: Duration, now: Timestamp) -> Sec
     due
 }
 
+/// Like [`believed`], for a plan that was just looked at: an implausible one is due at a full minute after this second.
+pub(super) fn believed_next(due: Seconds, ahead_max: Duration, now: Timestamp) -> Seconds {
+    believed(due, ahead_max, Timestamp(now.0.saturating_add(1_000)))
+}
+
 impl<S: State> Frontier<S> {
     /// The longest time that anything of a partition is planned ahead.
     pub(super) fn plan_ahead_max(&self, partition: usize) -> Duration {

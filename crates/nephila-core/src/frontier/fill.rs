@@ -4,6 +4,7 @@ mod scan;
 
 use std::collections::BTreeMap;
 
+use super::dates;
 use super::heads::Head;
 use super::ticket::Place;
 use super::workbench::{HostIndex, RobotsPhase};
@@ -135,7 +136,7 @@ impl<S: State> Frontier<S> {
         }
         let max = self.config.frontier.visit_urls_max.max(1);
         let wall = Seconds::from(now.wall);
-        let believed = wall.plus(self.plan_ahead_max(partition));
+        let ahead_max = self.plan_ahead_max(partition);
         let state = &mut self.partitions[partition].state;
         let host = self.bench.host(index);
         let (key, origin) = (host.key, host.origin.clone());
@@ -148,7 +149,7 @@ impl<S: State> Frontier<S> {
             let all = planned.len() < max;
             let not_due = planned.iter().position(|planned| planned.place.due > wall);
             later_next = match not_due {
-                Some(first) => Some(planned[first].place.due),
+                Some(first) => Some(dates::believed_next(planned[first].place.due, ahead_max, now.wall)),
                 None if all => None,
                 None => later_next,
             };
@@ -175,9 +176,20 @@ impl<S: State> Frontier<S> {
         }
         if candidates.is_empty() && readable.is_none() && later_next.is_some() {
             // Plans too far ahead to be real; the cursor stays before the real ones.
-            let behind = later_cursor.max(LaterKey { due: believed, path: u64::MAX });
+            let limit = wall.plus(ahead_max);
             let mut planned = Vec::new();
-            state.planned(&key, behind, max, &mut planned)?;
+            state.planned(
+                &key,
+                later_cursor.max(LaterKey { due: limit, path: u64::MAX }),
+                max,
+                &mut planned,
+            )?;
+            if !planned.is_empty() && planned.len() < max {
+                // All of those are read here; a real plan may be left.
+                let mut real = Vec::new();
+                state.planned(&key, later_cursor, 1, &mut real)?;
+                later_next = real.first().map(|real| real.place.due).filter(|due| *due <= limit);
+            }
             candidates.extend(planned.into_iter().map(|Planned { place, text }| Candidate {
                 place: Place::Later(place),
                 text,
@@ -226,9 +238,10 @@ impl<S: State> Frontier<S> {
                 self.stop_reading_at(index, first, true);
             }
             if let Some(first) = candidates.iter().find_map(|candidate| candidate.place.later()) {
+                let due = dates::believed_next(first.due, self.plan_ahead_max(partition), now.wall);
                 let host = self.bench.host_mut(index);
                 host.later_cursor = host.later_cursor.min(first.before());
-                host.later_next = Some(host.later_next.map_or(first.due, |next| next.min(first.due)));
+                host.later_next = Some(host.later_next.map_or(due, |next| next.min(due)));
             }
             self.bench.host_mut(index).robots = RobotsPhase::Wanted;
             return Ok((Vec::new(), Vec::new()));

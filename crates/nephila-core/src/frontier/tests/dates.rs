@@ -53,3 +53,28 @@ fn pro_05_what_a_wrong_clock_left_behind_is_not_believed_after_a_restart() {
     asked.sort_unstable();
     assert_eq!(asked, ["http://a.test/1", "http://a.test/1", "http://a.test/2"], "at the next full minute");
 }
+
+#[test]
+fn pro_05_a_full_minute_that_passes_while_urls_are_queued_does_not_end_the_crawl() {
+    // The run begins at each second of the last ten of a minute; the queue is empty in the next minute.
+    for before in 0..10 {
+        let mut lab = next_year();
+        let urls: Vec<_> = (3..9).map(|page| format!("http://a.test/{page}")).collect();
+        lab.offer(&urls.iter().map(|url| &**url).collect::<Vec<_>>());
+        let now = lab.now.wall.0;
+        lab.now.wall = Timestamp(now.next_multiple_of(60_000) + 60_000 - before * 1_000);
+        lab.restart(1_000);
+        let mut seconds = 0;
+        loop {
+            lab.run(1_000);
+            seconds += 1;
+            let horizon = Seconds::from(lab.now.wall).plus(std::time::Duration::from_secs(60));
+            if lab.frontier.is_done(horizon, lab.now).unwrap() {
+                break;
+            }
+            assert!(seconds < 200, "the crawl ends");
+        }
+        let asked = lab.urls().iter().filter(|url| **url == "http://a.test/1").count();
+        assert_eq!(asked, 2, "the crawl ended without the planned page, {before} s before a full minute");
+    }
+}
