@@ -4,7 +4,7 @@
 //! unsent files are lost with that disk: at most the open file (`store.bytes_max`, `store.age_max`) and files that wait
 //! for an unreachable object store. Each file has a small note in `uploads/` beside the archive: its content, the
 //! progress of its upload, and whether the file is stored. A restarted process resumes from the notes. If the node
-//! writes tables, those of a file are written before it is sent, and sent after it.
+//! writes tables, those of a file are written and sent after it: a disk that takes no tables keeps no page here.
 //!
 //! Invariants: a WARC file is stored before its index and its tables, so these refer to an existing file; a
 //! local file is removed only after the stored object was read back and is equal; at most [`FILES_AT_ONCE`] files are
@@ -42,7 +42,10 @@ pub struct Note {
     /// Progress of the multipart upload.
     #[serde(default)]
     sent: Sent,
-    /// When the file was stored, in milliseconds since 1970; 0 if not stored.
+    /// Whether the file and its index are stored; its tables may be missing.
+    #[serde(default)]
+    has_archive: bool,
+    /// When the file and its tables were stored, in milliseconds since 1970; 0 if not stored.
     #[serde(default)]
     stored_ms: u64,
     /// The names of its tables in the object store.
@@ -148,28 +151,38 @@ impl Uploads {
 
     pub async fn send(&self, name: &str, mut note: Note) -> anyhow::Result<()> {
         let warc = self.archive.join(name);
-        let index = self.archive.join(index_name(name).context("no archive file")?);
         if note.content == Content::default() {
             let path = warc.clone();
             note.content =
                 tokio::task::spawn_blocking(move || Content::of_file(&path)).await.context("reading")??;
             self.write(name, &note)?;
         }
+        if !note.has_archive {
+            self.send_archive(name, &warc, &note).await?;
+            note.has_archive = true;
+            self.write(name, &note)?;
+        }
+        note.tables = self.send_tables(warc).await?;
+        note.sent = Sent::default();
+        note.stored_ms = now_ms();
+        self.write(name, &note)
+    }
+
+    /// Sends a WARC file and then its index.
+    async fn send_archive(&self, name: &str, warc: &Path, note: &Note) -> anyhow::Result<()> {
+        let index_object = index_name(name).context("no archive file")?;
         let (mut kept, mut failed) = (note.clone(), None);
         let noted = |sent: &Sent| {
             kept.sent = sent.clone();
             failed = self.write(name, &kept).err().or(failed.take());
         };
-        self.objects.put_file(name, &warc, note.sent.clone(), noted).await?;
+        self.objects.put_file(name, warc, note.sent.clone(), noted).await?;
         if let Some(error) = failed {
             return Err(error);
         }
-        let index_object = index_name(name).context("no archive file")?;
+        let index = self.archive.join(&index_object);
         self.objects.put_file(&index_object, &index, Sent::default(), |_| {}).await?;
-        note.tables = self.send_tables(warc).await?;
-        note.sent = Sent::default();
-        note.stored_ms = now_ms();
-        self.write(name, &note)
+        Ok(())
     }
 
     /// Sends the tables of a WARC file. Their names contain the node's, so two nodes never write the same object.
@@ -189,7 +202,7 @@ impl Uploads {
         if let Err(error) = self.objects.verify(name, &note.content).await {
             if error.is_lost() {
                 // The stored object differs from the file: send the file again.
-                note.stored_ms = 0;
+                (note.stored_ms, note.has_archive) = (0, false);
                 self.write(name, &note)?;
             }
             return Err(error.into());
@@ -316,6 +329,31 @@ mod tests {
         std::fs::rename(&aside, &store).unwrap();
         assert_eq!(uploads.pass().await.unwrap(), 1);
         uploads.objects.verify("A-1.warc.gz", &content).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_takes_no_tables_keeps_no_file_here_and_sends_none_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut uploads = uploads(dir.path(), Duration::ZERO);
+        let mut settings = nephila_engine::settings::Settings::default();
+        settings.tables.write = true;
+        let writer = Writer::new(&dir.path().join("node"), &settings).unwrap().unwrap();
+        uploads.tables = Some((uploads.objects.clone(), writer));
+        let warc = "WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: <urn:uuid:c3a1e6b0-5f0e-4d8e-9f5a-2b1d3c4e5f60>\r\n\
+            WARC-Date: 2026-11-18T00:00:00Z\r\nContent-Length: 0\r\n\r\n\r\n\r\n";
+        std::fs::write(uploads.archive.join("A-1.cdxj"), b"").unwrap();
+        std::fs::write(uploads.archive.join("A-1.warc"), warc).unwrap();
+        let tables = dir.path().join("node/table");
+        std::fs::write(&tables, b"no folder").unwrap();
+        let error = uploads.pass().await.unwrap_err();
+        assert!(format!("{error:#}").contains("writing tables"), "{error:#}");
+        let stored = dir.path().join("store/archive/n1/A-1.warc");
+        assert!(stored.exists(), "the file is stored all the same");
+        std::fs::remove_file(&stored).unwrap();
+        std::fs::remove_file(&tables).unwrap();
+        assert_eq!(uploads.pass().await.unwrap(), 1);
+        assert!(!stored.exists(), "it is not sent again for the sake of its tables");
+        assert_eq!(uploads.pass().await.unwrap(), 0);
     }
 
     #[tokio::test]
