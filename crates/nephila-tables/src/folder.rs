@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nephila_core::store::roll;
+use nephila_store::archive::ENDINGS;
 use nephila_store::disk::Disk;
 
 use crate::link::LinkRow;
@@ -156,6 +157,5 @@ impl Written {
 
 /// Whether this is the name of a WARC file that is complete.
 fn is_closed(name: &str) -> bool {
-    !name.ends_with(roll::OPEN)
-        && [".warc", ".warc.gz", ".warc.zst"].iter().any(|ending| name.ends_with(ending))
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

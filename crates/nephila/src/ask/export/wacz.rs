@@ -57,21 +57,40 @@ pub(super) fn write(
         bail!("{} is compressed with zstd, which WACZ does not have: crawl with gzip", file.display());
     }
     let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
+    let written = fill(folder, &tables, &files, &temporary, with_text, say).and_then(|written| {
+        std::fs::rename(&temporary, to).with_context(|| format!("renaming {}", temporary.display()))?;
+        Ok(written)
+    });
+    if written.is_err() {
+        // It may be what filled the disk.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Writes the whole package to `temporary`.
+fn fill(
+    folder: &Folder,
+    tables: &nephila_tables::Folder,
+    files: &[PathBuf],
+    temporary: &Path,
+    with_text: bool,
+    say: &mut dyn FnMut(u64, u64),
+) -> anyhow::Result<Written> {
     let named = |doing: &'static str| format!("{doing} {}", temporary.display());
-    let out = File::create(&temporary).with_context(|| named("creating"))?;
+    let out = File::create(temporary).with_context(|| named("creating"))?;
     let mut package =
         Package { zip: ZipWriter::new(BufWriter::with_capacity(COPY_BYTES, out)), resources: vec![] };
     let mut written = Written { files: files.len(), ..Written::default() };
-    copy(&mut package, &files, say)?;
-    written.captures = index(&mut package, folder, &files)?;
-    let (pages, first) = pages(&mut package, &tables, &files, with_text)?;
+    copy(&mut package, files, say)?;
+    written.captures = index(&mut package, folder, files)?;
+    let (pages, first) = pages(&mut package, tables, files, with_text)?;
     written.pages = pages;
     describe(&mut package, folder, first)?;
     let out = package.zip.finish().context("ending the ZIP file")?;
     let out = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(|| named("writing"))?;
     out.sync_all().with_context(|| named("syncing"))?;
     written.bytes = out.metadata().with_context(|| named("reading"))?.len();
-    std::fs::rename(&temporary, to).with_context(|| named("renaming"))?;
     Ok(written)
 }
 
