@@ -421,7 +421,7 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
             events,
         });
         // Before the first answer: whoever reads it may send a signal at once.
-        let signals = nephila_engine::process::Signals::new()?;
+        let mut signals = nephila_engine::process::Signals::new()?;
         let _serving = api::start(&node, bound)?;
         let uploads = node.uploads()?;
         // Tables are sent with the archive; without an upload, a thread writes them.
@@ -431,10 +431,10 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         };
         let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
         let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));
-        let exit = shell::run(&node, signals).await?;
+        let exit = shell::run(&node, &mut signals).await?;
         node.archive.close().await.context("closing the archive")?;
         if let Some(tables) = tables {
-            tables.finish().await?;
+            tables.finish(&mut signals).await?;
         }
         drop(sending);
         if let Some(uploads) = uploads {

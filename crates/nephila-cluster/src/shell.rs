@@ -79,7 +79,7 @@ pub(crate) async fn until(moment: Option<tokio::time::Instant>) {
 }
 
 /// Runs until told to leave.
-pub(crate) async fn run(node: &Arc<Node>, mut signals: Signals) -> anyhow::Result<Exit> {
+pub(crate) async fn run(node: &Arc<Node>, signals: &mut Signals) -> anyhow::Result<Exit> {
     let first = tokio::select! {
         first = node.cluster.session_number() => first?,
         () = signals.next() => return Ok(Exit::Stopped),
@@ -110,7 +110,7 @@ pub(crate) async fn run(node: &Arc<Node>, mut signals: Signals) -> anyhow::Resul
 }
 
 impl Shell {
-    pub(crate) async fn run(&mut self, mut signals: Signals) -> anyhow::Result<Exit> {
+    pub(crate) async fn run(&mut self, signals: &mut Signals) -> anyhow::Result<Exit> {
         let mut says = tokio::time::interval(SAY_EVERY);
         says.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut measures = tokio::time::interval(MEASURE_EVERY);

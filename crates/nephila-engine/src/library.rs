@@ -207,13 +207,13 @@ impl Builder {
         reread::run(&shared, true).await?;
         fetch_lost(&shared).await?;
         let tables = Tables::start(shared.folder.dir(), &shared.settings)?;
-        let (until, signals) = (work::Until::default(), Signals::Embedded(stop));
-        let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await?;
+        let (until, mut signals) = (work::Until::default(), Signals::Embedded(stop));
+        let end = work::work(&shared, running.actions, until, &mut work::Silent, &mut signals).await?;
         drop(stops);
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
-            tables.finish().await?;
+            tables.finish(&mut signals).await?;
         }
         let counts = &shared.counts;
         Ok(Summary {

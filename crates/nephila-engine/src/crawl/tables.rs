@@ -15,6 +15,7 @@ pub use without::{Tables, Writer};
 mod without {
     use std::path::{Path, PathBuf};
 
+    use crate::process::Signals;
     use crate::settings::{Settings, usage};
 
     fn check(settings: &Settings) -> anyhow::Result<()> {
@@ -37,7 +38,7 @@ mod without {
         }
 
         /// Does nothing.
-        pub async fn finish(self) -> anyhow::Result<()> {
+        pub async fn finish(self, _: &mut Signals) -> anyhow::Result<()> {
             Ok(())
         }
     }
@@ -64,14 +65,15 @@ mod running {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
     use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-    use std::thread::JoinHandle;
     use std::time::Duration;
 
     use anyhow::Context;
     use nephila_store::disk::RealDisk;
     use nephila_tables::{Error, Folder};
+    use tokio::sync::oneshot;
 
     use crate::crawl::decoded::decoded;
+    use crate::process::Signals;
     use crate::settings::Settings;
 
     /// Interval between two looks for closed files.
@@ -85,7 +87,8 @@ mod running {
     /// The thread that writes tables, if the settings ask for them.
     #[derive(Debug)]
     pub struct Tables {
-        running: Option<(Sender<()>, JoinHandle<()>)>,
+        /// Tells the thread that the archive is closed; tells of its end.
+        running: Option<(Sender<()>, oneshot::Receiver<()>)>,
     }
 
     impl Tables {
@@ -96,23 +99,41 @@ mod running {
             }
             let mut work = Work { folder: Folder::new(dir, None), done: BTreeSet::new(), said: false };
             let (stop, stopped) = mpsc::channel();
+            let (end, ended) = oneshot::channel();
             let run = move || {
                 while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                     work.look(&|| stopped.try_recv() == Err(mpsc::TryRecvError::Empty));
                 }
                 // The archive is closed by now.
                 work.look(&|| true);
+                let _ = end.send(());
             };
             let thread = std::thread::Builder::new().name("tables".into()).spawn(run);
-            Ok(Tables { running: Some((stop, thread.context("starting the thread of the tables")?)) })
+            thread.context("starting the thread of the tables")?;
+            Ok(Tables { running: Some((stop, ended)) })
         }
 
-        /// Writes the last tables, after the archive was closed.
-        pub async fn finish(self) -> anyhow::Result<()> {
-            let Some((stop, thread)) = self.running else { return Ok(()) };
+        /// Writes the last tables, after the archive was closed. Ends at once at a signal: the next run writes what is
+        /// missing then.
+        pub async fn finish(self, signals: &mut Signals) -> anyhow::Result<()> {
+            let Some((stop, ended)) = self.running else { return Ok(()) };
             drop(stop);
-            let ended = tokio::task::spawn_blocking(move || thread.join()).await?;
-            ended.map_err(|_| anyhow::anyhow!("the thread of the tables panicked"))
+            tokio::select! {
+                ended = ended => ended.map_err(|_| anyhow::anyhow!("the thread of the tables panicked")),
+                () = signals.next() => Ok(()),
+            }
+        }
+    }
+
+    /// Writes the tables of a closed archive file that are missing. A file that cannot be read gets none.
+    fn write_one(folder: &Folder, warc: &Path) -> Result<bool, Error> {
+        match folder.write_one(&RealDisk, warc, &decode) {
+            Ok(_) => Ok(true),
+            Err(error @ (Error::Record { .. } | Error::Table { .. })) => {
+                tracing::warn!("no tables of this file: {error}; `nephila verify` says more");
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -131,13 +152,9 @@ mod running {
         /// Writes the tables of a closed archive file that are missing. Returns them, by their names within the folder of
         /// tables; the links are last. A file that cannot be read has none.
         pub fn write(&self, warc: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
-            match self.folder.write_one(&RealDisk, warc, &decode) {
-                Ok(_) => Ok(self.folder.tables_of(warc)?),
-                Err(error @ (Error::Record { .. } | Error::Table { .. })) => {
-                    tracing::warn!("no tables of this file: {error}; `nephila verify` says more");
-                    Ok(Vec::new())
-                }
-                Err(error) => Err(error).context("writing tables"),
+            match write_one(&self.folder, warc).context("writing tables")? {
+                true => Ok(self.folder.tables_of(warc)?),
+                false => Ok(Vec::new()),
             }
         }
     }
@@ -161,25 +178,49 @@ mod running {
                 if self.done.contains(&file) {
                     continue;
                 }
-                match self.folder.write_one(&RealDisk, &file, &decode) {
-                    Ok(_) => self.said = false,
-                    Err(error @ (Error::Record { .. } | Error::Table { .. })) => {
-                        tracing::warn!("no tables of this file: {error}; `nephila verify` says more");
+                if let Err(error) = write_one(&self.folder, &file) {
+                    if !std::mem::replace(&mut self.said, true) {
+                        let cause =
+                            std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                        tracing::warn!("tables cannot be written: {error}: {cause}; they are tried again");
                     }
-                    Err(error) => {
-                        if !std::mem::replace(&mut self.said, true) {
-                            let cause = std::error::Error::source(&error)
-                                .map(ToString::to_string)
-                                .unwrap_or_default();
-                            tracing::warn!(
-                                "tables cannot be written: {error}: {cause}; they are tried again"
-                            );
-                        }
-                        return;
-                    }
+                    return;
                 }
+                self.said = false;
                 self.done.insert(file);
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "tables"))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::sync::Notify;
+
+    use super::Tables;
+    use crate::process::Signals;
+    use crate::settings::Settings;
+
+    #[tokio::test]
+    async fn a_signal_ends_the_wait_for_the_last_tables() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("archive")).unwrap();
+        // Nobody writes to this pipe: opening it to read waits forever.
+        let pipe = dir.path().join("archive/slow.warc");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut settings = Settings::default();
+        settings.tables.write = true;
+        let tables = Tables::start(dir.path(), &settings).unwrap();
+        let stop = Arc::new(Notify::new());
+        let mut signals = Signals::Embedded(Arc::clone(&stop));
+        let finish = tables.finish(&mut signals);
+        tokio::pin!(finish);
+        let waited = tokio::time::timeout(Duration::from_millis(500), &mut finish).await;
+        assert!(waited.is_err(), "without a signal the end is waited for");
+        stop.notify_one();
+        tokio::time::timeout(Duration::from_secs(5), finish).await.expect("a signal ends it").unwrap();
     }
 }

@@ -151,7 +151,7 @@ pub async fn work(
     mut actions: Actions,
     until: Until,
     progress: &mut dyn Progress,
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> anyhow::Result<End> {
     let limits = shared.limits();
     let before = before(shared).await?;
@@ -227,7 +227,7 @@ pub async fn work(
     // No more fetches begin; open ones may finish.
     drop(actions);
     progress.ending(&end, tasks.len());
-    let end = drain(shared, tasks, &mut signals, end).await;
+    let end = drain(shared, tasks, signals, end).await;
     note_time(shared, before)?;
     progress.clear();
     Ok(end)

@@ -135,7 +135,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
                 drop(running.actions);
                 End::Stopped
             }
-            false => work::work(&shared, running.actions, until, &mut progress, signals).await?,
+            false => work::work(&shared, running.actions, until, &mut progress, &mut signals).await?,
         };
         drop(obeying);
         if let Some(answering) = answering {
@@ -144,7 +144,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
-            tables.finish().await?;
+            tables.finish(&mut signals).await?;
         }
         report(&shared, &end, &left, args.quiet);
         end.exit(&left)

@@ -216,9 +216,9 @@ pub(crate) fn run(args: MapArgs) -> anyhow::Result<Exit> {
         begin(&shared).await?;
         let over = Notify::new();
         let working = async {
-            let signals = process::Signals::new()?;
+            let mut signals = process::Signals::new()?;
             let until = work::Until::default();
-            let end = work::work(&shared, running.actions, until, &mut work::Silent, signals).await;
+            let end = work::work(&shared, running.actions, until, &mut work::Silent, &mut signals).await;
             over.notify_one();
             end
         };
