@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use psl::{Psl as _, Type};
+use nephila_core::url::public_suffix;
 
 use crate::capture::CaptureRow;
 
@@ -23,27 +23,20 @@ pub fn fill(row: &mut CaptureRow, host: &str) {
     row.url_host_4th_last_part = parts.next();
     row.url_host_5th_last_part = parts.next();
     row.url_host_name_reversed = Some(name.rsplit('.').collect::<Vec<_>>().join("."));
-    let Some((suffix, kind)) = suffix(name) else { return };
+    let Some((suffix, is_registry)) = public_suffix(name) else { return };
     row.url_host_private_suffix = Some(suffix.to_owned());
     row.url_host_private_domain = below(name, suffix).map(str::to_owned);
-    if let Some(registry) = registry_suffix(suffix, kind) {
+    if let Some(registry) = registry_suffix(suffix, is_registry) {
         row.url_host_registry_suffix = Some(registry.to_owned());
         row.url_host_registered_domain = below(name, registry).map(str::to_owned);
     }
 }
 
-/// The suffix of a name and who maintains the suffix, if the list has the suffix.
-fn suffix(name: &str) -> Option<(&str, Type)> {
-    let suffix = psl::List.suffix(name.as_bytes())?;
-    let kind = suffix.typ()?;
-    Some((std::str::from_utf8(suffix.as_bytes()).ok()?, kind))
-}
-
 /// The suffix of the registry within a suffix.
-fn registry_suffix(mut found: &str, mut kind: Type) -> Option<&str> {
-    while kind == Type::Private {
+fn registry_suffix(mut found: &str, mut is_registry: bool) -> Option<&str> {
+    while !is_registry {
         let (_, rest) = found.split_once('.')?;
-        (found, kind) = suffix(rest)?;
+        (found, is_registry) = public_suffix(rest)?;
     }
     Some(found)
 }

@@ -335,6 +335,14 @@ pub fn registrable_domain(name: &str) -> Option<&str> {
     psl::domain_str(name)
 }
 
+/// The public suffix of a name in lower case, and whether a registry has the suffix (a private one otherwise, such as
+/// github.io); none if the list does not have the suffix.
+pub fn public_suffix(name: &str) -> Option<(&str, bool)> {
+    let suffix = psl::suffix(name.as_bytes())?;
+    let is_registry = suffix.typ()? == psl::Type::Icann;
+    Some((std::str::from_utf8(suffix.as_bytes()).ok()?, is_registry))
+}
+
 impl fmt::Display for CrawlUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
