@@ -5,15 +5,17 @@
 //! [`Limits`]. Defects of a record are reported ([`Record`], [`Error`]), and the caller decides about them.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 mod header;
+mod input;
 pub mod scan;
 #[cfg(test)]
 mod tests;
 
 pub use header::Header;
+use input::Input;
 
 /// Memory limits of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,10 @@ pub trait Visitor {
     fn header(&mut self, header: &Header);
     /// Receives the next bytes of the block.
     fn block(&mut self, bytes: &[u8]);
+    /// Whether the rest of the block is of no use. Asked by [`Reader::read_known`] only.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Ignores everything.
@@ -169,6 +175,16 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next record; `None` at the end. After an error the offset is inside the damaged record.
     pub fn read(&mut self, visitor: &mut dyn Visitor) -> Result<Option<Record>, Error> {
+        self.read_some(visitor, None)
+    }
+
+    /// Reads the next record, whose length in the file an index has, as far as the visitor wants: the rest is neither
+    /// decompressed nor checked, and [`Record::separator`] is false. Fails if the record is longer.
+    pub fn read_known(&mut self, visitor: &mut dyn Visitor, length: u64) -> Result<Option<Record>, Error> {
+        self.read_some(visitor, Some(length))
+    }
+
+    fn read_some(&mut self, visitor: &mut dyn Visitor, known: Option<u64>) -> Result<Option<Record>, Error> {
         let offset = self.input.offset;
         let start = self.input.peek(MAGIC_BYTES).map_err(Error::Io)?;
         if start.is_empty() {
@@ -183,24 +199,31 @@ impl<R: Read> Reader<R> {
         };
         self.format = Some(format);
         let limits = self.limits;
+        let whole = if known.is_some() { Extent::Wanted } else { Extent::Member };
         let parsed = match format {
             Format::Gzip => {
                 let mut member = flate2::bufread::GzDecoder::new(&mut self.input);
-                parse(&mut member, &limits, visitor, true)
+                parse(&mut member, &limits, visitor, whole)
             }
             Format::Zstd => {
                 if self.skip_frames().map_err(|error| classify(error, offset))? {
-                    return self.read(visitor);
+                    // The length in an index counts from the first frame.
+                    let skipped = self.input.offset - offset;
+                    return self.read_some(visitor, known.map(|length| length.saturating_sub(skipped)));
                 }
                 let mut frame = zstd::stream::read::Decoder::with_buffer(&mut self.input)
                     .map_err(Error::Io)?
                     .single_frame();
                 frame.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(Error::Io)?;
-                parse(&mut frame, &limits, visitor, true)
+                parse(&mut frame, &limits, visitor, whole)
             }
-            Format::Plain => parse(&mut self.input, &limits, visitor, false),
+            Format::Plain => parse(&mut self.input, &limits, visitor, Extent::Plain),
         };
         let parsed = parsed.map_err(|error| classify(error, offset))?;
+        if let Some(length) = known.filter(|_| parsed.is_cut) {
+            let skipped = self.input.skip_to(offset.saturating_add(length));
+            skipped.map_err(|error| classify(error, offset))?;
+        }
         Ok(Some(Record {
             offset,
             length: self.input.offset - offset,
@@ -252,7 +275,24 @@ pub fn fuzz_read(bytes: &[u8]) -> usize {
         let _ = record.header.get("WARC-Type");
         records += 1;
     }
+    // Lengths of an index may be anything.
+    let mut reader = Reader::with_limits(bytes, 0, limits);
+    let mut lengths = bytes.iter().cycle().map(|byte| u64::from(*byte) << (byte & 15));
+    while let Ok(Some(record)) = reader.read_known(&mut Nothing, lengths.next().unwrap_or_default()) {
+        assert!(record.length > 0, "a record takes bytes, so this ends");
+    }
     records
+}
+
+/// Wants nothing of a block.
+struct Nothing;
+
+impl Visitor for Nothing {
+    fn header(&mut self, _: &Header) {}
+    fn block(&mut self, _: &[u8]) {}
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
 /// Collects a block.
@@ -267,7 +307,6 @@ impl Visitor for Collect {
     }
 }
 
-const BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes needed to detect the compression of a record: `WARC/`.
 const MAGIC_BYTES: usize = 5;
 /// 8 MiB of window, which the Zstandard format asks every reader to support.
@@ -278,20 +317,37 @@ struct Parsed {
     block_len: u64,
     separator: bool,
     shares_member: bool,
+    /// Whether the visitor wanted no more.
+    is_cut: bool,
 }
 
-/// Reads one record from its uncompressed bytes. With `alone` the stream holds nothing but the record, and is read to
-/// its end, which also verifies its checksum.
+/// What a stream holds, and how far it is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Nothing but the record, which is read to its end. This also verifies its checksum.
+    Member,
+    /// Nothing but the record, which is read as far as the visitor wants.
+    Wanted,
+    /// Other records follow.
+    Plain,
+}
+
+/// Reads one record from its uncompressed bytes.
 fn parse(
     input: &mut dyn Read,
     limits: &Limits,
     visitor: &mut dyn Visitor,
-    alone: bool,
+    extent: Extent,
 ) -> io::Result<Parsed> {
+    let alone = extent != Extent::Plain;
     let mut input = Bounded { inner: input, left: limits.record_bytes_max };
     // Byte by byte is slow through a decoder, and a plain stream must not be read too far: so a member is read in
     // pieces and its remainder kept, a plain stream line by line.
-    let mut buffer = vec![0; if alone { 8 * 1024 } else { 1 }];
+    let mut buffer = match extent {
+        Extent::Member => vec![0; 8 * 1024],
+        Extent::Wanted => vec![0; 2 * 1024],
+        Extent::Plain => vec![0],
+    };
     let mut head = Vec::with_capacity(1024);
     let end = loop {
         let n = input.read(&mut buffer)?;
@@ -314,7 +370,8 @@ fn parse(
     visitor.header(&header);
     let wanted = header.content_length().ok_or_else(|| invalid("it has no usable Content-Length"))?;
     let mut pending = &head[end..];
-    let mut piece = vec![0; if alone { 32 * 1024 } else { 16 * 1024 }];
+    // Most records end in the first piece.
+    let mut piece = Vec::new();
     let mut block_len = 0;
     while block_len < wanted {
         let left = usize::try_from(wanted - block_len).unwrap_or(usize::MAX);
@@ -325,6 +382,10 @@ fn parse(
             pending = later;
             continue;
         }
+        if extent == Extent::Wanted && visitor.is_done() {
+            return Ok(Parsed { header, block_len, separator: false, shares_member: false, is_cut: true });
+        }
+        piece.resize(if alone { 32 * 1024 } else { 16 * 1024 }, 0);
         let room = left.min(piece.len());
         let n = input.read(&mut piece[..room])?;
         if n == 0 {
@@ -341,19 +402,20 @@ fn parse(
     let wanted_tail = if alone { 5 } else { 4 };
     while tail.len() < wanted_tail {
         let room = wanted_tail - tail.len();
-        match input.read(&mut piece[..room])? {
+        let mut more = [0; 5];
+        match input.read(&mut more[..room])? {
             0 => break,
-            n => tail.extend_from_slice(&piece[..n]),
+            n => tail.extend_from_slice(&more[..n]),
         }
     }
     if alone {
         shares_member |= tail.len() > 4;
-        while input.read(&mut piece)? > 0 {}
+        while input.read(&mut buffer)? > 0 {}
     } else if tail.len() < 4 && b"\r\n\r\n".starts_with(&tail) {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ends inside a separator"));
     }
     let separator = block_len == wanted && tail.starts_with(b"\r\n\r\n");
-    Ok(Parsed { header, block_len, separator, shares_member })
+    Ok(Parsed { header, block_len, separator, shares_member, is_cut: false })
 }
 
 fn invalid(why: &'static str) -> io::Error {
@@ -372,62 +434,6 @@ fn classify(error: io::Error, offset: u64) -> Error {
             }
         }
         _ => Error::Io(error),
-    }
-}
-
-/// A buffered stream with its offset, which can look ahead beyond its buffer.
-#[derive(Debug)]
-struct Input<R> {
-    inner: R,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    offset: u64,
-}
-
-impl<R: Read> Input<R> {
-    fn new(inner: R, offset: u64) -> Self {
-        Input { inner, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset }
-    }
-
-    /// At least this number of the next bytes, fewer only at the end of the stream.
-    fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
-        debug_assert!(wanted <= BUFFER_BYTES, "more than fits");
-        if self.end - self.start < wanted {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        while self.end - self.start < wanted {
-            match self.inner.read(&mut self.buffer[self.end..]) {
-                Ok(0) => break,
-                Ok(n) => self.end += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(&self.buffer[self.start..self.end])
-    }
-}
-
-impl<R: Read> Read for Input<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let available = self.fill_buf()?;
-        let n = available.len().min(out.len());
-        out[..n].copy_from_slice(&available[..n]);
-        self.consume(n);
-        Ok(n)
-    }
-}
-
-impl<R: Read> BufRead for Input<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.peek(1)
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.start += n;
-        self.offset += n as u64;
     }
 }
 

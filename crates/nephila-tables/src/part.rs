@@ -5,6 +5,7 @@
 //! renamed. The links come last, and their footer names the WARC file, its length and the rows of each subset: a file of
 //! links says that all others are complete.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::parquet::{Stored, TableWriter};
 use crate::records::{FileInfo, Records};
 use crate::rows::{Decode, Rows, rows};
 use crate::table::Millis;
-use crate::{Error, VERSION, query};
+use crate::{Error, VERSION, query, records};
 
 /// Ending of a file that is being written.
 const TEMPORARY: &str = ".part";
@@ -80,6 +81,9 @@ impl Places {
     }
 }
 
+/// Maximum number of bodies that are passed over in vain, before it is asked whether most are.
+const MISSED_MAX: u64 = 16;
+
 /// Whether the tables of a WARC file are written, all of them and by this version.
 pub fn is_written(warc: &Path, to: &Path) -> Result<bool, Error> {
     let (records, len) = open(warc)?;
@@ -94,15 +98,44 @@ pub fn is_written(warc: &Path, to: &Path) -> Result<bool, Error> {
     Ok(known == wanted && Subset::ALL.into_iter().all(is_there))
 }
 
-/// Writes the tables of a WARC file.
+/// Writes the tables of a WARC file. Bodies that the rows do not need are passed over, as far as the index beside the
+/// file tells their lengths. An index that does not fit the file is not used.
 pub fn write(disk: &dyn Disk, warc: &Path, to: &Path, decode: &Decode) -> Result<Part, Error> {
+    let lengths = records::lengths(warc);
+    let is_whole = lengths.is_empty();
+    match write_with(disk, warc, to, decode, lengths) {
+        Err(Error::Record { .. }) if !is_whole => write_with(disk, warc, to, decode, HashMap::new()),
+        written => written,
+    }
+}
+
+fn write_with(
+    disk: &dyn Disk,
+    warc: &Path,
+    to: &Path,
+    decode: &Decode,
+    lengths: HashMap<u64, u64>,
+) -> Result<Part, Error> {
     let (mut records, len) = open(warc)?;
+    records.pass_over(lengths);
+    let (mut used, mut missed) = (0, 0);
     let info = records.info().clone();
     let places = Places::new(to, &info);
     let mut captures: [Option<Table<CaptureRow>>; 3] = [None, None, None];
     let mut links = Table::<LinkRow>::create(disk, places.links())?;
-    while let Some(gathered) = records.read().map_err(damaged(warc))? {
-        let Some(made) = rows(&gathered, &info, decode) else { continue };
+    while let Some(mut gathered) = records.read().map_err(damaged(warc))? {
+        let Some(mut made) = rows(&gathered, &info, decode) else { continue };
+        used += u64::from(gathered.lacks_body);
+        if made.needs_body {
+            gathered.read_body(warc).map_err(damaged(warc))?;
+            let Some(again) = rows(&gathered, &info, decode) else { continue };
+            made = again;
+            missed += 1;
+            if missed > MISSED_MAX && missed > used / 2 {
+                // The crawl left no notes: the records are read whole from here on.
+                records.pass_over(HashMap::new());
+            }
+        }
         let table = &mut captures[made.subset as usize];
         if table.is_none() {
             *table = Some(Table::create(disk, places.captures(made.subset))?);

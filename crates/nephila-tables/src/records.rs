@@ -3,10 +3,20 @@
 //! The records that belong to a response or a revisit follow it and name it (`WARC-Concurrent-To`, `WARC-Refers-To`). A
 //! capture is complete when the next one begins. Requests and records of other kinds are passed over.
 //!
+//! The body of a page is not needed if the crawl left notes for tables. So with the index beside the file the body is
+//! passed over: the index tells where the record ends.
+//!
 //! Invariants: memory is bounded, whatever a file holds: of a block at most [`BODY_BYTES_MAX`] and
-//! [`HTTP_HEAD_BYTES_MAX`] bytes are kept.
+//! [`HTTP_HEAD_BYTES_MAX`] bytes are kept, of an index at most [`LENGTHS_MAX`] numbers.
 
-use std::io::Read;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use nephila_core::store::cdxj::Line;
+use nephila_store::archive::ENDINGS;
+use nephila_store::index::read_line;
 
 use nephila_core::store::head;
 use nephila_store::warc::{self, Format, Header, Reader, Record, Visitor};
@@ -17,6 +27,8 @@ pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum bytes of a metadata record that are read.
 pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
+/// Maximum number of lengths that are taken from an index; further records are read whole.
+pub const LENGTHS_MAX: usize = 1 << 20;
 /// Name of a crawl whose files do not tell one.
 const UNNAMED: &str = "crawl";
 
@@ -58,6 +70,8 @@ pub struct Gathered {
     pub http: Vec<u8>,
     /// The stored body, or its beginning.
     pub body: Vec<u8>,
+    /// Whether the body was passed over.
+    pub lacks_body: bool,
     /// The lines of the metadata record.
     pub metadata: Option<Vec<u8>>,
     /// The main text.
@@ -70,12 +84,20 @@ pub struct Records<R> {
     reader: Reader<R>,
     info: FileInfo,
     pending: Option<Gathered>,
+    /// Lengths of records by their offsets.
+    lengths: HashMap<u64, u64>,
 }
 
 impl<R: Read> Records<R> {
     /// Reads a file with this name from its start.
     pub fn new(input: R, name: &str) -> Records<R> {
-        Records { reader: Reader::new(input), info: FileInfo::of_name(name), pending: None }
+        let lengths = HashMap::new();
+        Records { reader: Reader::new(input), info: FileInfo::of_name(name), pending: None, lengths }
+    }
+
+    /// Passes over the bodies of the records with these lengths, by their offsets.
+    pub fn pass_over(&mut self, lengths: HashMap<u64, u64>) {
+        self.lengths = lengths;
     }
 
     /// What the file says of itself. Complete before the first capture is returned.
@@ -105,7 +127,11 @@ impl<R: Read> Records<R> {
     /// Reads one record. Returns the capture before it, if the record begins another.
     fn step(&mut self) -> Result<Step, warc::Error> {
         let mut block = Kept::default();
-        let Some(record) = self.reader.read(&mut block)? else { return Ok(Step::End) };
+        let record = match self.lengths.get(&self.reader.offset()) {
+            Some(length) => self.reader.read_known(&mut block, *length)?,
+            None => self.reader.read(&mut block)?,
+        };
+        let Some(record) = record else { return Ok(Step::End) };
         let done = match record.header.get("WARC-Type") {
             Some("warcinfo") => {
                 self.info.handle_warcinfo(&record.header, &block.bytes);
@@ -138,8 +164,13 @@ enum Step {
 
 fn gathered(record: Record, mut block: Vec<u8>, format: Format) -> Gathered {
     let end = head::end(&block).unwrap_or(block.len());
-    let body = block.split_off(end);
+    let mut body = block.split_off(end);
+    let lacks_body = !record.separator && record.header.content_length() > Some(record.block_len);
+    if lacks_body {
+        body = Vec::new();
+    }
     Gathered {
+        lacks_body,
         offset: record.offset,
         length: format.index_length(record.length),
         header: record.header,
@@ -148,6 +179,38 @@ fn gathered(record: Record, mut block: Vec<u8>, format: Format) -> Gathered {
         metadata: None,
         text: None,
     }
+}
+
+impl Gathered {
+    /// Reads the body that was passed over.
+    pub fn read_body(&mut self, warc: &Path) -> Result<(), warc::Error> {
+        let mut file = File::open(warc).map_err(warc::Error::Io)?;
+        file.seek(SeekFrom::Start(self.offset)).map_err(warc::Error::Io)?;
+        let mut block = Kept::default();
+        let mut reader = Reader::with_limits(file, self.offset, warc::Limits::default());
+        let Some(record) = reader.read(&mut block)? else { return Ok(()) };
+        let format = reader.format().unwrap_or(Format::Plain);
+        let Gathered { body, http, .. } = gathered(record, block.bytes, format);
+        (self.body, self.http, self.lacks_body) = (body, http, false);
+        Ok(())
+    }
+}
+
+/// The lengths of the records of a WARC file by their offsets, from the index beside it; empty without an index.
+pub fn lengths(warc: &Path) -> HashMap<u64, u64> {
+    let name = warc.file_name().unwrap_or_default().to_string_lossy();
+    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    let mut lengths = HashMap::new();
+    let Ok(index) = File::open(warc.with_file_name(format!("{stem}.cdxj"))) else { return lengths };
+    let mut index = BufReader::new(index);
+    while let Ok(Some(line)) = read_line(&mut index) {
+        let line = Line::parse(&String::from_utf8_lossy(&line)).filter(|line| line.filename == name);
+        lengths.extend(line.map(|line| (line.offset, line.length)));
+        if lengths.len() >= LENGTHS_MAX {
+            break;
+        }
+    }
+    lengths
 }
 
 /// Whether a record names the record of a capture.
@@ -161,10 +224,12 @@ fn belongs(header: &Header, capture: &Header) -> bool {
 struct Kept {
     bytes: Vec<u8>,
     bytes_max: usize,
+    is_response: bool,
 }
 
 impl Visitor for Kept {
     fn header(&mut self, header: &Header) {
+        self.is_response = header.get("WARC-Type") == Some("response");
         self.bytes_max = match header.get("WARC-Type") {
             Some("response" | "revisit") => HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX,
             Some("conversion") => BODY_BYTES_MAX,
@@ -177,6 +242,18 @@ impl Visitor for Kept {
         let room = self.bytes_max.saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
+
+    /// Of a page, the head is enough.
+    fn is_done(&self) -> bool {
+        self.is_response && status(&self.bytes) == Some(200) && head::end(&self.bytes).is_some()
+    }
+}
+
+/// The status code of a stored head.
+pub(crate) fn status(http: &[u8]) -> Option<i16> {
+    let line = http.split(|byte| *byte == b'\n').next()?.strip_prefix(b"HTTP/")?;
+    let digits = line.split(|byte| *byte == b' ').nth(1)?.trim_ascii();
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| *status >= 0)
 }
 
 /// Whether the files of a name hold derived records only, and no captures.

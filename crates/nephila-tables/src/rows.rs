@@ -17,7 +17,7 @@ use nephila_core::url::{CrawlUrl, KeyRules, surt};
 
 use crate::capture::{CaptureRow, Subset};
 use crate::link::LinkRow;
-use crate::records::{BODY_BYTES_MAX, FileInfo, Gathered, value, values};
+use crate::records::{BODY_BYTES_MAX, FileInfo, Gathered, status, value, values};
 use crate::table::Millis;
 use crate::usage::Usage;
 use crate::{host, simhash};
@@ -38,6 +38,8 @@ pub struct Rows {
     pub subset: Subset,
     /// The rows of its links.
     pub links: Vec<LinkRow>,
+    /// Whether the body was passed over and is needed: read it, and make the rows again.
+    pub needs_body: bool,
 }
 
 /// Makes the rows of a capture. None if the record names no URL or is no answer of a web server.
@@ -80,6 +82,7 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
     }
     let subset = Subset::of(&row.url_path, row.fetch_status);
     let noted = table_notes::read(metadata).filter(|_| subset == Subset::Warc);
+    let needs_body = gathered.lacks_body && noted.is_none();
     let (noted, mut lines) = match noted {
         Some(noted) => (noted, values(metadata, "outlink").collect()),
         None => read_again(gathered, subset, parsed.as_ref(), &fields, redirect.as_ref(), decode),
@@ -91,7 +94,7 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
         lines.clear();
     }
     let links = links(&row, &lines, texts);
-    Some(Rows { capture: row, subset, links })
+    Some(Rows { capture: row, subset, links, needs_body })
 }
 
 fn fill_url(row: &mut CaptureRow, url: &str, parsed: Option<&CrawlUrl>) {
@@ -245,12 +248,6 @@ fn fields(http: &[u8]) -> HeaderMap {
 
 fn text(fields: &HeaderMap, name: &HeaderName) -> Option<String> {
     fields.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-}
-
-fn status(http: &[u8]) -> Option<i16> {
-    let line = http.split(|byte| *byte == b'\n').next()?.strip_prefix(b"HTTP/")?;
-    let digits = line.split(|byte| *byte == b' ').nth(1)?.trim_ascii();
-    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| *status >= 0)
 }
 
 /// The time of a `WARC-Date`; 1970 if the date is none.

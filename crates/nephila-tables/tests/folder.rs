@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use nephila_store::disk::RealDisk;
@@ -180,4 +181,124 @@ fn a_damaged_file_is_named_and_the_others_are_written() {
     let written = folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap();
     assert_eq!((written.files, written.failed.len()), (1, 1));
     assert!(written.failed[0].to_string().contains("A-2026"), "{}", written.failed[0]);
+}
+
+fn member(record: &str) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(record.as_bytes()).unwrap();
+    out.finish().unwrap()
+}
+
+/// A page of 30,000 digits, which do not compress well.
+fn long_page(number: u32) -> String {
+    let mut seed = number;
+    let digit = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'0' + (seed >> 24) as u8 % 10)
+    };
+    let digits: String = std::iter::repeat_with(digit).take(30_000).collect();
+    format!("<title>read</title><p>{digits}</p><a href=http://c.test/{number}>read</a>")
+}
+
+#[test]
+fn the_index_beside_a_file_saves_work_and_changes_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    fs::create_dir(&archive).unwrap();
+    let (name, index) = ("X-20261114225809123-00000-n.warc.gz", "X-20261114225809123-00000-n.cdxj");
+    let (mut file, mut places) = (member(&record("warcinfo", "i", "", "isPartOf: test\r\n")), Vec::new());
+    for number in 0..60 {
+        let url = format!("http://a.test/{number}");
+        // The last third has no notes, of the others every tenth has none.
+        let notes = match number {
+            40.. => "",
+            _ if number % 10 == 0 => "",
+            _ => "tableNotes: 1\r\nmediaType: text/html\r\npageTitle: noted\r\n",
+        };
+        let status = if number % 7 == 0 { "404 Not Found" } else { "200 OK" };
+        let response = member(&page(&url, status, &long_page(number)));
+        places.push((url.clone(), file.len(), response.len()));
+        file.extend(response);
+        let lines = format!("fetchTimeMs: 1\r\noutlink: http://c.test/{number} L a/@href\r\n{notes}");
+        file.extend(member(&record("metadata", "m", &format!("WARC-Concurrent-To: <{url}>\r\n"), &lines)));
+    }
+    fs::write(archive.join(name), &file).unwrap();
+    let write_index = |length_of: &dyn Fn(usize) -> usize| {
+        let line = |(url, offset, length): &(String, usize, usize)| {
+            let length = length_of(*length);
+            format!(
+                "test,a)/ 20261114225809 {{\"url\": \"{url}\", \"length\": \"{length}\", \"offset\": \"{offset}\", \
+                 \"filename\": \"{name}\"}}\n"
+            )
+        };
+        fs::write(archive.join(index), places.iter().map(line).collect::<String>()).unwrap();
+    };
+    let folder = Folder::new(dir.path(), None);
+    let written = || {
+        let _ = fs::remove_dir_all(folder.tables());
+        let written = folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap();
+        assert!(written.failed.is_empty(), "{:?}", written.failed);
+        assert_eq!((written.part.captures, written.part.links), (60, 60));
+        bytes_of(folder.tables())
+    };
+    let whole = written();
+    let mut titles = BTreeMap::new();
+    query::each(folder.tables(), "captures", &["title"], &mut |row| {
+        *titles.entry(row[0].text().to_owned()).or_insert(0) += 1;
+    })
+    .unwrap();
+    assert!(titles["noted"] > 20 && titles["read"] > 15, "both kinds: {titles:?}");
+    write_index(&|length| length);
+    assert!(written() == whole, "with an index");
+    for wrong in [|length: usize| length - 9, |length: usize| length + 9, |_| usize::MAX, |_| 0] {
+        write_index(&wrong);
+        assert!(written() == whole, "with a wrong index");
+    }
+    // Damage in a body that no row needs is not seen: it was passed over.
+    write_index(&|length| length);
+    let (_, offset, length) = &places[31];
+    let mut damaged = file.clone();
+    damaged[offset + length - 100..offset + length].fill(0xff);
+    fs::write(archive.join(name), &damaged).unwrap();
+    assert!(written() == whole, "passed over");
+    fs::remove_file(archive.join(index)).unwrap();
+    fs::remove_dir_all(folder.tables()).unwrap();
+    let failed = folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap().failed;
+    assert_eq!(failed.len(), 1, "read whole, the damage is found");
+}
+
+/// Foreign files must neither cause a panic nor make more rows than they have bytes for.
+#[test]
+fn changed_bytes_of_a_file_cause_no_panic() {
+    let dir = archive();
+    let path = dir.path().join("archive/X-20261114225809123-00000-n.warc");
+    let notes = "fetchTimeMs: 1\r\ntableNotes: 1\r\nmediaType: text/html\r\nhreflang: de=http://a.test/de\r\n\
+        outlink: http://c.test/ L a/@href\r\noutlinkText: 0 link 3 rel the text\r\nusage: train-ai=n\r\n";
+    let noted = record("metadata", "m", "WARC-Concurrent-To: <http://a.test/>\r\n", notes);
+    let file = [fs::read(&path).unwrap(), noted.into_bytes()].concat();
+    let folder = Folder::new(dir.path(), None);
+    let mut seed = 7_u32;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as usize % below
+    };
+    let mut written = 0;
+    for _ in 0..400 {
+        let mut changed = file.clone();
+        for _ in 0..1 + next(4) {
+            let at = next(changed.len());
+            match next(4) {
+                0 => changed[at] = next(256) as u8,
+                1 => drop(changed.drain(at..(at + next(20)).min(file.len()).min(changed.len()).max(at))),
+                2 => changed.insert(at, b":\r\n -0<%"[next(8)]),
+                _ => changed[at] = b'9',
+            }
+        }
+        fs::write(&path, &changed).unwrap();
+        let _ = fs::remove_dir_all(folder.tables());
+        let done = folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap();
+        assert!((done.part.captures + done.part.links) < changed.len() as u64 / 20);
+        written += done.files;
+    }
+    assert!(written > 20, "some of them are still read: {written}");
 }

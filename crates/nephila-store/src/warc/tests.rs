@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use proptest::prelude::*;
 
+use super::input::BUFFER_BYTES;
 use super::*;
 
 fn record(block: &[u8]) -> Vec<u8> {
@@ -52,6 +53,68 @@ fn every_format_is_read_back() {
         let (read, error) = read_all(&file(format, &blocks));
         assert!(error.is_none(), "{format:?} {error:?}");
         assert_eq!(read, blocks);
+    }
+}
+
+/// Wants this number of bytes of a block.
+struct First(usize, Vec<u8>);
+
+impl Visitor for First {
+    fn header(&mut self, _: &Header) {}
+
+    fn block(&mut self, bytes: &[u8]) {
+        self.1.extend_from_slice(bytes);
+    }
+
+    fn is_done(&self) -> bool {
+        self.1.len() >= self.0
+    }
+}
+
+#[test]
+fn with_known_lengths_records_are_read_as_far_as_wanted() {
+    // A generator, since zeros would fit into the first piece of a decoder.
+    let noise = |mut seed: u32| {
+        std::iter::repeat_with(move || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        })
+    };
+    let blocks: Vec<Vec<u8>> = [0, 10, 3_000, 200_000, 500_000, 5]
+        .iter()
+        .map(|len| noise(*len as u32).take(*len).collect())
+        .collect();
+    for format in FORMATS {
+        let bytes = file(format, &blocks);
+        let mut whole = Reader::new(&bytes[..]);
+        let mut places = Vec::new();
+        while let Some(record) = whole.read(&mut ()).unwrap() {
+            places.push((record.offset, record.length));
+        }
+        let mut reader = Reader::new(&bytes[..]);
+        for ((offset, length), block) in places.iter().zip(&blocks) {
+            let mut first = First(100, Vec::new());
+            let record = reader.read_known(&mut first, *length).unwrap().unwrap();
+            assert_eq!((record.offset, record.length), (*offset, *length), "{format:?}");
+            assert!(block.starts_with(&first.1) && first.1.len() >= block.len().min(100));
+            let is_cut = format != Format::Plain && block.len() > 100_000;
+            assert_eq!(
+                first.1.len() < 64 * 1024,
+                is_cut || block.len() < 64 * 1024,
+                "{format:?} {}",
+                block.len()
+            );
+        }
+        assert!(reader.read_known(&mut (), 1).unwrap().is_none());
+        if format != Format::Plain {
+            let (offset, _) = places[3];
+            let mut reader = Reader::with_limits(&bytes[offset as usize..], offset, Limits::default());
+            let error = reader.read_known(&mut First(100, Vec::new()), 9).unwrap_err();
+            assert!(matches!(error, Error::Damaged { .. }), "shorter than the record: {error}");
+            let mut reader = Reader::with_limits(&bytes[offset as usize..], offset, Limits::default());
+            let error = reader.read_known(&mut First(100, Vec::new()), u64::MAX).unwrap_err();
+            assert!(matches!(error, Error::Torn { .. }), "longer than the file: {error}");
+        }
     }
 }
 

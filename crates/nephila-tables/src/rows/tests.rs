@@ -34,6 +34,7 @@ fn response(url: &str, head: &str, body: &str, metadata: Option<&str>) -> Gather
         length: 9,
         http: head.as_bytes().to_vec(),
         body: body.as_bytes().to_vec(),
+        lacks_body: false,
         metadata: metadata.map(|lines| lines.as_bytes().to_vec()),
         text: None,
     }
