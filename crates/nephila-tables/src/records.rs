@@ -25,6 +25,8 @@ use nephila_store::warc::{self, Format, Header, Reader, Record, Visitor};
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum bytes of an HTTP head.
 pub const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
+/// A body is passed over only if its HTTP head ends within this number of bytes.
+const HEAD_LOOK_BYTES_MAX: usize = 64 * 1024;
 /// Maximum bytes of a metadata record that are read.
 pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum number of lengths that are taken from an index; further records are read whole.
@@ -127,8 +129,9 @@ impl<R: Read> Records<R> {
     /// Reads one record. Returns the capture before it, if the record begins another.
     fn step(&mut self) -> Result<Step, warc::Error> {
         let mut block = Kept::default();
-        let record = match self.lengths.get(&self.reader.offset()) {
-            Some(length) => self.reader.read_known(&mut block, *length)?,
+        let known = self.lengths.get(&self.reader.offset()).copied();
+        let record = match known {
+            Some(length) => self.reader.read_known(&mut block, length)?,
             None => self.reader.read(&mut block)?,
         };
         let Some(record) = record else { return Ok(Step::End) };
@@ -139,7 +142,9 @@ impl<R: Read> Records<R> {
             }
             Some("response" | "revisit") => {
                 let format = self.reader.format().unwrap_or(Format::Plain);
-                self.pending.replace(gathered(record, block.bytes, format))
+                let is_short = record.header.content_length() > Some(record.block_len);
+                let is_cut = known.is_some() && is_short && block.is_done();
+                self.pending.replace(gathered(record, block.bytes, format, is_cut))
             }
             Some(kind @ ("metadata" | "conversion")) => {
                 if let Some(pending) = self.pending.as_mut().filter(|it| belongs(&record.header, &it.header))
@@ -162,15 +167,14 @@ enum Step {
     End,
 }
 
-fn gathered(record: Record, mut block: Vec<u8>, format: Format) -> Gathered {
+fn gathered(record: Record, mut block: Vec<u8>, format: Format, is_cut: bool) -> Gathered {
     let end = head::end(&block).unwrap_or(block.len());
     let mut body = block.split_off(end);
-    let lacks_body = !record.separator && record.header.content_length() > Some(record.block_len);
-    if lacks_body {
+    if is_cut {
         body = Vec::new();
     }
     Gathered {
-        lacks_body,
+        lacks_body: is_cut,
         offset: record.offset,
         length: format.index_length(record.length),
         header: record.header,
@@ -190,7 +194,7 @@ impl Gathered {
         let mut reader = Reader::with_limits(file, self.offset, warc::Limits::default());
         let Some(record) = reader.read(&mut block)? else { return Ok(()) };
         let format = reader.format().unwrap_or(Format::Plain);
-        let Gathered { body, http, .. } = gathered(record, block.bytes, format);
+        let Gathered { body, http, .. } = gathered(record, block.bytes, format, false);
         (self.body, self.http, self.lacks_body) = (body, http, false);
         Ok(())
     }
@@ -243,9 +247,10 @@ impl Visitor for Kept {
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Of a page, the head is enough.
+    /// Of a page, the head is enough. It is looked for in the first pieces only: this is asked before each piece.
     fn is_done(&self) -> bool {
-        self.is_response && status(&self.bytes) == Some(200) && head::end(&self.bytes).is_some()
+        let is_early = self.bytes.len() <= HEAD_LOOK_BYTES_MAX;
+        is_early && self.is_response && status(&self.bytes) == Some(200) && head::end(&self.bytes).is_some()
     }
 }
 

@@ -302,3 +302,30 @@ fn changed_bytes_of_a_file_cause_no_panic() {
     }
     assert!(written > 20, "some of them are still read: {written}");
 }
+
+#[test]
+fn a_record_shorter_than_it_says_keeps_the_body_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("archive")).unwrap();
+    let page = page("http://a.test/", "200 OK", "<a href=http://b.test/>b</a>");
+    let (head, block) = page.split_once("\r\n\r\n").unwrap();
+    let head = head.rsplit_once("Content-Length").unwrap().0;
+    let short = member(&format!("{head}Content-Length: 5000\r\n\r\n{block}"));
+    let info = member(&record("warcinfo", "i", "", "isPartOf: test\r\n"));
+    let name = "X-20261114225809123-00000-n.warc.gz";
+    let archive = dir.path().join("archive");
+    fs::write(archive.join(name), [&info[..], &short].concat()).unwrap();
+    let line = format!(
+        "test,a)/ 20261114225809 {{\"url\": \"http://a.test/\", \"length\": \"{}\", \"offset\": \"{}\", \
+         \"filename\": \"{name}\"}}\n",
+        short.len(),
+        info.len()
+    );
+    let folder = Folder::new(dir.path(), None);
+    for index in ["", &line] {
+        fs::write(archive.join("X-20261114225809123-00000-n.cdxj"), index).unwrap();
+        let _ = fs::remove_dir_all(folder.tables());
+        let written = folder.write_missing(&RealDisk, &plain, &mut |_| true).unwrap();
+        assert_eq!((written.part.captures, written.part.links), (1, 1), "{:?}", written.failed);
+    }
+}
