@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::about::About;
 use super::http::{HttpAnswer, HttpQuestion, ok, problem, reply, retry_after};
 use super::views::NodeState;
+use super::web::ReadPages;
 use super::{Explained, Questions, Summary};
 
 /// Maximum size in bytes of a capture's body, or of its record, in an answer.
@@ -195,7 +196,7 @@ impl Archive {
     }
 
     /// Runs a read from the archive on a blocking thread; at most [`READS_MAX`] reads run concurrently.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, Instead> {
@@ -230,6 +231,12 @@ impl Questions {
         let stats = self.stats().await?;
         let left = stats.urls_waiting + stats.urls_later + stats.offers_waiting as u64;
         Ok(if left > 0 || stats.tickets_open > 0 { NodeState::Crawling } else { NodeState::Ready })
+    }
+}
+
+impl ReadPages for Questions {
+    async fn read_page(&self, asked: HttpQuestion) -> HttpAnswer {
+        self.pages(&asked).await.unwrap_or_else(|instead| *instead)
     }
 }
 

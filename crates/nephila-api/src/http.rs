@@ -64,14 +64,38 @@ pub struct HttpQuestion {
     pub headers: HeaderMap,
     /// Complete body of the request; empty for a request without a body.
     pub body: Bytes,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
 }
 
 impl HttpQuestion {
+    /// A request without a body.
+    pub fn new(method: Method, target: &str, headers: HeaderMap, is_tls: bool) -> HttpQuestion {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        HttpQuestion {
+            method,
+            target: target.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            body: Bytes::new(),
+            is_tls,
+        }
+    }
+
     /// The value of a query parameter. A plus sign stays a plus sign: URLs contain plus signs.
     pub fn parameter(&self, name: &str) -> Option<String> {
-        let mut pairs = self.query.split('&');
-        let value = pairs.find_map(|pair| pair.split_once('=').filter(|(n, _)| *n == name))?.1;
-        Some(unescaped(value))
+        self.values(name).next()
+    }
+
+    /// The values of a query parameter that may be repeated.
+    pub fn parameters(&self, name: &str) -> Vec<String> {
+        self.values(name).collect()
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = String> {
+        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.filter(move |(other, _)| *other == name).map(|(_, value)| unescaped(value))
     }
 
     /// A header field, if its value is text.
@@ -261,10 +285,10 @@ pub async fn serve<A: Answers>(
         // The connections end with this task: dropping the set aborts its tasks.
         let task = connections.spawn(async move {
             let answering = async {
-                let Some(tls) = tls else { return connection(stream, answers, guard, place).await };
+                let Some(tls) = tls else { return connection(stream, answers, guard, place, false).await };
                 // A client without a completed handshake is unauthenticated, and can be evicted.
                 if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    connection(stream, answers, guard, place).await;
+                    connection(stream, answers, guard, place, true).await;
                 }
             };
             _ = tokio::time::timeout(CONNECTION_TIMEOUT, answering).await;
@@ -278,11 +302,12 @@ async fn connection<A: Answers>(
     answers: Arc<A>,
     guard: Guard,
     place: Place,
+    is_tls: bool,
 ) {
     let place = Arc::new(place);
     let service = service_fn(move |request: Request<Incoming>| {
         let (answers, guard, place) = (answers.clone(), guard.clone(), place.clone());
-        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard, &place).await) }
+        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard, &place, is_tls).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
@@ -290,7 +315,13 @@ async fn connection<A: Answers>(
     _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond<B>(request: Request<B>, answers: &impl Answers, guard: &Guard, place: &Place) -> HttpAnswer
+async fn respond<B>(
+    request: Request<B>,
+    answers: &impl Answers,
+    guard: &Guard,
+    place: &Place,
+    is_tls: bool,
+) -> HttpAnswer
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -320,14 +351,9 @@ where
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "content too large", detail);
         }
     };
-    let asked = HttpQuestion {
-        method: head.method,
-        target: head.uri.path_and_query().map_or_else(String::new, |target| target.as_str().to_owned()),
-        path: head.uri.path().to_owned(),
-        query: head.uri.query().unwrap_or_default().to_owned(),
-        headers: head.headers,
-        body,
-    };
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    let mut asked = HttpQuestion::new(head.method, target, head.headers, is_tls);
+    asked.body = body;
     place.is_answered();
     let answer = guard.prove(&asker, answers.answer(asked).await).await;
     place.waits();

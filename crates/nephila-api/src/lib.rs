@@ -7,7 +7,8 @@
 //! (`node::api`). `client` is the HTTP client of nodes and commands, `proof` authenticates nodes to each other, `tls`
 //! encrypts the connections.
 //!
-//! `GET /api/v1/events` returns pages of events, `GET /api/v1/pages?url=` the captures of a URL in the archive.
+//! `GET /api/v1/events` returns pages of events, `GET /api/v1/pages?url=` the captures of a URL in the archive. `/web/`
+//! is the archive in the formats of other programs ([`web`]).
 //!
 //! `POST /api/v1/urls` adds URLs, as lines of plain text or JSON. `POST /api/v1/reflog?batch=&part=` adds lines of a
 //! stream of visited URLs; both parameters are optional.
@@ -31,6 +32,7 @@ mod room;
 mod scope;
 pub mod tls;
 pub mod views;
+pub mod web;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -149,6 +151,12 @@ impl Answers for Questions {
                     let why = format!("{error:#}");
                     problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", why)
                 }
+            };
+        }
+        if asked.path.starts_with(web::PREFIX) {
+            return match &self.archive {
+                Some(archive) => web::answer(&asked, archive, self).await,
+                None => problem(StatusCode::NOT_FOUND, "there is no archive here", ""),
             };
         }
         if asked.method != Method::GET {

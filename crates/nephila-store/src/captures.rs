@@ -22,6 +22,7 @@ use crate::warc::{self, Header, Limits, Reader, Record, Visitor};
 
 mod beside;
 mod open;
+mod pages;
 mod query;
 mod search;
 
@@ -29,6 +30,7 @@ use open::open_captures;
 use query::{EARLIEST, filled, seconds};
 use search::Source;
 
+pub use pages::Pages;
 pub use query::{Match, Query};
 
 /// Maximum captures of open files held by one query; each takes some 400 bytes.
@@ -126,10 +128,26 @@ impl Captures {
 
     /// The lines that match a query, in order.
     pub fn find(&self, query: &Query) -> Result<Lines, Error> {
-        self.find_in(query, query.prefixes())
+        self.find_in(query, query.prefixes(), &[], None)
     }
 
-    fn find_in(&self, query: &Query, prefixes: Vec<String>) -> Result<Lines, Error> {
+    /// The indexes of closed files, and the merged one.
+    fn indexes(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut indexes = self.list(|name| name.ends_with(".cdxj"))?;
+        if self.merged.is_file() {
+            indexes.push(self.merged.clone());
+        }
+        Ok(indexes)
+    }
+
+    /// The lines with these prefixes, from `from` on and before `to`.
+    fn find_in(
+        &self,
+        query: &Query,
+        prefixes: Vec<String>,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Lines, Error> {
         // Open files first: a file that is closed meanwhile is found again below, by its index.
         let mut open = Vec::new();
         let mut left_out = 0;
@@ -147,15 +165,12 @@ impl Captures {
             }
         }
         open.sort_unstable();
-        let mut indexes = self.list(|name| name.ends_with(".cdxj"))?;
-        if self.merged.is_file() {
-            indexes.push(self.merged.clone());
-        }
+        let indexes = self.indexes()?;
         let mut ranges = VecDeque::new();
         for prefix in prefixes {
-            let mut sources = vec![Source::memory(&open, &prefix)];
+            let mut sources = vec![Source::memory(&open, &prefix, from, to)];
             for path in &indexes {
-                let source = Source::index(path, &prefix)
+                let source = Source::index(path, &prefix, from, to)
                     .map_err(|source| Error::Io { path: path.clone(), source })?;
                 sources.extend(source);
             }
@@ -216,7 +231,7 @@ impl Captures {
 
     /// The lines of all captures, in order.
     pub fn all(&self) -> Result<Lines, Error> {
-        self.find_in(&Query::default(), vec![String::new()])
+        self.find_in(&Query::default(), vec![String::new()], &[], None)
     }
 
     /// Writes the stored record, uncompressed: its head and its block.

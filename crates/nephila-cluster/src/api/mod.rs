@@ -30,6 +30,7 @@ use nephila_api::captures::{AWAY_RETRY, Archive};
 use nephila_api::metrics::{self, gauge};
 use nephila_api::tls::Among;
 use nephila_api::views::NodeState;
+use nephila_api::web;
 use nephila_api::{
     Answers, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, Question, Questions, Server,
     StatsView, ok, problem, retry_after, serve, unescaped,
@@ -153,6 +154,9 @@ impl Answers for Api {
 impl Api {
     /// Routes a request. Error answers are returned as `Err`, so that `?` ends the handler.
     pub async fn route(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        if asked.path.starts_with(web::PREFIX) {
+            return Ok(web::answer(asked, &self.archive, self).await);
+        }
         let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
         let parts: Vec<String> = path.split('/').map(unescaped).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();

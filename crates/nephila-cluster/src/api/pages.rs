@@ -15,6 +15,7 @@ use http::StatusCode;
 use super::others::passed_on;
 use super::{AWAY_RETRY, Api, FORWARDED, HttpQuestion, Instead, Place};
 use nephila_api::captures::{FoundCapture, Wanted, missing, seconds};
+use nephila_api::web::ReadPages;
 use nephila_api::{Explained, HttpAnswer, Question, escaped, problem, retry_after};
 
 /// Timeout for another node's search result.
@@ -127,6 +128,12 @@ impl Api {
             Some((_, archive)) => archive.given(wanted).await,
             None => Ok(None),
         }
+    }
+}
+
+impl ReadPages for Api {
+    async fn read_page(&self, asked: HttpQuestion) -> HttpAnswer {
+        self.pages(&asked).await.unwrap_or_else(|instead| *instead)
     }
 }
 

@@ -62,7 +62,8 @@ impl Captures {
     fn derived(&self, id: &str, kind: &str) -> Result<Option<Vec<u8>>, Error> {
         let list = self.merged.with_file_name(derive::LIST);
         let failed = |source| Error::Io { path: list.clone(), source };
-        let Some(mut lines) = Source::index(&list, &format!("{id} {kind} ")).map_err(failed)? else {
+        let Some(mut lines) = Source::index(&list, &format!("{id} {kind} "), &[], None).map_err(failed)?
+        else {
             return Ok(None);
         };
         let mut last = None;

@@ -37,8 +37,22 @@ impl Query {
         Query { url: url.into(), ..Query::default() }
     }
 
+    /// A query as CDX servers write it: `*.a.test` means a domain, `http://a.test/x*` a prefix, `*` everything.
+    pub fn parse(text: &str) -> Query {
+        let plain = text.strip_prefix("http://").or(text.strip_prefix("https://")).unwrap_or(text);
+        let (url, matches) = match (plain.strip_prefix("*."), text.strip_suffix('*')) {
+            (Some(name), _) => (name.strip_suffix("/*").unwrap_or(name), Match::Domain),
+            (None, Some(url)) => (url, Match::Prefix),
+            (None, None) => (text, Match::Exact),
+        };
+        Query { url: url.to_owned(), matches, ..Query::default() }
+    }
+
     /// Prefixes of the matching lines; in order, and none contains another.
     pub(super) fn prefixes(&self) -> Vec<String> {
+        if self.url.is_empty() && self.matches == Match::Prefix {
+            return vec![String::new()];
+        }
         let key = surt(&self.url);
         let host = key.split_once(')').map(|(host, _)| host);
         match (self.matches, host) {
@@ -69,17 +83,57 @@ pub(super) const EARLIEST: &str = "00000101000000";
 /// Completion of a partial end time.
 const LATEST: &str = "99991231235959";
 
-/// Seconds in a calendar with months of equal length: enough to compare distances, to within days.
+/// Seconds since the beginning of the year 0 of the Gregorian calendar.
 pub(super) fn seconds(digits14: &str) -> u64 {
     let part = |range: std::ops::Range<usize>| -> u64 {
         digits14.get(range).and_then(|digits| digits.parse().ok()).unwrap_or_default()
     };
-    let days = (part(0..4) * 12 + part(4..6)) * 31 + part(6..8);
+    let (year, month, day) = (part(0..4), part(4..6), part(6..8));
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap_days = year.div_ceil(4) - year.div_ceil(100) + year.div_ceil(400);
+    let before = DAYS_BEFORE.get(month.saturating_sub(1) as usize).copied().unwrap_or(334);
+    let days = year * 365 + leap_days + before + u64::from(is_leap && month > 2) + day.saturating_sub(1);
     ((days * 24 + part(8..10)) * 60 + part(10..12)) * 60 + part(12..14)
 }
+
+/// Days of a year before each month, without a leap day.
+const DAYS_BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
 /// A time filled up to fourteen digits.
 pub(super) fn filled(time: &str, with: &str) -> String {
     let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
     format!("{digits}{}", &with[digits.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_of_times_are_exact() {
+        let day = |from: &str, to: &str| {
+            (seconds(&filled(to, EARLIEST)) - seconds(&filled(from, EARLIEST))) as f64 / 86_400.0
+        };
+        assert_eq!((day("20260228", "20260301"), day("20240228", "20240301")), (1.0, 2.0));
+        assert_eq!((day("19000228", "19000301"), day("20000228", "20000301")), (1.0, 2.0));
+        assert_eq!(
+            (day("20251231", "20260101"), day("2024", "2025"), day("2025", "2026")),
+            (1.0, 366.0, 365.0)
+        );
+        assert_eq!(day("2000", "2400"), 146_097.0);
+        assert_eq!(day("20260101000000", "20260101120000"), 0.5);
+    }
+
+    #[test]
+    fn wildcards_are_those_of_cdx_servers() {
+        let parsed = |text: &str| {
+            let query = Query::parse(text);
+            (query.url, query.matches)
+        };
+        assert_eq!(parsed("*.a.test"), ("a.test".into(), Match::Domain));
+        assert_eq!(parsed("*.a.test/*"), ("a.test".into(), Match::Domain));
+        assert_eq!(parsed("http://a.test/x*"), ("http://a.test/x".into(), Match::Prefix));
+        assert_eq!(parsed("http://a.test/x"), ("http://a.test/x".into(), Match::Exact));
+        assert_eq!(Query::parse("*").prefixes(), [""]);
+    }
 }

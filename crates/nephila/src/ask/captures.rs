@@ -125,20 +125,16 @@ fn put_decoded(out: &mut dyn Write, http: &[u8], body: &[u8]) -> anyhow::Result<
 /// `nephila cdx`.
 pub(super) fn cdx(args: &CdxArgs) -> anyhow::Result<Exit> {
     let captures = open(&args.place)?;
-    let (url, wild) = wildcard(&args.url);
-    let matches = match args.matches {
+    let mut query = Query::parse(&args.url);
+    query.matches = match args.matches {
         Some(MatchKind::Exact) => Match::Exact,
         Some(MatchKind::Prefix) => Match::Prefix,
         Some(MatchKind::Host) => Match::Host,
         Some(MatchKind::Domain) => Match::Domain,
-        None => wild.unwrap_or_default(),
+        None => query.matches,
     };
-    let query = Query {
-        url,
-        matches,
-        from: args.from.as_deref().map(time::digits).transpose()?,
-        to: args.to.as_deref().map(time::digits).transpose()?,
-    };
+    query.from = args.from.as_deref().map(time::digits).transpose()?;
+    query.to = args.to.as_deref().map(time::digits).transpose()?;
     let mut out = out();
     let mut lines = captures.find(&query)?;
     let mut count = 0;
@@ -177,18 +173,6 @@ fn canonical(url: &str) -> String {
     CrawlUrl::parse(url).map_or_else(|_| url.to_owned(), |url| url.as_str().to_owned())
 }
 
-/// Parses the two wildcards of CDX servers.
-fn wildcard(url: &str) -> (String, Option<Match>) {
-    let plain = url.strip_prefix("http://").or(url.strip_prefix("https://")).unwrap_or(url);
-    if let Some(name) = plain.strip_prefix("*.") {
-        return (name.to_owned(), Some(Match::Domain));
-    }
-    match url.strip_suffix('*') {
-        Some(url) => (url.to_owned(), Some(Match::Prefix)),
-        None => (url.to_owned(), None),
-    }
-}
-
 fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     let (body, _) = decoded(http, stored, DECODED_BYTES_MAX)?;
     let label = head_fields(http, "content-type").pop();
@@ -224,16 +208,4 @@ fn show(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
         writeln!(out, "{}", shown_bytes(line.strip_suffix(b"\r").unwrap_or(line)))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wildcards_are_those_of_cdx_servers() {
-        assert_eq!(wildcard("*.a.test"), ("a.test".into(), Some(Match::Domain)));
-        assert_eq!(wildcard("http://a.test/x*"), ("http://a.test/x".into(), Some(Match::Prefix)));
-        assert_eq!(wildcard("http://a.test/x"), ("http://a.test/x".into(), None));
-    }
 }
