@@ -5,7 +5,7 @@
 //! of the good test web, one that `nephila fetch` makes of the hostile web. Then runs `xtask/interop/interop.py` on
 //! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
 //! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB, and has py-wacz judge WACZ files
-//! of them.
+//! of them; `exports.py` reads their exports with warcio; `web.py` asks `nephila serve` with cdx_toolkit and by Memento.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,6 +38,8 @@ const LEFT_OUT: &[&str] = &[
 const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0", "warcio==1.8.1"];
 /// The judge of WACZ files.
 const WACZ_TOOLS: &[&str] = &["wacz==0.6.0"];
+/// The client of the CDX server.
+const WEB_TOOLS: &[&str] = &["cdx_toolkit==0.9.39", "warcio==1.8.1"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -49,6 +51,12 @@ pub(crate) struct Args {
     /// Folder of the virtual environments.
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
+    /// Captures of the index that cdx_toolkit reads page by page
+    #[arg(long, default_value_t = 20_000)]
+    lines: u64,
+    /// Random times at which a Memento client asks for a capture
+    #[arg(long, default_value_t = 200)]
+    times: u64,
 }
 
 /// Runs the command.
@@ -69,7 +77,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             dirs.push(dir);
         }
         let fetched = fetched_archives(&programs, temporary.path())?;
-        read_tables(&cache, programs.path("nephila")?, &fetched)?;
+        let nephila = programs.path("nephila")?;
+        read_tables(&cache, nephila, &fetched)?;
+        judge("exports.py", &table_tools(&cache)?, nephila, &[], &fetched)?;
+        let sizes = [args.lines.to_string(), args.times.to_string()];
+        let web_tools = environment(&cache.join("web-tools"), WEB_TOOLS)?.join("bin/python");
+        judge("web.py", &web_tools, nephila, &sizes, &fetched[..1])?;
         dirs.extend(fetched);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");
@@ -98,6 +111,21 @@ fn read_tables(cache: &Path, nephila: &Path, dirs: &[PathBuf]) -> anyhow::Result
     let mut command = Command::new(table_tools(cache)?);
     let status = command.arg(script).arg(nephila).arg(wacz).args(dirs).status().context("reading tables")?;
     ensure!(status.success(), "a public tool does not read our tables: see the lines that begin with FAIL");
+    Ok(())
+}
+
+/// Runs a script that asks the program and judges its answers.
+fn judge(
+    script: &str,
+    python: &Path,
+    nephila: &Path,
+    sizes: &[String],
+    dirs: &[PathBuf],
+) -> anyhow::Result<()> {
+    let mut command = Command::new(python);
+    command.arg(crate::shell::root().join("xtask/interop").join(script)).arg(nephila);
+    let status = command.args(sizes).args(dirs).status().with_context(|| format!("running {script}"))?;
+    ensure!(status.success(), "{script}: see the lines that begin with FAIL");
     Ok(())
 }
 

@@ -14,11 +14,14 @@ mod cdx;
 mod filter;
 mod memento;
 
+use std::path::Path;
+
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 
-use super::captures::Archive;
-use super::http::{HttpAnswer, HttpQuestion, problem};
+use super::captures::{Archive, Wanted};
+use super::http::{Answers, HttpAnswer, HttpQuestion, ok, problem};
+use super::views::NodeState;
 
 /// First part of the paths.
 pub const PREFIX: &str = "/web/";
@@ -61,6 +64,48 @@ async fn route(
         return memento::time_map(asked, archive, rest).await;
     }
     memento::capture(asked, rest, pages).await
+}
+
+/// Answers from the archive of a folder alone, without its crawl.
+#[derive(Debug)]
+pub struct ReadOnly {
+    archive: Archive,
+}
+
+impl ReadOnly {
+    /// Opens the archive of a folder with this name.
+    pub fn new(dir: &Path, name: &str) -> ReadOnly {
+        ReadOnly { archive: Archive::new(dir, name) }
+    }
+}
+
+impl ReadPages for ReadOnly {
+    async fn read_page(&self, asked: HttpQuestion) -> HttpAnswer {
+        let wanted = match Wanted::of(&asked) {
+            Ok((_, _, wanted)) => wanted,
+            Err(instead) => return *instead,
+        };
+        match self.archive.given(&wanted).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => problem(StatusCode::NOT_FOUND, "there is no capture", wanted.url),
+            Err(instead) => *instead,
+        }
+    }
+}
+
+impl Answers for ReadOnly {
+    async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
+        match &*asked.path {
+            path if path.starts_with(PREFIX) => answer(&asked, &self.archive, self).await,
+            "/api/v1/pages" if asked.method == Method::GET => self.read_page(asked).await,
+            "/livez" => ok(&"alive"),
+            "/readyz" => ok(&NodeState::Ready),
+            path => {
+                let detail = format!("{path}: this server only reads an archive, below {PREFIX}");
+                problem(StatusCode::NOT_FOUND, "not found", detail)
+            }
+        }
+    }
 }
 
 /// Adds the policy of captured bytes.

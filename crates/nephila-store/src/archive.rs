@@ -28,6 +28,7 @@ mod recover;
 mod settings;
 mod writer;
 
+pub use compress::new_id;
 pub use memory::LastCapture;
 pub use nephila_core::store::record::WarcInfo;
 pub use recover::Recovered;

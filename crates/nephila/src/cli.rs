@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod crawl;
+pub mod export;
 pub mod feed;
 pub mod identity;
 pub mod list;
@@ -88,7 +89,7 @@ pub(crate) enum Command {
         subcommand,
         after_help = "Examples:\n  nephila export parquet -o docs\n  nephila export parquet -o docs --to /data/tables"
     )]
-    Export(ExportCommand),
+    Export(export::ExportCommand),
     /// Query the tables of a crawl with DuckDB: the views `captures` and `links`.
     ///
     /// Runs `duckdb` if it is on the PATH, else prints the command line. `nephila export parquet` writes the tables. Exit
@@ -118,7 +119,8 @@ pub(crate) enum Command {
     ///
     /// Without `cluster.servers` the crawl in the folder continues and does not end by itself: the process waits for
     /// feeds, for revisits of pages, and for URLs from `nephila add`. The API at `api.listen` (127.0.0.1:6374) answers
-    /// for pages and URLs. No other server is needed.
+    /// for pages and URLs, and below `/web/` as a CDX server and by Memento. No other server is needed. With
+    /// `--read-only` only the archive is served.
     ///
     /// With `cluster.servers` the process is a node of a cluster until told to leave. Nodes are equal: start one per
     /// machine, all with the same `[cluster]` settings. Each node owns its share of the partitions; if a node is lost,
@@ -128,7 +130,7 @@ pub(crate) enum Command {
     /// Exit code: 1 failed, 2 wrong flags or settings, 11 stopped by a signal or `nephila cluster drain`, 13 stopped by
     /// a second signal, 19 another process works in the folder.
     #[command(
-        after_help = "Examples:\n  nephila serve -o docs\n  nephila serve -o /data/nephila --node one --config /etc/nephila/nephila.toml"
+        after_help = "Examples:\n  nephila serve -o docs\n  nephila serve -o docs --read-only\n  nephila serve -o /data/nephila --node one --config /etc/nephila/nephila.toml"
     )]
     Serve(cluster::ServeArgs),
     /// Manage the jobs of a cluster.
@@ -204,60 +206,6 @@ pub struct ExtractArgs {
     /// Extract metadata and links only
     #[arg(long)]
     pub links: bool,
-    /// Print errors only
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
-/// `nephila export …`.
-#[derive(Debug, Subcommand)]
-pub enum ExportCommand {
-    /// Write tables of captures and links: the 30 columns of Common Crawl's index table, and more.
-    ///
-    /// Every closed archive file gets `captures/crawl=NAME/subset=SUBSET/part-FILE.parquet` and
-    /// `links/crawl=NAME/part-FILE.parquet`. Files that are there and match are skipped; the same archive file always gives
-    /// the same bytes. A crawl may run meanwhile. Exit code: 0 done, 1 an archive file could not be read, 2 trouble.
-    #[command(
-        after_help = "Examples:\n  nephila export parquet -o docs\n  nephila export parquet -o docs --to /data/tables"
-    )]
-    Parquet(ExportArgs),
-    /// Write the crawl as one WACZ file, which opens in ReplayWeb.page and pywb.
-    ///
-    /// The file has the closed archive files as they are, an index, and a list of the HTML pages with their titles.
-    /// Titles come from the tables if they are written (`tables.write`, `nephila export parquet`), which is much faster
-    /// than reading the archive. A crawl may run meanwhile. Exit code: 0 done, 2 trouble.
-    #[command(
-        after_help = "Examples:\n  nephila export wacz -o docs\n  nephila export wacz -o docs --to docs-2026.wacz --text"
-    )]
-    Wacz(WaczArgs),
-}
-
-/// Arguments of `nephila export wacz`.
-#[derive(Args, Clone, Debug)]
-pub struct WaczArgs {
-    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// File to write [default: the name of the crawl folder with .wacz, in the current folder]
-    #[arg(long, value_name = "FILE")]
-    pub to: Option<PathBuf>,
-    /// Also list the main text of each page, if the crawl stored it (`handler.text`), for searching
-    #[arg(long)]
-    pub text: bool,
-    /// Print errors only
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
-/// Arguments of `nephila export parquet`.
-#[derive(Args, Clone, Debug)]
-pub struct ExportArgs {
-    /// Crawl folder [default: . if . is a crawl or a node, else ./nephila-data]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Folder for the tables [default: `table` in the crawl folder]
-    #[arg(long, value_name = "DIR")]
-    pub to: Option<PathBuf>,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,

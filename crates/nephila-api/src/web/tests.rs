@@ -1,3 +1,5 @@
+//! The archive over HTTP, as clients of other programs ask for it.
+
 use std::fmt::Write as _;
 use std::fs;
 
@@ -5,7 +7,6 @@ use http::HeaderMap;
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::captures::Wanted;
 
 const URL: &str = "http://site.test/page?x=1";
 
@@ -41,17 +42,6 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-impl ReadPages for Archive {
-    async fn read_page(&self, asked: HttpQuestion) -> HttpAnswer {
-        let Ok((_, _, wanted)) = Wanted::of(&asked) else { panic!("{asked:?}") };
-        match self.given(&wanted).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => problem(StatusCode::NOT_FOUND, "there is no capture", ""),
-            Err(instead) => *instead,
-        }
-    }
-}
-
 struct Got {
     status: u16,
     headers: HeaderMap,
@@ -65,14 +55,14 @@ impl Got {
 }
 
 async fn get_with(dir: &tempfile::TempDir, target: &str, fields: &[(&'static str, &str)]) -> Got {
-    let archive = Archive::new(dir.path(), "here");
+    let server = ReadOnly::new(dir.path(), "here");
     let mut headers = HeaderMap::new();
     headers.insert("host", HeaderValue::from_static("127.0.0.1:6374"));
     for (name, value) in fields {
         headers.insert(*name, HeaderValue::from_str(value).unwrap());
     }
     let asked = HttpQuestion::new(Method::GET, target, headers, false);
-    let answer = answer(&asked, &archive, &archive).await;
+    let answer = server.answer(asked).await;
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     Got {

@@ -320,7 +320,8 @@ fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)
     Ok((payload.finish(), block.finish()))
 }
 
-pub(crate) fn new_id() -> String {
+/// A new id of a record, as a URN.
+pub fn new_id() -> String {
     Uuid::new_v4().urn().to_string()
 }
 

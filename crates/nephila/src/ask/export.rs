@@ -1,6 +1,9 @@
 //! `nephila export`: a crawl in the formats of other programs.
 
+mod derived;
+mod select;
 mod wacz;
+mod warc;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +15,8 @@ use nephila_engine::human::{count, size};
 use nephila_store::disk::RealDisk;
 use nephila_tables::{Progress, Written};
 
-use crate::cli::{ExportArgs, ExportCommand, WaczArgs};
+use crate::cli::export::{ExportArgs, ExportCommand, SelectArgs, WaczArgs};
+use select::{Out, Select};
 
 /// Interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(2);
@@ -22,7 +26,58 @@ pub(super) fn run(command: &ExportCommand) -> anyhow::Result<Exit> {
     match command {
         ExportCommand::Parquet(args) => parquet(args),
         ExportCommand::Wacz(args) => wacz(args),
+        ExportCommand::Warc(args) => {
+            selected(&args.select, &mut |select, out, say| warc::write(select, !args.keep_revisits, out, say))
+        }
+        ExportCommand::Wet(args) => selected(&args.select, &mut |select, out, say| {
+            derived::write(select, derived::Kind::Text { is_main: args.main }, out, say)
+        }),
+        ExportCommand::Wat(args) => selected(&args.select, &mut |select, out, say| {
+            derived::write(select, derived::Kind::Json, out, say)
+        }),
     }
+}
+
+/// Writes selected captures, and says how far it is: bytes read, bytes in all.
+type WriteSelected<'a> =
+    dyn FnMut(&Select, &mut Out, &mut dyn FnMut(u64, u64)) -> anyhow::Result<Exported> + 'a;
+
+/// Writes the selected captures.
+fn selected(args: &SelectArgs, write: &mut WriteSelected<'_>) -> anyhow::Result<Exit> {
+    let select = Select::new(archived(args.output.as_deref())?, args)?;
+    let mut said = Instant::now();
+    let mut say = |done: u64, all: u64| {
+        if !args.quiet && said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            eprintln!("nephila: {} of {} so far", size(done), size(all));
+        }
+    };
+    let (exported, bytes) = Out::fill(&args.to, &mut |out| write(&select, out, &mut say))?;
+    let Exported { captures, resolved, unresolved } = exported;
+    if unresolved > 0 {
+        eprintln!(
+            "nephila: {} revisits are copied as they are: their bodies are not in this archive, or are too large",
+            count(unresolved)
+        );
+    }
+    if !args.quiet {
+        let to =
+            if args.to == Path::new("-") { "standard output".into() } else { args.to.display().to_string() };
+        let revisits =
+            if resolved > 0 { format!(" ({} of them revisits)", count(resolved)) } else { String::new() };
+        eprintln!("nephila: {to}: {} captures{revisits}, {}", count(captures), size(bytes));
+    }
+    Ok(if captures > 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Exported {
+    captures: u64,
+    /// Revisits that became responses.
+    resolved: u64,
+    /// Revisits that could not.
+    unresolved: u64,
 }
 
 /// The folder of a crawl that has an archive.
@@ -94,3 +149,6 @@ fn parquet(args: &ExportArgs) -> anyhow::Result<Exit> {
     }
     Ok(if failed.is_empty() { Exit::Done } else { Exit::Failed })
 }
+
+#[cfg(test)]
+mod tests;

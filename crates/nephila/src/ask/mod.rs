@@ -36,7 +36,7 @@ mod summary;
 mod time;
 
 /// Runs `nephila export`.
-pub(crate) fn export(command: &crate::cli::ExportCommand) -> anyhow::Result<Exit> {
+pub(crate) fn export(command: &crate::cli::export::ExportCommand) -> anyhow::Result<Exit> {
     ended(export::run(command))
 }
 

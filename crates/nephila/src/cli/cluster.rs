@@ -19,6 +19,9 @@ pub struct ServeArgs {
     /// ./nephila-data]
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
+    /// Serve the archive of the folder alone: no crawl continues, nothing is written
+    #[arg(long, help_heading = "Output")]
+    pub read_only: bool,
     /// Unique name of this node [default: cluster.node, else the name of the machine]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub node: Option<String>,
