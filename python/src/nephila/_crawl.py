@@ -53,8 +53,8 @@ def open(
 ) -> Crawl:
     """Open a crawl.
 
-    `where` is the folder of a crawl, or the `cluster.objects` of a cluster: `s3://BUCKET/PREFIX` or `file:///FOLDER`. Keys
-    for S3 come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`) or the usual files;
+    `where` is the folder of a crawl, or the `cluster.objects` of a cluster: `s3://BUCKET/PREFIX` or `file:///FOLDER`. If
+    several clusters share the prefix, add the folder of one, `NAME-ID`. Keys for S3 come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`) or the usual files;
     `endpoint` is the URL of a service that is not Amazon's (or `AWS_ENDPOINT_URL`). With a `filesystem` of pyarrow, `where`
     is a path in that filesystem.
     """
@@ -68,9 +68,14 @@ class Crawl:
         self._storage = storage
         self._files: OrderedDict[str, File] = OrderedDict()
         self._lock = threading.Lock()
-        names = {entry.name for entry in storage.list("")}
-        if not names & {"archive", "table"}:
-            raise NotFound(f"{storage.shown('') or '.'} is no crawl: there is neither archive nor table")
+        if not _is_crawl(storage):
+            # The objects of a cluster lie in a folder with its name and its id.
+            inside = [it.name for it in storage.list("") if it.is_dir and _is_crawl(storage.inside(it.name))]
+            if not inside:
+                raise NotFound(f"{storage.shown('') or '.'} is no crawl: there is neither archive nor table")
+            if len(inside) > 1:
+                raise Error(f"{storage.shown('')} has several crawls, open one of them: {', '.join(inside)}")
+            self._storage = storage.inside(inside[0])
 
     # Tables
 
@@ -227,21 +232,7 @@ class Crawl:
                 place = self._origin(answer.headers, place)
         elif capture.origin is not None:
             place = capture.origin
-        reader = self._reader(place, whole=True)
-        answer = reader.next()
-        if answer is None:
-            raise Damaged(f"{place.filename}: no record at offset {place.offset}")
-        derived = self._derived(answer.id)
-        if derived is not None:
-            return derived
-        for _ in range(BESIDE_MAX):
-            record = reader.next()
-            if record is None or record.type in ("response", "revisit", "warcinfo"):
-                return None
-            refers = (record.headers.get("WARC-Refers-To") or "").strip("<>")
-            if record.type == "conversion" and refers == answer.id:
-                return record.read(TEXT_BYTES_MAX).decode("utf-8", "replace")
-        return None
+        return self._text_at(place)
 
     def records(self, types: Iterable[str] | None = None) -> Iterator[Record]:
         """Return all WARC records, or those of some types, file by file in the order of the archive.
@@ -260,6 +251,36 @@ class Crawl:
         return sorted(self._archive(_ENDINGS), key=lambda path: (posixpath.basename(path), path))
 
     # Parts
+
+    def _text_at(self, place: Place) -> str | None:
+        reader = self._reader(place, whole=True)
+        answer = reader.next()
+        if answer is None:
+            raise Damaged(f"{place.filename}: no record at offset {place.offset}")
+        if self._has_derived():
+            # `nephila extract` makes one text for all captures of a URL with the same payload.
+            digest = answer.headers.get("WARC-Payload-Digest")
+            same = [it for it in self.find(answer.url or "") if it.url == answer.url and it.digest == digest]
+            ids = (self._record_id(it) for it in same if it.mime != "warc/revisit")
+            for record_id in (answer.id, *(() if digest is None else ids)):
+                derived = self._derived(record_id)
+                if derived is not None:
+                    return derived
+        for _ in range(BESIDE_MAX):
+            record = reader.next()
+            if record is None or record.type in ("response", "revisit", "warcinfo"):
+                return None
+            refers = (record.headers.get("WARC-Refers-To") or "").strip("<>")
+            if record.type == "conversion" and refers == answer.id:
+                return record.read(TEXT_BYTES_MAX).decode("utf-8", "replace")
+        return None
+
+    def _record_id(self, place: Place) -> str:
+        record = self._reader(place, whole=False).next()
+        return "" if record is None else record.id
+
+    def _has_derived(self) -> bool:
+        return any(it.name == "derived.idx" for it in self._storage.list("indexes"))
 
     def _archive(self, endings: tuple[str, ...]) -> list[str]:
         """Return the files in `archive` and in its folders, one for each node, with these endings."""
@@ -361,6 +382,8 @@ class Crawl:
         if place.url and record.url is not None and record.url != place.url:
             raise Damaged(f"{where}: the record is of {record.url[:200]}, not of {place.url[:200]}")
         http, body = split(record.type, record.read(limit), where)
+        # Checksums stand at the end of a member.
+        record.finish()
         return record.headers, http, body
 
     def _origin(self, revisit: Headers, place: Place) -> Place:
@@ -388,8 +411,6 @@ class Crawl:
 
     def _derived(self, record_id: str) -> str | None:
         """Return the text that `nephila extract` made later, which is the better one."""
-        if not any(it.name == "derived.idx" for it in self._storage.list("indexes")):
-            return None
         lines = self._search("indexes/derived.idx", f"{record_id} conversion ".encode())
         if not lines:
             return None
@@ -406,6 +427,10 @@ class Crawl:
 
     def __repr__(self) -> str:
         return f"<Crawl {self._storage.shown('')}>"
+
+
+def _is_crawl(storage: Storage) -> bool:
+    return any(it.is_dir and it.name in ("archive", "table") for it in storage.list(""))
 
 
 def _is(column: str, value: object) -> Any:

@@ -41,6 +41,7 @@ class Storage(Protocol):
     def list(self, path: str) -> list[Entry]: ...
     def open(self, path: str) -> File: ...
     def dataset_source(self, path: str) -> tuple[Any, str]: ...
+    def inside(self, path: str) -> Storage: ...
 
 
 class _LocalFile:
@@ -95,6 +96,9 @@ class LocalStorage:
         fs = load("pyarrow.fs", "pyarrow", "reading tables")
         return fs.LocalFileSystem(), os.path.abspath(self.shown(path))
 
+    def inside(self, path: str) -> Storage:
+        return LocalStorage(self.shown(path))
+
 
 class _ArrowFile:
     #: Requests to an object store are slow, so each asks for more.
@@ -131,7 +135,7 @@ class ArrowStorage:
         self._root = root.strip("/") if not root.startswith("/") else root.rstrip("/")
 
     def shown(self, path: str) -> str:
-        return posixpath.join(self._root, path)
+        return posixpath.join(self._root, path) if path else self._root
 
     def list(self, path: str) -> list[Entry]:
         fs = load("pyarrow.fs", "pyarrow", "an object store")
@@ -148,6 +152,9 @@ class ArrowStorage:
 
     def dataset_source(self, path: str) -> tuple[Any, str]:
         return self._filesystem, self.shown(path)
+
+    def inside(self, path: str) -> Storage:
+        return ArrowStorage(self._filesystem, self.shown(path))
 
 
 def open_storage(

@@ -147,6 +147,11 @@ class Record:
             raise ValueError("the iteration has gone on; read a block before the next record")
         return self._reader.read_block(size)
 
+    def finish(self) -> None:
+        """Pass over the rest of the record, and check its end and the checksum of its member."""
+        if self._reader.current is self:
+            self._reader.finish()
+
     def __repr__(self) -> str:
         return f"Record({self.type!r}, {self.url!r}, filename={self.filename!r}, offset={self.offset})"
 
@@ -163,7 +168,7 @@ class Reader:
 
     def next(self) -> Record | None:
         """Return the next record; None at the end of the file."""
-        self._finish()
+        self.finish()
         # Bytes of a plain file that were read with the head before.
         offset = self._input.offset - len(self._ahead)
         if not self._ahead and not self._input.begin():
@@ -209,7 +214,7 @@ class Reader:
         self._left -= len(piece)
         return piece
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Pass over the rest of the current record, and check its end."""
         if self.current is None:
             return
