@@ -125,7 +125,7 @@ def s3(work: Path) -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{port}"
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     os.environ.update(keys)
-    server = shutil.which("moto_server", path=os.path.dirname(sys.executable))
+    server = shutil.which("moto_server", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
     assert server, "moto_server is missing: pip install 'moto[server]'"
     with world.running([server, "-H", "127.0.0.1", "-p", str(port)], work / "moto.log"):
         client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")

@@ -17,6 +17,7 @@ from backports import zstd
 import nephila
 from nephila import _decode, _index, _warc
 from nephila._headers import Headers
+from nephila._storage import File, LocalStorage
 
 URL = "http://a.test/x"
 NAME = "NEPHILA-20260101000000000-00000-one.warc.gz"
@@ -57,7 +58,7 @@ def changed(packed: bytes, at: int) -> bytes:
     return packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
 
 
-CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
+CHECKED: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
 LONG = bytes(range(256)) * 40
 
 CASES: dict[str, tuple[bytes, type[nephila.Error], str]] = {
@@ -154,7 +155,8 @@ def bomb(coding: str) -> bytes:
         return b"".join(packer.compress(piece) for piece in pieces()) + packer.flush()
     if coding == "br":
         strong = brotli.Compressor(quality=1)
-        return b"".join(strong.process(piece) for piece in pieces()) + strong.finish()
+        packed: bytes = b"".join(strong.process(piece) for piece in pieces()) + strong.finish()
+        return packed
     bits = {"gzip": 31, "deflate": 15}[coding]
     weak = zlib.compressobj(1, zlib.DEFLATED, bits)
     return b"".join(weak.compress(piece) for piece in pieces()) + weak.flush()
@@ -344,24 +346,31 @@ def test_long_heads_cost_linear_time() -> None:
     assert time.monotonic() - began < 3
 
 
+class Counted:
+    """A file that counts its reads."""
+
+    def __init__(self, file: File) -> None:
+        self.file, self.name, self.chunk = file, file.name, file.chunk
+        self.reads: list[int] = []
+
+    def size(self) -> int:
+        return self.file.size()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.reads.append(length)
+        return self.file.read_at(offset, length)
+
+
 def test_an_index_is_bisected(tmp_path: Path) -> None:
     """A search in an index of 25 MB reads some blocks, finds the first and the last line, and all lines of a key."""
     keys = [f"test,a)/{n:06}" for n in range(100_000)]
     path = tmp_path / "index.cdxj"
     fields = json.dumps({"url": "http://a.test/", "filename": "f", "offset": "0", "length": "1", "digest": "d" * 160})
-    path.write_text("".join(f"{key} 20260101000000 {fields}\n" + f"{key} 20260102000000 {fields}\n" * (n % 2) for n, key in enumerate(keys)))
-    storage = nephila._storage.LocalStorage(str(tmp_path))  # type: ignore[attr-defined]
-    file = storage.open("index.cdxj")
+    lines_of = (f"{key} 2026010{day}000000 {fields}\n" for n, key in enumerate(keys) for day in range(1, 2 + n % 2))
+    path.write_text("".join(lines_of))
+    file = Counted(LocalStorage(str(tmp_path)).open("index.cdxj"))
     assert file.size() > 25_000_000
-    reads = []
-    original = file.read_at
-
-    def counted(offset: int, length: int) -> bytes:
-        reads.append(length)
-        found: bytes = original(offset, length)
-        return found
-
-    file.read_at = counted
+    reads = file.reads
     for n in (0, 1, 2, 49_999, 50_000, 77_777, 99_998, 99_999):
         reads.clear()
         lines = list(_index.search(file, f"{keys[n]} ".encode()))

@@ -77,7 +77,7 @@ def test_added_urls_are_fetched_and_reported_by_events(client: nephila.Client, n
     events = client.events("end")
     assert list(events) == []
     position = events.position
-    world.SITE["/later"] = world._plain("later")
+    world.SITE["/later"] = world.plain("later")
     added = client.add([node.site + "/later", {"url": node.site + "/later?2", "priority": 0}, "http://elsewhere.test/"])
     assert (added["taken"], added["refused"]) == (2, 1)
     assert added["refusals"][0]["url"] == "http://elsewhere.test/" and added["refusals"][0]["why"]

@@ -104,8 +104,8 @@ Answer = tuple[int, dict[str, str], bytes, bytes]
 
 
 def _coded(title: str, coding: str, pack: Callable[[bytes], bytes]) -> Answer:
-    plain = page(title, f"A page in {coding}.")
-    return 200, {"Content-Type": "text/html; charset=utf-8", "Content-Encoding": coding}, pack(plain), plain
+    body = page(title, f"A page in {title}.")
+    return 200, {"Content-Type": "text/html; charset=utf-8", "Content-Encoding": coding}, pack(body), body
 
 
 def _raw_deflate(data: bytes) -> bytes:
@@ -113,8 +113,8 @@ def _raw_deflate(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _plain(title: str, text: str = "Nothing else.", head: str = "", **fields: str) -> Answer:
-    body = page(title, text, head)
+def plain(title: str, head: str = "", **fields: str) -> Answer:
+    body = page(title, f"This page is about {title}.", head)
     named = {name.replace("_", "-"): value for name, value in fields.items()}
     return 200, {"Content-Type": "text/html", **named}, body, body
 
@@ -140,25 +140,30 @@ SITE: dict[str, Answer] = {
     "/twice": _coded("twice", "deflate, gzip", lambda body: gzip.compress(zlib.compress(body))),
     "/latin": (200, {"Content-Type": "text/html"}, _LATIN, _LATIN),
     "/japanese": (200, {"Content-Type": "text/html; charset=Shift_JIS"}, _JAPANESE, _JAPANESE),
-    "/same-1": _plain("same"),
-    "/same-2": _plain("same"),
-    "/tagged": _plain("tagged", ETag='"1"'),
-    "/train-no": _plain("train no", Content_Usage="train-ai=n"),
-    "/train-yes": _plain("train yes", Content_Usage="train-ai=y"),
-    "/noai": _plain("noai", head='<meta name="robots" content="noai">'),
-    "/tdm-no": _plain("tdm no", TDM_Reservation="1"),
-    "/search-no": _plain("search no", Content_Usage="search=n"),
-    "/said-nothing": _plain("said nothing"),
+    "/same-1": plain("same"),
+    "/same-2": plain("same"),
+    "/tagged": plain("tagged", ETag='"1"'),
+    "/train-no": plain("train no", Content_Usage="train-ai=n"),
+    "/train-yes": plain("train yes", Content_Usage="train-ai=y"),
+    "/noai": plain("noai", head='<meta name="robots" content="noai">'),
+    "/tdm-no": plain("tdm no", TDM_Reservation="1"),
+    "/search-no": plain("search no", Content_Usage="search=n"),
+    "/said-nothing": plain("said nothing"),
     "/gone": (404, {"Content-Type": "text/plain"}, b"gone", b"gone"),
     "/moved": (301, {"Location": "/gzip", "Content-Type": "text/plain"}, b"moved", b"moved"),
     "/empty": (200, {"Content-Type": "text/html"}, b"", b""),
 }
 
 
+#: Paths that were asked for.
+ASKED: list[str] = []
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        ASKED.append(self.path)
         status, fields, body, _ = SITE.get(self.path, (404, {"Content-Type": "text/plain"}, b"none", b"none"))
         tag = fields.get("ETag")
         if tag and self.headers.get("If-None-Match") == tag:
