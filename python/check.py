@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -91,6 +92,10 @@ def main() -> None:
     run(build, "-m", "build", "--no-isolation", "--outdir", dist, HERE, stdout=subprocess.DEVNULL)
     (wheel,) = dist.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl"), wheel
+    with zipfile.ZipFile(wheel) as package:
+        for licence in ("LICENSE-MIT", "LICENSE-APACHE"):
+            (name,) = (name for name in package.namelist() if name.endswith(f"/{licence}"))
+            assert package.read(name) == (HERE.parent / licence).read_bytes(), f"{licence} is not that of the repository"
     done("wheel")
 
     # As a user installs the package: the wheel and its dependencies.
