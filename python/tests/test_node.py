@@ -92,8 +92,12 @@ def test_added_urls_are_fetched_and_reported_by_events(client: nephila.Client, n
 
     capture = world.wait_for("the page is fetched", fetched)
     assert capture.body == world.SITE["/later"][3]
-    seen = [event.get("url") for event in client.events(position, ["fetched"])]
-    assert node.site + "/later" in seen
+
+    # The event follows the capture.
+    def seen() -> bool:
+        return node.site + "/later" in [event.get("url") for event in client.events(position, ["fetched"])]
+
+    world.wait_for("the event is there", seen)
     following = client.events(position, ["fetched"], follow=True, wait=1)
     assert next(following)["kind"] == "fetched"
 
