@@ -108,6 +108,7 @@ def test_events_go_on_from_a_position(client: nephila.Client, node: Node) -> Non
     assert len(ids) == len(set(ids)) > len(world.SITE)
     assert {event["kind"] for event in client.events()} >= {"fetched", "robots", "host-found"}
     half = client.events()
+    assert half.position == "beginning"
     first = next(half)
     # Killed here, the program sees the first event again: its work may not be done.
     assert half.position == "beginning"
