@@ -60,7 +60,7 @@ def fresh(path: Path, wheel: Path, *options: str) -> Path:
     venv.create(path, with_pip=False, clear=True)
     python = path / "bin/python"
     outer = [sys.executable, "-m", "pip", "--python", str(python)]
-    run(*outer, "install", "--quiet", "--disable-pip-version-check", *options, wheel)
+    run(*outer, "install", "--quiet", "--no-compile", "--disable-pip-version-check", *options, wheel)
     return python
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +146,30 @@ def test_health_needs_no_token(node: Node) -> None:
 def test_the_next_node_is_asked_if_one_is_away(node: Node) -> None:
     where = f"http://127.0.0.1:{world.free_port()},{node.url}"
     assert nephila.Client(where, token_file=node.token).stats()["commits"] > 0
+
+
+def test_a_node_with_tls_is_verified(small: Made, node: Node, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    world.nephila("cluster", "keys", str(keys), "--set", "cluster.name=news", "--server", "127.0.0.1", "--node", "one=127.0.0.1")
+    folder = tmp_path / "crawl"
+    shutil.copytree(small.folder, folder)
+    port = world.free_port()
+    values = world.settings(
+        api__listen=f"127.0.0.1:{port}",
+        api__tls_cert_file=str(keys / "node-one.pem"),
+        api__tls_key_file=str(keys / "node-one.key"),
+        api__token_file=str(keys / "operate.token"),
+    )
+    command = [world.program("NEPHILA_BINARY"), "serve", "-o", str(folder), *values]
+    with world.running(command, tmp_path / "node.log"):
+        where = f"https://127.0.0.1:{port}"
+        client = nephila.Client(where, token_file=keys / "operate.token", ca_file=keys / "ca.pem")
+        world.wait_for("the node answers", client.is_alive)
+        assert client.read(small.site + "/gzip").body == world.SITE["/gzip"][3]
+        with pytest.raises(nephila.Unreachable, match="(?i)certificate"):
+            nephila.Client(where, token_file=keys / "operate.token").stats()
+        with pytest.raises(nephila.Error, match="none"):
+            nephila.Client(where, ca_file=tmp_path / "none")
 
 
 def test_feeds_and_stories(small: Made, tmp_path: Path) -> None:

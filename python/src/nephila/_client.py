@@ -317,7 +317,12 @@ class Client:
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
                 raise ValueError(f"a node is http://HOST:PORT or https://HOST:PORT: {node.strip()!r}")
             self._nodes.append(parts)
-        self._tls = ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+        self._tls: ssl.SSLContext | None = None
+        if any(node.scheme == "https" for node in self._nodes):
+            try:
+                self._tls = ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+            except OSError as error:
+                raise Error(f"{ca_file}: {error}") from error
 
     # Captures
 
