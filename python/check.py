@@ -55,12 +55,11 @@ def environment(path: Path, packages: list[str]) -> Path:
     return python
 
 
-def fresh(path: Path, wheel: Path, *options: str) -> Path:
-    """Make a new environment and install the wheel into it."""
+def fresh(pip: Path, path: Path, wheel: Path, *options: str) -> Path:
+    """Make a new environment and install the wheel into it, with the pip of another one."""
     venv.create(path, with_pip=False, clear=True)
     python = path / "bin/python"
-    outer = [sys.executable, "-m", "pip", "--python", str(python)]
-    run(*outer, "install", "--quiet", "--no-compile", "--disable-pip-version-check", *options, wheel)
+    run(pip, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "--disable-pip-version-check", *options, wheel)
     return python
 
 
@@ -101,10 +100,10 @@ def main() -> None:
     done("wheel")
 
     # As a user installs the package: the wheel and its dependencies.
-    user = fresh(folder / "user", wheel)
+    user = fresh(build, folder / "user", wheel)
     run(user, "-c", f"import nephila, pyarrow, brotli; assert nephila.__file__.startswith({str(folder)!r})")
     # Without any dependency; a test reads captures with it.
-    bare = fresh(folder / "bare", wheel, "--no-deps")
+    bare = fresh(build, folder / "bare", wheel, "--no-deps")
     done("fresh environments")
 
     # The tests run with the installed package, and with the tools of the other environment.
@@ -113,7 +112,7 @@ def main() -> None:
     cache = folder / "mypy"
     run(tools, "-m", "mypy", "--cache-dir", cache, "--config-file", HERE / "pyproject.toml", cwd=HERE, env=environ)
     done("mypy")
-    tested = fresh(folder / "tested", wheel, "--no-deps")
+    tested = fresh(build, folder / "tested", wheel, "--no-deps")
     (site,) = (folder / "tested/lib").glob("python3*/site-packages")
     (site / "tools.pth").write_text(f"{packages}\n")
     # Programs of the tools, such as moto_server, are on the PATH.
