@@ -10,6 +10,7 @@ of a cluster. Ends with one line of figures, and with 1 if a step fails.
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -63,6 +64,11 @@ def fresh(pip: Path, path: Path, wheel: Path, *options: str) -> Path:
     return python
 
 
+def install_as_user(pip: Path, path: Path, wheel: Path) -> None:
+    user = fresh(pip, path, wheel)
+    run(user, "-c", f"import nephila, pyarrow, brotli; assert nephila.__file__.startswith({str(path)!r})")
+
+
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -99,12 +105,11 @@ def main() -> None:
             assert package.read(name) == (HERE.parent / licence).read_bytes(), f"{licence} is not that of the repository"
     done("wheel")
 
-    # As a user installs the package: the wheel and its dependencies.
-    user = fresh(build, folder / "user", wheel)
-    run(user, "-c", f"import nephila, pyarrow, brotli; assert nephila.__file__.startswith({str(folder)!r})")
+    # As a user installs the package: the wheel and its dependencies. Meanwhile the tests run.
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    installed = pool.submit(install_as_user, build, folder / "user", wheel)
     # Without any dependency; a test reads captures with it.
     bare = fresh(build, folder / "bare", wheel, "--no-deps")
-    done("fresh environments")
 
     # The tests run with the installed package, and with the tools of the other environment.
     (packages,) = (folder / "test-tools/lib").glob("python3*/site-packages")
@@ -119,6 +124,8 @@ def main() -> None:
     environ["PATH"] = f"{folder / 'test-tools/bin'}{os.pathsep}{environ['PATH']}"
     run(tested, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more, cwd=HERE, env=environ)
     done("tests")
+    installed.result()
+    done("install as a user")
     print(f"python: {wheel.name}; {', '.join(steps)}; {time.monotonic() - began:.0f} s in all")
 
 
