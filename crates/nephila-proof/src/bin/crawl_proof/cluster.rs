@@ -35,6 +35,7 @@ use crate::herd::STREAMS;
 use crate::judge::{self, Verdict};
 use crate::plug::Random;
 use crate::site::{self, Site};
+use crate::tables::{self, Judge};
 
 /// A node that was killed comes back after this.
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
@@ -107,6 +108,9 @@ pub struct Args {
     /// shortened, and are not folded again from their beginning.
     #[arg(long)]
     snapshots: bool,
+    /// Needs --snapshots: tables are judged as the object store has them.
+    #[command(flatten)]
+    judge: Judge,
 }
 
 /// A fault, in time of the journal: from, to.
@@ -198,6 +202,7 @@ struct Cluster {
 /// Runs the proof.
 pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let began = Instant::now();
+    anyhow::ensure!(args.snapshots || !args.judge.is_wanted(), "--tables needs --snapshots");
     let folder = place.folder("cluster")?;
     let host = Duration::from_millis(args.host_delay_ms);
     // The rate limit of a shared address is the subject of the proof `slots`.
@@ -223,6 +228,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
         crawler.set("cluster.snapshot_every=\"4s\"");
         crawler.set("cluster.archive_upload=\"closed\"");
         crawler.set("store.bytes_max=1000000");
+        args.judge.settings().iter().for_each(|setting| crawler.set(setting));
     }
     let mut nodes = Vec::new();
     for number in 0..args.nodes {
@@ -277,6 +283,12 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let copies = if cluster.faults.is_empty() { Copies::Once } else { Copies::AsAsked };
     let (captures, read) =
         archive::check_all(&mut verdict, &crawler, &dirs, &world, &wanted.truth, &log, copies, 1_000)?;
+    if args.judge.is_wanted() {
+        let dir = folder.join("judged");
+        tables::gather(&objects, &dir)?;
+        let said = args.judge.run(&dir, &world, &wanted.truth)?;
+        eprintln!("cluster: tables: {}", said.unwrap_or_default());
+    }
     let mut kinds = std::collections::BTreeMap::<Kind, usize>::new();
     cluster.faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
