@@ -21,8 +21,8 @@ and the two names of the site are found there (--resolve). All else is as it com
 import argparse
 import base64
 import hashlib
-import http.client
 import gzip
+import http.client
 import os
 import random
 import shutil
@@ -32,8 +32,7 @@ import sys
 import tarfile
 import tempfile
 import time
-import zipfile
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 TOOLS = ["playwright==1.65.2", "pillow==13.0.0", "fonttools==4.68.0"]
 PYWB, WACZ = ["pywb==2.10.0"], ["wacz==0.6.0"]
@@ -41,10 +40,8 @@ PLAYER = "replaywebpage@2.5.3"
 PLAYER_SHA512 = "nCj2PSON3BxeSJKE8AsYPyULv0XPZKJWfy4l9PyQre9SqwLZ+WKZVs/sfLqPOQ4GrH+0YkjbwOhr8cSTH08gsQ=="
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"]
 STAMP = "nephila-tools.txt"
-PIECE = 1 << 20
 TOOL_SECONDS = 1800
 START_SECONDS = 60
-ROUNDS = 3
 # What the export may take: share of the speed of a copy, and memory.
 SPEED_MIN = 0.6
 MEGABYTES_MAX = 300
@@ -135,16 +132,13 @@ def export(check, nephila, folder, to, figures):
         for _ in range(ROUNDS):
             copies.append(copied(files, to + ".copy"))
             runs.append(Measured([nephila, "export", "wacz", "-q", "-o", folder, "--to", to]))
-        wrong = [run.said for run in runs if run.code != 0]
-        copy, took = sorted(copies)[ROUNDS // 2], sorted(run.seconds for run in runs)[ROUNDS // 2]
-        most = max(run.megabytes for run in runs)
-        check.say(not wrong, "export of %.1f MB, titles from the %s: %.2f s, a copy %.2f s (%.0f %% of its speed), %.0f MB"
-                  % (bytes / 1e6, how, took, copy, 100 * copy / took, most), wrong)
-        check.say(most < MEGABYTES_MAX, "memory of the export under %d MB" % MEGABYTES_MAX)
+        found = compared(copies, runs)
+        check.say(all(run.code == 0 for run in runs), "export of %.1f MB, titles from the %s: %s"
+                  % (bytes / 1e6, how, words(found)), found["said"])
+        check.say(found["megabytes"] < MEGABYTES_MAX, "memory under %d MB" % MEGABYTES_MAX)
         if how == "tables" and bytes >= SPEED_BYTES_MIN:
-            check.say(copy / took >= SPEED_MIN, "at least %.0f %% of the speed of a copy" % (100 * SPEED_MIN))
-        figures["export_%s_s" % how], figures["copy_%s_s" % how] = round(took, 2), round(copy, 2)
-        figures["export_%s_MB" % how] = round(most)
+            check.say(found["share"] >= SPEED_MIN, "at least %.0f %% of the speed of a copy" % (100 * SPEED_MIN))
+        figures["export_%s" % how] = "%.2fs/%.2fs/%.0fMB" % (found["export"], found["copy"], found["megabytes"])
 
 
 def validate(wacz, package):
@@ -256,16 +250,22 @@ def plant_faults(check, replay, tools, package, work, site, folder, bodies, numb
     see = lambda **more: replay.look(bad, [number], **more)
     pywb = lambda: replay_in_pywb(tools["pywb"], bad, site, [number], bodies)[0]
 
+    edited(package, bad, {})
+    found = see()
+    wrong = found["missing"] + found["differ"] + found["elsewhere"] + pywb()
+    check.say(not wrong, "a file that was written again without a fault passes", wrong)
     without_url(package, bad, image)
     found = see()
+    only = all(image in quoted for quoted in map(unquote, found["missing"]))
+    check.say(only, "with an image gone, nothing else is missing", found["missing"])
     check.say(any(image in line for line in found["missing"]), "caught: an image is gone, by ReplayWeb.page")
     check.say(bool(found["differ"]), "caught: an image is gone, by the picture (%.2f %%)" % (100 * found["share"]))
     check.say(any(image in line for line in pywb()), "caught: an image is gone, by pywb")
     check.say(any(image in line for line in judge(bad, folder, site)[0]), "caught: an image is gone, by the index")
     with_other_body(package, bad, image, other)
     found = see()
-    check.say(bool(found["differ"]), "caught: another image, by the picture alone (%.2f %%, %d missing)"
-              % (100 * found["share"], len(found["missing"])))
+    check.say(bool(found["differ"]) and not found["missing"], "caught: another image, by the picture alone (%.2f %%)"
+              % (100 * found["share"]), found["missing"])
     check.say(validate(tools["wacz"], bad)[0], "py-wacz sees nothing wrong in that")
     check.say(any(image in line for line in pywb()), "caught: another image, by pywb")
     without_url(package, bad, site.www("/style/%d.css" % (number % GROUPS)))
@@ -298,9 +298,8 @@ def large(check, nephila, work, sizes, figures):
     server.stop()
     for size in sizes:
         found = measure(nephila, small, work, int(size * 1e9))
-        check.say(found["is_whole"], "export of %.1f GB in %d files with %d captures: %.1f s, a copy %.1f s (%.0f %% of its "
-                  "speed), %.0f MB" % (found["bytes"] / 1e9, found["files"], found["captures"], found["export"],
-                                       found["copy"], 100 * found["share"], found["megabytes"]), [found["said"]])
+        check.say(found["is_whole"], "export of %.1f GB in %d files with %d captures: %s"
+                  % (found["bytes"] / 1e9, found["files"], found["captures"], words(found)), found["said"])
         check.say(found["megabytes"] < MEGABYTES_MAX, "memory under %d MB" % MEGABYTES_MAX)
         check.say(found["share"] >= SPEED_MIN, "at least %.0f %% of the speed of a copy" % (100 * SPEED_MIN))
         figures["large_%gGB" % size] = "%.1fs/%.1fs/%.0fMB" % (found["export"], found["copy"], found["megabytes"])
@@ -321,8 +320,8 @@ def main(args):
             large(check, nephila, work, args.large or [5, 20, 50], figures)
         else:
             opens(check, nephila, tools, chromium, folder, work, args, figures)
-    words = " ".join("%s=%s" % pair for pair in figures.items())
-    print("replay: %d checks, %d failed, %.0f s, %s" % (check.checks, check.failed, time.monotonic() - begun, words))
+    figures = " ".join("%s=%s" % pair for pair in figures.items())
+    print("replay: %d checks, %d failed, %.0f s, %s" % (check.checks, check.failed, time.monotonic() - begun, figures))
     sys.exit(check.failed > 0)
 
 
@@ -331,7 +330,7 @@ def opens(check, nephila, tools, chromium, folder, work, args, figures):
     look = min(args.look or (5 if args.short else 50), pages)
     out = args.out or os.path.join(work, "pictures")
     os.makedirs(out, exist_ok=True)
-    site = Site(pages, redirects_leave=args.redirects_leave)
+    site = Site(pages, leaves=args.leaves)
     numbers = sorted(random.Random(SEED).sample(range(pages), look))
 
     server = serve(site)
@@ -388,7 +387,7 @@ def arguments():
     parser.add_argument("--out", help="folder for pictures")
     parser.add_argument("--work", help="folder for temporary files")
     parser.add_argument("--chromium", help="the browser [default: found in PATH]")
-    parser.add_argument("--redirects-leave", action="store_true", help="images that have moved are at another host")
+    parser.add_argument("--leaves", action="store_true", help="frames, and images that have moved, are at another host")
     parser.add_argument("--no-faults", action="store_true", help="do not check the checks")
     parser.add_argument("--large", type=float, nargs="*", metavar="GB", help="only memory and speed [default: 5 20 50]")
     return parser.parse_args()
@@ -401,8 +400,8 @@ if __name__ == "__main__":
         # Again, with the packages of the environment.
         os.execv(python, [python, *sys.argv])
     from replay_browser import DIFFERENCE_MAX, Browser, archive_server, difference
-    from replay_large import Measured, archive_files, copied, measure
-    from replay_pack import cut, judge, with_flipped_bit, with_other_body, without_page, without_url
+    from replay_large import ROUNDS, Measured, archive_files, compared, copied, measure, words
+    from replay_pack import cut, edited, judge, with_flipped_bit, with_other_body, without_page, without_url
     from replay_site import GROUPS, MEDIA, WWW, Site, serve
 
     main(given)

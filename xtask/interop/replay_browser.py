@@ -17,7 +17,8 @@ from playwright.sync_api import Error, sync_playwright
 from replay_site import GROUPS, MEDIA, WWW, Server
 
 VIEWPORT = {"width": 800, "height": 600}
-OPEN_SECONDS = 60
+# ReplayWeb.page reads the list of all pages before it shows the first one.
+OPEN_SECONDS = 180
 PIECE = 1 << 20
 # A pixel differs if one of its colours does by more than this: no difference is allowed for.
 COLOUR_STEPS = 0
@@ -29,14 +30,12 @@ REPLAYED = re.compile(r"/w/[^/]+/(?::[0-9a-f]+/)?\d*(?:[a-z]{2}_)?/(https?://.*)
 # What Chromium asks for by itself, whatever it shows: updates, time and accounts. The proxy refuses that too.
 OWN = re.compile(r"^\w+ (https?://)?[\w.-]+\.(google|googleapis|gstatic)\.com[:/]")
 
-# What is wrong with a page that has loaded, one line each.
-FAULTS = """number => {
-  const group = number % GROUPS, faults = [], say = text => faults.push(text);
-  const images = (of, count, where) => {
-    if (of.images.length !== count) say(where + " has " + of.images.length + " images of " + count);
-    for (const image of of.images) if (!image.complete || !image.naturalWidth) say("no image " + image.currentSrc);
-  };
-  images(document, 4, "the page");
+# What is wrong with a page or a frame that has loaded, one line each.
+FAULTS = """([number, count]) => {
+  const faults = [], say = text => faults.push(text);
+  if (document.images.length !== count) say(document.images.length + " images of " + count);
+  for (const image of document.images) if (!image.complete || !image.naturalWidth) say("no image " + image.currentSrc);
+  if (number === null) return faults;
   const sheets = [...document.styleSheets].filter(sheet => sheet.ownerNode.matches("link"));
   if (sheets.length !== 1) say(sheets.length + " style sheets of 1");
   for (const sheet of sheets) {
@@ -47,9 +46,7 @@ FAULTS = """number => {
   if (fonts.length !== 1 || fonts.some(font => font.status !== "loaded")) say("no font");
   if (getComputedStyle(document.body).backgroundImage === "none") say("no background");
   const drawn = document.getElementById("drawn");
-  if (!drawn || drawn.textContent !== "script " + group + " on page " + number) say("no script");
-  const frame = document.getElementById("frame");
-  if (frame && frame.contentDocument) images(frame.contentDocument, 1, "the frame"); else say("no frame");
+  if (!drawn || drawn.textContent !== "script " + number % GROUPS + " on page " + number) say("no script");
   return faults;
 }""".replace("GROUPS", str(GROUPS))
 
@@ -198,16 +195,16 @@ class Browser:
         return self.browser.new_context(viewport=VIEWPORT, device_scale_factor=1)
 
     def look_live(self, context, site, number):
-        return self.look(context, site.page(number), number, lambda url: url, "")
+        return self.look(context, site, number, site.page(number), lambda url: url, "")
 
     def look_replayed(self, context, server, site, number):
         origin = "http://127.0.0.1:%d" % server.port
         original = lambda url: (REPLAYED.search(url) or [None, None])[1]
-        return self.look(context, "%s/view?url=%s" % (origin, quote(site.page(number), safe="")), number, original,
-                         origin, site.page(number))
+        address = "%s/view?url=%s" % (origin, quote(site.page(number), safe=""))
+        return self.look(context, site, number, address, original, origin)
 
-    def look(self, context, address, number, original, origin, framed=None):
-        """Opens a page. `original` gives the live URL of a request, `framed` is the URL of the frame to look at."""
+    def look(self, context, site, number, address, original, origin):
+        """Opens a page. `original` gives the live URL of a request."""
         look, page = Look(), context.new_page()
         asked_before = len(self.proxy.asked) if self.proxy else 0
 
@@ -230,12 +227,13 @@ class Browser:
         page.on("requestfailed", failed)
         try:
             page.goto(address, timeout=OPEN_SECONDS * 1000)
-            frame = page.main_frame if framed is None else self.find(page, framed)
-            if frame is None:
-                look.faults.append("the archive does not open")
-            else:
+            for url, what in ((site.page(number), [number, 4]), (site.frame(number % GROUPS), [None, 1])):
+                frame = self.find(page, url, original, look.answers)
+                if frame is None:
+                    look.faults.append("nothing shows " + url)
+                    break
                 frame.wait_for_function(LOADED, timeout=OPEN_SECONDS * 1000)
-                look.faults += frame.evaluate(FAULTS, number)
+                look.faults += frame.evaluate(FAULTS, what)
         except Error as error:
             look.faults.append(str(error).splitlines()[0])
         look.picture = page.screenshot()
@@ -244,13 +242,12 @@ class Browser:
             look.elsewhere += [what for what in self.proxy.asked[asked_before:] if not OWN.match(what)]
         return look
 
-    def find(self, page, url):
-        """The frame in which the archive shows this URL."""
+    def find(self, page, url, original, answers):
+        """The frame that shows this URL; none if the answer is that there is no such page."""
         until = time.monotonic() + OPEN_SECONDS
-        while time.monotonic() < until:
+        while time.monotonic() < until and answers.get(url, 0) < 400:
             for frame in page.frames:
-                found = REPLAYED.search(frame.url)
-                if found and found[1] == url:
+                if original(frame.url) == url and answers.get(url) == 200:
                     return frame
             page.wait_for_timeout(50)
         return None

@@ -1,9 +1,9 @@
 """A small site whose pages need what real pages need, and which is the same in every run.
 
-Page N has two images of its own (the second of another host, or on every seventh page behind a redirect), an image of a
-`srcset`, a style sheet that imports another one and names a background image and a font, a script that writes and draws,
-a logo that has the same bytes under ten names (so that the archive has revisit records), and a frame with an image. Text
-is sent with gzip to who takes it, every fifth page in ISO 8859-1. Page N links to pages 10N+1 to 10N+10.
+Page N has two images of its own (a large one, and one of another host or, on every seventh page, behind a redirect), an
+image of a `srcset`, a style sheet that imports another one and names a background image and a font, a script that writes
+and draws, a logo that has the same bytes under ten names (so that the archive has revisit records), and a frame with an
+image. Text is sent with gzip to who takes it, every fifth page in ISO 8859-1. Page N links to pages 10N+1 to 10N+10.
 """
 
 import functools
@@ -37,6 +37,15 @@ def striped(name, width, height):
     colours = hashlib.sha256(name.encode()).digest()
     stripes = (colours[:3] * 6 + colours[3:6] * 6) * ((width + height) // 12 + 1)
     return png(width, height, (stripes[3 * y:3 * (y + width)] for y in range(height)))
+
+
+def photo(name, width, height):
+    """Stripes above, noise below: 20 kB, as a photograph has."""
+    noise = random.Random(name)
+    colours = hashlib.sha256(name.encode()).digest()
+    stripes = (colours[:3] * 6 + colours[3:6] * 6) * (width // 12 + 1)
+    rows = [stripes[:3 * width]] * (height // 3)
+    return png(width, height, rows + [noise.randbytes(3 * width) for _ in range(height - len(rows))])
 
 
 @functools.lru_cache
@@ -81,9 +90,9 @@ def font():
 class Site:
     """All URLs and what they answer."""
 
-    def __init__(self, pages, redirects_leave=False):
-        """`redirects_leave`: images that have moved are at the other host now."""
-        self.pages, self.redirects_leave, self.port = pages, redirects_leave, 0
+    def __init__(self, pages, leaves=False):
+        """`leaves`: frames, and images that have moved, are at the other host."""
+        self.pages, self.leaves, self.port = pages, leaves, 0
 
     def www(self, path):
         return "http://%s:%d%s" % (WWW, self.port, path)
@@ -101,15 +110,18 @@ class Site:
         return "Rahmen %d" % group
 
     def image_a(self, number):
-        return self.www("/img/%d.png?w=64&h=48" % number)
+        return self.www("/img/%d.png?w=120&h=90" % number)
 
     def image_b(self, number):
         return self.www("/moved/%d.png" % number) if number % 7 == 0 else self.media("/b/%d.png" % number)
 
     def place_of_b(self, number):
         """Where that image really is."""
-        stays = number % 7 == 0 and not self.redirects_leave
+        stays = number % 7 == 0 and not self.leaves
         return self.www("/b/%d.png" % number) if stays else self.media("/b/%d.png" % number)
+
+    def frame(self, group):
+        return (self.media if self.leaves else self.www)("/frame/%d.html" % group)
 
     def needs(self, number):
         """Everything that a browser at one pixel per pixel asks for to show a page: URL and status."""
@@ -126,7 +138,7 @@ class Site:
             self.media("/font/boxes.ttf"): 200,
             self.www("/script/%d.js" % group): 200,
             self.www("/logo/%d.png" % (group % LOGOS)): 200,
-            self.www("/frame/%d.html" % group): 200,
+            self.frame(group): 200,
             self.media("/in/%d.png" % group): 200,
         }
 
@@ -143,7 +155,7 @@ class Site:
         """URLs and titles of all pages and frames."""
         found = {self.page(number): self.title(number) for number in range(self.pages)}
         for group in range(min(GROUPS, self.pages)):
-            found[self.www("/frame/%d.html" % group)] = self.frame_title(group)
+            found[self.frame(group)] = self.frame_title(group)
         return found
 
     def answer(self, host, target):
@@ -152,13 +164,15 @@ class Site:
         parts = path.strip("/").split("/")
         number = "".join(letter for letter in parts[-1].split("-")[0] if letter.isdigit())
         number = int(number) if number else 0
+        if parts[0] == "frame" and host in (WWW, MEDIA):
+            return 200, "text/html; charset=utf-8", self.write_frame(number)
         if host == WWW:
             if path == "/robots.txt":
                 return 200, "text/plain", b"User-agent: *\nDisallow:\n"
             if path == "/" or parts[0] == "p" and number < self.pages:
                 return self.write_page(number)
             if parts[0] == "img":
-                return 200, "image/png", striped("a%d" % number, 64, 48)
+                return 200, "image/png", photo("a%d" % number, 120, 90)
             if parts[0] == "b":
                 return 200, "image/png", striped("b%d" % number, 64, 48)
             if parts[0] == "moved":
@@ -173,8 +187,6 @@ class Site:
                 return 200, "text/javascript", self.write_script(number)
             if parts[0] == "logo":
                 return 200, "image/png", logo()
-            if parts[0] == "frame":
-                return 200, "text/html; charset=utf-8", self.write_frame(number)
         elif host == MEDIA:
             if path == "/robots.txt":
                 return 404, "text/plain", b"none"
@@ -194,16 +206,16 @@ class Site:
         text = """<!DOCTYPE html><html lang="de"><head><title>%s</title><link rel="icon" href="data:,">
 <link rel="stylesheet" href="/style/%d.css"></head><body data-page="%d">
 <h1>%s</h1><p class="boxes">Boxes %d of the font</p>
-<p><img id="a" src="/img/%d.png?w=64&amp;h=48" width="128" height="96" alt="a">
+<p><img id="a" src="/img/%d.png?w=120&amp;h=90" width="120" height="90" alt="a">
 <img id="b" src="%s" width="128" height="96" alt="b">
 <img id="c" srcset="%s 1x, %s 2x" width="160" height="60" alt="c">
 <img id="logo" src="../logo/%d.png" width="64" height="64" alt="logo"></p>
 <p id="drawn"></p><canvas id="canvas" width="320" height="60"></canvas>
-<iframe id="frame" src="/frame/%d.html" width="360" height="120"></iframe>
+<iframe id="frame" src="%s" width="360" height="120"></iframe>
 <p>%s</p><p>%s</p><script src="/script/%d.js"></script></body></html>
 """ % (escape(self.title(number)), group, number, escape(self.title(number)), number, number,
             self.image_b(number), self.media("/set/%d-1x.png" % group), self.media("/set/%d-2x.png" % group),
-            group % LOGOS, group, links, self.filler(number), group)
+            group % LOGOS, self.frame(group), links, self.filler(number), group)
         coding = "iso-8859-1" if number % 5 == 0 else "utf-8"
         return 200, "text/html; charset=" + coding, text.encode(coding)
 
