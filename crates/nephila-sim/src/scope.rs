@@ -180,12 +180,10 @@ impl Scopes {
     ) {
         let job = self.job(world, way.job);
         let depth = way.depth.saturating_add(1);
-        let parts = way.trail.chars().rev().take_while(|letter| "ER".contains(*letter)).count();
+        let is_shown = part || kind == LinkKind::Iframe;
         let out = match self.judge(job, &world.url(to), depth, way.hops.0, None) {
             Some((out, _)) => out,
-            None if part && parts < PARTS_HOPS_MAX && !is_named(&job.scope.exclude, &world.url(to)) => {
-                way.hops.0
-            }
+            None if is_shown && is_part(job, way, to, world) => way.hops.0,
             None => return expected.out += 1,
         };
         let letter = if part || kind == LinkKind::Iframe { 'E' } else { 'L' };
@@ -198,9 +196,12 @@ impl Scopes {
         let page = world.url(page);
         let is_seed = way.depth == 0 && way.read_as == ReadAs::Page;
         let (seed, out) = if is_seed { (Some(&*page), 0) } else { (None, way.hops.0) };
-        let Some((out, moved)) = self.judge(job, &world.url(to), way.depth, out, seed) else {
-            expected.out += 1;
-            return;
+        // The last hop that is no redirect tells whether a page shows this.
+        let is_shown = way.trail.chars().rev().find(|letter| *letter != 'R') == Some('E');
+        let (out, moved) = match self.judge(job, &world.url(to), way.depth, out, seed) {
+            Some(judged) => judged,
+            None if is_shown && is_part(job, way, to, world) => (way.hops.0, false),
+            None => return expected.out += 1,
         };
         expected.moved.extend(moved.then_some(to));
         expected.wanted.push((to, way.hop(way.depth, (out, way.hops.1 + 1), way.read_as, 'R')));
@@ -231,6 +232,12 @@ impl Scopes {
     pub fn is_welcome(&self, job: &Job, url: &str) -> bool {
         !is_named(&job.scope.exclude, url) && self.is_near(job, url)
     }
+}
+
+/// Whether a URL out of scope is fetched because a page shows it.
+fn is_part(job: &Job, way: &Way, to: u32, world: &World) -> bool {
+    let parts = way.trail.chars().rev().take_while(|letter| "ER".contains(*letter)).count();
+    world.follow.page_requisites && parts < PARTS_HOPS_MAX && !is_named(&job.scope.exclude, &world.url(to))
 }
 
 /// The patterns of the worlds are plain text.

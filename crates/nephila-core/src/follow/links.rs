@@ -53,7 +53,7 @@ pub struct Counts {
 pub struct Follow {
     /// Obey `nofollow` of links and pages.
     pub nofollow: bool,
-    /// Fetch images, scripts and styles of a page.
+    /// Fetch images, scripts, styles and frames of a page, also of hosts out of scope.
     pub page_requisites: bool,
     /// Follow the targets of forms that use GET.
     pub forms: bool,
@@ -191,10 +191,9 @@ impl<'a> Choice<'a> {
         let deeper = u8::from(!planted::is(Bug::LinksKeepDepth));
         let depth = self.known.depth.saturating_add(deeper);
         let verdict = rules.verdict(url, FoundBy::link(depth, self.known.hops.out()));
-        // Page requisites belong to the page, wherever they lie. A style sheet may import another, but not without end.
-        let requisite = kind.is_requisite()
-            && self.source.trail.embeds() < REQUISITE_HOPS_MAX
-            && !matches!(verdict.rule, Rule::Exclude(_));
+        // Page requisites belong to the page, wherever they lie: images, styles, scripts and frames.
+        let is_part = kind.is_requisite() || kind == LinkKind::Iframe;
+        let requisite = is_part && self.takes_requisite(&verdict);
         let hops_out = match verdict.decision {
             Decision::In { hops_out } => {
                 witness.judged(url, rules, &verdict, kind.name());
@@ -221,10 +220,20 @@ impl<'a> Choice<'a> {
             false => FoundBy::link(known.depth, known.hops.out()),
         };
         let verdict = rules.verdict(target, found);
-        witness.judged(target, rules, &verdict, "redirect");
-        let Decision::In { hops_out } = verdict.decision else {
-            self.links.counts.out += 1;
-            return;
+        let hops_out = match verdict.decision {
+            Decision::In { hops_out } => {
+                witness.judged(target, rules, &verdict, "redirect");
+                hops_out
+            }
+            // A requisite that has moved to another host is still one.
+            Decision::Out if self.source.trail.is_embedded() && self.takes_requisite(&verdict) => {
+                witness.needed(target);
+                known.hops.out()
+            }
+            Decision::Out => {
+                self.links.counts.out += 1;
+                return witness.judged(target, rules, &verdict, "redirect");
+            }
         };
         if verdict.rule == Rule::SeedRedirect {
             // The site has moved: the surroundings of the new location are in scope.
@@ -233,6 +242,13 @@ impl<'a> Choice<'a> {
         let more = u8::from(!planted::is(Bug::RedirectsUncounted));
         let hops = Hops::new(hops_out, known.hops.redirects() + more);
         self.push(target, known.depth, hops, known.read_as, priority, 'R');
+    }
+
+    /// Whether a requisite out of scope is fetched. A style sheet may import another, but not without end.
+    fn takes_requisite(&self, verdict: &ScopeVerdict) -> bool {
+        self.judge.follow.page_requisites
+            && self.source.trail.embeds() < REQUISITE_HOPS_MAX
+            && !matches!(verdict.rule, Rule::Exclude(_))
     }
 
     /// A URL of a followed feed: in scope unless excluded, and urgent.

@@ -86,6 +86,26 @@ fn links_in_scope_and_requisites_of_any_host_are_wanted_and_the_others_are_count
 }
 
 #[test]
+fn a_requisite_may_lie_behind_a_redirect_or_in_a_frame() {
+    let embedded = |letters: &str| {
+        let mut via = Via::clone(&Via::seed());
+        via.trail = letters.chars().fold(via.trail, |trail, letter| trail.hop(letter));
+        Known { depth: 1, via: Some(via.into()), ..seed() }
+    };
+    let (far, excluded) = (url("http://b.test/moved.png"), url("http://b.test/no.png"));
+    let taken = |letters: &str, to: &CrawlUrl| {
+        let links = chosen(&embedded(letters), Some(to), None);
+        (links.wanted.len(), links.counts.out)
+    };
+    assert_eq!((taken("E", &far), taken("LER", &far)), ((1, 0), (1, 0)));
+    assert_eq!(taken("L", &far), (0, 1), "a page that moved out of scope");
+    assert_eq!(taken("E", &excluded), (0, 1));
+    assert_eq!(taken("ERERE", &far), (0, 1), "not without end");
+    let frame = read("<iframe src=http://b.test/frame></iframe><a href=http://b.test/page>p</a>");
+    assert_eq!(texts(&chosen(&seed(), None, Some(&frame)).wanted), ["http://b.test/frame"]);
+}
+
+#[test]
 fn a_seed_that_moved_widens_the_scope_within_its_domain_and_a_redirect_costs_no_depth() {
     let (near, far) = (url("http://www.a.test/new"), url("http://c.test/"));
     let moved = chosen(&seed(), Some(&near), None);

@@ -62,6 +62,12 @@ impl Trail {
         (0..self.len()).take_while(|at| matches!(letter(at), 'E' | 'R')).count() as u32
     }
 
+    /// Whether the last hop, redirects apart, leads to embedded content.
+    pub fn is_embedded(self) -> bool {
+        let letter = |at: u32| LETTERS[(self.0 >> (3 * at)) as usize & 7];
+        (0..self.len()).map(letter).find(|letter| *letter != 'R') == Some('E')
+    }
+
     /// The number that is stored.
     pub fn code(self) -> u64 {
         self.0
@@ -155,6 +161,8 @@ mod tests {
         assert_eq!(walked("M?P").to_string(), "MXP");
         assert_eq!(Trail::UNKNOWN.hop('L').hop('E').to_string(), "+LE");
         assert_eq!((walked("LEREE").embeds(), walked("LEL").embeds(), walked("").embeds()), (4, 0, 0));
+        let embedded = ["", "L", "LR", "LE", "LERR", "ELR"].map(|letters| walked(letters).is_embedded());
+        assert_eq!(embedded, [false, false, false, true, true, false]);
         let most = "LERMSXPLERMSXPLERMSX";
         assert_eq!(walked(most).to_string(), most);
         assert_eq!(walked(&format!("{most}R")).to_string(), format!("+{}R", &most[1..]));
