@@ -113,6 +113,7 @@ impl Out {
             out.to.flush()?;
             return Ok((done, out.bytes));
         }
+        super::wacz::check_target(to)?;
         let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
         let named = |doing: &'static str| format!("{doing} {}", temporary.display());
         let mut write = || {

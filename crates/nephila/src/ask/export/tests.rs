@@ -206,3 +206,22 @@ fn an_archive_that_cannot_be_read_leaves_no_file() {
     assert!(format!("{error:#}").contains("x.warc.gz"), "{error:#}");
     assert!(!args.to.exists() && !dir.path().join("out.warc.gz.part").exists());
 }
+
+#[test]
+fn a_package_without_a_whole_index_is_refused() {
+    let write = |dir: &tempfile::TempDir, to: &std::path::Path| {
+        wacz::write(&Folder::new(dir.path()), to, false, &mut |_, _| {})
+    };
+    let dir = folder(true);
+    let (to, index) = (dir.path().join("x.wacz"), dir.path().join("archive/x.cdxj"));
+    assert_eq!(write(&dir, &to).unwrap().captures, 3);
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replacen("\"filename\"", "\"filxname\"", 1)).unwrap();
+    let damaged = write(&dir, &to).unwrap_err();
+    assert!(format!("{damaged:#}").contains("1 lines of an index"), "{damaged:#}");
+    fs::remove_file(&index).unwrap();
+    let missing = write(&dir, &to).unwrap_err();
+    assert!(format!("{missing:#}").contains("no index lists"), "{missing:#}");
+    let folder = write(&dir, dir.path()).unwrap_err();
+    assert!(format!("{folder:#}").contains("is a folder"), "{folder:#}");
+}

@@ -6,6 +6,7 @@
 //! Invariants: memory does not grow with the archive, except for a line of the index's index for every block; the file
 //! has its name only when it is complete.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use flate2::write::GzEncoder;
 use nephila_engine::crawl::tables::decode;
 use nephila_engine::folder::Folder;
 use nephila_store::captures::{self, Captures};
+use nephila_store::warc::Reader;
 use nephila_tables::PageRow;
 use serde_json::{Value, json};
 use zip::write::{SimpleFileOptions, ZipWriter};
@@ -56,6 +58,7 @@ pub(super) fn write(
     if let Some(file) = files.iter().find(|file| file.extension().is_some_and(|ending| ending == "zst")) {
         bail!("{} is compressed with zstd, which WACZ does not have: crawl with gzip", file.display());
     }
+    check_target(to)?;
     let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
     let written = fill(folder, &tables, &files, &temporary, with_text, say).and_then(|written| {
         std::fs::rename(&temporary, to).with_context(|| format!("renaming {}", temporary.display()))?;
@@ -124,6 +127,7 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
     let mut blocks = format!("!meta 0 {}\n", json!({"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}));
     let mut entry = package.begin("indexes/index.cdx.gz")?;
     let (mut lines, mut captures) = (Vec::new(), 0);
+    let mut indexed = HashSet::new();
     let mut found = Captures::new(folder.dir()).all()?;
     loop {
         let line = found.next().transpose()?;
@@ -131,6 +135,9 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
             continue;
         }
         let is_last = line.is_none();
+        if let Some(line) = line.as_ref().filter(|line| !indexed.contains(&line.filename)) {
+            indexed.insert(line.filename.clone());
+        }
         lines.extend(line.map(|line| captures::text(&line)));
         if lines.len() == INDEX_LINES || (is_last && !lines.is_empty()) {
             let offset = entry.bytes;
@@ -150,8 +157,40 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
         }
     }
     entry.end();
+    if found.unread() > 0 || found.left_out() > 0 {
+        let lines = found.unread() + found.left_out();
+        bail!("{lines} lines of an index cannot be read: `nephila verify` names them");
+    }
+    let is_indexed =
+        |file: &&PathBuf| indexed.contains(&*file.file_name().unwrap_or_default().to_string_lossy());
+    for file in files.iter().filter(|file| !is_indexed(file)) {
+        if has_captures(file)? {
+            bail!("{} has captures that no index lists: `nephila verify` says more", file.display());
+        }
+    }
     package.add("indexes/index.idx", blocks.as_bytes())?;
     Ok(captures)
+}
+
+/// Whether a file has a record that belongs into an index.
+fn has_captures(file: &Path) -> anyhow::Result<bool> {
+    let named = || format!("reading {}", file.display());
+    let mut reader = Reader::new(File::open(file).with_context(named)?);
+    while let Some(record) = reader.read(&mut ()).with_context(named)? {
+        if matches!(record.header.get("WARC-Type"), Some("response" | "revisit")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Refuses a target that is no file: renaming would replace a device or a pipe, or fail after all the work.
+pub(super) fn check_target(to: &Path) -> anyhow::Result<()> {
+    match to.metadata() {
+        Ok(about) if about.is_dir() => bail!("{} is a folder: name a file in it with --to", to.display()),
+        Ok(about) if !about.is_file() => bail!("{} is no ordinary file: name one with --to", to.display()),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the list of pages. Returns their number, and the first page at which the crawl began.
