@@ -121,6 +121,7 @@ impl Steps {
             ("shipped settings", &["crawl", "shipped"]),
             ("shipped settings, planted", &["crawl", "shipped", "--planted"]),
             ("examples", &["examples"]),
+            ("python package", &["python"]),
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";

@@ -28,6 +28,7 @@ mod package;
 mod peers;
 mod programs;
 mod reflog_bench;
+mod scripts;
 mod shell;
 mod sim;
 mod soak;
@@ -73,6 +74,10 @@ enum Command {
     Outside(outside::Args),
     /// Runs the programs in `examples/`, as a person would, and compares the end of their output.
     Examples(examples::Args),
+    /// Build the wheel of the Python package, and test it against the crawler, a node and an object store.
+    Python(scripts::Args),
+    /// Open a WACZ file in ReplayWeb.page and in pywb, and compare the pages with the live ones; needs Chromium.
+    Replay(scripts::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
@@ -147,6 +152,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Interop(args) => interop::run(args),
         Command::Outside(args) => outside::run(args),
         Command::Examples(args) => examples::run(args),
+        Command::Python(args) => scripts::python(&args),
+        Command::Replay(args) => scripts::replay(&args),
         Command::Soak(args) => soak::run(args),
         Command::Package(args) => package::run(&args),
         Command::Words => words::run(),

@@ -1,0 +1,53 @@
+//! `cargo xtask python` and `cargo xtask replay`: checks that are written in Python, with the programs of this build.
+//!
+//! `python` runs `python/check.py`: the wheel of the Python package is built, installed and tested against the crawler, a
+//! node and an object store. `replay` runs `xtask/interop/replay.py`: a WACZ file opens in ReplayWeb.page, in a headless
+//! Chromium that the machine has to have.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::interop::default_cache;
+use crate::programs::Programs;
+use crate::shell;
+
+/// Options of both commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder that keeps the tools of others.
+    #[arg(long, env = "NEPHILA_CACHE")]
+    cache: Option<PathBuf>,
+    /// Options of the script, behind `--`.
+    #[arg(last = true)]
+    more: Vec<String>,
+}
+
+/// Checks the Python package.
+pub(crate) fn python(args: &Args) -> Result<()> {
+    let programs = Programs::build()?;
+    let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
+    let mut command = Command::new("python3");
+    command.arg(shell::root().join("python/check.py")).arg(cache.join("python-package"));
+    if !args.more.is_empty() {
+        command.arg("--").args(&args.more);
+    }
+    command.env("NEPHILA_BINARY", programs.path("nephila")?);
+    command.env("NEPHILA_TESTWEB", programs.path("testweb")?);
+    command.env("NEPHILA_NATS_SERVER", nephila_testnats::server_program()?);
+    let status = command.status().context("running python/check.py")?;
+    ensure!(status.success(), "the Python package does not pass: see above");
+    Ok(())
+}
+
+/// Opens a WACZ file in a browser.
+pub(crate) fn replay(args: &Args) -> Result<()> {
+    let programs = Programs::build()?;
+    let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
+    let mut command = Command::new("python3");
+    command.arg(shell::root().join("xtask/interop/replay.py")).arg(programs.path("nephila")?).arg(cache);
+    let status = command.args(&args.more).status().context("running replay.py")?;
+    ensure!(status.success(), "see the lines that begin with FAIL");
+    Ok(())
+}
