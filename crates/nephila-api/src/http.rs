@@ -141,6 +141,8 @@ pub enum Guard {
     Owner,
     /// Every client on this machine, except pages in a browser.
     Local,
+    /// Like `Local`, but a page of another origin may have `/` in a frame; the policy of `/` says which.
+    Framed,
     /// Clients with a token; the token determines the permissions.
     Token {
         /// Token with full permissions for clients other than nodes.
@@ -208,10 +210,13 @@ impl Guard {
             Guard::Token { .. } if PROBES.contains(&path) => None,
             // A page of another site can make a browser send requests to us. The browser says so in `Origin` or
             // `Sec-Fetch-Site`, or (DNS rebinding) sends a `Host` name that we do not have.
-            Guard::Local => {
+            Guard::Local | Guard::Framed => {
+                let is_frame = path == "/" && headers.get("sec-fetch-dest").is_some_and(|it| it == "iframe");
+                let may_be_elsewhere = is_frame && matches!(self, Guard::Framed);
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-                let is_strange =
-                    headers.contains_key(header::ORIGIN) || is_from_elsewhere(headers) || !is_literal(host);
+                let is_strange = headers.contains_key(header::ORIGIN)
+                    || (is_from_elsewhere(headers) && !may_be_elsewhere)
+                    || !is_literal(host);
                 is_strange.then(|| {
                     let detail =
                         "ask by address, such as 127.0.0.1, and not from a page; or set api.token_file";

@@ -7,12 +7,15 @@
 //! | `/web/20261115id_/URL` | the capture nearest to a time, bytes as stored |
 //! | `/web/timemap/link/URL` | TimeMap: all captures of a URL, also as `json` and `cdxj` |
 //!
+//! [`ReadOnly`] answers for an archive without its crawl; `replay` has pages for browsing it.
+//!
 //! Invariant: a captured page runs no script here, has no origin and submits nothing: each answer with bytes of third
 //! parties has the policy [`POLICY`].
 
 mod cdx;
 mod filter;
 mod memento;
+mod replay;
 
 use std::path::Path;
 
@@ -22,6 +25,8 @@ use http::{Method, StatusCode};
 use super::captures::{Archive, Wanted};
 use super::http::{Answers, HttpAnswer, HttpQuestion, ok, problem};
 use super::views::NodeState;
+
+pub use replay::{Browse, Replay};
 
 /// First part of the paths.
 pub const PREFIX: &str = "/web/";
@@ -70,12 +75,20 @@ async fn route(
 #[derive(Debug)]
 pub struct ReadOnly {
     archive: Archive,
+    browse: Option<Browse>,
 }
 
 impl ReadOnly {
     /// Opens the archive of a folder with this name.
     pub fn new(dir: &Path, name: &str) -> ReadOnly {
-        ReadOnly { archive: Archive::new(dir, name) }
+        ReadOnly { archive: Archive::new(dir, name), browse: None }
+    }
+
+    /// Also answers with pages for people.
+    #[must_use]
+    pub fn with_replay(mut self, browse: Browse) -> ReadOnly {
+        self.browse = Some(browse);
+        self
     }
 }
 
@@ -98,6 +111,10 @@ impl Answers for ReadOnly {
         match &*asked.path {
             path if path.starts_with(PREFIX) => answer(&asked, &self.archive, self).await,
             "/api/v1/pages" if asked.method == Method::GET => self.read_page(asked).await,
+            replay::PATH if asked.method == Method::GET && self.browse.is_some() => {
+                let browse = self.browse.as_ref().expect("looked at above");
+                browse.answer(&asked, &self.archive).await
+            }
             "/livez" => ok(&"alive"),
             "/readyz" => ok(&NodeState::Ready),
             path => {

@@ -84,6 +84,23 @@ fn sec_09_a_page_of_another_site_is_kept_out_though_it_hides_its_origin() {
 }
 
 #[test]
+fn only_the_first_page_may_be_in_a_frame_of_another_origin() {
+    let refuses = |guard: &Guard, path: &str, site: &'static str, dest: &'static str, host: &'static str| {
+        let fields = [("host", host), ("sec-fetch-site", site), ("sec-fetch-dest", dest)];
+        let fields = fields
+            .map(|(name, value)| (header::HeaderName::from_static(name), HeaderValue::from_static(value)));
+        guard.refuses(path, &HeaderMap::from_iter(fields)).is_some()
+    };
+    let here = "127.0.0.1:6375";
+    assert!(!refuses(&Guard::Framed, "/", "same-site", "iframe", here));
+    assert!(!refuses(&Guard::Framed, "/web/x", "same-origin", "empty", here));
+    assert!(refuses(&Guard::Framed, "/web/x", "same-site", "iframe", here), "a capture");
+    assert!(refuses(&Guard::Framed, "/", "cross-site", "image", here), "no frame");
+    assert!(refuses(&Guard::Framed, "/", "same-site", "iframe", "evil.test:6375"), "DNS rebinding");
+    assert!(refuses(&Guard::Local, "/", "same-site", "iframe", here));
+}
+
+#[test]
 fn sec_09_nothing_that_is_answered_is_taken_for_something_else() {
     for answer in [ok(&"<script>"), problem(StatusCode::NOT_FOUND, "no", "<script>")] {
         assert_eq!(answer.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");

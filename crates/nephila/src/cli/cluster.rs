@@ -13,7 +13,7 @@ use super::{Common, Remote};
 use nephila_engine::settings::usage;
 
 /// Arguments of `nephila serve`.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
     /// Folder of the crawl or of this node, for archive, logs and state [default: . if . is a crawl or a node, else
     /// ./nephila-data]
@@ -22,6 +22,12 @@ pub struct ServeArgs {
     /// Serve the archive of the folder alone: no crawl continues, nothing is written
     #[arg(long, help_heading = "Output")]
     pub read_only: bool,
+    /// With --read-only: also serve pages for browsing the archive, at /replay; this folder has `sw.js` of ReplayWeb.page
+    #[arg(long, value_name = "DIR", requires = "read_only", help_heading = "Replay")]
+    pub replay: Option<PathBuf>,
+    /// Address at which captured pages are shown: an origin of its own, on this machine
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6375", help_heading = "Replay")]
+    pub replay_listen: std::net::SocketAddr,
     /// Unique name of this node [default: cluster.node, else the name of the machine]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub node: Option<String>,

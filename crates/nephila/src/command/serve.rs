@@ -1,11 +1,16 @@
 //! `nephila serve`: a node of a cluster, or without a cluster the crawl of a folder, which is queried over HTTP. With
 //! `--read-only` the archive of a folder alone.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::crawl;
 use crate::cli::cluster::ServeArgs;
-use nephila_api::web::ReadOnly;
+use nephila_api::Guard;
+use nephila_api::web::{Browse, ReadOnly, Replay};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
@@ -23,15 +28,15 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Exit> {
     let is_archive_alone =
         folder.archive().is_dir() && !folder.is_crawl() && !folder.is_node() && !folder.has_feeds();
     match settings.cluster.servers.is_empty() {
-        _ if args.read_only => read_only(&folder, &settings),
-        true if is_archive_alone => read_only(&folder, &settings),
+        _ if args.read_only => read_only(&folder, &settings, args),
+        true if is_archive_alone => read_only(&folder, &settings, args),
         true => crawl::serve(args, &nephila_cluster::name_in(&settings)),
         false => nephila_cluster::run(folder, settings),
     }
 }
 
 /// Serves the archive of a folder. Writes nothing and takes no lock: a crawl may run there.
-fn read_only(folder: &Folder, settings: &Settings) -> anyhow::Result<Exit> {
+fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::Result<Exit> {
     let dir = folder.dir().display();
     if !folder.archive().is_dir() {
         return Err(usage(anyhow::anyhow!("{dir} holds no archive: name the folder of a crawl with -o DIR")));
@@ -50,7 +55,27 @@ fn read_only(folder: &Folder, settings: &Settings) -> anyhow::Result<Exit> {
         let url = bound.url();
         eprintln!("nephila: the archive of {dir} is at {url}/web/, for example {url}/web/cdx?url=*&limit=10");
         let Bound { listener, guard, tls, .. } = bound;
-        let answers = Arc::new(ReadOnly::new(folder.dir(), &name));
+        let mut answers = ReadOnly::new(folder.dir(), &name);
+        let mut replaying = JoinSet::new();
+        if let Some(files) = &args.replay {
+            let around = listener.local_addr()?;
+            if !matches!(guard, Guard::Local) || tls.is_some() {
+                let text = "--replay is for the browser of this machine: leave out api.token_file and api.tls_cert_file";
+                return Err(usage(anyhow::anyhow!(text)));
+            }
+            let replay = Replay::new(ReadOnly::new(folder.dir(), &name), files, around).map_err(usage)?;
+            let other = listen_for_replay(args.replay_listen).await?;
+            answers = answers.with_replay(Browse { replay: other.local_addr()? });
+            replaying.spawn(nephila_api::serve(
+                other,
+                Arc::new(replay),
+                Guard::Framed,
+                None,
+                CONNECTIONS_MAX,
+            ));
+            eprintln!("nephila: browse the archive at {url}/replay");
+        }
+        let answers = Arc::new(answers);
         tokio::select! {
             () = nephila_api::serve(listener, answers, guard, tls, CONNECTIONS_MAX) => {}
             () = signals.next() => {}
@@ -59,4 +84,16 @@ fn read_only(folder: &Folder, settings: &Settings) -> anyhow::Result<Exit> {
     });
     runtime.shutdown_background();
     exit
+}
+
+/// Binds the address for captured pages. A browser sends no token there, so it is one of this machine.
+async fn listen_for_replay(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let text = format!(
+            "--replay-listen {address}: captured pages are for this machine, such as at 127.0.0.1:6375"
+        );
+        return Err(usage(anyhow::anyhow!(text)));
+    }
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| usage(anyhow::anyhow!("--replay-listen {address}: {error}")))
 }
