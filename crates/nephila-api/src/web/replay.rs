@@ -33,6 +33,8 @@ const REPLAYED_POLICY: &str = "default-src 'unsafe-eval' 'unsafe-inline' 'self' 
 const SANDBOX: &str = "allow-scripts allow-same-origin allow-forms";
 /// The file of ReplayWeb.page.
 const WORKER: &str = "sw.js";
+/// The path of this file; its scope is the folder.
+const WORKER_PATH: &str = "/replay/sw.js";
 /// Maximum size of this file in bytes.
 const WORKER_BYTES_MAX: u64 = 32 << 20;
 /// The script of the page that starts it.
@@ -159,6 +161,11 @@ impl Answers for Replay {
         if asked.method != Method::GET && asked.method != Method::HEAD {
             return problem(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", "only GET is answered");
         }
+        // No other script of this origin, captured or ours, becomes a service worker.
+        if asked.headers.contains_key("service-worker") && asked.path != WORKER_PATH {
+            let detail = "only the script of ReplayWeb.page is the service worker here";
+            return problem(StatusCode::FORBIDDEN, "forbidden for service workers", detail);
+        }
         match (&*asked.path, asked.parameter("url")) {
             ("/", Some(url)) => self.start(&url, &asked.parameter("at").unwrap_or_default()),
             ("/", None) => {
@@ -166,7 +173,7 @@ impl Answers for Replay {
                 problem(StatusCode::NOT_FOUND, "not found", detail)
             }
             ("/replay.js", _) => script(SCRIPT.into(), WORKER_POLICY),
-            ("/replay/sw.js", _) => script(self.worker.clone(), WORKER_POLICY),
+            (WORKER_PATH, _) => script(self.worker.clone(), WORKER_POLICY),
             (path, _) => {
                 let detail = format!("{path}: below /replay/ the service worker of ReplayWeb.page answers");
                 problem(StatusCode::NOT_FOUND, "not found", detail)
@@ -222,7 +229,11 @@ mod tests {
     use super::*;
 
     async fn get(answers: &impl Answers, target: &str) -> (u16, String, String) {
-        let asked = HttpQuestion::new(Method::GET, target, HeaderMap::new(), false);
+        get_with(answers, target, HeaderMap::new()).await
+    }
+
+    async fn get_with(answers: &impl Answers, target: &str, headers: HeaderMap) -> (u16, String, String) {
+        let asked = HttpQuestion::new(Method::GET, target, headers, false);
         let (head, body) = answers.answer(asked).await.into_parts();
         let policy =
             head.headers.get("content-security-policy").map(|policy| policy.to_str().unwrap().to_owned());
@@ -269,6 +280,14 @@ mod tests {
         assert!(status == 200 && body.contains("data-url=\"http://a.test/&quot;&lt;b&gt;\""), "{body}");
         assert!(policy.contains("frame-ancestors http://127.0.0.1:6374"), "{policy}");
         assert_eq!(get(&replay, "/replay/sw.js").await.2, "worker");
+        let as_worker = HeaderMap::from_iter([(
+            header::HeaderName::from_static("service-worker"),
+            HeaderValue::from_static("script"),
+        )]);
+        assert_eq!(get_with(&replay, "/replay/sw.js", as_worker.clone()).await.0, 200);
+        for path in ["/replay.js", "/", "/web/2026id_/http://a.test/evil.js"] {
+            assert_eq!(get_with(&replay, path, as_worker.clone()).await.0, 403, "{path}");
+        }
         assert_eq!(get(&replay, "/web/cdx?url=*").await.0, 404, "no capture");
         for path in ["/api/v1/pages?url=http://a.test/", "/api/v1/stats", "/metrics", "/replay", "/"] {
             assert_eq!(get(&replay, path).await.0, 404, "{path}");
