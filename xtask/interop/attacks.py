@@ -42,7 +42,7 @@ from attacks_pages import ATTACKS, AWAY, REBOUND, Pages
 from replay import CHROMIUM, TOOLS, Check, environment, player
 
 START_SECONDS = 60
-RUN_SECONDS = 60
+RUN_SECONDS = 40
 # How long the judge waits after an attack has said that it ran.
 SETTLE_MS = 700
 HEAD_BYTES_MAX = 4 << 20
@@ -214,7 +214,8 @@ class Locked:
                        "--set", 'spider.allow_addresses=["127.0.0.0/8"]', "--set", "spider.ports=[%d]" % ports["SITE"],
                        "--set", "frontier.host_delay_factor=0"]
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
+            # Pages name addresses where nobody answers: some URLs are to be tried again (23).
+            if done.returncode not in (0, 23):
                 sys.exit("FAIL  the crawl ended with %d: %s" % (done.returncode, done.stderr[-2000:]))
         stop(live)
         # The crawl at C wants all URLs of the site, so that one that an attack adds is kept.
@@ -274,8 +275,7 @@ class Judge:
         self.away = []
         self.proxy = serve(self.refuse)
         rules = ["MAP 127.0.0.1:%d 127.0.0.1:%d" % (ports[name], self.relays[name].port) for name in "ABC"]
-        rules += ["MAP %s:%d 127.0.0.1:%d" % (REBOUND, ports["C"], self.relays["C"].port), "MAP * ~NOTFOUND"]
-        args = ["--host-resolver-rules=" + ", ".join(rules) + ", EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE [::1]"]
+        rules += ["MAP %s:%d 127.0.0.1:%d" % (REBOUND, ports["C"], self.relays["C"].port)]
         args = ["--host-resolver-rules=" + ", ".join(rules)]
         args += ["--proxy-server=http://127.0.0.1:%d" % self.proxy.server_address[1], "--proxy-bypass-list=" + REBOUND]
         args += ["--disable-domain-reliability"] + (["--no-sandbox"] if os.geteuid() == 0 else [])
@@ -379,7 +379,8 @@ class Judge:
         ran = any(line.startswith("attack-ran") for line in lines) and "attack-began raw" in lines
         if self.verbose:
             for line in lines:
-                print("        " + line[:200])
+                if not line.startswith("Unsafe attempt"):
+                    print("        " + line[:200].strip())
         # Attacks that leave their own page end there.
         ran = ran or (self.is_open and bool(wrong)) or (bool(wrong) and "attack-began raw" in lines)
         steps = sum(line.startswith("attack-did") for line in lines)

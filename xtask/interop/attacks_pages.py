@@ -18,23 +18,26 @@ LIBRARY = """(async () => {
     const page = (() => {}).constructor("ret" + "urn glob" + "alThis")();
     const kind = { headers: { "content-type": "text/html" } };
     const blob = await new Response("<!doctype html><title>raw</title><body>raw</body>", kind).blob();
-    const frame = document.createElement("iframe");
+    // ReplayWeb.page rewrites what a replayed page calls, and not what the page around it has.
+    let around = page;
+    try { around = page.parent.document ? page.parent : page; } catch (error) { }
+    const frame = around.document.createElement("iframe");
     const count = page.length;
     await new Promise((resolve, reject) => {
       frame.onload = resolve;
       setTimeout(() => reject(new Error("no raw window")), 8000);
       frame.src = URL.createObjectURL(blob);
-      document.body.append(frame);
+      around.Node.prototype.appendChild.call(page.document.body, frame);
     });
     const raw = page[count];
     const is_raw = !("_wb_wombat" in raw) && !("__WB_replay_top" in raw) && raw.document.title === "raw";
     const code = raw.atob(page.document.getElementById("attack").textContent.trim());
-    const frames = [], at = (/\\/(\\d{14})[a-z]{0,2}_?\\//.exec(page.document.URL) || ["", ""])[1];
+    const frames = [], at = (/\\/(\\d{14})[a-z]{0,2}_?\\//.exec(page.location.href) || ["", ""])[1];
     const wait = (ms) => new Promise((resolve) => raw.setTimeout(resolve, ms));
     const got = (text) => tell("got", text);
     const attempt = async (label, step) => {
       try {
-        const found = await Promise.race([step(), wait(1500).then(() => "nothing")]);
+        const found = await Promise.race([step(), wait(1000).then(() => "nothing")]);
         tell("did", label + ": " + String(found).slice(0, 120));
         return found;
       } catch (error) {
