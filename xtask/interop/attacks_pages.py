@@ -18,7 +18,7 @@ LIBRARY = """(async () => {
   try {
     const page = (() => {}).constructor("ret" + "urn glob" + "alThis")();
     const kind = { headers: { "content-type": "text/html" } };
-    const blob = await new Response("<!doctype html><title>raw</title><base href='@B@/'><body>raw</body>", kind).blob();
+    const blob = await new Response("<!doctype html><title>raw</title><base href='" + page.location.origin + "/'><body>raw</body>", kind).blob();
     // ReplayWeb.page rewrites what a replayed page calls, and not what the page around it has.
     let around = page;
     try { around = page.parent.document ? page.parent : page; } catch (error) { }
@@ -42,7 +42,7 @@ LIBRARY = """(async () => {
         tell("did", label + ": " + String(found).slice(0, 120));
         return found;
       } catch (error) {
-        tell("did", label + ": " + error.name);
+        tell("did", label + ": " + (error && error.name));
       }
     };
     const add = (name, fields, into = raw.document.body) => {
@@ -61,7 +61,7 @@ LIBRARY = """(async () => {
     tell(page.navigator.userActivation.hasBeenActive ? "did" : "not", "it was clicked on");
     tell("began", is_raw ? "raw" : "rewritten");
     const done = () => tell("ran", "");
-    const given = { done, page, raw, at, wait, got, attempt, add, loads, A: "@A@", B: "@B@", C: "@C@", AWAY: "@AWAY@",
+    const given = { done, page, raw, at, wait, got, attempt, add, loads, A: "@A@", B: page.location.origin, C: "@C@", AWAY: "@AWAY@",
                     SITE: "@SITE@", REBOUND: "@REBOUND@", MARK: "@SITE@/marker-" + document.body.id };
     const run = new raw.Function(...Object.keys(given), "return (async () => {" + code + "\\n})()");
     await run(...Object.values(given));
@@ -77,14 +77,16 @@ EVIL = """(() => {
   const tell = (text) => console.log("attack-did evil script: " + text);
   const got = (text) => console.log("attack-got evil script: " + text);
   console.log("attack-evil ran");
-  const text = (name) => (answer) => answer.text().then((body) => got(name + " " + body.slice(0, 40)));
+  // Rewritten requests get an answer of the archive: what counts is what only A and C have.
+  const own = /"offered"|\\{"url"|<form|<iframe/;
+  const text = (name) => (answer) => answer.text().then((body) => (own.test(body) ? got : tell)(name + " " + body.slice(0, 40)));
   for (const url of ["@C@/api/v1/stats", "@A@/web/cdx?url=*", "@A@/replay", "http://@AWAY@/evil"]) {
     fetch(url).then(text(url), () => tell("no " + url));
     fetch(url, { mode: "no-cors" }).catch(() => tell("not even blindly " + url));
   }
   fetch("@C@/api/v1/urls", { method: "POST", mode: "no-cors", body: "@SITE@/marker-evil" }).catch(() => tell("no post"));
   if (typeof document === "undefined") return;
-  for (const step of [() => { top.location = "@C@/api/v1/stats"; }, () => got("document " + top.document.title),
+  for (const step of [() => { top.location = "@C@/api/v1/stats"; }, () => top.document.title !== document.title && got("document " + top.document.title),
                       () => open("@C@/api/v1/stats") && got("window"), () => { parent.location = "@C@/api/v1/stats"; }]) {
     try { step(); } catch (error) { tell(error.name); }
   }
