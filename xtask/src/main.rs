@@ -78,6 +78,8 @@ enum Command {
     Python(scripts::Args),
     /// Open a WACZ file in ReplayWeb.page and in pywb, and compare the pages with the live ones; needs Chromium.
     Replay(scripts::Args),
+    /// Let captured pages attack the API and the page around them, in a browser; none may succeed. Needs Chromium.
+    Attacks(scripts::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
@@ -154,6 +156,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Examples(args) => examples::run(args),
         Command::Python(args) => scripts::python(&args),
         Command::Replay(args) => scripts::replay(&args),
+        Command::Attacks(args) => scripts::attacks(&args),
         Command::Soak(args) => soak::run(args),
         Command::Package(args) => package::run(&args),
         Command::Words => words::run(),

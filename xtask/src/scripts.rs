@@ -1,8 +1,9 @@
-//! `cargo xtask python` and `cargo xtask replay`: checks that are written in Python, with the programs of this build.
+//! `cargo xtask python`, `cargo xtask replay` and `cargo xtask attacks`: checks that are written in Python, with the programs of this build.
 //!
 //! `python` runs `python/check.py`: the wheel of the Python package is built, installed and tested against the crawler, a
 //! node and an object store. `replay` runs `xtask/interop/replay.py`: a WACZ file opens in ReplayWeb.page, in a headless
-//! Chromium that the machine has to have.
+//! Chromium that the machine has to have. `attacks` runs `xtask/interop/attacks.py`, in the same browser: captured pages that
+//! `nephila serve --replay` shows attack its API, the page around them and each other's browser.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::interop::default_cache;
 use crate::programs::Programs;
 use crate::shell;
 
-/// Options of both commands.
+/// Options of these commands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder that keeps the tools of others.
@@ -38,6 +39,17 @@ pub(crate) fn python(args: &Args) -> Result<()> {
     command.env("NEPHILA_NATS_SERVER", nephila_testnats::server_program()?);
     let status = command.status().context("running python/check.py")?;
     ensure!(status.success(), "the Python package does not pass: see above");
+    Ok(())
+}
+
+/// Lets captured pages attack, in a browser.
+pub(crate) fn attacks(args: &Args) -> Result<()> {
+    let programs = Programs::build()?;
+    let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
+    let mut command = Command::new("python3");
+    command.arg(shell::root().join("xtask/interop/attacks.py")).arg(programs.path("nephila")?).arg(cache);
+    let status = command.args(&args.more).status().context("running attacks.py")?;
+    ensure!(status.success(), "see the lines that begin with FAIL");
     Ok(())
 }
 
