@@ -1,4 +1,5 @@
-//! `cargo xtask python`, `cargo xtask replay` and `cargo xtask attacks`: checks that are written in Python, with the programs of this build.
+//! `cargo xtask python`, `cargo xtask replay` and `cargo xtask attacks`: checks that are written in Python, with the programs of
+//! this build.
 //!
 //! `python` runs `python/check.py`: the wheel of the Python package is built, installed and tested against the crawler, a
 //! node and an object store. `replay` runs `xtask/interop/replay.py`: a WACZ file opens in ReplayWeb.page, in a headless

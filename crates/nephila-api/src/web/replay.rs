@@ -7,7 +7,8 @@
 //!
 //! Invariants: scripts of captured pages run on the second origin only. The frame is a sandbox that cannot navigate the page
 //! around it or open windows, and that page is of another origin, so it cannot be changed from within. The service worker
-//! connects to its own origin only ([`WORKER_POLICY`]), and so do replayed pages ([`REPLAYED_POLICY`]).
+//! connects to its own origin only ([`WORKER_POLICY`]), and so do replayed pages ([`REPLAYED_POLICY`]): every answer of that
+//! origin has a policy.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,6 +38,8 @@ const WORKER: &str = "sw.js";
 const WORKER_PATH: &str = "/replay/sw.js";
 /// Maximum size of this file in bytes.
 const WORKER_BYTES_MAX: u64 = 32 << 20;
+/// Our script before it.
+const GUARD: &str = include_str!("guard.js");
 /// The script of the page that starts it.
 const SCRIPT: &str = include_str!("replay.js");
 /// Maximum number of pages in the list.
@@ -117,7 +120,10 @@ impl Browse {
 #[derive(Debug)]
 pub struct Replay {
     archive: ReadOnly,
+    /// Our script, and the service worker.
     worker: Bytes,
+    /// Policy of replayed pages.
+    policy: String,
     /// Address of the archive, whose pages have this one in a frame.
     around: SocketAddr,
 }
@@ -130,19 +136,20 @@ impl Replay {
             || format!("{}: put {WORKER} of ReplayWeb.page there (npm pack replaywebpage)", path.display());
         let length = path.metadata().with_context(hint)?.len();
         ensure!(length <= WORKER_BYTES_MAX, "{} is larger than {WORKER_BYTES_MAX} bytes", path.display());
-        let worker = std::fs::read(&path).map(Bytes::from).with_context(hint)?;
-        Ok(Replay { archive, worker, around })
+        let policy = format!("{REPLAYED_POLICY}; frame-ancestors 'self' http://{around}");
+        let mut worker = GUARD.replace("\"POLICY\"", &serde_json::to_string(&policy)?).into_bytes();
+        worker.extend(std::fs::read(&path).with_context(hint)?);
+        Ok(Replay { archive, worker: worker.into(), policy, around })
     }
 
     /// The page that starts the service worker.
     fn start(&self, url: &str, at: &str) -> HttpAnswer {
         let body = format!(
             "<output>The page is being replayed …</output>\n\
-             <iframe data-url=\"{}\" data-at=\"{}\" data-policy=\"{REPLAYED_POLICY}; \
-             frame-ancestors 'self' http://{}\"></iframe>\n<script src=\"/replay.js\"></script>\n",
+             <iframe data-url=\"{}\" data-at=\"{}\" data-policy=\"{}\"></iframe>\n<script src=\"/replay.js\"></script>\n",
             plain(url),
             plain(at),
-            self.around
+            plain(&self.policy)
         );
         let policy = format!(
             "default-src 'none'; script-src 'self'; worker-src 'self'; connect-src 'self'; frame-src 'self'; \
@@ -155,6 +162,16 @@ impl Replay {
 
 impl Answers for Replay {
     async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
+        let mut answer = self.route(asked).await;
+        // A document without a policy, such as an error, could be used to reach elsewhere.
+        let policy = HeaderValue::from_static(super::POLICY);
+        answer.headers_mut().entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
+        answer
+    }
+}
+
+impl Replay {
+    async fn route(&self, asked: HttpQuestion) -> HttpAnswer {
         if asked.path.starts_with(PREFIX) {
             return answer(&asked, &self.archive.archive, &self.archive).await;
         }
@@ -173,7 +190,8 @@ impl Answers for Replay {
                 problem(StatusCode::NOT_FOUND, "not found", detail)
             }
             ("/replay.js", _) => script(SCRIPT.into(), WORKER_POLICY),
-            (WORKER_PATH, _) => script(self.worker.clone(), WORKER_POLICY),
+            // Another query would make another worker of the same script.
+            (WORKER_PATH, _) if asked.target == WORKER_PATH => script(self.worker.clone(), WORKER_POLICY),
             (path, _) => {
                 let detail = format!("{path}: below /replay/ the service worker of ReplayWeb.page answers");
                 problem(StatusCode::NOT_FOUND, "not found", detail)
@@ -279,7 +297,13 @@ mod tests {
         let (status, policy, body) = get(&replay, "/?url=http://a.test/%22%3Cb%3E&at=2026").await;
         assert!(status == 200 && body.contains("data-url=\"http://a.test/&quot;&lt;b&gt;\""), "{body}");
         assert!(policy.contains("frame-ancestors http://127.0.0.1:6374"), "{policy}");
-        assert_eq!(get(&replay, "/replay/sw.js").await.2, "worker");
+        let worker = get(&replay, "/replay/sw.js").await.2;
+        assert!(
+            worker.ends_with("worker") && worker.contains("const policy = \"default-src 'unsafe-eval'"),
+            "{worker}"
+        );
+        assert!(body.contains("frame-ancestors &#39;self&#39; http://127.0.0.1:6374\""), "{body}");
+        assert_eq!(get(&replay, "/replay/sw.js?x").await.0, 404);
         let as_worker = HeaderMap::from_iter([(
             header::HeaderName::from_static("service-worker"),
             HeaderValue::from_static("script"),
@@ -290,7 +314,8 @@ mod tests {
         }
         assert_eq!(get(&replay, "/web/cdx?url=*").await.0, 404, "no capture");
         for path in ["/api/v1/pages?url=http://a.test/", "/api/v1/stats", "/metrics", "/replay", "/"] {
-            assert_eq!(get(&replay, path).await.0, 404, "{path}");
+            let (status, policy, _) = get(&replay, path).await;
+            assert_eq!((status, &*policy), (404, crate::web::POLICY), "{path}");
         }
     }
 }
