@@ -48,7 +48,8 @@ impl Source {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        let at = first_not_before(path, from.max(prefix.as_bytes()), (0, file.metadata()?.len()))?;
+        // By this very file: an index may be replaced by another at any moment.
+        let at = first_in(&file, from.max(prefix.as_bytes()), (0, file.metadata()?.len()))?;
         let (rest, to) = (Some((path.into(), at)), to.map(<[u8]>::to_vec));
         let mut source = Source { rest, prefix: prefix.into(), to, lines: VecDeque::new() };
         source.read(file)?;
@@ -91,13 +92,16 @@ fn is_before(line: &[u8], to: Option<&[u8]>) -> bool {
 
 /// Offset of the first line in a range of a file that does not sort before `wanted`. A range begins with a line.
 pub(super) fn first_not_before(path: &Path, wanted: &[u8], range: (u64, u64)) -> io::Result<u64> {
-    let mut file = File::open(path)?;
+    first_in(&File::open(path)?, wanted, range)
+}
+
+fn first_in(mut file: &File, wanted: &[u8], range: (u64, u64)) -> io::Result<u64> {
     // Lines that begin before `low` sort before it; lines that begin at `high` or later do not.
     let (mut low, mut high) = range;
     while high - low > HALVE_BYTES_MIN {
         let middle = low + (high - low) / 2;
         file.seek(SeekFrom::Start(middle))?;
-        let mut input = BufReader::with_capacity(8 * 1024, &file);
+        let mut input = BufReader::with_capacity(8 * 1024, file);
         let skipped = input.skip_until(b'\n')? as u64;
         let begin = middle + skipped;
         let line = read_line(&mut input)?;
@@ -114,7 +118,7 @@ pub(super) fn first_not_before(path: &Path, wanted: &[u8], range: (u64, u64)) ->
         }
     }
     file.seek(SeekFrom::Start(low))?;
-    let mut input = BufReader::new(&file);
+    let mut input = BufReader::new(file);
     let mut at = low;
     // `low` is the beginning of a line, or 0.
     while let Some(line) = read_line(&mut input)? {
