@@ -43,24 +43,13 @@ pub(crate) fn python(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lets captured pages attack, in a browser.
-pub(crate) fn attacks(args: &Args) -> Result<()> {
+/// Runs a proof in a browser: `replay.py` opens a WACZ file, `attacks.py` lets captured pages attack.
+pub(crate) fn in_browser(script: &str, args: &Args) -> Result<()> {
     let programs = Programs::build()?;
     let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
     let mut command = Command::new("python3");
-    command.arg(shell::root().join("xtask/interop/attacks.py")).arg(programs.path("nephila")?).arg(cache);
-    let status = command.args(&args.more).status().context("running attacks.py")?;
-    ensure!(status.success(), "see the lines that begin with FAIL");
-    Ok(())
-}
-
-/// Opens a WACZ file in a browser.
-pub(crate) fn replay(args: &Args) -> Result<()> {
-    let programs = Programs::build()?;
-    let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
-    let mut command = Command::new("python3");
-    command.arg(shell::root().join("xtask/interop/replay.py")).arg(programs.path("nephila")?).arg(cache);
-    let status = command.args(&args.more).status().context("running replay.py")?;
+    command.arg(shell::root().join("xtask/interop").join(script)).arg(programs.path("nephila")?).arg(cache);
+    let status = command.args(&args.more).status().with_context(|| format!("running {script}"))?;
     ensure!(status.success(), "see the lines that begin with FAIL");
     Ok(())
 }

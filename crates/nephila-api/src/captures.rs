@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use nephila_core::url::CrawlUrl;
-use nephila_store::captures::{Captures, Elsewhere};
+use nephila_store::captures::{Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
@@ -260,14 +260,6 @@ pub fn missing(explained: &Explained, silent: &[String]) -> HttpAnswer {
         }
         _ => problem(StatusCode::NOT_FOUND, "there is no capture", because),
     }
-}
-
-/// Unix time in seconds of a timestamp with up to fourteen digits.
-pub fn seconds(digits: &str) -> u64 {
-    let filled = format!("{digits}{}", "00000101000000".get(digits.len()..).unwrap_or_default());
-    let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", filled).ok();
-    let time = time.and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok());
-    time.and_then(|time| u64::try_from(time.timestamp().as_second()).ok()).unwrap_or(0)
 }
 
 /// A buffer for a record that fails when the record exceeds [`BODY_BYTES_MAX`].

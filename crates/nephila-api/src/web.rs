@@ -108,16 +108,15 @@ impl ReadPages for ReadOnly {
 
 impl Answers for ReadOnly {
     async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
-        match &*asked.path {
-            path if path.starts_with(PREFIX) => answer(&asked, &self.archive, self).await,
-            "/api/v1/pages" if asked.method == Method::GET => self.read_page(asked).await,
-            replay::PATH if asked.method == Method::GET && self.browse.is_some() => {
-                let browse = self.browse.as_ref().expect("looked at above");
+        match (&*asked.path, &self.browse) {
+            (path, _) if path.starts_with(PREFIX) => answer(&asked, &self.archive, self).await,
+            ("/api/v1/pages", _) if asked.method == Method::GET => self.read_page(asked).await,
+            (replay::PATH, Some(browse)) if asked.method == Method::GET => {
                 browse.answer(&asked, &self.archive).await
             }
-            "/livez" => ok(&"alive"),
-            "/readyz" => ok(&NodeState::Ready),
-            path => {
+            ("/livez", _) => ok(&"alive"),
+            ("/readyz", _) => ok(&NodeState::Ready),
+            (path, _) => {
                 let detail = format!("{path}: this server only reads an archive, below {PREFIX}");
                 problem(StatusCode::NOT_FOUND, "not found", detail)
             }

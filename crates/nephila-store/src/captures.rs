@@ -27,11 +27,10 @@ mod query;
 mod search;
 
 use open::open_captures;
-use query::{EARLIEST, filled, seconds};
 use search::Source;
 
 pub use pages::Pages;
-pub use query::{Match, Query};
+pub use query::{Match, Query, seconds};
 
 /// Maximum captures of open files held by one query; each takes some 400 bytes.
 pub const OPEN_CAPTURES_MAX: usize = 1_000_000;
@@ -190,7 +189,7 @@ impl Captures {
     /// The capture of a URL that is nearest to a time of up to fourteen digits, or the latest. A capture of exactly
     /// this URL goes before captures of other spellings with the same key (`www.`, `https`).
     pub fn nearest(&self, url: &str, at: Option<&str>) -> Result<Option<Line>, Error> {
-        let at = at.map(|at| seconds(&filled(at, EARLIEST)));
+        let at = at.map(seconds);
         let mut best: Option<(bool, u64, Line)> = None;
         for line in self.find(&Query::exact(url))?.take(CAPTURES_OF_URL_MAX) {
             let line = line?;
@@ -252,7 +251,7 @@ impl Captures {
         date: &str,
         digest: Option<&str>,
     ) -> Result<Option<Line>, Error> {
-        let time = seconds(&filled(date, EARLIEST));
+        let time = seconds(date);
         let mut best: Option<(bool, u64, Line)> = None;
         for line in self.find(&Query::exact(url))?.take(CAPTURES_OF_URL_MAX) {
             let line = line?;

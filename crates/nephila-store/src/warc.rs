@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use nephila_core::store::head;
+
 mod header;
 mod input;
 pub mod scan;
@@ -130,6 +132,43 @@ pub trait Visitor {
     /// Whether the rest of the block is of no use. Asked by [`Reader::read_known`] only.
     fn is_done(&self) -> bool {
         false
+    }
+}
+
+/// Maximum bytes of an HTTP head that are kept.
+const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Keeps the HTTP head of a response or revisit, with its blank line. Without an end, its first bytes.
+#[derive(Clone, Debug, Default)]
+pub struct HttpHead {
+    /// The bytes of the head so far.
+    pub bytes: Vec<u8>,
+    /// Where the last line of `bytes` begins: lines before it were looked at.
+    line: usize,
+    is_done: bool,
+}
+
+impl Visitor for HttpHead {
+    fn header(&mut self, header: &Header) {
+        self.is_done = !matches!(header.get("WARC-Type"), Some("response" | "revisit"));
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        if self.is_done {
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        if let Some(end) = head::end(&self.bytes[self.line..]) {
+            self.bytes.truncate(self.line + end);
+            self.is_done = true;
+        } else if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            self.line = self.bytes.len() - bytes.len() + end + 1;
+        }
+        self.is_done |= self.bytes.len() > HTTP_HEAD_BYTES_MAX;
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 }
 

@@ -10,12 +10,12 @@
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use nephila_core::store::cdxj::Line;
-use nephila_store::captures::{self, Captures, Match, Query};
+use nephila_store::captures::{self, Captures, Match, Query, seconds};
 use serde_json::json;
 
 use super::Instead;
 use super::filter::{FIELDS, Filter, field, value};
-use crate::captures::{Archive, seconds};
+use crate::captures::Archive;
 use crate::http::{HttpAnswer, HttpQuestion, ok, problem, reply};
 
 /// Bytes of index lines in a block: about 3,000 lines.

@@ -17,6 +17,7 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
+use nephila_core::text;
 use nephila_store::captures::Query;
 
 use super::{PREFIX, ReadOnly, answer};
@@ -85,7 +86,7 @@ impl Browse {
         };
         let item = |(url, at): &(String, String)| {
             let target = format!("{PATH}?url={}&amp;at={at}", escaped(url));
-            format!("<li><a href=\"{target}\">{}</a> {at}</li>\n", plain(url))
+            format!("<li><a href=\"{target}\">{}</a> {at}</li>\n", text::escaped(url))
         };
         let items: String = pages.iter().map(item).collect();
         let body = format!(
@@ -100,8 +101,8 @@ impl Browse {
         let target = format!("http://{}/?url={}&amp;at={}", self.replay, escaped(url), escaped(at));
         let body = format!(
             "<p><a href=\"{PATH}\">Archive</a> {} {}</p>\n<iframe sandbox=\"{SANDBOX}\" src=\"{target}\"></iframe>\n",
-            plain(url),
-            plain(at)
+            text::escaped(url),
+            text::escaped(at)
         );
         self.page(url, &body)
     }
@@ -147,9 +148,9 @@ impl Replay {
         let body = format!(
             "<output>The page is being replayed …</output>\n\
              <iframe data-url=\"{}\" data-at=\"{}\" data-policy=\"{}\"></iframe>\n<script src=\"/replay.js\"></script>\n",
-            plain(url),
-            plain(at),
-            plain(&self.policy)
+            text::escaped(url),
+            text::escaped(at),
+            text::escaped(&self.policy)
         );
         let policy = format!(
             "default-src 'none'; script-src 'self'; worker-src 'self'; connect-src 'self'; frame-src 'self'; \
@@ -206,7 +207,7 @@ fn page(title: &str, body: &str, policy: &str) -> HttpAnswer {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\n<style>\n\
          html, body {{ height: 100%; margin: 0; font-family: sans-serif }}\nbody {{ display: flex; flex-direction: column }}\n\
          form, p, ul {{ margin: 0.5em 1em }}\niframe {{ flex: 1; border: 0 }}\n</style></head>\n<body>\n{body}</body></html>\n",
-        plain(title)
+        text::escaped(title)
     );
     with_policy(reply(StatusCode::OK, "text/html; charset=utf-8", html), policy)
 }
@@ -221,22 +222,6 @@ fn with_policy(mut answer: HttpAnswer, policy: &str) -> HttpAnswer {
     fields.insert(header::CONTENT_SECURITY_POLICY, policy);
     fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     answer
-}
-
-/// Text as content or attribute of HTML.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use http::StatusCode;
 
 use super::others::passed_on;
 use super::{AWAY_RETRY, Api, FORWARDED, HttpQuestion, Instead, Place};
-use nephila_api::captures::{FoundCapture, Wanted, missing, seconds};
+use nephila_api::captures::{FoundCapture, Wanted, missing};
 use nephila_api::web::ReadPages;
 use nephila_api::{Explained, HttpAnswer, Question, escaped, problem, retry_after};
+use nephila_store::captures::seconds;
 
 /// Timeout for another node's search result.
 pub(super) const FIND_MAX: Duration = Duration::from_secs(10);

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use nephila_core::store::{cdxj, head, roll};
+use nephila_core::store::{cdxj, roll};
 
-use super::HTTP_HEAD_BYTES_MAX;
 use crate::archive::ENDINGS;
-use crate::warc::{self, Format, Header, Reader, Visitor};
+use crate::warc::{self, Format, HttpHead, Reader};
 
 /// Passes the index lines of an open file to `give`. A file in use may end anywhere: incomplete records are skipped.
 pub(super) fn open_captures(path: &Path, mut give: impl FnMut(String)) -> io::Result<()> {
@@ -19,42 +18,17 @@ pub(super) fn open_captures(path: &Path, mut give: impl FnMut(String)) -> io::Re
     }
     let mut reader = Reader::new(File::open(path)?);
     loop {
-        let mut answer = Answer::default();
+        let mut answer = HttpHead::default();
         let record = match reader.read(&mut answer) {
             Ok(Some(record)) if record.separator => record,
             Err(warc::Error::Io(error)) => return Err(error),
             _ => return Ok(()),
         };
-        if let Some(capture) = warc::scan::capture(&record.header, &answer.http) {
+        if let Some(capture) = warc::scan::capture(&record.header, &answer.bytes) {
             let length =
                 reader.format().map_or(record.length, |format: Format| format.index_length(record.length));
             let place = cdxj::Place { length, offset: record.offset, filename: name };
             give(cdxj::finish(capture.begin(), &place, capture.truncated.as_deref()));
         }
-    }
-}
-
-/// Keeps the HTTP head of a response.
-#[derive(Default)]
-struct Answer {
-    http: Vec<u8>,
-    done: bool,
-}
-
-impl Visitor for Answer {
-    fn header(&mut self, header: &Header) {
-        self.done = !matches!(header.get("WARC-Type"), Some("response" | "revisit"));
-    }
-
-    fn block(&mut self, bytes: &[u8]) {
-        if self.done {
-            return;
-        }
-        self.http.extend_from_slice(bytes);
-        if let Some(end) = head::end(&self.http) {
-            self.http.truncate(end);
-            self.done = true;
-        }
-        self.done |= self.http.len() > HTTP_HEAD_BYTES_MAX;
     }
 }

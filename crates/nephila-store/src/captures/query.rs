@@ -79,12 +79,13 @@ impl Query {
 }
 
 /// Completion of a partial start time.
-pub(super) const EARLIEST: &str = "00000101000000";
+const EARLIEST: &str = "00000101000000";
 /// Completion of a partial end time.
 const LATEST: &str = "99991231235959";
 
-/// Seconds since the beginning of the year 0 of the Gregorian calendar.
-pub(super) fn seconds(digits14: &str) -> u64 {
+/// Seconds of a time of up to fourteen digits, since the beginning of the year 0 of the Gregorian calendar.
+pub fn seconds(time: &str) -> u64 {
+    let digits14 = filled(time, EARLIEST);
     let part = |range: std::ops::Range<usize>| -> u64 {
         digits14.get(range).and_then(|digits| digits.parse().ok()).unwrap_or_default()
     };
@@ -100,7 +101,7 @@ pub(super) fn seconds(digits14: &str) -> u64 {
 const DAYS_BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
 /// A time filled up to fourteen digits.
-pub(super) fn filled(time: &str, with: &str) -> String {
+fn filled(time: &str, with: &str) -> String {
     let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
     format!("{digits}{}", &with[digits.len()..])
 }
@@ -111,9 +112,7 @@ mod tests {
 
     #[test]
     fn distances_of_times_are_exact() {
-        let day = |from: &str, to: &str| {
-            (seconds(&filled(to, EARLIEST)) - seconds(&filled(from, EARLIEST))) as f64 / 86_400.0
-        };
+        let day = |from: &str, to: &str| (seconds(to) - seconds(from)) as f64 / 86_400.0;
         assert_eq!((day("20260228", "20260301"), day("20240228", "20240301")), (1.0, 2.0));
         assert_eq!((day("19000228", "19000301"), day("20000228", "20000301")), (1.0, 2.0));
         assert_eq!(

@@ -7,12 +7,10 @@ use std::path::Path;
 use nephila_core::store::digest::Hasher;
 use nephila_core::store::{Digest, cdxj, head};
 
-use super::{Error, Format, Header, Limits, Reader, Record, Visitor};
+use super::{Error, Format, Header, HttpHead, Limits, Reader, Record, Visitor};
 
 /// Maximum bytes searched for the next record after damage; more than one commit may have written.
 const SEARCH_BYTES_MAX: u64 = 128 * 1024 * 1024;
-/// Maximum bytes of an HTTP head kept for the index.
-const HTTP_HEAD_BYTES_MAX: usize = 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Result of a scan.
@@ -132,27 +130,17 @@ pub(crate) fn find_next(
 #[derive(Default)]
 struct View {
     hasher: Hasher,
-    http: Vec<u8>,
-    http_done: bool,
-    is_http: bool,
+    http: HttpHead,
 }
 
 impl Visitor for View {
     fn header(&mut self, header: &Header) {
-        self.is_http = matches!(header.get("WARC-Type"), Some("response" | "revisit"));
+        self.http.header(header);
     }
 
     fn block(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
-        if self.is_http && !self.http_done {
-            self.http.extend_from_slice(bytes);
-            if let Some(end) = head::end(&self.http) {
-                self.http.truncate(end);
-                self.http_done = true;
-            } else if self.http.len() > HTTP_HEAD_BYTES_MAX {
-                self.http_done = true;
-            }
-        }
+        self.http.block(bytes);
     }
 }
 
@@ -169,7 +157,7 @@ impl View {
             offset: record.offset,
             length: record.length,
             is_warcinfo: record.header.get("WARC-Type") == Some("warcinfo"),
-            capture: capture(&record.header, &self.http),
+            capture: capture(&record.header, &self.http.bytes),
         }
     }
 }

@@ -5,9 +5,10 @@ mod select;
 mod wacz;
 mod warc;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, bail};
 use nephila_engine::crawl::tables::decode;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
@@ -20,6 +21,8 @@ use select::{Out, Select};
 
 /// Interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(2);
+/// Ending of a file that is being written.
+const TEMPORARY: &str = ".part";
 
 /// Runs the command.
 pub(super) fn run(command: &ExportCommand) -> anyhow::Result<Exit> {
@@ -45,13 +48,7 @@ type WriteSelected<'a> =
 /// Writes the selected captures.
 fn selected(args: &SelectArgs, write: &mut WriteSelected<'_>) -> anyhow::Result<Exit> {
     let select = Select::new(archived(args.output.as_deref())?, args)?;
-    let mut said = Instant::now();
-    let mut say = |done: u64, all: u64| {
-        if !args.quiet && said.elapsed() >= SAY_EVERY {
-            said = Instant::now();
-            eprintln!("nephila: {} of {} so far", size(done), size(all));
-        }
-    };
+    let mut say = progress(args.quiet);
     let (exported, bytes) = Out::fill(&args.to, &mut |out| write(&select, out, &mut say))?;
     let Exported { captures, resolved, unresolved } = exported;
     if unresolved > 0 {
@@ -80,11 +77,54 @@ struct Exported {
     unresolved: u64,
 }
 
+/// Says from time to time how far it is: bytes done, bytes in all.
+fn progress(is_quiet: bool) -> impl FnMut(u64, u64) {
+    let mut said = Instant::now();
+    move |done, all| {
+        if !is_quiet && said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            eprintln!("nephila: {} of {} so far", size(done), size(all));
+        }
+    }
+}
+
+/// The closed archive files of a crawl, and their size in bytes.
+fn closed_files(folder: &Folder) -> anyhow::Result<(Vec<PathBuf>, u64)> {
+    let files = nephila_tables::Folder::new(folder.dir(), None).files()?;
+    if files.is_empty() {
+        let dir = folder.dir().display();
+        bail!("{dir} has no closed archive file: let the crawl end, or wait for the next file");
+    }
+    let lengths = files.iter().map(|file| file.metadata().map(|it| it.len()).unwrap_or_default());
+    let bytes = lengths.sum();
+    Ok((files, bytes))
+}
+
+/// Fills a file, which has its name only when it is complete. Refuses a target that is no file before all the work:
+/// renaming would replace a device or a pipe, or fail.
+fn replaced<T>(to: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    match to.metadata() {
+        Ok(about) if about.is_dir() => bail!("{} is a folder: name a file in it with --to", to.display()),
+        Ok(about) if !about.is_file() => bail!("{} is no ordinary file: name one with --to", to.display()),
+        _ => {}
+    }
+    let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
+    let filled = fill(&temporary).and_then(|filled| {
+        std::fs::rename(&temporary, to).with_context(|| format!("renaming {}", temporary.display()))?;
+        Ok(filled)
+    });
+    if filled.is_err() {
+        // It may be what filled the disk.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    filled
+}
+
 /// The folder of a crawl that has an archive.
 fn archived(output: Option<&Path>) -> anyhow::Result<Folder> {
     let folder = Folder::find(output);
     if !folder.archive().is_dir() {
-        anyhow::bail!("{} holds no archive: name the folder of a crawl with -o DIR", folder.dir().display());
+        bail!("{} holds no archive: name the folder of a crawl with -o DIR", folder.dir().display());
     }
     Ok(folder)
 }
@@ -100,13 +140,7 @@ fn wacz(args: &WaczArgs) -> anyhow::Result<Exit> {
             name.into()
         }
     };
-    let mut said = Instant::now();
-    let mut say = |done: u64, all: u64| {
-        if !args.quiet && said.elapsed() >= SAY_EVERY {
-            said = Instant::now();
-            eprintln!("nephila: {} of {} so far", size(done), size(all));
-        }
-    };
+    let mut say = progress(args.quiet);
     let wacz::Written { files, captures, pages, bytes } = wacz::write(&folder, &to, args.text, &mut say)?;
     if !args.quiet {
         eprintln!(

@@ -20,8 +20,8 @@ use nephila_store::warc;
 use nephila_tables::records::{BODY_BYTES_MAX, Gathered, Records};
 use serde_json::{Map, Value, json};
 
-use super::Exported;
 use super::select::{Out, Select};
+use super::{Exported, closed_files};
 use crate::ask::markup;
 
 /// Time limit for parsing one page; a partial result counts.
@@ -43,7 +43,7 @@ pub(super) fn write(
     out: &mut Out,
     say: &mut dyn FnMut(u64, u64),
 ) -> anyhow::Result<Exported> {
-    let (files, all) = select.files()?;
+    let (files, all) = closed_files(&select.folder)?;
     let (mut exported, mut done) = (Exported::default(), 0);
     for file in &files {
         let named = || file.display().to_string();

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use flate2::write::GzEncoder;
@@ -14,11 +14,10 @@ use nephila_engine::clock::Clock;
 use nephila_engine::folder::Folder;
 use nephila_store::archive::new_id;
 
+use super::replaced;
 use crate::ask::time::{digits, since, until};
 use crate::cli::export::SelectArgs;
 
-/// Ending of a file that is being written.
-const TEMPORARY: &str = ".part";
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -47,20 +46,6 @@ impl Select {
             types: args.types.iter().map(|name| name.to_lowercase()).collect(),
             statuses: args.status.clone(),
         })
-    }
-
-    /// The closed archive files, and their size in bytes.
-    pub(super) fn files(&self) -> anyhow::Result<(Vec<PathBuf>, u64)> {
-        let files = nephila_tables::Folder::new(self.folder.dir(), None).files()?;
-        if files.is_empty() {
-            anyhow::bail!(
-                "{} has no closed archive file: let the crawl end, or wait for the next file",
-                self.folder.dir().display()
-            );
-        }
-        let lengths = files.iter().map(|file| file.metadata().map(|it| it.len()).unwrap_or_default());
-        let all = lengths.sum();
-        Ok((files, all))
     }
 
     /// Whether a capture is exported. A revisit has the type and status of its own head, if any.
@@ -113,25 +98,16 @@ impl Out {
             out.to.flush()?;
             return Ok((done, out.bytes));
         }
-        super::wacz::check_target(to)?;
-        let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
-        let named = |doing: &'static str| format!("{doing} {}", temporary.display());
-        let mut write = || {
-            let file = File::create(&temporary).with_context(|| named("creating"))?;
+        replaced(to, |temporary| {
+            let named = |doing: &'static str| format!("{doing} {}", temporary.display());
+            let file = File::create(temporary).with_context(|| named("creating"))?;
             let again = file.try_clone()?;
             let mut out = Out { to: Box::new(BufWriter::with_capacity(BUFFER_BYTES, file)), bytes: 0 };
             out.begin(&to.file_name().unwrap_or_default().to_string_lossy())?;
             let done = fill(&mut out)?;
             out.to.flush().and_then(|()| again.sync_all()).with_context(|| named("writing"))?;
-            std::fs::rename(&temporary, to).with_context(|| named("renaming"))?;
             Ok((done, out.bytes))
-        };
-        let written = write();
-        if written.is_err() {
-            // It may be what filled the disk.
-            let _ = std::fs::remove_file(&temporary);
-        }
-        written
+        })
     }
 
     /// Writes the first record, which says what made the file.

@@ -23,12 +23,12 @@ use nephila_tables::PageRow;
 use serde_json::{Value, json};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
+use super::{closed_files, replaced};
+
 /// Number of index lines in one compressed block.
 const INDEX_LINES: usize = 3_000;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// Ending of a file that is being written.
-const TEMPORARY: &str = ".part";
 const VERSION: &str = "1.1.1";
 
 /// What was written.
@@ -48,34 +48,18 @@ pub(super) fn write(
     say: &mut dyn FnMut(u64, u64),
 ) -> anyhow::Result<Written> {
     let tables = nephila_tables::Folder::new(folder.dir(), None);
-    let files = tables.files()?;
-    if files.is_empty() {
-        bail!(
-            "{} has no closed archive file: let the crawl end, or wait for the next file",
-            folder.dir().display()
-        );
-    }
+    let (files, bytes) = closed_files(folder)?;
     if let Some(file) = files.iter().find(|file| file.extension().is_some_and(|ending| ending == "zst")) {
         bail!("{} is compressed with zstd, which WACZ does not have: crawl with gzip", file.display());
     }
-    check_target(to)?;
-    let temporary = PathBuf::from(format!("{}{TEMPORARY}", to.display()));
-    let written = fill(folder, &tables, &files, &temporary, with_text, say).and_then(|written| {
-        std::fs::rename(&temporary, to).with_context(|| format!("renaming {}", temporary.display()))?;
-        Ok(written)
-    });
-    if written.is_err() {
-        // It may be what filled the disk.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    replaced(to, |temporary| fill(folder, &tables, (&files, bytes), temporary, with_text, say))
 }
 
 /// Writes the whole package to `temporary`.
 fn fill(
     folder: &Folder,
     tables: &nephila_tables::Folder,
-    files: &[PathBuf],
+    (files, bytes): (&[PathBuf], u64),
     temporary: &Path,
     with_text: bool,
     say: &mut dyn FnMut(u64, u64),
@@ -85,7 +69,7 @@ fn fill(
     let mut package =
         Package { zip: ZipWriter::new(BufWriter::with_capacity(COPY_BYTES, out)), resources: vec![] };
     let mut written = Written { files: files.len(), ..Written::default() };
-    copy(&mut package, files, say)?;
+    copy(&mut package, files, &mut |done| say(done, bytes))?;
     written.captures = index(&mut package, folder, files)?;
     let (pages, first) = pages(&mut package, tables, files, with_text)?;
     written.pages = pages;
@@ -98,9 +82,8 @@ fn fill(
 }
 
 /// Copies the archive files.
-fn copy(package: &mut Package, files: &[PathBuf], say: &mut dyn FnMut(u64, u64)) -> anyhow::Result<()> {
-    let lengths = files.iter().map(|file| file.metadata().map(|it| it.len()).unwrap_or_default());
-    let (mut done, all) = (0, lengths.sum());
+fn copy(package: &mut Package, files: &[PathBuf], say: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+    let mut done = 0;
     let mut piece = vec![0; COPY_BYTES];
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -114,7 +97,7 @@ fn copy(package: &mut Package, files: &[PathBuf], say: &mut dyn FnMut(u64, u64))
             }
             entry.write_all(&piece[..count])?;
             done += count as u64;
-            say(done, all);
+            say(done);
         }
         entry.end();
     }
@@ -182,15 +165,6 @@ fn has_captures(file: &Path) -> anyhow::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Refuses a target that is no file: renaming would replace a device or a pipe, or fail after all the work.
-pub(super) fn check_target(to: &Path) -> anyhow::Result<()> {
-    match to.metadata() {
-        Ok(about) if about.is_dir() => bail!("{} is a folder: name a file in it with --to", to.display()),
-        Ok(about) if !about.is_file() => bail!("{} is no ordinary file: name one with --to", to.display()),
-        _ => Ok(()),
-    }
 }
 
 /// Writes the list of pages. Returns their number, and the first page at which the crawl began.

@@ -17,16 +17,14 @@ use anyhow::{Context, bail};
 use nephila_core::store::cdxj::{self, Line};
 use nephila_core::store::{Digest, head};
 use nephila_store::captures::{Capture, Captures, Error};
-use nephila_store::warc::{self, Format, Header, Reader, Record, Visitor};
+use nephila_store::warc::{self, Format, Header, HttpHead, Reader, Record, Visitor};
 use nephila_tables::records::lengths;
 
-use super::Exported;
 use super::select::{Out, Select};
+use super::{Exported, closed_files};
 
 /// Maximum size in bytes of a body that is written again.
 const BODY_BYTES_MAX: u64 = 1 << 30;
-/// Maximum bytes of an HTTP head.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 /// Fields of a revisit that its response does not have.
@@ -50,7 +48,7 @@ pub(super) fn write(
     say: &mut dyn FnMut(u64, u64),
 ) -> anyhow::Result<Exported> {
     let captures = Captures::new(select.folder.dir());
-    let (files, all) = select.files()?;
+    let (files, all) = closed_files(&select.folder)?;
     let (mut exported, mut done) = (Exported::default(), 0);
     for file in &files {
         let named = || file.display().to_string();
@@ -87,9 +85,9 @@ impl Wanted {
         let mut wanted = Wanted::default();
         let mut reader = Reader::new(File::open(file)?);
         loop {
-            let mut seen = Seen::default();
-            let Some(record) = next(&mut reader, &mut seen, lengths)? else { return Ok(wanted) };
-            let Some(capture) = warc::scan::capture(&record.header, &seen.http) else { continue };
+            let mut http = HttpHead::default();
+            let Some(record) = next(&mut reader, &mut http, lengths)? else { return Ok(wanted) };
+            let Some(capture) = warc::scan::capture(&record.header, &http.bytes) else { continue };
             let is_revisit = record.header.get("WARC-Type") == Some("revisit");
             let length = reader.format().unwrap_or(Format::Plain).index_length(record.length);
             let line = Line {
@@ -99,7 +97,7 @@ impl Wanted {
                 offset: record.offset,
                 filename: filename.clone(),
             };
-            let mut mime = head::field(&seen.http, "content-type").map(|label| cdxj::mime(&label));
+            let mut mime = head::field(&http.bytes, "content-type").map(|label| cdxj::mime(&label));
             if is_revisit && mime.is_none() && select.asks_for_type() {
                 let origin = captures.read(&line, BODY_BYTES_MAX).ok().and_then(|capture| capture.origin);
                 mime = origin.and_then(|origin| origin.capture.mime);
@@ -137,8 +135,7 @@ impl Copying<'_> {
         let mut reader = Reader::new(File::open(self.file)?);
         let mut again = File::open(self.file)?;
         loop {
-            let mut seen = Seen { is_head_alone: true, ..Seen::default() };
-            let Some(record) = next(&mut reader, &mut seen, lengths)? else { return Ok(()) };
+            let Some(record) = next(&mut reader, &mut HeadAlone, lengths)? else { return Ok(()) };
             if !wanted.takes(&record.header) {
                 continue;
             }
@@ -211,46 +208,28 @@ impl Copying<'_> {
     }
 }
 
-/// Reads the next record, as far as `seen` wants if the length is known.
+/// Reads the next record, as far as the visitor wants if the length is known.
 fn next(
     reader: &mut Reader<File>,
-    seen: &mut Seen,
+    visitor: &mut dyn Visitor,
     lengths: &HashMap<u64, u64>,
 ) -> Result<Option<Record>, warc::Error> {
     match lengths.get(&reader.offset()) {
-        Some(length) => reader.read_known(seen, *length),
-        None => reader.read(seen),
+        Some(length) => reader.read_known(visitor, *length),
+        None => reader.read(visitor),
     }
 }
 
-/// Keeps the HTTP head of a response.
-#[derive(Default)]
-struct Seen {
-    http: Vec<u8>,
-    is_head_alone: bool,
-    is_done: bool,
-}
+/// Wants nothing of a block: the head of the record is enough.
+struct HeadAlone;
 
-impl Visitor for Seen {
-    fn header(&mut self, header: &Header) {
-        let is_answer = matches!(header.get("WARC-Type"), Some("response" | "revisit"));
-        self.is_done = self.is_head_alone || !is_answer;
-    }
+impl Visitor for HeadAlone {
+    fn header(&mut self, _: &Header) {}
 
-    fn block(&mut self, bytes: &[u8]) {
-        if self.is_done {
-            return;
-        }
-        self.http.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES_MAX)]);
-        if let Some(end) = head::end(&self.http) {
-            self.http.truncate(end);
-            self.is_done = true;
-        }
-        self.is_done |= self.http.len() > HEAD_BYTES_MAX;
-    }
+    fn block(&mut self, _: &[u8]) {}
 
     fn is_done(&self) -> bool {
-        self.is_done
+        true
     }
 }
 
