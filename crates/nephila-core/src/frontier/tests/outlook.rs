@@ -209,6 +209,19 @@ fn fin_01_a_host_that_is_given_up_is_not_waited_for() {
 }
 
 #[test]
+fn a_host_with_a_denied_port_is_not_waited_for() {
+    let mut lab = Lab::new(config());
+    lab.web.robots.insert("http://a.test:9".into(), (RobotsResult::Unreachable, String::new()));
+    lab.web.cause = Some(Outcome::PortDenied);
+    lab.offer(&["http://a.test:9/1", "http://a.test:9/2"]);
+    lab.run(60_000);
+    assert!(done(&mut lab, 60));
+    for url in ["http://a.test:9/1", "http://a.test:9/2"] {
+        assert_eq!(lab.record(url).last.unwrap().outcome, Outcome::PortDenied);
+    }
+}
+
+#[test]
 fn fin_01_a_certificate_that_expires_during_a_crawl_is_a_failure_of_its_host() {
     let mut lab = Lab::new(config());
     let urls: Vec<String> = (0..30).map(|n| format!("https://a.test/{n}")).collect();
