@@ -2,7 +2,7 @@
 //!
 //! The rules, from the documentation: an `exclude` keeps a URL out; a URL deeper than `depth_max` is out; a URL around a
 //! seed is in, and so is one that an `include` names; a seed may redirect within its domain, and the surroundings of the
-//! new location are then in; `extra_hops` links in a row may lead out; the parts of a page are fetched wherever they lie,
+//! new location are then in; `extra_hops` links in a row may lead out, and redirects from there are no links; the parts of a page are fetched wherever they lie,
 //! five hops far, unless excluded. A redirect costs no depth, and at most `redirects_max` of them follow each other.
 //!
 //! Books are kept of every way in which a URL was found. A request without a way is outside of the scope. The links of
@@ -181,7 +181,7 @@ impl Scopes {
         let job = self.job(world, way.job);
         let depth = way.depth.saturating_add(1);
         let is_shown = part || kind == LinkKind::Iframe;
-        let out = match self.judge(job, &world.url(to), depth, way.hops.0, None) {
+        let out = match self.judge(job, &world.url(to), depth, way.hops.0, None, false) {
             Some((out, _)) => out,
             None if is_shown && is_part(job, way, to, world) => way.hops.0,
             None => return expected.out += 1,
@@ -198,7 +198,7 @@ impl Scopes {
         let (seed, out) = if is_seed { (Some(&*page), 0) } else { (None, way.hops.0) };
         // The last hop that is no redirect tells whether a page shows this.
         let is_shown = way.trail.chars().rev().find(|letter| *letter != 'R') == Some('E');
-        let (out, moved) = match self.judge(job, &world.url(to), way.depth, out, seed) {
+        let (out, moved) = match self.judge(job, &world.url(to), way.depth, out, seed, true) {
             Some(judged) => judged,
             None if is_shown && is_part(job, way, to, world) => (way.hops.0, false),
             None => return expected.out += 1,
@@ -208,7 +208,15 @@ impl Scopes {
     }
 
     /// Whether a job wants a URL: the number of links in a row out of scope, and whether a seed has moved there.
-    fn judge(&self, job: &Job, url: &str, depth: u8, out: u8, seed: Option<&str>) -> Option<(u8, bool)> {
+    fn judge(
+        &self,
+        job: &Job,
+        url: &str,
+        depth: u8,
+        out: u8,
+        seed: Option<&str>,
+        redirects: bool,
+    ) -> Option<(u8, bool)> {
         let scope = &job.scope;
         if is_named(&scope.exclude, url) || depth > scope.depth_max {
             return None;
@@ -219,7 +227,8 @@ impl Scopes {
         if seed.is_some_and(|seed| domain(seed) == domain(url)) {
             return Some((0, true));
         }
-        (out < scope.extra_hops).then_some((out + 1, false))
+        let links = out + u8::from(out == 0 || !redirects);
+        (links <= scope.extra_hops).then_some((links, false))
     }
 
     /// Whether a URL lies around a seed of the job, or around the new location of a seed.

@@ -217,7 +217,7 @@ impl<'a> Choice<'a> {
         let known = self.known;
         let found = match known.is_seed() {
             true => FoundBy::seed_redirect(self.source.page, known.depth),
-            false => FoundBy::link(known.depth, known.hops.out()),
+            false => FoundBy::redirect(known.depth, known.hops.out()),
         };
         let verdict = rules.verdict(target, found);
         let hops_out = match verdict.decision {

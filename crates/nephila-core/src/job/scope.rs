@@ -10,7 +10,8 @@
 //! 4. A URL within the kind of scope around a seed is in.
 //! 5. `include` brings a URL in.
 //! 6. The target of a seed's redirect is in, within the seed's registrable domain.
-//! 7. `extra_hops` lets this number of links in a row lead out of all this.
+//! 7. `extra_hops` lets this number of links in a row lead out of all this. A redirect from a URL out there is no further
+//!    link.
 //! 8. Everything else is out.
 //!
 //! http and https are one site here: a scope that begins with http does not end when the site moves to https.
@@ -186,8 +187,10 @@ pub struct FoundBy<'a> {
 pub enum How<'a> {
     /// The operator.
     Seed,
-    /// A page, feed or sitemap, or a redirect from a URL that is no seed.
+    /// A page, feed or sitemap.
     Link,
+    /// A redirect from a URL that is no seed.
+    Redirect,
     /// A redirect from this seed.
     SeedRedirect(&'a CrawlUrl),
 }
@@ -201,6 +204,11 @@ impl<'a> FoundBy<'a> {
     /// Found on a page. `depth` is the depth of the URL, `hops_out` belongs to the page.
     pub const fn link(depth: u8, hops_out: u8) -> Self {
         FoundBy { how: How::Link, depth, hops_out }
+    }
+
+    /// Another URL redirects to the URL. `depth` and `hops_out` belong to the former.
+    pub const fn redirect(depth: u8, hops_out: u8) -> Self {
+        FoundBy { how: How::Redirect, depth, hops_out }
     }
 
     /// A seed redirects to the URL.
@@ -319,6 +327,10 @@ impl Rules {
             && domain_of(seed) == domain_of(url)
         {
             return yes(Rule::SeedRedirect);
+        }
+        if matches!(found.how, How::Redirect) && (1..=self.extra_hops).contains(&found.hops_out) {
+            let decision = Decision::In { hops_out: found.hops_out };
+            return ScopeVerdict { decision, rule: Rule::ExtraHops };
         }
         if found.hops_out < self.extra_hops {
             let decision = Decision::In { hops_out: found.hops_out + 1 };

@@ -107,7 +107,7 @@ pub struct WhatArgs {
     /// Exclude URLs that match this pattern; wins over all other rules; repeatable
     #[arg(long, value_name = "PATTERN", help_heading = "Scope")]
     pub exclude: Vec<String>,
-    /// Maximum number of consecutive links out of scope [default: 0]
+    /// Maximum number of consecutive links out of scope; 1 checks the links to other sites [default: 0]
     #[arg(long, value_name = "N", help_heading = "Scope")]
     pub extra_hops: Option<u8>,
     /// Maximum link depth from a seed (255: unlimited) [default: 20]

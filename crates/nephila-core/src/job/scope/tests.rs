@@ -163,6 +163,11 @@ fn extra_hops_are_counted_in_a_row() {
     assert_eq!(decision("https://c.test/", 1), Decision::In { hops_out: 2 });
     assert_eq!(decision("https://d.test/", 2), Decision::Out);
     assert_eq!(decision("https://a.test/", 2), Decision::In { hops_out: 0 }, "back in scope");
+    let moved = |text, hops_out| rules.verdict(&url(text), FoundBy::redirect(1, hops_out)).decision;
+    assert_eq!(moved("https://b.test/", 0), Decision::In { hops_out: 1 }, "leads out like a link");
+    assert_eq!(moved("https://d.test/", 2), Decision::In { hops_out: 2 }, "no further link");
+    assert_eq!(moved("https://a.test/", 2), Decision::In { hops_out: 0 }, "back in scope");
+    assert_eq!(moved("https://d.test/", 3), Decision::Out, "from rules that were wider once");
     assert_eq!(decision("https://d.test/", u8::MAX), Decision::Out);
 }
 
