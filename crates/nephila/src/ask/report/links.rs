@@ -1,6 +1,6 @@
 //! Reports on links: pages that could not be fetched, with the pages that link to them; pages to which none links.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use nephila_core::handler::outlinks;
@@ -16,50 +16,76 @@ use crate::table::{Column, Table};
 
 /// Maximum number of listed pages with a broken link.
 const PAGES_NAMED_MAX: usize = 20;
+/// Maximum number of redirects that a browser follows.
+const REDIRECTS_MAX: usize = 20;
 
-/// A page whose last request failed.
+/// A page whose last request failed, or a URL that redirects to such a page.
+#[derive(Clone, Debug)]
 struct Bad {
     status: Option<u16>,
     outcome: String,
     class: String,
     at: u64,
+    /// Where the redirects end.
+    to: Option<String>,
     /// Pages that link to this page, each with the text of its link.
     on: BTreeMap<String, String>,
+}
+
+/// Why a host gives no answer.
+struct Silence {
+    outcome: String,
+    class: String,
+    at: u64,
+}
+
+/// A URL that redirects.
+struct Moved {
+    to: String,
+    at: u64,
+    via: Option<String>,
 }
 
 impl Report {
     /// Lists pages whose last request failed.
     pub(super) fn links(&mut self, broken: bool) -> anyhow::Result<Exit> {
         let mut pages: BTreeMap<String, Bad> = BTreeMap::new();
+        let mut moved: HashMap<String, Moved> = HashMap::new();
+        let mut silent: HashMap<String, Silence> = HashMap::new();
         self.each(|line| {
+            if line.status.is_some() {
+                silent.remove(&line.origin);
+            }
             if line.purpose != Purpose::Page {
+                if line.status.is_none() && broken && is_broken(&line) && silent.len() < KEYS_MAX {
+                    let Line { origin, outcome, class, at, .. } = line;
+                    silent.insert(origin, Silence { outcome, class, at });
+                }
                 return Ok(true);
             }
             let listed = if broken { is_broken(&line) } else { line.class != "ok" };
-            if !listed {
-                pages.remove(&line.url);
+            let is_known = pages.remove(&line.url).is_some() || moved.remove(&line.url).is_some();
+            if !listed && (line.redirect.is_none() || !broken) {
                 return Ok(true);
             }
-            if pages.len() >= KEYS_MAX && !pages.contains_key(&line.url) {
+            if pages.len() + moved.len() >= KEYS_MAX && !is_known {
                 return Ok(false);
             }
-            let Line { url, status, outcome, class, at, via, .. } = line;
-            pages.insert(
-                url,
-                Bad {
-                    status,
-                    outcome,
-                    class,
-                    at,
-                    on: via.map(|page| (page, String::new())).into_iter().collect(),
-                },
-            );
+            let Line { url, status, outcome, class, at, via, redirect, .. } = line;
+            match redirect {
+                Some(to) if !listed => _ = moved.insert(url, Moved { to, at, via }),
+                _ => _ = pages.insert(url, Bad { status, outcome, class, at, to: None, on: named(via) }),
+            }
             Ok(true)
         })?;
-        let found = pages.len();
-        if broken && found > 0 {
-            self.name_pages(&mut pages)?;
+        if broken {
+            let dead: Vec<_> = moved.keys().filter_map(|url| dead_end(url, &moved, &pages)).collect();
+            pages.extend(dead);
         }
+        if broken && !(pages.is_empty() && silent.is_empty()) {
+            self.name_pages(&mut pages, &silent)?;
+        }
+        let found = pages.len();
         let columns: &[Column] = &[
             ("status", 6),
             ("outcome", 20),
@@ -67,10 +93,11 @@ impl Report {
             ("at", 20),
             ("url", 48),
             ("on", 48),
-            ("anchors", 0),
+            ("anchors", 24),
+            ("to", 0),
         ];
         let mut table = Table::begin(&mut self.out, self.format, columns)?.failing();
-        for (url, Bad { status, outcome, class, at, on }) in pages.into_iter().take(self.limit) {
+        for (url, Bad { status, outcome, class, at, to, on }) in pages.into_iter().take(self.limit) {
             let at = Timestamp(at).warc_date();
             let anchors: Vec<&str> =
                 on.values().map(String::as_str).filter(|text| !text.is_empty()).collect();
@@ -84,6 +111,7 @@ impl Report {
                 url.into(),
                 on.into(),
                 anchors.into(),
+                to.unwrap_or_default().into(),
             ])?;
         }
         table.finish()?;
@@ -92,13 +120,25 @@ impl Report {
 
     /// Adds the pages that link to a failed page: by the outlinks in their latest metadata records, which `nephila
     /// extract` may have renewed, and by the tables, or by the archive files that have none yet. Only the latter know the
-    /// texts of links.
-    fn name_pages(&self, pages: &mut BTreeMap<String, Bad>) -> anyhow::Result<()> {
+    /// texts of links, and the URLs of hosts that gave no answer: these were never requested.
+    fn name_pages(
+        &self,
+        pages: &mut BTreeMap<String, Bad>,
+        silent: &HashMap<String, Silence>,
+    ) -> anyhow::Result<()> {
         if let Some(captures) = &self.captures {
             by_metadata(captures, pages)?;
         }
         let Some(tables) = &self.tables else { return Ok(()) };
         tables.each_link(&decode, &mut |link| {
+            if let Some(Silence { outcome, class, at }) = silent.get(origin(&link.target))
+                && !pages.contains_key(&link.target)
+                && pages.len() < KEYS_MAX
+            {
+                let (outcome, class, at) = (outcome.clone(), class.clone(), *at);
+                let bad = Bad { status: None, outcome, class, at, to: None, on: BTreeMap::new() };
+                pages.insert(link.target.clone(), bad);
+            }
             if let Some(bad) = pages.get_mut(&link.target)
                 && (bad.on.len() < PAGES_NAMED_MAX || bad.on.contains_key(&link.source))
             {
@@ -152,6 +192,44 @@ impl Report {
         table.finish()?;
         Ok(Exit::Done)
     }
+}
+
+/// Scheme, host and port of a URL as the log and the tables have them.
+pub(super) fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url[host..].find(['/', '?', '#']).map_or(url, |end| &url[..host + end])
+}
+
+/// The first page that is known to link to a page.
+fn named(via: Option<String>) -> BTreeMap<String, String> {
+    via.map(|page| (page, String::new())).into_iter().collect()
+}
+
+/// A URL whose redirects end at a broken page, or do not end.
+fn dead_end(
+    url: &str,
+    moved: &HashMap<String, Moved>,
+    pages: &BTreeMap<String, Bad>,
+) -> Option<(String, Bad)> {
+    let first = moved.get(url)?;
+    let mut to = &first.to;
+    for _ in 1..REDIRECTS_MAX {
+        match moved.get(to) {
+            Some(next) => to = &next.to,
+            None => {
+                let end = pages.get(to)?.clone();
+                return Some((
+                    url.to_owned(),
+                    Bad { to: Some(to.clone()), on: named(first.via.clone()), ..end },
+                ));
+            }
+        }
+    }
+    let outcome = Outcome::RedirectLoop;
+    let (status, to) = (None, Some(first.to.clone()));
+    let (class, at) = (outcome.class().to_string(), first.at);
+    let on = named(first.via.clone());
+    Some((url.to_owned(), Bad { status, outcome: outcome.name().to_owned(), class, at, to, on }))
 }
 
 /// Adds pages by the outlinks in metadata records.
