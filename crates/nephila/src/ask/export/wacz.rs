@@ -3,13 +3,19 @@
 //! A WACZ file is a ZIP file whose entries are stored as they are: the archive files, an index of all captures in blocks
 //! of [`INDEX_LINES`] lines (ZipNum), a list of pages, and a description with the digest of every entry.
 //!
+//! Copying a file needs less time than its digest, and its digest less than its index and list of pages. So three threads
+//! share the work: one copies, one computes digests, one writes index and pages to files without a name, which are copied
+//! at the end.
+//!
 //! Invariants: memory does not grow with the archive, except for a line of the index's index for every block; the file
 //! has its name only when it is complete.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 use anyhow::{Context, bail};
 use aws_lc_rs::digest::{self, SHA256};
@@ -29,6 +35,8 @@ use super::{closed_files, replaced};
 const INDEX_LINES: usize = 3_000;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
+/// Pieces on their way between the thread that copies and the thread that computes digests.
+const COPY_PIECES: usize = 4;
 const VERSION: &str = "1.1.1";
 
 /// What was written.
@@ -66,50 +74,85 @@ fn fill(
 ) -> anyhow::Result<Written> {
     let named = |doing: &'static str| format!("{doing} {}", temporary.display());
     let out = File::create(temporary).with_context(|| named("creating"))?;
+    let beside = temporary.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut package =
         Package { zip: ZipWriter::new(BufWriter::with_capacity(COPY_BYTES, out)), resources: vec![] };
-    let mut written = Written { files: files.len(), ..Written::default() };
-    copy(&mut package, files, &mut |done| say(done, bytes))?;
-    written.captures = index(&mut package, folder, files)?;
-    let (pages, first) = pages(&mut package, tables, files, with_text)?;
-    written.pages = pages;
-    describe(&mut package, folder, first)?;
+    let has_failed = AtomicBool::new(false);
+    let (lists, copied) = std::thread::scope(|scope| {
+        let lists = scope.spawn(|| {
+            let lists = Lists::new(folder, tables, files, beside, with_text);
+            has_failed.store(lists.is_err(), Ordering::Relaxed);
+            lists
+        });
+        // Without its lists the package is of no use.
+        let copied = copy(&mut package, files, &mut |done| {
+            say(done, bytes);
+            !has_failed.load(Ordering::Relaxed)
+        });
+        (lists.join().expect("a thread that returns its errors"), copied)
+    });
+    let lists = lists?;
+    copied?;
+    let mut go_on = |_| true;
+    package.copy("indexes/index.cdx.gz", lists.index, &mut go_on)?;
+    package.add("indexes/index.idx", lists.blocks.as_bytes())?;
+    package.copy("pages/pages.jsonl", lists.pages, &mut go_on)?;
+    describe(&mut package, folder, lists.first)?;
     let out = package.zip.finish().context("ending the ZIP file")?;
     let out = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(|| named("writing"))?;
     out.sync_all().with_context(|| named("syncing"))?;
-    written.bytes = out.metadata().with_context(|| named("reading"))?.len();
-    Ok(written)
+    let bytes = out.metadata().with_context(|| named("reading"))?.len();
+    Ok(Written { files: files.len(), captures: lists.captures, pages: lists.count, bytes })
 }
 
-/// Copies the archive files.
-fn copy(package: &mut Package, files: &[PathBuf], say: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
-    let mut done = 0;
-    let mut piece = vec![0; COPY_BYTES];
+/// Copies the archive files, until `say` returns false.
+fn copy(package: &mut Package, files: &[PathBuf], say: &mut dyn FnMut(u64) -> bool) -> anyhow::Result<()> {
+    let mut before = 0;
     for file in files {
+        let reading = || format!("copying {}", file.display());
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let reading = || format!("reading {}", file.display());
-        let mut input = File::open(file).with_context(reading)?;
-        let mut entry = package.begin(&format!("archive/{name}"))?;
-        loop {
-            let count = input.read(&mut piece).with_context(reading)?;
-            if count == 0 {
-                break;
-            }
-            entry.write_all(&piece[..count])?;
-            done += count as u64;
-            say(done);
-        }
-        entry.end();
+        let input = File::open(file).with_context(reading)?;
+        let copied = package.copy(&format!("archive/{name}"), input, &mut |done| say(before + done));
+        before += copied.with_context(reading)?;
     }
     Ok(())
 }
 
-/// Writes the index of the captures in these files. Returns their number.
-fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::Result<u64> {
+/// Index and list of pages, in files that are gone when they are closed.
+struct Lists {
+    index: File,
+    blocks: String,
+    captures: u64,
+    pages: File,
+    count: u64,
+    /// The first page at which the crawl began.
+    first: Option<PageRow>,
+}
+
+impl Lists {
+    fn new(
+        folder: &Folder,
+        tables: &nephila_tables::Folder,
+        files: &[PathBuf],
+        beside: &Path,
+        with_text: bool,
+    ) -> anyhow::Result<Lists> {
+        let making = || format!("making a temporary file in {}", beside.display());
+        let (index, pages) = (tempfile::tempfile_in(beside), tempfile::tempfile_in(beside));
+        let (mut index, mut pages) = (index.with_context(making)?, pages.with_context(making)?);
+        let (blocks, captures) = write_index(&mut index, folder, files)?;
+        let (count, first) = write_pages(&mut pages, tables, files, with_text)?;
+        index.rewind()?;
+        pages.rewind()?;
+        Ok(Lists { index, blocks, captures, pages, count, first })
+    }
+}
+
+/// Writes the index of the captures in these files. Returns the index's index, and the number of captures.
+fn write_index(to: &mut File, folder: &Folder, files: &[PathBuf]) -> anyhow::Result<(String, u64)> {
     let is_wanted = |name: &str| files.binary_search(&folder.archive().join(name)).is_ok();
     let mut blocks = format!("!meta 0 {}\n", json!({"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}));
-    let mut entry = package.begin("indexes/index.cdx.gz")?;
-    let (mut lines, mut captures) = (Vec::new(), 0);
+    let (mut lines, mut captures, mut offset) = (Vec::new(), 0, 0);
     let mut indexed = HashSet::new();
     let mut found = Captures::new(folder.dir()).all()?;
     loop {
@@ -123,15 +166,16 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
         }
         lines.extend(line.map(|line| captures::text(&line)));
         if lines.len() == INDEX_LINES || (is_last && !lines.is_empty()) {
-            let offset = entry.bytes;
-            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+            // The index is small beside the archive: time matters more.
+            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
             lines.iter().try_for_each(|line| writeln!(packed, "{}", line.trim_end()))?;
             let packed = packed.finish()?;
-            entry.write_all(&packed)?;
+            to.write_all(&packed).context("writing the index")?;
             let key = lines[0].split(" {").next().unwrap_or_default();
             let sha256 = hashed(digest::digest(&SHA256, &packed).as_ref());
             let place = json!({"offset": offset, "length": packed.len(), "digest": sha256});
             blocks.push_str(&format!("{key} {place}\n"));
+            offset += packed.len();
             captures += lines.len() as u64;
             lines.clear();
         }
@@ -139,7 +183,6 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
             break;
         }
     }
-    entry.end();
     if found.unread() > 0 || found.left_out() > 0 {
         let lines = found.unread() + found.left_out();
         bail!("{lines} lines of an index cannot be read: `nephila verify` names them");
@@ -151,8 +194,7 @@ fn index(package: &mut Package, folder: &Folder, files: &[PathBuf]) -> anyhow::R
             bail!("{} has captures that no index lists: `nephila verify` says more", file.display());
         }
     }
-    package.add("indexes/index.idx", blocks.as_bytes())?;
-    Ok(captures)
+    Ok((blocks, captures))
 }
 
 /// Whether a file has a record that belongs into an index.
@@ -168,15 +210,15 @@ fn has_captures(file: &Path) -> anyhow::Result<bool> {
 }
 
 /// Writes the list of pages. Returns their number, and the first page at which the crawl began.
-fn pages(
-    package: &mut Package,
+fn write_pages(
+    to: &mut File,
     tables: &nephila_tables::Folder,
     files: &[PathBuf],
     with_text: bool,
 ) -> anyhow::Result<(u64, Option<PageRow>)> {
-    let mut entry = package.begin("pages/pages.jsonl")?;
+    let mut out = BufWriter::new(to);
     let head = json!({"format": "json-pages-1.0", "id": "pages", "title": "All Pages", "hasText": with_text});
-    writeln!(entry, "{head}")?;
+    writeln!(out, "{head}")?;
     let (mut count, mut first, mut failed) = (0_u64, None, None);
     for file in files {
         tables.each_page(file, with_text, &decode, &mut |page| {
@@ -189,7 +231,7 @@ fn pages(
             if let Some(text) = &page.text {
                 line["text"] = Value::String(text.clone());
             }
-            failed = writeln!(entry, "{line}").err();
+            failed = writeln!(out, "{line}").err();
             if page.is_seed && first.is_none() {
                 first = Some(page);
             }
@@ -199,7 +241,7 @@ fn pages(
             return Err(error).context("writing the pages");
         }
     }
-    entry.end();
+    out.flush().context("writing the pages")?;
     Ok((count, first))
 }
 
@@ -242,50 +284,63 @@ struct Package {
 }
 
 impl Package {
-    /// Begins an entry. Entries may be longer than 4 GiB.
-    fn begin(&mut self, path: &str) -> anyhow::Result<Entry<'_>> {
-        let options = SimpleFileOptions::default();
-        let options = options.compression_method(zip::CompressionMethod::Stored).large_file(true);
-        self.zip.start_file(path, options).with_context(|| format!("beginning {path}"))?;
-        Ok(Entry { package: self, path: path.to_owned(), bytes: 0, hash: digest::Context::new(&SHA256) })
+    /// Copies a file into an entry, until `say` returns false. Returns the number of bytes.
+    fn copy(&mut self, path: &str, mut input: File, say: &mut dyn FnMut(u64) -> bool) -> anyhow::Result<u64> {
+        self.begin(path)?;
+        let (to_hash, hashing) = mpsc::channel::<(Vec<u8>, usize)>();
+        let (to_free, free) = mpsc::channel();
+        (0..COPY_PIECES).for_each(|_| _ = to_free.send(vec![0; COPY_BYTES]));
+        let zip = &mut self.zip;
+        let (bytes, hash) = std::thread::scope(|scope| {
+            let hash = scope.spawn(move || {
+                let mut hash = digest::Context::new(&SHA256);
+                for (piece, count) in hashing {
+                    hash.update(&piece[..count]);
+                    let _ = to_free.send(piece);
+                }
+                hash.finish()
+            });
+            let mut bytes = 0;
+            let mut copy = move || -> io::Result<u64> {
+                while let Ok(mut piece) = free.recv() {
+                    let count = input.read(&mut piece)?;
+                    bytes += count as u64;
+                    if count == 0 || !say(bytes) {
+                        break;
+                    }
+                    zip.write_all(&piece[..count])?;
+                    let _ = to_hash.send((piece, count));
+                }
+                Ok(bytes)
+            };
+            let bytes = copy();
+            // Ends the channel to the thread.
+            drop(copy);
+            (bytes, hash.join().expect("digests do not panic"))
+        });
+        let bytes = bytes?;
+        self.end(path, bytes, hash.as_ref());
+        Ok(bytes)
     }
 
     /// Adds a whole entry.
     fn add(&mut self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        let mut entry = self.begin(path)?;
-        entry.write_all(bytes)?;
-        entry.end();
+        self.begin(path)?;
+        self.zip.write_all(bytes)?;
+        self.end(path, bytes.len() as u64, digest::digest(&SHA256, bytes).as_ref());
         Ok(())
     }
-}
 
-/// An entry that is being written.
-struct Entry<'a> {
-    package: &'a mut Package,
-    path: String,
-    bytes: u64,
-    hash: digest::Context,
-}
+    /// Begins an entry. Entries may be longer than 4 GiB.
+    fn begin(&mut self, path: &str) -> anyhow::Result<()> {
+        let options = SimpleFileOptions::default();
+        let options = options.compression_method(zip::CompressionMethod::Stored).large_file(true);
+        self.zip.start_file(path, options).with_context(|| format!("beginning {path}"))
+    }
 
-impl Entry<'_> {
-    fn end(self) {
+    fn end(&mut self, path: &str, bytes: u64, hash: &[u8]) {
         // Names in a data package are in lower case.
-        let name = self.path.rsplit('/').next().unwrap_or_default().to_lowercase();
-        let hash = hashed(self.hash.finish().as_ref());
-        let resource = json!({"name": name, "path": self.path, "hash": hash, "bytes": self.bytes});
-        self.package.resources.push(resource);
-    }
-}
-
-impl Write for Entry<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.package.zip.write(bytes)?;
-        self.hash.update(&bytes[..count]);
-        self.bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.package.zip.flush()
+        let name = path.rsplit('/').next().unwrap_or_default().to_lowercase();
+        self.resources.push(json!({"name": name, "path": path, "hash": hashed(hash), "bytes": bytes}));
     }
 }
