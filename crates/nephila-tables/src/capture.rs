@@ -89,7 +89,7 @@ table! {
         content_mime_detected: Option<String>,
         /// Character encoding of a text.
         content_charset: Option<String>,
-        /// Languages of the text, ISO 639-3. Empty: no detector is part of this version.
+        /// Language of the main text, ISO 639-3, if the archive holds a text.
         content_languages: Option<String>,
         /// Why the stored payload is incomplete.
         content_truncated: Option<String>,

@@ -12,6 +12,7 @@
 pub mod capture;
 pub mod folder;
 pub mod host;
+pub mod language;
 pub mod link;
 pub mod parquet;
 pub mod part;
@@ -29,7 +30,7 @@ pub use part::PageRow;
 pub use rows::Decode;
 
 /// Version of the tables. A higher one replaces files of a lower one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Why tables could not be written or read.
 #[derive(Debug, thiserror::Error)]

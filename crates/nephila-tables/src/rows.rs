@@ -20,7 +20,7 @@ use crate::link::LinkRow;
 use crate::records::{BODY_BYTES_MAX, FileInfo, Gathered, status, value, values};
 use crate::table::Millis;
 use crate::usage::Usage;
-use crate::{host, simhash};
+use crate::{host, language, simhash};
 
 /// Undoes the content codings of a stored body: from the HTTP head, the body and the maximum number of bytes. None if
 /// the codings are unknown or the body is broken from its first byte.
@@ -79,6 +79,7 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
     if let Some(text) = &gathered.text {
         row.text_length = i32::try_from(text.chars().count()).ok();
         row.simhash = simhash::simhash(text).map(u64::cast_signed);
+        row.content_languages = language::language(text).map(str::to_owned);
     }
     let subset = Subset::of(&row.url_path, row.fetch_status);
     let noted = table_notes::read(metadata).filter(|_| subset == Subset::Warc);
