@@ -6,7 +6,7 @@
 //! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
 //! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB, and has py-wacz judge WACZ files
 //! of them; `exports.py` reads their exports with warcio; `web.py` asks `nephila serve` with cdx_toolkit and by Memento;
-//! `links.py` compares the report on broken links with lychee.
+//! `links.py` compares the report on broken links with lychee, `near.py` the report on near-duplicates with the truth.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Random times at which a Memento client asks for a capture
     #[arg(long, default_value_t = 200)]
     times: u64,
-    /// Pages of the site whose links lychee judges
+    /// Pages of the sites whose links lychee judges, and whose near-duplicates are known
     #[arg(long, default_value_t = 200)]
     pages: u64,
 }
@@ -92,6 +92,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let link_tools = environment(&cache.join("link-tools"), LINK_TOOLS)?.join("bin");
         let sizes = [link_tools.join("lychee").display().to_string(), args.pages.to_string()];
         judge("links.py", &link_tools.join("python"), nephila, &sizes, &[])?;
+        judge("near.py", &link_tools.join("python"), nephila, &[args.pages.to_string()], &[])?;
         dirs.extend(fetched);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");

@@ -51,6 +51,8 @@ pub struct PageRow {
     pub is_seed: bool,
     /// Its main text, if asked for and stored.
     pub text: Option<String>,
+    /// Fingerprint of its main text, if stored.
+    pub simhash: Option<u64>,
 }
 
 /// Where the files of a WARC file are.
@@ -227,7 +229,7 @@ pub(crate) fn each_stored_page(
     if !path.is_file() {
         return Ok(true);
     }
-    let columns = ["url", "fetch_time", "content_mime_detected", "title", "depth"];
+    let columns = ["url", "fetch_time", "content_mime_detected", "title", "depth", "simhash"];
     let mut go_on = true;
     query::each_of(&path, "captures", &columns, &mut |row| {
         if go_on && is_html(row[2].text()) {
@@ -237,6 +239,10 @@ pub(crate) fn each_stored_page(
                 title: row[3].text().to_owned(),
                 is_seed: row[4] == query::Value::Number(0),
                 text: None,
+                simhash: match row[5] {
+                    query::Value::Number(hash) => Some(hash.cast_unsigned()),
+                    _ => None,
+                },
             });
         }
     })?;
@@ -264,6 +270,7 @@ pub(crate) fn each_page(
             title: capture.title.unwrap_or_default(),
             is_seed: capture.depth == Some(0),
             text: gathered.text.take(),
+            simhash: capture.simhash.map(i64::cast_unsigned),
         };
         if !give(page) {
             break;

@@ -38,11 +38,16 @@ impl Filter {
         Filter { from, to, ..self }
     }
 
+    /// Whether the host of this origin matches.
+    pub(super) fn takes_origin(&self, origin: &str) -> bool {
+        self.host.as_deref().is_none_or(|host| is_host(origin, host))
+    }
+
     /// Whether the line matches.
     pub(super) fn takes(&self, line: &Line) -> bool {
         self.from.is_none_or(|from| line.began() >= from)
             && self.to.is_none_or(|to| line.began() <= to)
-            && self.host.as_deref().is_none_or(|host| is_host(&line.origin, host))
+            && self.takes_origin(&line.origin)
             && (self.outcomes.is_empty() || self.outcomes.iter().any(|wanted| is_outcome(line, wanted)))
     }
 }

@@ -25,6 +25,7 @@ use nephila_engine::log::{Line, Lines, Purpose};
 use nephila_engine::process::{block_on, small_runtime};
 
 mod links;
+mod near;
 
 /// Maximum number of distinct hosts, types, pages or bodies in a report.
 const KEYS_MAX: usize = 1_000_000;
@@ -60,6 +61,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         What::Links => report.links(args.broken)?,
         What::Orphans => report.orphans()?,
         What::Duplicates => report.duplicates()?,
+        What::NearDuplicates => report.near_duplicates()?,
         What::Seeds => {
             if folder.is_node() {
                 anyhow::bail!(

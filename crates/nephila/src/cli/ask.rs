@@ -357,6 +357,8 @@ pub enum What {
     Orphans,
     /// Bodies found under several URLs.
     Duplicates,
+    /// Pages whose main texts are nearly the same, if the archive holds texts (`handler.text`).
+    NearDuplicates,
     /// Outcomes of the seeds.
     Seeds,
     /// Hosts whose pages link into traps.
