@@ -7,12 +7,13 @@ use anyhow::Result;
 use crate::shell;
 
 /// The published crates, in the order of their dependencies.
-const PUBLISHED: [&str; 9] = [
+const PUBLISHED: [&str; 10] = [
     "nephila-core",
     "nephila-spider",
     "nephila-store",
     "nephila-log",
     "nephila-tables",
+    "nephila-text",
     "nephila-engine",
     "nephila-api",
     "nephila-cluster",

@@ -8,18 +8,19 @@ use super::expect_none;
 use crate::shell;
 
 /// The packages of ours that each package of ours may depend on: in its code, and in its tests besides.
-const ALLOWED: [(&str, &[&str], &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str], &[&str]); 15] = [
     ("nephila-core", &[], &[]),
     ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
     ("nephila-store", &["nephila-core"], &[]),
     ("nephila-log", &["nephila-store"], &["nephila-core", "nephila-testnats"]),
     ("nephila-tables", &["nephila-core", "nephila-store"], &[]),
+    ("nephila-text", &[], &[]),
     ("nephila-sim", &["nephila-core"], &[]),
     ("nephila-testnats", &[], &[]),
     ("nephila-testweb", &[], &[]),
     (
         "nephila-engine",
-        &["nephila-core", "nephila-log", "nephila-spider", "nephila-store", "nephila-tables"],
+        &["nephila-core", "nephila-log", "nephila-spider", "nephila-store", "nephila-tables", "nephila-text"],
         &["nephila-testweb"],
     ),
     ("nephila-api", &["nephila-core", "nephila-engine", "nephila-spider", "nephila-store"], &[]),

@@ -2,13 +2,10 @@
 //!
 //! Text is extracted from the pages of new stories, and with a setting from all pages. The fields go into the metadata
 //! record of the capture, the text into a `conversion` record beside the capture. The extraction is done by
-//! `dom_smoothie`, which follows the reader view of Firefox.
+//! `nephila-text`.
 //!
-//! Invariants: no page exceeds the time, memory and stack limits here and in [`tree`]; a page without main text is
+//! Invariants: no page exceeds the time, memory and stack limits here and of that crate; a page without main text is
 //! stored like any other.
-
-#[cfg(feature = "text")]
-mod tree;
 
 use std::time::Duration;
 
@@ -22,13 +19,11 @@ use super::page::watched;
 use super::readers::Unread;
 use super::shared::Shared;
 
-/// Timeout of the extraction; then the reader is abandoned. The tree is built in two seconds at most, and the rest
-/// cannot be interrupted.
+/// Timeout of the extraction; then the reader is abandoned. The tree is built in two seconds at most, and the rest is
+/// linear.
 pub const TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum size in bytes of a page for extraction: no story is larger.
 pub const HTML_BYTES_MAX: usize = 4 << 20;
-/// Maximum size in bytes of a title: the reader compares every heading with the whole title.
-pub const TITLE_BYTES_MAX: usize = 2_000;
 /// Maximum size in bytes of a stored text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Maximum size in bytes of every other field.
@@ -78,13 +73,14 @@ pub async fn article(
     let body = fetched.decoded.as_ref().and_then(|decoded| decoded.start(HTML_BYTES_MAX + 1).ok());
     let Some(body) = body.filter(|body| body.len() <= HTML_BYTES_MAX) else { return Ok(None) };
     let label = fetched.fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+    let address = url.as_str().to_owned();
     let read = watched(shared, url, TIME_MAX, move || {
         if sniff::sniff(label.as_deref(), &body).kind != Kind::Html {
             return None;
         }
         let decision = charset::decide(label.as_deref(), &body);
         let html = charset::decode(decision.encoding, &body, HTML_BYTES_MAX).text;
-        read(&html)
+        read(&html, &address)
     });
     // A page that makes the reader fail has no text, and is stored all the same.
     match read.await {
@@ -93,40 +89,41 @@ pub async fn article(
     }
 }
 
-/// The article in a stored page, if there is one.
-pub fn of_html(html: &str) -> Option<Article> {
-    (html.len() <= HTML_BYTES_MAX).then(|| read(html)).flatten()
+/// The article in a stored page, if there is one. The address helps to find the kind of the page.
+pub fn of_html(html: &str, url: &str) -> Option<Article> {
+    (html.len() <= HTML_BYTES_MAX).then(|| read(html, url)).flatten()
+}
+
+/// The main text of a stored page as Markdown, if there is one.
+#[cfg(feature = "text")]
+pub fn markdown_of(html: &str, url: &str) -> Option<String> {
+    let found = (html.len() <= HTML_BYTES_MAX).then(|| nephila_text::extract_with_markdown(html, url))?;
+    is_long(&found.text).then_some(found.markdown)
 }
 
 /// The article in a page.
 #[cfg(feature = "text")]
-pub fn read(html: &str) -> Option<Article> {
-    let page = tree::build(html)?;
-    let text_mode = dom_smoothie::TextMode::Formatted;
-    let config = dom_smoothie::Config { text_mode, ..dom_smoothie::Config::default() };
-    // Without the address of the page, which the reader would write into every link; no link is kept.
-    let mut reader = dom_smoothie::Readability::with_document(page, None, Some(config)).ok()?;
-    if reader.get_article_metadata(reader.parse_json_ld()).title.len() > TITLE_BYTES_MAX {
-        return None;
-    }
-    let found = reader.parse().ok()?;
-    let text = cut(found.text_content.trim(), TEXT_BYTES_MAX).to_owned();
-    if text.chars().take(TEXT_CHARS_MIN).count() < TEXT_CHARS_MIN {
-        return None;
-    }
+pub fn read(html: &str, url: &str) -> Option<Article> {
+    let found = nephila_text::extract(html, url);
+    let text = cut(found.text.trim(), TEXT_BYTES_MAX).to_owned();
     let field = |value: &str| cut(value.trim(), FIELD_BYTES_MAX).to_owned();
-    Some(Article {
+    is_long(&text).then(|| Article {
         title: field(&found.title),
-        published: field(found.published_time.as_deref().unwrap_or_default()),
-        author: field(found.byline.as_deref().unwrap_or_default()),
-        language: field(found.lang.as_deref().unwrap_or_default()),
+        published: field(&found.published),
+        author: field(&found.author),
+        language: field(&found.language),
         text,
     })
 }
 
+#[cfg(feature = "text")]
+fn is_long(text: &str) -> bool {
+    text.trim().chars().take(TEXT_CHARS_MIN).count() == TEXT_CHARS_MIN
+}
+
 /// Without the feature `text` no article is found.
 #[cfg(not(feature = "text"))]
-pub fn read(_html: &str) -> Option<Article> {
+pub fn read(_html: &str, _url: &str) -> Option<Article> {
     None
 }
 
@@ -144,10 +141,11 @@ mod tests {
     use super::*;
 
     const STORY: &str = include_str!("text/story.html");
+    const URL: &str = "https://news.test/2026/11/14/bridge";
 
     #[test]
     fn the_text_of_a_story_is_found_without_what_stands_around_it() {
-        let article = read(STORY).unwrap();
+        let article = read(STORY, URL).unwrap();
         assert_eq!(article.title, "The harbour bridge is open again");
         assert_eq!(article.author, "Ida Sand");
         assert_eq!(article.language, "en");
@@ -161,47 +159,30 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_text_has_none_and_a_costly_one_is_left_alone() {
-        assert_eq!(read("<html><body><a href=/>home</a></body></html>"), None);
-        assert_eq!(read(""), None);
+    fn a_page_without_a_text_has_none() {
+        assert_eq!(read("<html><body><a href=/>home</a></body></html>", URL), None);
+        assert_eq!(read("", URL), None);
+        assert_eq!(markdown_of("", URL), None);
+    }
+
+    #[test]
+    fn a_costly_page_is_read_soon_and_with_little_stack() {
         let words = "word ".repeat(1_000);
-        assert_eq!(read(&format!("{}{words}", "<div>".repeat(100_000))), None);
-        assert_eq!(read(&format!("{}{words}", "<div></x>".repeat(40_000))), None);
-        assert_eq!(read(&format!("<svg>{}{words}", "<tr>".repeat(40_000))), None);
-    }
-
-    #[test]
-    fn a_page_with_an_endless_title_is_left_alone() {
-        let named = |name: &str| {
-            let data =
-                format!(r#"{{"@context":"https://schema.org","@type":"NewsArticle","name":"{name}"}}"#);
-            let block = format!(r#"<script type="application/ld+json">{data}</script></head>"#);
-            read(&STORY.replace("</head>", &block))
-        };
-        assert_eq!(named("The bridge").unwrap().title, "The bridge");
-        assert_eq!(named(&"bridge ".repeat(TITLE_BYTES_MAX)), None);
-    }
-
-    #[test]
-    fn the_deepest_pages_need_less_than_half_of_the_stack_of_a_thread() {
-        // Each has the maximum permitted depth; the reader itself deepens the second.
-        let opens = [("<div>", 190), ("<span><br><br>", 190), ("<ins>", 190), ("<ul><li>", 95)];
+        let opens = [("<div>", 100_000), ("<div></x>", 40_000), ("<svg><tr>", 40_000), ("<ul><li>", 40_000)];
         for (open, times) in opens {
-            let html = format!("{}{}", open.repeat(times), "some words, and some more. ".repeat(40));
-            assert!(tree::build(&html).is_some(), "{open}");
+            let html = format!("{}{words}", open.repeat(times));
             let thread = std::thread::Builder::new().stack_size(1 << 20);
-            thread.spawn(move || read(&html)).unwrap().join().unwrap();
+            let began = std::time::Instant::now();
+            thread.spawn(move || read(&html, URL)).unwrap().join().unwrap();
+            assert!(began.elapsed() < TIME_MAX, "{open}: {:?}", began.elapsed());
         }
     }
 
     #[test]
-    fn a_page_just_within_the_limits_is_read_soon() {
-        let began = std::time::Instant::now();
-        // No comma: the reader doubts such a text, and counts its letters for each pair of the elements around it.
-        let html = format!("{}{}", "<div>".repeat(100), "word ".repeat(10_000));
-        assert!(tree::build(&html).is_some());
-        read(&html);
-        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    fn the_main_text_becomes_markdown() {
+        let markdown = markdown_of(STORY, URL).unwrap();
+        assert!(markdown.contains("After eleven months of repairs"), "{markdown}");
+        assert!(!markdown.contains("Cookie settings"), "{markdown}");
     }
 
     #[test]

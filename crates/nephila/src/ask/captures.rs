@@ -57,17 +57,16 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
         put(&mut out, &capture.http)?;
     } else if args.raw {
         put(&mut out, &capture.body)?;
+    } else if args.markdown {
+        put_line(&mut out, &text(&capture.http, &capture.body, &url, true)?)?;
     } else if args.text {
         // The text extracted at the time of the fetch is stored beside the record with the body.
         let kept = captures.beside(capture.origin.as_ref().unwrap_or(&line), "conversion")?;
         let text = match kept {
             Some(text) => String::from_utf8_lossy(&text).into_owned(),
-            None => text(&capture.http, &capture.body)?,
+            None => text(&capture.http, &capture.body, &url, false)?,
         };
-        put(&mut out, text.as_bytes())?;
-        if !text.ends_with('\n') {
-            out.write_all(b"\n")?;
-        }
+        put_line(&mut out, &text)?;
     } else {
         put_decoded(&mut out, &capture.http, &capture.body)?;
     }
@@ -103,8 +102,8 @@ fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
     } else if part == "http" {
         let end = head::end(&reply.body).unwrap_or(0);
         let (http, body) = reply.body.split_at(end);
-        match args.text {
-            true => put(&mut out, text(http, body)?.as_bytes())?,
+        match args.text || args.markdown {
+            true => put_line(&mut out, &text(http, body, &args.url, args.markdown)?)?,
             false => put_decoded(&mut out, http, body)?,
         }
     } else {
@@ -173,7 +172,16 @@ fn canonical(url: &str) -> String {
     CrawlUrl::parse(url).map_or_else(|_| url.to_owned(), |url| url.as_str().to_owned())
 }
 
-fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
+fn put_line(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
+    put(out, text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// The main text of a page, or all text.
+fn text(http: &[u8], stored: &[u8], url: &str, as_markdown: bool) -> anyhow::Result<String> {
     let (body, _) = decoded(http, stored, DECODED_BYTES_MAX)?;
     let label = head_fields(http, "content-type").pop();
     let sniffed = sniff::sniff(label.iter().map(|label| label.as_bytes()), &body);
@@ -184,8 +192,8 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
     let encoding = charset::decide(label.as_deref().map(str::as_bytes), &body).encoding;
     let text = charset::decode(encoding, &body, TEXT_BYTES_MAX).text;
     Ok(match sniffed.kind {
-        sniff::Kind::Html => match nephila_engine::crawl::text::of_html(&text) {
-            Some(article) => article.text,
+        sniff::Kind::Html => match main_text(&text, url, as_markdown) {
+            Some(found) => found,
             None => {
                 eprintln!("nephila: no main text was found: this is all text of the page");
                 markup::text(&text)
@@ -193,6 +201,13 @@ fn text(http: &[u8], stored: &[u8]) -> anyhow::Result<String> {
         },
         _ => text,
     })
+}
+
+fn main_text(html: &str, url: &str, as_markdown: bool) -> Option<String> {
+    match as_markdown {
+        true => nephila_engine::crawl::text::markdown_of(html, url),
+        false => nephila_engine::crawl::text::of_html(html, url).map(|article| article.text),
+    }
 }
 
 /// Writes bytes unchanged; on a terminal, writes safe text.

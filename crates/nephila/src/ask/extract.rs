@@ -142,7 +142,7 @@ fn of_capture(
     let article = match sniff::sniff(label, &body).kind {
         Kind::Html => {
             let encoding = charset::decide(label, &body).encoding;
-            text::of_html(&charset::decode(encoding, &body, handler.page_bytes_max).text)
+            text::of_html(&charset::decode(encoding, &body, handler.page_bytes_max).text, url.as_str())
         }
         _ => None,
     };

@@ -217,6 +217,9 @@ pub struct ReadArgs {
     /// Print the main text of a page, without markup and menus
     #[arg(long, group = "part")]
     pub text: bool,
+    /// Print the main text of a page as Markdown
+    #[arg(long, group = "part")]
+    pub markdown: bool,
     /// Print the WARC record
     #[arg(long, group = "part")]
     pub warc: bool,

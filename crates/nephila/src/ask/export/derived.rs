@@ -99,7 +99,7 @@ fn text_of(gathered: &Gathered, capture: &cdxj::Capture, is_main: bool) -> Optio
     let found = match (media, is_main) {
         (Media::Html, true) => match &gathered.text {
             Some(text) => text.clone(),
-            None => text::of_html(&decoded)?.text,
+            None => text::of_html(&decoded, &capture.url)?.text,
         },
         (Media::Html, false) => markup::text(&decoded),
         _ => decoded,
