@@ -30,7 +30,7 @@ impl Report {
         }
         anyhow::ensure!(
             !pages.is_empty(),
-            "the archive holds no main texts: crawl with `--set handler.text=all`, or run `nephila extract` over it"
+            "the archive holds no main texts: crawl with `--set handler.text=all` (`nephila extract` comes too late for this report)"
         );
         self.beyond += beyond;
         let mut pages: Vec<(String, u64)> = pages.into_iter().collect();
