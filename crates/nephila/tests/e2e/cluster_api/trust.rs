@@ -37,7 +37,12 @@ impl World {
         assert!(said.status.success(), "{}", text(&said));
         let said = text(&said);
         assert!(said.contains("accounts.conf") && said.contains("nkey_file"), "it says what to do: {said}");
-        assert!(!said.contains("SU"), "no seed is printed: {said}");
+        for name in ["node-one.nk", "node-two.nk", "operator.nk", "reader.nk"] {
+            let seed = std::fs::read_to_string(keys.join(name)).unwrap();
+            let seed = seed.trim();
+            assert!(seed.starts_with("SU") && seed.len() == 58, "a user's seed is in {name}");
+            assert!(!said.contains(seed), "the seed of {name} is printed: {said}");
+        }
         let file = |name: &str| keys.join(name).display().to_string();
         let extra = format!(
             "{}\ntls {{ cert_file: {:?}, key_file: {:?}, ca_file: {:?} }}\n",
