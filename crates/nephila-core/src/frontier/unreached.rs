@@ -86,8 +86,7 @@ impl<S: State> Frontier<S> {
 
     /// Whether a host with this outcome is given up after this number of consecutive failures.
     pub(super) fn gives_up(&self, outcome: Outcome, failures: u8) -> bool {
-        // The port belongs to the host, and the next request would be refused as well.
-        if outcome == Outcome::PortDenied {
+        if outcome.is_host_forbidden() {
             return true;
         }
         let often = failures >= self.config.retry.retries_max || planted::is(Bug::GivenUpEarly);

@@ -303,6 +303,13 @@ outcomes! {
 }
 
 impl Outcome {
+    /// Whether our own rules forbid every request to the host: its port, its address, or the settings without which no
+    /// public site is requested. The next request would end the same way.
+    pub const fn is_host_forbidden(self) -> bool {
+        use Outcome as O;
+        matches!(self, O::PortDenied | O::AddressPrivate | O::NoContact | O::NotOwnSite | O::UrlBadHost)
+    }
+
     /// The first sentence of the meaning, without the full stop.
     pub fn in_short(self) -> &'static str {
         let meaning = self.meaning().trim().trim_end_matches('.');

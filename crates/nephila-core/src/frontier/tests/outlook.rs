@@ -209,16 +209,22 @@ fn fin_01_a_host_that_is_given_up_is_not_waited_for() {
 }
 
 #[test]
-fn a_host_with_a_denied_port_is_not_waited_for() {
-    let mut lab = Lab::new(config());
-    lab.web.robots.insert("http://a.test:9".into(), (RobotsResult::Unreachable, String::new()));
-    lab.web.cause = Some(Outcome::PortDenied);
-    lab.offer(&["http://a.test:9/1", "http://a.test:9/2"]);
-    lab.run(60_000);
-    assert!(done(&mut lab, 60));
-    for url in ["http://a.test:9/1", "http://a.test:9/2"] {
-        assert_eq!(lab.record(url).last.unwrap().outcome, Outcome::PortDenied);
+fn a_host_that_our_own_rules_forbid_is_not_waited_for() {
+    let forbidden = Outcome::ALL.iter().filter(|outcome| outcome.is_host_forbidden());
+    let mut count = 0;
+    for &outcome in forbidden {
+        let mut lab = Lab::new(config());
+        lab.web.robots.insert("http://a.test:9".into(), (RobotsResult::Unreachable, String::new()));
+        lab.web.cause = Some(outcome);
+        lab.offer(&["http://a.test:9/1", "http://a.test:9/2"]);
+        lab.run(60_000);
+        assert!(done(&mut lab, 60), "{outcome}");
+        for url in ["http://a.test:9/1", "http://a.test:9/2"] {
+            assert_eq!(lab.record(url).last.unwrap().outcome, outcome);
+        }
+        count += 1;
     }
+    assert_eq!(count, 5);
 }
 
 #[test]
