@@ -35,7 +35,13 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum duration of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a request's head in bytes. A URL has at most 8 KiB, and three times as much percent-encoded.
-pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The same without a token, where people browse the archive: a captured page can set cookies for this machine, and
+/// browsers send up to 180 of 4 KiB with each request.
+const HEAD_BYTES_MAX_BROWSER: usize = 1 << 20;
+/// Maximum size of all cookies of a request in bytes. We use none, and servers with the usual limits refuse more: then
+/// the browser is told to delete them.
+const COOKIE_BYTES_MAX: usize = 8 * 1024;
 /// Maximum size of a request's body in bytes. A client with more data sends several requests.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Pause before a failed `accept` (too many open files) is retried.
@@ -310,14 +316,33 @@ async fn connection<A: Answers>(
     is_tls: bool,
 ) {
     let place = Arc::new(place);
+    let head_bytes_max = match guard {
+        Guard::Token { .. } => HEAD_BYTES_MAX,
+        _ => HEAD_BYTES_MAX_BROWSER,
+    };
     let service = service_fn(move |request: Request<Incoming>| {
         let (answers, guard, place) = (answers.clone(), guard.clone(), place.clone());
-        async move { Ok::<_, Infallible>(respond(request, &*answers, &guard, &place, is_tls).await) }
+        async move {
+            let flooded = is_flooded(request.headers());
+            let answer = respond(request, &*answers, &guard, &place, is_tls).await;
+            Ok::<_, Infallible>(if flooded { without_cookies(answer) } else { answer })
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(head_bytes_max);
     // An error means that the client has gone.
     _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Whether a browser sends so many cookies that servers refuse its requests.
+fn is_flooded(headers: &HeaderMap) -> bool {
+    headers.get_all(header::COOKIE).iter().map(HeaderValue::len).sum::<usize>() > COOKIE_BYTES_MAX
+}
+
+/// The answer, with the demand to delete all cookies of this host.
+fn without_cookies(mut answer: HttpAnswer) -> HttpAnswer {
+    answer.headers_mut().insert("clear-site-data", HeaderValue::from_static("\"cookies\""));
+    answer
 }
 
 async fn respond<B>(
