@@ -26,6 +26,7 @@ use crate::state::queue::LaterKey;
 use crate::state::record::{DomainRecord, HostRecord, LastFetch, UrlRecord, UrlState};
 use crate::state::totals::{Counted, Left, recount, recount_open};
 use crate::state::{Beside, Changes, Meta, Planned, Position, State, StateError};
+use crate::trap::Page;
 
 /// Folds a group into a state that stands just before the group.
 pub fn fold<S: State + ?Sized>(state: &mut S, group: &Group, behind: Position) -> Result<(), StateError> {
@@ -309,8 +310,9 @@ impl Folding {
             Class::Ok => host.missing = 0,
             _ => {}
         }
+        let page = Page { digest: ended.digest, simhash: ended.simhash };
         for shape in ended.shapes.into_iter().filter(|shape| *shape != 0) {
-            host.alike.note(shape, ended.digest, ended.alike_max);
+            host.alike.note(shape, page, ended.alike_max);
         }
         self.urls.insert(ended.key, record.clone());
         self.changes.urls.push((ended.key, record));

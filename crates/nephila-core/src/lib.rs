@@ -62,6 +62,7 @@ pub mod reflog;
 pub mod refusal;
 pub mod robots;
 #[doc(hidden)]
+pub mod simhash;
 pub mod sources;
 pub mod spider;
 pub mod state;

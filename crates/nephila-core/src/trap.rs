@@ -2,7 +2,7 @@
 //!
 //! A URL is judged before admission, from its text alone ([`judge`]): too long, too deep, repeated segments, too many
 //! parameters, dates far from today. Other traps show in the pages: when URLs of one **shape** ([`shape()`]) keep
-//! leading to equal pages, the shape is closed ([`Alike`]). A domain with endless host names takes no new ones
+//! leading to equal or nearly equal pages, the shape is closed ([`Alike`]). A domain with endless host names takes no new ones
 //! ([`host_verdict`]).
 //!
 //! Session ids are no trap here: the rules for a URL's key may drop them ([`crate::url::KeyRules`]), and equal pages
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::url::CrawlUrl;
 
-pub use alike::{Alike, CLOSED_MAX, DIGESTS_MAX, WATCHED_MAX};
+pub use alike::{Alike, CLOSED_MAX, PAGES_MAX, Page, WATCHED_MAX};
 pub use shape::{folder, shape};
 
 /// Detection of crawler traps. Section `[trap]` of the settings file. 0 turns a rule off.
@@ -51,6 +51,9 @@ pub struct Settings {
     /// When equal pages outnumber different ones by this many under URLs of one shape, the shape is closed: new URLs of
     /// the shape are refused.
     pub pages_alike_max: u16,
+    /// Near-duplicates count as equal pages: pages whose main texts differ in about two words of a hundred at most. Only
+    /// where the main text is extracted (`handler.text`).
+    pub near_duplicates: bool,
     /// Maximum number of hosts of a registrable domain. Further hosts are refused.
     pub hosts_per_domain_max: u32,
     /// Number of consecutive "not found" or "gone" answers after which a host rests ever longer, until a page is there
@@ -70,6 +73,7 @@ impl Default for Settings {
             years_ahead_max: 10,
             years_back_max: 250,
             pages_alike_max: 20,
+            near_duplicates: true,
             hosts_per_domain_max: 10_000,
             missing_in_row_max: 1_000,
         }

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use nephila_core::handler::table_notes::{self, OutlinkText, TableNotes};
 use nephila_core::handler::{Details, Findings, FoundLink, Limits, LinkWords, Page, ReadAs, read_page};
 use nephila_core::handler::{outlinks, sniff};
+use nephila_core::simhash::simhash;
 use nephila_core::store::cdxj;
 use nephila_core::url::{CrawlUrl, KeyRules, surt};
 
@@ -20,7 +21,7 @@ use crate::link::LinkRow;
 use crate::records::{BODY_BYTES_MAX, FileInfo, Gathered, status, value, values};
 use crate::table::Millis;
 use crate::usage::Usage;
-use crate::{host, language, simhash};
+use crate::{host, language};
 
 /// Undoes the content codings of a stored body: from the HTTP head, the body and the maximum number of bytes. None if
 /// the codings are unknown or the body is broken from its first byte.
@@ -78,7 +79,7 @@ pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Row
     fill_metadata(&mut row, metadata, parsed.as_ref());
     if let Some(text) = &gathered.text {
         row.text_length = i32::try_from(text.chars().count()).ok();
-        row.simhash = simhash::simhash(text).map(u64::cast_signed);
+        row.simhash = simhash(text).map(u64::cast_signed);
         row.content_languages = language::language(text).map(str::to_owned);
     }
     let subset = Subset::of(&row.url_path, row.fetch_status);

@@ -1,46 +1,17 @@
-//! A 64-bit fingerprint of a text: similar texts have fingerprints that differ in few bits (Charikar's simhash).
-//!
-//! The features are pairs of words in lower case. Linear in the length of the text.
-//!
-//! Two texts are nearly the same if their fingerprints differ in at most [`BITS_MAX`] of 64 bits: at most about
-//! two words in a hundred differ. Texts that share every second paragraph differ in 13 bits and more. Of a million unrelated
-//! texts, some 300 are that close to another one.
+//! Groups of texts that are nearly the same, by their fingerprints ([`nephila_core::simhash`]).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use xxhash_rust::xxh3::Xxh3;
+use nephila_core::simhash::is_near;
 
-/// Number of words in a feature.
-const WORDS: usize = 2;
-/// Maximum number of different bits of texts that are nearly the same.
-pub const BITS_MAX: u32 = 8;
 /// First bits of the bands of a fingerprint, and the end: eight different bits leave at least two of ten bands alone.
 const BANDS: [u32; 11] = [0, 7, 14, 21, 28, 34, 40, 46, 52, 58, 64];
 /// Maximum number of comparisons of a fingerprint with others that have the same two bands. Of a million random
 /// fingerprints, some 150 have them; many more have them only on purpose.
 const COMPARED_MAX: usize = 512;
 
-/// The fingerprint of a text; none if the text has no words.
-pub fn simhash(text: &str) -> Option<u64> {
-    let words: Vec<u64> =
-        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(hash).collect();
-    if words.is_empty() {
-        return None;
-    }
-    let mut votes = [0i64; 64];
-    for feature in words.windows(WORDS.min(words.len())) {
-        let mut hasher = Xxh3::new();
-        feature.iter().for_each(|word| hasher.update(&word.to_le_bytes()));
-        let hash = hasher.digest();
-        for (bit, votes) in votes.iter_mut().enumerate() {
-            *votes += if hash >> bit & 1 == 1 { 1 } else { -1 };
-        }
-    }
-    Some(votes.iter().enumerate().fold(0, |hash, (bit, votes)| hash | u64::from(*votes > 0) << bit))
-}
-
-/// Groups of fingerprints that differ in at most [`BITS_MAX`] bits from another one of the group, as places in `hashes`. The
+/// Groups of fingerprints that are near another one of the group, as places in `hashes`. The
 /// largest group is first; a fingerprint without others is in none. Time grows with the number of fingerprints and its
 /// logarithm.
 pub fn groups(hashes: &[u64]) -> Vec<Vec<usize>> {
@@ -63,7 +34,7 @@ pub fn groups(hashes: &[u64]) -> Vec<Vec<usize>> {
         for (at, place) in order.iter().enumerate() {
             let others =
                 order[at + 1..].iter().take(COMPARED_MAX).take_while(|other| key(other) == key(place));
-            for other in others.filter(|other| (hashes[**other] ^ hashes[*place]).count_ones() <= BITS_MAX) {
+            for other in others.filter(|other| is_near(hashes[**other], hashes[*place])) {
                 groups.join(*place, *other);
             }
         }
@@ -93,18 +64,15 @@ impl Groups {
     }
 }
 
-fn hash(word: &str) -> u64 {
-    let mut hasher = Xxh3::new();
-    let mut buffer = [0; 4];
-    for c in word.chars().flat_map(char::to_lowercase) {
-        hasher.update(c.encode_utf8(&mut buffer).as_bytes());
-    }
-    hasher.digest()
-}
-
 #[cfg(test)]
 mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
     use super::*;
+
+    fn hash(word: &str) -> u64 {
+        xxh3_64(word.as_bytes())
+    }
 
     #[test]
     fn groups_are_those_of_all_comparisons() {
@@ -118,7 +86,7 @@ mod tests {
         let mut expected = Groups((0..hashes.len()).collect());
         for (one, a) in hashes.iter().enumerate() {
             for (other, b) in hashes.iter().enumerate().skip(one + 1) {
-                if (a ^ b).count_ones() <= BITS_MAX {
+                if is_near(*a, *b) {
                     expected.join(one, other);
                 }
             }
@@ -142,18 +110,5 @@ mod tests {
         // All have the same bands but two, so most comparisons are left out.
         let hashes: Vec<u64> = (0..6_000).map(|n| n % 3_000).collect();
         assert_eq!(groups(&hashes).iter().map(Vec::len).collect::<Vec<_>>(), [6_000]);
-    }
-
-    #[test]
-    fn similar_texts_differ_in_few_bits() {
-        let long: Vec<String> = (0..400).map(|n| format!("word{}", n * 7 % 101)).collect();
-        let mut other = long.clone();
-        other[200] = "changed".into();
-        let [a, b] = [long.join(" "), other.join(", ")].map(|text| simhash(&text).unwrap());
-        assert!((a ^ b).count_ones() <= 6, "{}", (a ^ b).count_ones());
-        let c = simhash("a text about something else entirely, of other words").unwrap();
-        assert!((a ^ c).count_ones() > 12);
-        assert_eq!(simhash("One TWO three"), simhash("one, two: three!"));
-        assert_eq!((simhash(" ... "), simhash("x").is_some()), (None, true));
     }
 }

@@ -188,6 +188,7 @@ fn ended(random: &mut Random, model: &MemoryState, now: Seconds) -> Option<Ended
         outcome: Outcome::ALL[random.below(Outcome::ALL.len() as u64) as usize],
         status: random.below(600) as u16,
         digest,
+        simhash: if random.one_in(3) { random.below(3) << 40 } else { 0 },
         bytes: random.below(100_000),
         shapes: if random.one_in(2) { [random.below(5), 7] } else { [0, 0] },
         alike_max: 3,

@@ -319,6 +319,8 @@ mod ended {
     pub(super) const SHAPES: u8 = 1;
     /// The bytes received follow; without this bit there were none.
     pub(super) const BYTES: u8 = 2;
+    /// The fingerprint of the text follows.
+    pub(super) const SIMHASH: u8 = 4;
 }
 
 fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
@@ -337,12 +339,18 @@ fn put_ended(out: &mut Vec<u8>, ended: &Ended) {
     if ended.bytes > 0 {
         flags |= ended::BYTES;
     }
+    if ended.simhash != 0 {
+        flags |= ended::SIMHASH;
+    }
     out.push(flags);
     if ended.shapes != [0, 0] {
         ended.shapes.iter().for_each(|shape| out.extend(shape.to_be_bytes()));
     }
     if ended.bytes > 0 {
         put_u64(out, ended.bytes);
+    }
+    if ended.simhash != 0 {
+        out.extend(ended.simhash.to_be_bytes());
     }
     put_u64(out, ended.alike_max.into());
     put_bytes(out, ended.etag.as_bytes());
@@ -382,6 +390,10 @@ fn get_ended(reader: &mut Reader<'_>) -> Result<Ended, Damaged> {
         bytes: match flags & ended::BYTES {
             0 => 0,
             _ => reader.u64("bytes of an outcome")?,
+        },
+        simhash: match flags & ended::SIMHASH {
+            0 => 0,
+            _ => reader.fixed_u64("fingerprint of a text")?,
         },
         alike_max: u16::try_from(reader.u64("shape")?).map_err(|_| Damaged("shape"))?,
         etag: reader.text("ETag")?.into(),

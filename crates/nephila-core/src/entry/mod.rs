@@ -160,6 +160,8 @@ pub struct Ended {
     pub status: u16,
     /// 64 bits of the payload's digest, 0 if there was none.
     pub digest: u64,
+    /// Fingerprint of the main text, 0 if near-duplicates are not watched.
+    pub simhash: u64,
     /// Bytes of the body that were received.
     pub bytes: u64,
     /// The shape of the URL and that of its folder, 0 if they are not watched.

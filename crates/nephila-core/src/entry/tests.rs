@@ -70,6 +70,7 @@ fn every_kind() -> Group {
         outcome: Outcome::Fetched,
         status: 200,
         digest: 0xfeed,
+        simhash: 0,
         bytes: 0,
         shapes: [11, 12],
         alike_max: 20,
@@ -417,14 +418,14 @@ prop_compose! {
 prop_compose! {
     fn an_ended()(
         key in (a_host(), any::<u64>()), words in ("[ -~\u{e9}]{0,20}", "[ -~]{0,9}", "[ -~]{0,9}"),
-        fetch: u64, bytes in prop_oneof![Just(0), any::<u64>()], at: u32, outcome in prop::sample::select(Outcome::ALL), status: u16, digest: u64,
+        fetch: u64, bytes in prop_oneof![Just(0), any::<u64>()], at: u32, outcome in prop::sample::select(Outcome::ALL), status: u16, digest: u64, simhash: u64,
         shapes: [u64; 2], alike_max: u16, from in prop::sample::select(&[Origin::Queue, Origin::Parked, Origin::Later][..]),
         next in prop::option::of(any::<u32>().prop_map(Seconds)), retries: u8,
         floors in (a_place(), any::<(u32, u64)>()), rest: u64, failures: u8,
     ) -> Ended {
         Ended {
             key: UrlKey { host: key.0, path: key.1 },
-            text: words.0.into(), fetch, at: Seconds(at), outcome, status, digest, bytes, shapes, alike_max,
+            text: words.0.into(), fetch, at: Seconds(at), outcome, status, digest, simhash, bytes, shapes, alike_max,
             etag: words.1.into(), last_modified: words.2.into(), from, next, retries,
             floor: floors.0,
             later_floor: LaterKey { due: Seconds(floors.1.0), path: floors.1.1 },

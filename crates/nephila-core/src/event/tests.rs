@@ -22,6 +22,7 @@ fn ended(fetch: u64, outcome: Outcome) -> Ended {
         outcome,
         status: 200,
         digest: 0xabc,
+        simhash: 0,
         bytes: 1_000,
         shapes: [0, 0],
         alike_max: 0,

@@ -55,6 +55,7 @@ fn ended(path: u64, fetch: u64) -> Ended {
         outcome: Outcome::Fetched,
         status: 200,
         digest: 77,
+        simhash: 0,
         bytes: 1_000,
         shapes: [0, 0],
         alike_max: 0,

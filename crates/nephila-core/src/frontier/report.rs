@@ -234,6 +234,8 @@ impl<S: State> Frontier<S> {
             Some(Ok(url)) => [shape(&url), folder(&url)],
             _ => [0, 0],
         };
+        let trap = &self.config.rules.trap;
+        let (alike_max, near) = (trap.pages_alike_max, trap.near_duplicates && shapes != [0, 0]);
         let host = self.bench.host_mut(index);
         host.failures = failures;
         host.unfolded.push(head.path);
@@ -269,9 +271,10 @@ impl<S: State> Frontier<S> {
             outcome: report.outcome,
             status: report.status,
             digest: report.digest,
+            simhash: if near { report.simhash } else { 0 },
             bytes: report.bytes,
             shapes,
-            alike_max: self.config.rules.trap.pages_alike_max,
+            alike_max,
             etag: report.etag.clone(),
             last_modified: report.last_modified.clone(),
             from: head.place.origin(),
@@ -376,6 +379,7 @@ impl<S: State> Frontier<S> {
                 outcome,
                 status: 0,
                 digest: 0,
+                simhash: 0,
                 bytes: 0,
                 shapes: [0, 0],
                 alike_max: 0,

@@ -131,6 +131,8 @@ pub struct Report {
     pub retry_after: Option<Duration>,
     /// 64 bits of the payload's digest, 0 if there was none.
     pub digest: u64,
+    /// Fingerprint of the main text ([`crate::simhash`]), 0 if no text was extracted.
+    pub simhash: u64,
     /// Received bytes of the body.
     pub bytes: u64,
     /// The `ETag` header field.
@@ -159,6 +161,7 @@ impl Report {
             took,
             retry_after: None,
             digest: 0,
+            simhash: 0,
             bytes: 0,
             etag: Box::default(),
             last_modified: Box::default(),

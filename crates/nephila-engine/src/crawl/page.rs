@@ -30,6 +30,7 @@ use nephila_core::handler::table_notes;
 use nephila_core::handler::{Findings, ReadAs};
 use nephila_core::job::Trail;
 use nephila_core::recrawl::claims::Listed;
+use nephila_core::simhash::simhash;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Action;
 use nephila_core::store::Exchange;
@@ -192,7 +193,7 @@ impl<'a> Visit<'a> {
             set_outcome(exchange, asked.fetched.outcome);
         }
         let (poll, findings, reading) = (None, None, Some(reading));
-        Ok(Capture { visit: self, asked, exchange, storing, reading, source, poll, findings })
+        Ok(Capture { visit: self, asked, exchange, storing, reading, source, poll, findings, simhash: 0 })
     }
 
     /// Waits for a reading permit; for a feed also for its source, which admits one poll at a time.
@@ -223,6 +224,8 @@ pub(crate) struct Capture<'a> {
     source: Option<Held>,
     poll: Option<feed::Poll>,
     findings: Option<Findings>,
+    /// Fingerprint of the main text, 0 without one.
+    simhash: u64,
 }
 
 /// The links of a page that the job wants.
@@ -296,6 +299,7 @@ impl Capture<'_> {
         match Box::pin(text::article(shared, ticket.read_as, url, fetched)).await {
             Ok(Some(article)) => {
                 exchange.notes.extend(article.notes());
+                self.simhash = simhash(&article.text).unwrap_or(0);
                 exchange.text = article.text;
             }
             Ok(None) => {}
@@ -365,7 +369,7 @@ impl Capture<'_> {
     /// Logs and counts the fetch, and reports its outcome to the frontier.
     pub(crate) async fn report(self, stored: Stored) -> anyhow::Result<()> {
         let line = self.line(&stored);
-        let Capture { visit, asked, storing, source, mut poll, .. } = self;
+        let Capture { visit, asked, storing, source, mut poll, simhash, .. } = self;
         let Visit { shared, ticket, url, head, .. } = visit;
         let EndedFetch { fetched, took, conditional, request, .. } = asked;
         // Another attempt follows at once, or at another address: this outcome is not final.
@@ -375,6 +379,7 @@ impl Capture<'_> {
         request.ended(line).await;
         let mut report = report_of(&fetched, took, stored.receipt.as_ref());
         (report.conditional, report.head, report.listed) = (conditional, head, stored.listed);
+        report.simhash = simhash;
         let sighted = poll.as_mut().and_then(|poll| poll.take_sighted(shared, &ticket));
         report.feed = poll.map(|poll| Box::new(poll.brought));
         shared.handle.report(ticket.id, report).await?;

@@ -29,6 +29,7 @@ pub(super) fn report_of(fetched: &Fetched, took: Duration, receipt: Option<&Rece
         took,
         retry_after: fetched.retry_after,
         digest: receipt.map_or(0, |receipt| receipt.payload_digest.short()),
+        simhash: 0,
         etag: text(ETAG),
         last_modified: text(LAST_MODIFIED),
         bytes: fetched.body_bytes,
