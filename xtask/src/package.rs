@@ -7,13 +7,14 @@ use anyhow::Result;
 use crate::shell;
 
 /// The published crates, in the order of their dependencies.
-const PUBLISHED: [&str; 10] = [
+const PUBLISHED: [&str; 11] = [
     "nephila-core",
     "nephila-spider",
     "nephila-store",
     "nephila-log",
     "nephila-tables",
     "nephila-text",
+    "nephila-pdf",
     "nephila-engine",
     "nephila-api",
     "nephila-cluster",

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{expect_none, files};
 
 /// The sources that are checked.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "crates/nephila-core/src/",
     "crates/nephila-spider/src/",
     "crates/nephila-store/src/",
     "crates/nephila-tables/src/",
     "crates/nephila-text/src/",
+    "crates/nephila-pdf/src/",
     "crates/nephila-log/src/",
     "crates/nephila-engine/src/",
     "crates/nephila-api/src/",

@@ -8,13 +8,14 @@ use super::expect_none;
 use crate::shell;
 
 /// The packages of ours that each package of ours may depend on: in its code, and in its tests besides.
-const ALLOWED: [(&str, &[&str], &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str], &[&str]); 16] = [
     ("nephila-core", &[], &[]),
     ("nephila-spider", &["nephila-core"], &["nephila-testweb"]),
     ("nephila-store", &["nephila-core"], &[]),
     ("nephila-log", &["nephila-store"], &["nephila-core", "nephila-testnats"]),
     ("nephila-tables", &["nephila-core", "nephila-store"], &[]),
     ("nephila-text", &[], &[]),
+    ("nephila-pdf", &[], &[]),
     ("nephila-sim", &["nephila-core"], &[]),
     ("nephila-testnats", &[], &[]),
     ("nephila-testweb", &[], &[]),
