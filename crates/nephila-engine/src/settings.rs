@@ -312,7 +312,7 @@ pub struct Handler {
     /// Pages whose title, date, author, language and main text are stored beside the page: `none`, `stories` (pages
     /// that feeds name), `all`. A page found by a link first becomes a story if the page is still queued when its feed
     /// names the URL. A page that is about to be fetched by then, or was fetched, stays an ordinary page, and `stories`
-    /// stores no text of the page.
+    /// stores no text of the page. A PDF is a page too; its text is read in a child process.
     pub text: TextOf,
 }
 

@@ -21,7 +21,15 @@ const ALLOWED: [(&str, &[&str], &[&str]); 16] = [
     ("nephila-testweb", &[], &[]),
     (
         "nephila-engine",
-        &["nephila-core", "nephila-log", "nephila-spider", "nephila-store", "nephila-tables", "nephila-text"],
+        &[
+            "nephila-core",
+            "nephila-log",
+            "nephila-pdf",
+            "nephila-spider",
+            "nephila-store",
+            "nephila-tables",
+            "nephila-text",
+        ],
         &["nephila-testweb"],
     ),
     ("nephila-api", &["nephila-core", "nephila-engine", "nephila-spider", "nephila-store"], &[]),

@@ -2,10 +2,12 @@
 //!
 //! Text is extracted from the pages of new stories, and with a setting from all pages. The fields go into the metadata
 //! record of the capture, the text into a `conversion` record beside the capture. The extraction is done by
-//! `nephila-text`.
+//! `nephila-text`, and of PDF files by `nephila-pdf` in a child process ([`pdf`]).
 //!
 //! Invariants: no page exceeds the time, memory and stack limits here and of that crate; a page without main text is
 //! stored like any other.
+
+pub mod pdf;
 
 use std::time::Duration;
 
@@ -70,22 +72,34 @@ pub async fn article(
     if !shared.settings.handler.text.wants(read_as) || fetched.outcome.action() != Action::Keep {
         return Ok(None);
     }
-    let body = fetched.decoded.as_ref().and_then(|decoded| decoded.start(HTML_BYTES_MAX + 1).ok());
-    let Some(body) = body.filter(|body| body.len() <= HTML_BYTES_MAX) else { return Ok(None) };
     let label = fetched.fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+    let start = fetched.decoded.as_ref().and_then(|decoded| decoded.start(sniff::SNIFF_BYTES_MAX).ok());
+    let kind = start.map(|start| sniff::sniff(label.as_deref(), &start).kind);
+    let (bytes_max, _room) = match kind {
+        Some(Kind::Html) => (HTML_BYTES_MAX, None),
+        Some(Kind::Pdf) if pdf::is_read() => (pdf::BYTES_MAX, Some(pdf::room().await)),
+        _ => return Ok(None),
+    };
+    let body = fetched.decoded.as_ref().and_then(|decoded| decoded.start(bytes_max + 1).ok());
+    let Some(body) = body.filter(|body| body.len() <= bytes_max) else { return Ok(None) };
     let address = url.as_str().to_owned();
-    let read = watched(shared, url, TIME_MAX, move || {
-        if sniff::sniff(label.as_deref(), &body).kind != Kind::Html {
-            return None;
-        }
-        let decision = charset::decide(label.as_deref(), &body);
-        let html = charset::decode(decision.encoding, &body, HTML_BYTES_MAX).text;
-        read(&html, &address)
-    });
+    let read = watched(shared, url, TIME_MAX, move || of_body(&body, label.as_deref(), &address));
     // A page that makes the reader fail has no text, and is stored all the same.
     match read.await {
         Err(Unread::Failed) => Ok(None),
         read => read,
+    }
+}
+
+/// The article in the decoded body of a page or a PDF, if there is one. `label` is its `Content-Type`.
+pub fn of_body(body: &[u8], label: Option<&[u8]>, url: &str) -> Option<Article> {
+    match sniff::sniff(label, body).kind {
+        Kind::Html if body.len() <= HTML_BYTES_MAX => {
+            let decision = charset::decide(label, body);
+            read(&charset::decode(decision.encoding, body, HTML_BYTES_MAX).text, url)
+        }
+        Kind::Pdf => pdf::read(body),
+        _ => None,
     }
 }
 

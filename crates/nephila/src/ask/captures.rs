@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use anyhow::Context;
 use http::StatusCode;
 use nephila_core::handler::{charset, sniff};
 use nephila_core::store::head;
@@ -185,6 +186,12 @@ fn text(http: &[u8], stored: &[u8], url: &str, as_markdown: bool) -> anyhow::Res
     let (body, _) = decoded(http, stored, DECODED_BYTES_MAX)?;
     let label = head_fields(http, "content-type").pop();
     let sniffed = sniff::sniff(label.iter().map(|label| label.as_bytes()), &body);
+    if sniffed.kind == sniff::Kind::Pdf {
+        let article = nephila_engine::crawl::text::pdf::read(&body);
+        return article.map(|article| article.text).context(
+            "no text was found in the PDF, perhaps since it is a scan: leave --text out to get its bytes",
+        );
+    }
     if !sniffed.kind.is_text() {
         let kind = sniffed.label.unwrap_or_else(|| format!("{:?}", sniffed.kind).to_lowercase());
         anyhow::bail!("{} has no text: leave --text out to get its bytes", shown(&kind));

@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use nephila_core::handler::outlinks::Outlinks;
-use nephila_core::handler::sniff::{self, Kind};
-use nephila_core::handler::{Page, ReadAs, charset, read_page_until};
+use nephila_core::handler::{Page, ReadAs, read_page_until};
 use nephila_core::store::record::WarcInfo;
 use nephila_core::store::redact;
 use nephila_core::url::{CrawlUrl, KeyRules};
@@ -49,9 +48,11 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
     let mut seen: (String, HashSet<Option<String>>) = Default::default();
     for line in captures.all()? {
         let line = line?;
-        let is_page =
-            line.capture.mime.as_deref().is_some_and(|mime| mime.contains("html") || mime == "text/css");
-        if !is_page || line.capture.status.as_deref() != Some("200") {
+        let mime = line.capture.mime.as_deref().unwrap_or_default();
+        let is_pdf = mime == "application/pdf" && !args.links;
+        let is_page = mime.contains("html") || mime == "text/css";
+        let bytes_max = if is_pdf { text::pdf::BYTES_MAX } else { handler.page_bytes_max };
+        if !(is_page || is_pdf) || line.capture.status.as_deref() != Some("200") {
             continue;
         }
         if line.capture.url != seen.0 {
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
         if !seen.1.insert(line.capture.digest.clone()) {
             continue;
         }
-        let capture = captures.read(&line, handler.page_bytes_max as u64);
+        let capture = captures.read(&line, bytes_max as u64);
         let Ok((capture, url)) = capture
             .map_err(drop)
             .and_then(|capture| Ok((capture, CrawlUrl::parse(&line.capture.url).map_err(drop)?)))
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
             unread += 1;
             continue;
         };
-        let Some(found) = of_capture(&capture, &url, &handler, &keys) else {
+        let Some(found) = of_capture(&capture, &url, (&handler, bytes_max), &keys) else {
             unread += 1;
             continue;
         };
@@ -129,24 +130,17 @@ impl Found {
 fn of_capture(
     capture: &Capture,
     url: &CrawlUrl,
-    handler: &nephila_engine::settings::Handler,
+    (handler, bytes_max): (&nephila_engine::settings::Handler, usize),
     keys: &KeyRules,
 ) -> Option<Found> {
-    let (body, _) = decoded(&capture.http, &capture.body, handler.page_bytes_max as u64).ok()?;
+    let (body, _) = decoded(&capture.http, &capture.body, bytes_max as u64).ok()?;
     let fields = fields(&capture.http);
     let page = Page { url, fields: &fields, body: &body, read_as: ReadAs::Page, agent: "", keys };
     let began = Instant::now();
     let limits = handler.limits(true);
     let findings = read_page_until(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX);
     let label = fields.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes());
-    let article = match sniff::sniff(label, &body).kind {
-        Kind::Html => {
-            let encoding = charset::decide(label, &body).encoding;
-            text::of_html(&charset::decode(encoding, &body, handler.page_bytes_max).text, url.as_str())
-        }
-        _ => None,
-    };
-    let article = article.unwrap_or_default();
+    let article = text::of_body(&body, label, url.as_str()).unwrap_or_default();
     let mut lines: Vec<String> =
         article.notes().into_iter().map(|(name, value)| note(name, &value)).collect();
     let outlinks = Outlinks::of(Some(&findings), None);

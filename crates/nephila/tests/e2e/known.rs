@@ -4,6 +4,8 @@
 //! The site is a handful of files on loopback. Two settings are changed everywhere: `--delay 1ms`, since a test does not
 //! wait a second for each page, and the addresses and ports of loopback, which no crawl asks by itself.
 
+mod texts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -257,50 +259,6 @@ fn out_03_read_text_gives_the_main_text_and_no_menus() {
     crawl(kept.path(), &[&site], &[&site.url("/"), "--set", "handler.text=all"]);
     let output = run(kept.path(), &["read", "--text", "-o", "crawl", &site.url("/")]);
     check(&String::from_utf8_lossy(&output.stdout));
-}
-
-/// A calendar that links to the next day; only the number of the day differs.
-fn calendar(days: usize) -> Site {
-    let words: Vec<String> =
-        (0..120).map(|n| format!("The garden number {n} opens its gate at noon.")).collect();
-    let pages: Vec<(&'static str, String)> = (0..days)
-        .map(|day| {
-            let next = day + 1;
-            let text = format!(
-                "<title>Events</title><article><h1>Events</h1><p>{}</p><p>This is day {day} of the calendar.</p></article>\
-                 <a href=/day/{next}>next</a>",
-                words.join(" ")
-            );
-            (&*format!("/day/{day}").leak(), text)
-        })
-        .collect();
-    let files: Vec<_> = pages.iter().map(|(path, text)| (*path, "text/html", text.as_str())).collect();
-    Site::start("127.0.0.1", &files)
-}
-
-#[test]
-fn trp_01_near_duplicates_close_their_shape_where_the_text_is_extracted() {
-    const DAYS: usize = 80;
-    for (sets, closes) in [
-        (&["--set", "handler.text=all"][..], true),
-        (&["--set", "handler.text=all", "--set", "trap.near_duplicates=false"], false),
-        (&[], false),
-    ] {
-        let (site, dir) = (calendar(DAYS), tempfile::tempdir().unwrap());
-        let mut args = vec![site.url("/day/0"), "--depth".into(), "200".into()];
-        args.extend(sets.iter().map(|set| (*set).to_owned()));
-        crawl(dir.path(), &[&site], &args.iter().map(String::as_str).collect::<Vec<_>>());
-        let asked = site.asked().iter().filter(|path| path.starts_with("/day/")).count();
-        if closes {
-            // One new page, 20 like it, and the link that was admitted before.
-            assert!((21..=23).contains(&asked), "{asked}");
-            let next = site.url(&format!("/day/{asked}"));
-            let said = run(dir.path(), &["explain", "-o", "crawl", &next]);
-            assert!(String::from_utf8_lossy(&said.stdout).contains("trap-alike"), "{said:?}");
-        } else {
-            assert_eq!(asked, DAYS + 1, "{sets:?}");
-        }
-    }
 }
 
 fn deep_site() -> Site {

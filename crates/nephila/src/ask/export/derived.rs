@@ -91,6 +91,9 @@ fn text_of(gathered: &Gathered, capture: &cdxj::Capture, is_main: bool) -> Optio
     let label = head::field(&gathered.http, "content-type");
     let label = label.as_deref().map(str::as_bytes);
     let media = sniff::sniff(label, &body).kind;
+    if media == Media::Pdf && is_main {
+        return gathered.text.clone().or_else(|| text::pdf::read(&body).map(|article| article.text));
+    }
     if !media.is_text() {
         return None;
     }
