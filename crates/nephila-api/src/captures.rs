@@ -162,7 +162,14 @@ impl Archive {
                 }
                 Part::Http => {
                     let capture = captures.read(&line, BODY_BYTES_MAX)?;
-                    let mut bytes = capture.http;
+                    let mut bytes = match capture.header.get("WARC-Type") {
+                        // A body that came without a head: what readers of HTTP need of one.
+                        Some("resource") => {
+                            let kind = capture.header.get("Content-Type").unwrap_or_default();
+                            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes()
+                        }
+                        _ => capture.http,
+                    };
                     bytes.extend_from_slice(&capture.body);
                     ("application/http", bytes)
                 }

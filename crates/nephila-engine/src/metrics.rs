@@ -151,7 +151,10 @@ impl Metrics {
 
     /// The archive stored an exchange.
     pub fn stored(&self, receipt: &Receipt) {
-        let kind = if receipt.kind == Kind::Response { "response" } else { "revisit" };
+        let kind = match receipt.kind {
+            Kind::Response | Kind::Resource => "response",
+            _ => "revisit",
+        };
         self.records.add(kind, 1);
         self.written_bytes.fetch_add(receipt.length, Relaxed);
     }

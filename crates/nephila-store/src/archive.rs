@@ -110,6 +110,8 @@ impl Receipt {
 pub enum Kind {
     /// Head and body are stored.
     Response,
+    /// The body is stored; it came without a head.
+    Resource,
     /// The payload was in the archive already; only the head is stored.
     Revisit,
     /// The server answered 304; only this fact is stored.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use nephila_core::store::Truncation;
+use nephila_core::store::{Exchange, Truncation};
 use nephila_store::archive::{Archive, Compression, Dedup, Error, Kind, Settings};
+use nephila_store::captures::Captures;
 use nephila_store::verify::verify_path;
 use nephila_store::warc;
 
@@ -35,6 +36,36 @@ async fn every_compression_stores_and_reads_back() {
         assert!(report.findings.is_empty(), "{compression}: {:#?}", report.findings);
         assert_eq!(report.records, 16);
         assert!(matches!(archive.append(page(9)).await, Err(Error::Closed)));
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_head_is_a_resource_and_is_never_stored_as_a_revisit() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Archive::open(dir.path(), settings(), info()).unwrap();
+    let html = format!("<!doctype html><title>x</title>\r\n\r\n{}", long("same "));
+    let bare = |url: &str, body: Vec<u8>| Exchange {
+        request_head: Default::default(),
+        response_head: Default::default(),
+        body: Box::new(bytes::Bytes::from(body)),
+        ..exchange(url, "")
+    };
+    let large = vec![0u8; 5 << 20];
+    let bodies = [html.clone().into_bytes(), html.clone().into_bytes(), b"%PDF-1.7 ...".to_vec(), large];
+    for (n, body) in bodies.iter().enumerate() {
+        let url = format!("http://a.test/{n}");
+        assert_eq!(archive.append(bare(&url, body.clone())).await.unwrap().kind, Kind::Resource);
+    }
+    archive.close().await.unwrap();
+    let report = verify_path(dir.path()).unwrap();
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    let captures = Captures::new(dir.path());
+    let types = ["text/html", "text/html", "application/pdf", "application/octet-stream"];
+    for (n, (body, kind)) in bodies.iter().zip(types).enumerate() {
+        let line = captures.nearest(&format!("http://a.test/{n}"), None).unwrap().unwrap();
+        assert_eq!((line.capture.mime.as_deref(), line.capture.status.as_deref()), (Some(kind), None));
+        let capture = captures.read(&line, 6 << 20).unwrap();
+        assert!(capture.http.is_empty() && capture.body == *body, "{n}");
     }
 }
 

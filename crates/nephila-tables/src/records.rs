@@ -140,7 +140,7 @@ impl<R: Read> Records<R> {
                 self.info.handle_warcinfo(&record.header, &block.bytes);
                 None
             }
-            Some("response" | "revisit") => {
+            Some("response" | "resource" | "revisit") => {
                 let format = self.reader.format().unwrap_or(Format::Plain);
                 let is_short = record.header.content_length() > Some(record.block_len);
                 let is_cut = known.is_some() && is_short && block.is_done();
@@ -168,6 +168,12 @@ enum Step {
 }
 
 fn gathered(record: Record, mut block: Vec<u8>, format: Format, is_cut: bool) -> Gathered {
+    let is_resource = record.header.get("WARC-Type") == Some("resource");
+    if is_resource {
+        // The head that the rows need: a body without a head was fetched well.
+        let kind = record.header.get("Content-Type").unwrap_or_default();
+        block.splice(..0, format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes());
+    }
     let end = head::end(&block).unwrap_or(block.len());
     let mut body = block.split_off(end);
     if is_cut {
@@ -235,7 +241,7 @@ impl Visitor for Kept {
     fn header(&mut self, header: &Header) {
         self.is_response = header.get("WARC-Type") == Some("response");
         self.bytes_max = match header.get("WARC-Type") {
-            Some("response" | "revisit") => HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX,
+            Some("response" | "resource" | "revisit") => HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX,
             Some("conversion") => BODY_BYTES_MAX,
             Some("metadata" | "warcinfo") => METADATA_BYTES_MAX,
             _ => 0,

@@ -47,7 +47,8 @@ pub struct Rows {
 pub fn rows(gathered: &Gathered, file: &FileInfo, decode: &Decode) -> Option<Rows> {
     let header = &gathered.header;
     let url = header.get("WARC-Target-URI")?.trim_matches(['<', '>']).to_owned();
-    let is_http = header.get("Content-Type").is_none_or(|kind| kind.starts_with("application/http"));
+    let is_http = header.get("WARC-Type") == Some("resource")
+        || header.get("Content-Type").is_none_or(|kind| kind.starts_with("application/http"));
     if !is_http || !(url.starts_with("http://") || url.starts_with("https://")) {
         return None;
     }

@@ -71,7 +71,7 @@ impl Browse {
             for line in captures.find(&Query::parse("*"))?.take(LINES_MAX) {
                 let capture = line?.capture;
                 let is_html = capture.mime.as_deref().is_some_and(|mime| mime.contains("html"));
-                if is_html && capture.status.as_deref() == Some("200") {
+                if is_html && capture.status.as_deref().is_none_or(|status| status == "200") {
                     pages.push((capture.url, capture.digits14));
                 }
                 if pages.len() == LISTED_MAX {

@@ -27,7 +27,8 @@ pub struct Exchange {
     pub protocols: Vec<&'static str>,
     /// Request line and fields as sent, including the blank line. Still with secrets: the record maker redacts them.
     pub request_head: Bytes,
-    /// Status line and fields as received, including the blank line. For HTTP/2 an equivalent head in HTTP/1.1 form.
+    /// Status line and fields as received, including the blank line. For HTTP/2 an equivalent head in HTTP/1.1 form. Empty
+    /// if only the body is known: then a `resource` record is stored.
     pub response_head: Bytes,
     /// The body as received: transfer coding removed, content coding kept.
     pub body: Box<dyn Payload>,

@@ -11,7 +11,7 @@
 use memchr::memchr;
 
 /// A head in its stored form, with the values for the index and for the next conditional request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Status line and fields, including the blank line.
     pub bytes: Vec<u8>,

@@ -40,6 +40,8 @@ impl Origin {
 pub enum Kind {
     /// Head and body.
     Response,
+    /// The body alone, of this media type: the exchange has no head.
+    Resource(String),
     /// The head only: the payload is already stored.
     Revisit(Origin),
     /// An empty block: the server says that the stored copy is current. Empty because pywb replays a stored
@@ -58,6 +60,7 @@ pub fn answer(
 ) -> Vec<u8> {
     let (name, origin) = match kind {
         Kind::Response => ("response", None),
+        Kind::Resource(_) => ("resource", None),
         Kind::Revisit(origin) => ("revisit", Some((PROFILE_IDENTICAL, origin))),
         Kind::NotModified(origin) => ("revisit", Some((PROFILE_NOT_MODIFIED, origin))),
     };
@@ -76,10 +79,14 @@ pub fn answer(
         head.field("WARC-Payload-Digest", &digest.to_string());
     }
     head.field("WARC-Block-Digest", &block.to_string());
-    if let (Kind::Response, Some(truncated)) = (kind, exchange.truncated) {
+    if let (Kind::Response | Kind::Resource(_), Some(truncated)) = (kind, exchange.truncated) {
         head.field("WARC-Truncated", truncated.as_str());
     }
-    head.finish("application/http;msgtype=response", block_len)
+    let content_type = match kind {
+        Kind::Resource(media_type) => media_type,
+        _ => "application/http;msgtype=response",
+    };
+    head.finish(content_type, block_len)
 }
 
 /// The head of the record with the request; `answer_id` is the record of the response.

@@ -3,7 +3,9 @@
 use anyhow::Context;
 use bytes::Bytes;
 use http::Response;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use nephila_core::spider::coding::{Codings, TooMany};
 use nephila_spider::decode;
 use nephila_store::captures::Capture;
@@ -29,7 +31,11 @@ pub fn response(capture: &Capture, bytes_max: u64) -> anyhow::Result<Response<By
     let (body, _) = decoded(&capture.http, &capture.body, bytes_max)?;
     let head = String::from_utf8_lossy(&capture.http);
     let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("a status line")?;
+    let status = match lines.next() {
+        Some(line) => line.split(' ').nth(1).context("a status line")?,
+        // The body of a `resource` record came without a head.
+        None => "200",
+    };
     let mut response = Response::builder().status(status).body(Bytes::from(body))?;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let field = (name.trim().parse::<HeaderName>(), HeaderValue::from_str(value.trim()));
@@ -38,6 +44,11 @@ pub fn response(capture: &Capture, bytes_max: u64) -> anyhow::Result<Response<By
         {
             response.headers_mut().append(name, value);
         }
+    }
+    if capture.http.is_empty()
+        && let Some(kind) = capture.header.get("Content-Type")
+    {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_str(kind)?);
     }
     Ok(response)
 }

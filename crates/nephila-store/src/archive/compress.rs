@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
 
+use nephila_core::handler::sniff::{SNIFF_BYTES_MAX, sniff};
 use nephila_core::store::cdxj;
 use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{self, Kind};
@@ -125,14 +126,17 @@ impl<'a> Worker<'a> {
             Some(&spare)
         };
         let start = match held {
-            Some(bytes) => bytes[..bytes.len().min(8)].to_vec(),
+            Some(bytes) => bytes[..bytes.len().min(SNIFF_BYTES_MAX)].to_vec(),
             None => {
-                let mut start = Vec::with_capacity(8);
-                body.reader()?.take(8).read_to_end(&mut start)?;
+                let mut start = Vec::with_capacity(SNIFF_BYTES_MAX);
+                body.reader()?.take(SNIFF_BYTES_MAX as u64).read_to_end(&mut start)?;
                 start
             }
         };
-        let http = head::response(&exchange.response_head, len, &start);
+        let http = match exchange.response_head.is_empty() {
+            true => head::Stored { content_type: Some(media_type(&start)), ..head::Stored::default() },
+            false => head::response(&exchange.response_head, len, &start),
+        };
         let (payload, whole_block) = match held {
             Some(bytes) => (Digest::of(&[bytes]), None),
             None => {
@@ -142,7 +146,7 @@ impl<'a> Worker<'a> {
         };
         let (kind, payload) = self.decide(&exchange, &http, len, payload);
         let mut ready = self.answer(&exchange, &http, &kind, payload, held, (len, whole_block))?;
-        if is_large && kind == Kind::Response {
+        if is_large && holds_body(&kind) {
             let large = ready.large.as_mut().expect("made for a large response");
             large.body = body;
         }
@@ -178,6 +182,9 @@ impl<'a> Worker<'a> {
     /// moment is stored twice, which costs bytes. A reference to a record that may yet fail would cost the page.
     fn decide(&self, exchange: &Exchange, http: &head::Stored, len: u64, payload: Digest) -> (Kind, Digest) {
         let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Some(media_type)) = (http.bytes.is_empty(), &http.content_type) {
+            return (Kind::Resource(media_type.clone()), payload);
+        }
         if exchange.truncated.is_some() {
             return (Kind::Response, payload);
         }
@@ -207,11 +214,11 @@ impl<'a> Worker<'a> {
     ) -> io::Result<Ready> {
         let id = new_id();
         let block: [&[u8]; 2] = match kind {
-            Kind::Response => [&http.bytes, held.unwrap_or_default()],
+            Kind::Response | Kind::Resource(_) => [&http.bytes, held.unwrap_or_default()],
             Kind::Revisit(_) => [&http.bytes, b""],
             Kind::NotModified(_) => [b"", b""],
         };
-        let streams = *kind == Kind::Response && held.is_none();
+        let streams = holds_body(kind) && held.is_none();
         let block_digest = match whole_block {
             Some(digest) if streams => digest,
             _ => Digest::of(&block),
@@ -244,7 +251,7 @@ impl<'a> Worker<'a> {
             records += 1;
         }
         // A revisit names the capture with its bytes; the text is stored there, if that capture was extracted.
-        if !exchange.text.is_empty() && *kind == Kind::Response {
+        if !exchange.text.is_empty() && holds_body(kind) {
             let block = exchange.text.as_bytes();
             let digest = Digest::of(&[block]);
             let warc = record::conversion(exchange, &new_id(), &id, &digest, block.len() as u64);
@@ -253,6 +260,7 @@ impl<'a> Worker<'a> {
         }
         let (mime, status) = match kind {
             Kind::Response => (http.content_type.as_deref().map(cdxj::mime), Some(status(http))),
+            Kind::Resource(media_type) => (Some(cdxj::mime(media_type)), None),
             Kind::Revisit(_) => (Some("warc/revisit".into()), Some(status(http))),
             Kind::NotModified(_) => (Some("warc/revisit".into()), None),
         };
@@ -275,6 +283,7 @@ impl<'a> Worker<'a> {
             truncated: exchange.truncated.map(|reason| reason.as_str()),
             kind: match kind {
                 Kind::Response => super::Kind::Response,
+                Kind::Resource(_) => super::Kind::Resource,
                 Kind::Revisit(_) => super::Kind::Revisit,
                 Kind::NotModified(_) => super::Kind::NotModified,
             },
@@ -285,13 +294,23 @@ impl<'a> Worker<'a> {
                 digits14: capture.digits14.parse().unwrap_or_default(),
                 digest: payload,
                 holds_payload: whole && *kind == Kind::Response,
-                is_good: whole && http.status == 200,
-                is_revisit: *kind != Kind::Response,
+                is_good: whole && (http.status == 200 || http.bytes.is_empty()),
+                is_revisit: !holds_body(kind),
                 validators: Validators { etag: http.etag.clone(), last_modified: http.last_modified.clone() },
             }),
             records,
         })
     }
+}
+
+/// Whether the record of this kind has the body.
+fn holds_body(kind: &Kind) -> bool {
+    matches!(kind, Kind::Response | Kind::Resource(_))
+}
+
+/// The media type of a body without a head, by its first bytes.
+fn media_type(start: &[u8]) -> String {
+    sniff([], start).media_type(start).unwrap_or_else(|| "application/octet-stream".into())
 }
 
 fn status(http: &head::Stored) -> String {

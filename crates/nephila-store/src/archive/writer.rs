@@ -224,7 +224,7 @@ impl Writer {
             }
             self.summary.records += waiting.records;
             match kind {
-                Kind::Response => self.summary.responses += 1,
+                Kind::Response | Kind::Resource => self.summary.responses += 1,
                 Kind::Revisit | Kind::NotModified => self.summary.revisits += 1,
                 Kind::Redundant => {}
             }

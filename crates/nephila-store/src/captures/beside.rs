@@ -47,7 +47,7 @@ impl Captures {
                 answer = Some(id);
                 continue;
             };
-            if matches!(get("WARC-Type"), Some("response" | "revisit" | "warcinfo")) {
+            if matches!(get("WARC-Type"), Some("response" | "resource" | "revisit" | "warcinfo")) {
                 return Ok(None);
             }
             let refers = get("WARC-Refers-To").or(get("WARC-Concurrent-To"));

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ExtractArgs) -> anyhow::Result<Exit> {
         let is_pdf = mime == "application/pdf" && !args.links;
         let is_page = mime.contains("html") || mime == "text/css";
         let bytes_max = if is_pdf { text::pdf::BYTES_MAX } else { handler.page_bytes_max };
-        if !(is_page || is_pdf) || line.capture.status.as_deref() != Some("200") {
+        if !(is_page || is_pdf) || line.capture.status.as_deref().is_some_and(|status| status != "200") {
             continue;
         }
         if line.capture.url != seen.0 {

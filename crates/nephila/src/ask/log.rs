@@ -162,7 +162,7 @@ fn crawl_log(line: &Line) -> String {
     if line.retries > 0 {
         notes.push(format!("{}t", line.retries + 1));
     }
-    if line.warc.as_ref().is_some_and(|warc| warc.kind != "response") {
+    if line.warc.as_ref().is_some_and(|warc| !matches!(&*warc.kind, "response" | "resource")) {
         notes.push("warcRevisit:digest".to_owned());
     }
     if let Some(links) = line.links {

@@ -332,7 +332,9 @@ impl Report {
             else {
                 return Ok(true);
             };
-            if line.bytes == 0 && line.warc.as_ref().is_none_or(|warc| warc.kind == "response") {
+            if line.bytes == 0
+                && line.warc.as_ref().is_none_or(|warc| matches!(&*warc.kind, "response" | "resource"))
+            {
                 return Ok(true);
             }
             if seen.len() >= URLS_MAX || (bodies.len() >= KEYS_MAX && !bodies.contains_key(&digest)) {

@@ -103,7 +103,7 @@ impl Summary {
             summary.bytes += line.bytes;
             if let Some(warc) = &line.warc {
                 match warc.kind.as_str() {
-                    "response" => summary.responses += 1,
+                    "response" | "resource" => summary.responses += 1,
                     _ => summary.revisits += 1,
                 }
             }

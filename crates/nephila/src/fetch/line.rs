@@ -136,6 +136,7 @@ impl<'a> Line<'a> {
                 length: receipt.length,
                 kind: match receipt.kind {
                     Kind::Response => "response",
+                    Kind::Resource => "resource",
                     Kind::Revisit => "revisit",
                     Kind::NotModified => "not-modified",
                     Kind::Redundant => "redundant",

@@ -52,6 +52,7 @@ fn answer_bytes(exchange: &Exchange, kind: &Kind) -> Vec<u8> {
     let http = head::response(&exchange.response_head, body.len() as u64, body).bytes;
     let block: Vec<&[u8]> = match kind {
         Kind::Response => vec![&http, body],
+        Kind::Resource(_) => vec![body],
         Kind::Revisit(_) => vec![&http],
         Kind::NotModified(_) => vec![],
     };
@@ -62,6 +63,16 @@ fn answer_bytes(exchange: &Exchange, kind: &Kind) -> Vec<u8> {
 
 fn origin() -> Origin {
     Origin { url: "https://site.test/first".into(), digits14: 20_261_113_010_203 }
+}
+
+#[test]
+fn a_body_without_a_head_is_a_resource() {
+    let exchange =
+        Exchange { request_head: Bytes::new(), response_head: Bytes::new(), protocols: vec![], ..exchange() };
+    let record = answer_bytes(&exchange, &Kind::Resource("text/html".into()));
+    let text = String::from_utf8(record).unwrap();
+    assert!(text.starts_with("WARC/1.1\r\nWARC-Type: resource\r\n"), "{text}");
+    assert!(text.contains("\r\nContent-Type: text/html\r\nContent-Length: 12\r\n\r\n<p>hello</p>"), "{text}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(super) fn count(
         Some(cause) => shared.troubles.page_failed(&line.origin, cause),
         None => shared.troubles.host_answered(&line.origin),
     }
-    if receipt.is_some_and(|receipt| receipt.kind != Kind::Response) {
+    if receipt.is_some_and(|receipt| !matches!(receipt.kind, Kind::Response | Kind::Resource)) {
         shared.counts.revisits.fetch_add(1, Relaxed);
         shared.counts.revisit_bytes.fetch_add(fetched.body_bytes, Relaxed);
     }
@@ -100,6 +100,7 @@ pub(crate) fn line_of(
             length: receipt.length,
             kind: match receipt.kind {
                 Kind::Response => "response",
+                Kind::Resource => "resource",
                 Kind::Revisit => "revisit",
                 Kind::NotModified => "not-modified",
                 Kind::Redundant => "redundant",

@@ -51,8 +51,8 @@ pub(super) fn write(
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let mut records = Records::new(input, &name);
         while let Some(gathered) = records.read().with_context(named)? {
-            let is_response = gathered.header.get("WARC-Type") == Some("response");
-            let capture = warc::scan::capture(&gathered.header, &gathered.http).filter(|_| is_response);
+            let is_page = matches!(gathered.header.get("WARC-Type"), Some("response" | "resource"));
+            let capture = warc::scan::capture(&gathered.header, &gathered.http).filter(|_| is_page);
             let Some(capture) = capture.filter(|it| select.takes(it, it.mime.as_deref())) else { continue };
             let Some(id) = gathered.header.get("WARC-Record-ID") else { continue };
             let block = match kind {
@@ -84,7 +84,8 @@ fn date(gathered: &Gathered) -> Timestamp {
 
 /// The text of a page with status 200; none of other captures and of pages without text.
 fn text_of(gathered: &Gathered, capture: &cdxj::Capture, is_main: bool) -> Option<String> {
-    if capture.status.as_deref() != Some("200") {
+    // A `resource` has no status.
+    if capture.status.as_deref().is_some_and(|status| status != "200") {
         return None;
     }
     let body = decode(&gathered.http, &gathered.body, BODY_BYTES_MAX as u64)?;

@@ -202,7 +202,7 @@ fn has_captures(file: &Path) -> anyhow::Result<bool> {
     let named = || format!("reading {}", file.display());
     let mut reader = Reader::new(File::open(file).with_context(named)?);
     while let Some(record) = reader.read(&mut ()).with_context(named)? {
-        if matches!(record.header.get("WARC-Type"), Some("response" | "revisit")) {
+        if matches!(record.header.get("WARC-Type"), Some("response" | "resource" | "revisit")) {
             return Ok(true);
         }
     }

@@ -139,7 +139,8 @@ impl Copying<'_> {
             if !wanted.takes(&record.header) {
                 continue;
             }
-            let is_capture = matches!(record.header.get("WARC-Type"), Some("response" | "revisit"));
+            let is_capture =
+                matches!(record.header.get("WARC-Type"), Some("response" | "resource" | "revisit"));
             self.exported.captures += u64::from(is_capture);
             if let Some(line) = wanted.revisits.get(&record.offset).filter(|_| self.is_resolving)
                 && self.resolve(line)?
