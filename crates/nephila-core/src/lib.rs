@@ -21,7 +21,7 @@
 //! The fetch itself happens in `nephila-spider`, by the rules of [`spider`]: deadlines and size limits, the address
 //! filter, content codings, cookies, authentication, and one table of outcomes that decides between keeping a response,
 //! retrying with backoff, and giving up. [`identity`] describes the crawler to the sites and defines
-//! the signature of requests.
+//! the signature of requests. Programs of others can fetch as well: [`remote`] is their protocol.
 //!
 //! The response is an [`Exchange`](store::Exchange). [`store`] turns an exchange into WARC records and index lines,
 //! without secrets. [`handler`] detects the type and encoding of the body and extracts the links; [`follow`] judges links
@@ -60,6 +60,7 @@ pub mod planted;
 pub mod recrawl;
 pub mod reflog;
 pub mod refusal;
+pub mod remote;
 pub mod robots;
 #[doc(hidden)]
 pub mod simhash;

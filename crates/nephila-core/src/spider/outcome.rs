@@ -300,6 +300,8 @@ outcomes! {
     NotOwnSite = "not-own-site", Refused, Never;
     /// Reading the page did not end in time and was abandoned: a fault of ours that should be reported. Kept as sent.
     ReadTimeout = "read-timeout", Broken, KeepUnread;
+    /// A remote spider had the URL and gave no result, however often the URL was sent again. No host is to blame.
+    SpiderLost = "spider-lost", Retry, Pause;
 }
 
 impl Outcome {
@@ -461,6 +463,7 @@ mod tests {
             Outcome::DnsUnreachable,
             Outcome::Cancelled,
             Outcome::StopList,
+            Outcome::SpiderLost,
         ] {
             assert_eq!((ours.class(), ours.action()), (Class::Retry, Action::Pause), "{ours}");
         }
