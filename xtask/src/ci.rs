@@ -116,6 +116,7 @@ impl Steps {
         });
         self.together(&[
             ("interop, short", &["interop"]),
+            ("remote spiders, short", &["spiders"]),
             ("outside judge, short", &["outside", "--short"]),
             // In whole: this proof runs at the shipped settings, on a clock of its own.
             ("shipped settings", &["crawl", "shipped"]),

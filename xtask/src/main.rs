@@ -32,6 +32,7 @@ mod scripts;
 mod shell;
 mod sim;
 mod soak;
+mod spiders;
 mod stages;
 mod state;
 #[cfg(test)]
@@ -82,6 +83,8 @@ enum Command {
     Attacks(scripts::Args),
     /// No hang, no leak: many hostile and good fetches at once, with files, tasks and memory watched.
     Soak(soak::Args),
+    /// Remote spiders: the test web by spiders that are written from the documents alone, beside the built-in one.
+    Spiders(spiders::Args),
     /// Proves the state on disk: stopped and killed anywhere, replayed, snapshotted, split.
     State(state::Args),
     /// Makes a package of every published crate, and builds each from the packages of the others.
@@ -158,6 +161,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Replay(args) => scripts::in_browser("replay.py", &args),
         Command::Attacks(args) => scripts::in_browser("attacks.py", &args),
         Command::Soak(args) => soak::run(args),
+        Command::Spiders(args) => spiders::run(&args),
         Command::Package(args) => package::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),

@@ -84,6 +84,8 @@ pub mod private;
 pub mod process;
 #[doc(hidden)]
 pub mod reach;
+#[doc(hidden)]
+pub mod remote;
 pub mod settings;
 #[doc(hidden)]
 pub mod stop_list;

@@ -190,7 +190,7 @@ impl Builder {
         };
         let fetch = match fetch {
             Some(fetch) => fetch,
-            None => Arc::new(wire::spider(&settings)?),
+            None => wire::fetch(&settings, &wire::spider(&settings)?).await?,
         };
         let seeds = plan.job.scope.seeds.iter().filter(|_| private_seeds);
         let typed: Vec<CrawlUrl> = seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();

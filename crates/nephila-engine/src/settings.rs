@@ -10,6 +10,7 @@ mod limits;
 mod load;
 mod print;
 mod secrets;
+mod spiders;
 mod tables;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub use load::load;
 pub use load::remember_contact;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
+pub use spiders::{Dialect, Spiders};
 pub use tables::Tables;
 
 /// Default address and port of the API.
@@ -52,6 +54,8 @@ pub struct Settings {
     pub robots: Robots,
     /// Fetch of one URL: timeouts, limits, protocols.
     pub spider: nephila_core::spider::Settings,
+    /// Remote spiders.
+    pub spiders: Spiders,
     /// Archive files.
     pub store: nephila_store::archive::Settings,
     /// Links and text of fetched pages.
@@ -445,6 +449,7 @@ fn check(settings: &Settings) -> Result<(), String> {
     if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
         return Err("api.tls_cert_file and api.tls_key_file belong together: one is missing".into());
     }
+    settings.spiders.check(settings.spider.total_timeout, !settings.cluster.servers.is_empty())?;
     settings.cluster.check()
 }
 

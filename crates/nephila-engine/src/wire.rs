@@ -21,8 +21,10 @@ use nephila_store::runs::Cache;
 use nephila_store::state::{DiskState, Merger, Merging, check};
 
 use crate::clock::Clock;
+use crate::crawl::stage::Fetch;
 use crate::exit::Exit;
 use crate::folder::{Folder, damaged};
+use crate::remote::Remote;
 use crate::settings::{Settings, StateKind, usage};
 use crate::worker::{Part, Running, Worker};
 
@@ -39,6 +41,14 @@ pub fn spider(settings: &Settings) -> anyhow::Result<Spider> {
     let signer = crate::identity::signer(&settings.identity)?;
     Spider::signed(settings.spider.clone(), &settings.identity.user_agent(), signer)
         .map_err(|error| usage(error.into()))
+}
+
+/// The fetching stage of these settings: this spider, or remote ones.
+pub async fn fetch(settings: &Settings, spider: &Spider) -> anyhow::Result<Arc<dyn Fetch>> {
+    Ok(match settings.spiders.are_used() {
+        true => Arc::new(Remote::start(settings, spider.clone()).await?),
+        false => Arc::new(spider.clone()),
+    })
 }
 
 /// The archive in this folder. Missing or damaged files are reported.

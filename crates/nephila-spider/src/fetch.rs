@@ -183,6 +183,14 @@ impl Spider {
         self.0.dialler.check(address, self.0.opened(url)).is_ok()
     }
 
+    /// Whether the port of this URL may be dialled; otherwise the reason.
+    pub fn check_port(&self, url: &CrawlUrl) -> Result<(), PortDenied> {
+        self.0.ports.check(url.port()).or_else(|denied| match denied {
+            PortDenied::NotAllowed(_) if self.0.opened(url).port() => Ok(()),
+            _ => Err(denied),
+        })
+    }
+
     /// The resolver, for callers that need an address before the fetch.
     pub fn resolver(&self) -> &Resolver {
         &self.0.resolver
@@ -191,9 +199,7 @@ impl Spider {
     async fn run(&self, request: &Request, began: Instant, fetched: &mut Fetched) {
         let inner = &*self.0;
         let deadline = began + inner.settings.total_timeout;
-        if let Err(denied) = inner.ports.check(request.url.port())
-            && (matches!(denied, PortDenied::Bad(_)) || !inner.opened(&request.url).port())
-        {
+        if let Err(denied) = self.check_port(&request.url) {
             fetched.outcome = Outcome::PortDenied;
             fetched.detail = denied.to_string();
             return;

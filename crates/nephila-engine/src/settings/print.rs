@@ -16,6 +16,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("trap", sources::TRAP, "Settings"),
     ("robots", include_str!("../settings.rs"), "Robots"),
     ("spider", sources::SPIDER, "Settings"),
+    ("spiders", include_str!("spiders.rs"), "Spiders"),
     ("store", nephila_store::archive::SETTINGS_SOURCE, "Settings"),
     ("handler", include_str!("../settings.rs"), "Handler"),
     ("tables", include_str!("tables.rs"), "Tables"),

@@ -46,6 +46,20 @@ fn what_is_unknown_or_wrong_is_refused_with_its_name() {
 }
 
 #[test]
+fn spiders_that_cannot_work_are_refused_at_the_start() {
+    let error = |sets: &[&str]| {
+        let all = [&["spiders.v1_listen=\"127.0.0.1:9\""], sets].concat();
+        format!("{:#}", load_set(&all).unwrap_err())
+    };
+    let store = "spiders.store_listen=\"127.0.0.1:8\"";
+    assert!(error(&[]).contains("spiders.store_listen is empty"));
+    let slow = error(&[store, "spiders.status_timeout=\"40s\""]);
+    assert!(slow.contains("status_timeout") && slow.contains("update_every"), "{slow}");
+    let cluster = error(&[store, "cluster.servers=[\"nats://127.0.0.1:4222\"]"]);
+    assert!(cluster.contains("[spiders] is for one machine"), "{cluster}");
+}
+
+#[test]
 fn row_04_a_rate_may_be_a_fraction_or_a_whole_number() {
     for (said, rest) in [("0.5", 2_000), ("4", 250), ("0", 0), ("3.0", 334)] {
         let settings = load_set(&[&format!("frontier.host_per_second={said}")]).unwrap();

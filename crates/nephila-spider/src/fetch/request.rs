@@ -1,6 +1,7 @@
 //! A request for one fetch, and its HTTP message.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http_body_util::Empty;
@@ -35,6 +36,9 @@ pub struct Request {
     /// This is the second attempt of a request that may have had no answer: uses a new connection, and no third
     /// follows.
     pub second: bool,
+    /// Rest of host and address between two requests. The spider sends one request and needs no rest; another program
+    /// that repeats the request waits for this long.
+    pub rest: Duration,
 }
 
 /// Parts of a fetch to keep in addition to the outcome.
@@ -60,6 +64,7 @@ impl Request {
             address: None,
             connections_max: 0,
             second: false,
+            rest: Duration::ZERO,
         }
     }
 

@@ -94,7 +94,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         spider.set_doors(doors);
         let tools = Tools {
             handle: running.handle,
-            fetch: Arc::new(spider.clone()),
+            fetch: wire::fetch(&settings, &spider).await?,
             keep: Some(Arc::new(archive)),
             log,
         };

@@ -282,6 +282,7 @@ impl Runner {
             address: None,
             connections_max: 0,
             second: false,
+            rest: Duration::ZERO,
         };
         let fetched = self.fetch_politely(&request, crawl_delay).await?;
         self.remember_cookies(url, &fetched);

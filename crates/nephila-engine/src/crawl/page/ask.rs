@@ -76,6 +76,7 @@ pub(super) async fn ask_once(
         address: Some(ticket.address),
         connections_max: shared.settings.frontier.connections_max(ticket.address),
         second: ticket.retries > 0,
+        rest: ticket.host_rest.max(ticket.slot_rest),
         ..Request::get(url.clone())
     };
     shared.may_begin().await;
