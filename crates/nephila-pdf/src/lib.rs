@@ -6,7 +6,7 @@
 //! The parent collects the records until the child ends or its time is over ([`mod@reader`]).
 //!
 //! The program that holds a [`Reader`] is usually its own child: started with an argument of its choice, its `main`
-//! calls [`child`] before anything else, and a [`Reader`] is made with its own path and that argument.
+//! calls [`child()`] before anything else, and a [`Reader`] is made with its own path and that argument.
 //!
 //! Invariants: no document makes [`Reader::read`] panic, or wait much longer than [`Limits::wall_max`]; the parent holds
 //! at most the text and its limits; no child is left behind, running or as a zombie.

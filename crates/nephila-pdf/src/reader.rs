@@ -30,7 +30,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reader whose children are started with this program and these arguments. The program has to call
-    /// [`crate::child`]. Its environment is empty.
+    /// [`crate::child()`]. Its environment is empty.
     pub fn new<A: Into<OsString>>(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = A>,
