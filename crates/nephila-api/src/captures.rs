@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
+use nephila_core::store::cdxj::Line;
 use nephila_core::url::CrawlUrl;
-use nephila_store::captures::{Captures, Elsewhere, seconds};
+use nephila_store::captures::{Capture, Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::about::About;
+use super::cache::Hot;
 use super::http::{HttpAnswer, HttpQuestion, ok, problem, reply, retry_after};
 use super::views::NodeState;
 use super::web::ReadPages;
@@ -69,6 +71,10 @@ pub struct FoundCapture {
 }
 
 impl FoundCapture {
+    fn of(line: &Line) -> FoundCapture {
+        FoundCapture { url: line.capture.url.clone(), timestamp: line.capture.digits14.clone() }
+    }
+
     /// Sort key for the best match, lower is better: the exact URL first, then the nearest to a time, or the newest.
     pub fn rank(&self, url: &str, at: Option<&str>) -> (bool, u64) {
         let time = seconds(&self.timestamp);
@@ -116,13 +122,14 @@ pub struct Archive {
     /// Storage for files that the folder no longer has.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     reads: Semaphore,
+    hot: Hot,
 }
 
 impl Archive {
     /// Opens the archive of this folder.
     pub fn new(dir: &Path, name: &str) -> Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
-        Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX) }
+        Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX), hot: Hot::new(0) }
     }
 
     /// Sets the storage from which files are read that the folder does not have.
@@ -131,75 +138,81 @@ impl Archive {
         self
     }
 
+    /// Keeps up to this many bytes of captures in memory.
+    pub fn with_cache(mut self, bytes_max: usize) -> Archive {
+        self.hot = Hot::new(bytes_max);
+        self
+    }
+
+    /// Numbers of captures that were read from memory, and from the archive.
+    pub fn cache_counts(&self) -> [u64; 2] {
+        self.hot.counts()
+    }
+
     /// Finds the best capture for a request.
     pub async fn found(&self, wanted: &Wanted) -> Result<Option<FoundCapture>, Instead> {
-        let wanted = wanted.clone();
-        self.read(move |captures| {
-            let line = captures.nearest(&wanted.url, wanted.at.as_deref())?;
-            Ok(line.map(|line| FoundCapture { url: line.capture.url, timestamp: line.capture.digits14 }))
-        })
-        .await
+        Ok(self.line(wanted).await?.map(|line| FoundCapture::of(&line)))
+    }
+
+    async fn line(&self, wanted: &Wanted) -> Result<Option<Arc<Line>>, Instead> {
+        let asked = (wanted.url.clone(), wanted.at.clone());
+        let (url, at) = asked.clone();
+        self.hot.line(&asked, self.read(move |captures| Ok(captures.nearest(&url, at.as_deref())?))).await
     }
 
     /// Reads the best capture in the requested representation.
     pub async fn given(&self, wanted: &Wanted) -> Result<Option<HttpAnswer>, Instead> {
-        let (wanted, name) = (wanted.clone(), self.name.clone());
-        self.read(move |captures| {
-            let Some(line) = captures.nearest(&wanted.url, wanted.at.as_deref())? else { return Ok(None) };
-            let (kind, body) = match wanted.part {
-                Part::Found => {
-                    let found = FoundCapture { url: line.capture.url, timestamp: line.capture.digits14 };
-                    return Ok(Some(ok(&found)));
-                }
-                Part::Json => {
-                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
-                    return Ok(Some(ok(&About::of(&line, &capture))));
-                }
-                Part::Record => {
+        let Some(line) = self.line(wanted).await? else { return Ok(None) };
+        match wanted.part {
+            Part::Found => return Ok(Some(ok(&FoundCapture::of(&line)))),
+            Part::Record => {
+                let of = line.clone();
+                let read = self.read(move |captures| {
                     let mut record = Capped(Vec::new());
-                    captures.copy_record(&line, &mut record)?;
-                    ("application/warc", record.0)
-                }
-                Part::Http => {
-                    let capture = captures.read(&line, BODY_BYTES_MAX)?;
-                    let mut bytes = match capture.header.get("WARC-Type") {
-                        // A body that came without a head: what readers of HTTP need of one.
-                        Some("resource") => {
-                            let kind = capture.header.get("Content-Type").unwrap_or_default();
-                            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes()
-                        }
-                        _ => capture.http,
-                    };
-                    bytes.extend_from_slice(&capture.body);
-                    ("application/http", bytes)
-                }
-                Part::Headers => ("text/plain", captures.read(&line, BODY_BYTES_MAX)?.http),
-                Part::Body => ("application/octet-stream", captures.read(&line, BODY_BYTES_MAX)?.body),
-            };
-            let mut answer = reply(StatusCode::OK, kind, body);
-            let fields = answer.headers_mut();
-            // An archived page must not run as a page of ours.
-            for (name, value) in
-                [(header::CONTENT_SECURITY_POLICY, "sandbox"), (header::CONTENT_DISPOSITION, "attachment")]
-            {
-                fields.insert(name, HeaderValue::from_static(value));
+                    captures.copy_record(&of, &mut record)?;
+                    Ok(record.0)
+                });
+                return Ok(Some(self.described("application/warc", read.await?, &line, false)));
             }
-            let said = [
-                ("nephila-url", Some(line.capture.url)),
-                ("nephila-captured", Some(line.capture.digits14)),
-                ("nephila-status", line.capture.status),
-                ("nephila-mime", line.capture.mime),
-                ("nephila-archive", Some(name)),
-            ];
-            for (name, value) in said {
-                // A value that is not valid in a header field is left out.
-                if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
-                    fields.insert(HeaderName::from_static(name), value);
-                }
+            Part::Json | Part::Http | Part::Headers | Part::Body => {}
+        }
+        let of = line.clone();
+        let read = self.read(move |captures| Ok(captures.read(&of, BODY_BYTES_MAX)?));
+        let (capture, is_hot) = self.hot.capture(&line, read).await?;
+        let (kind, body) = match wanted.part {
+            Part::Json => return Ok(Some(ok(&About::of(&line, &capture)))),
+            Part::Headers => ("text/plain", capture.http.clone()),
+            Part::Body => ("application/octet-stream", capture.body.clone()),
+            _ => ("application/http", as_http(&capture)),
+        };
+        Ok(Some(self.described(kind, body, &line, is_hot)))
+    }
+
+    /// An answer with bytes of a capture, and with what is known of it.
+    fn described(&self, kind: &'static str, body: Vec<u8>, line: &Line, is_hot: bool) -> HttpAnswer {
+        let mut answer = reply(StatusCode::OK, kind, body);
+        let fields = answer.headers_mut();
+        // An archived page must not run as a page of ours.
+        for (name, value) in
+            [(header::CONTENT_SECURITY_POLICY, "sandbox"), (header::CONTENT_DISPOSITION, "attachment")]
+        {
+            fields.insert(name, HeaderValue::from_static(value));
+        }
+        let said = [
+            ("nephila-url", Some(line.capture.url.as_str())),
+            ("nephila-captured", Some(&line.capture.digits14)),
+            ("nephila-status", line.capture.status.as_deref()),
+            ("nephila-mime", line.capture.mime.as_deref()),
+            ("nephila-archive", Some(&self.name)),
+            ("nephila-cache", Some(if is_hot { "hit" } else { "miss" })),
+        ];
+        for (name, value) in said {
+            // A value that is not valid in a header field is left out.
+            if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
+                fields.insert(HeaderName::from_static(name), value);
             }
-            Ok(Some(answer))
-        })
-        .await
+        }
+        answer
     }
 
     /// Runs a read from the archive on a blocking thread; at most [`READS_MAX`] reads run concurrently.
@@ -216,6 +229,20 @@ impl Archive {
             problem(StatusCode::INTERNAL_SERVER_ERROR, "the capture cannot be read", detail)
         })?)
     }
+}
+
+/// Head and body of a capture, as a server would send them.
+fn as_http(capture: &Capture) -> Vec<u8> {
+    let mut bytes = match capture.header.get("WARC-Type") {
+        // A body that came without a head: what readers of HTTP need of one.
+        Some("resource") => {
+            let kind = capture.header.get("Content-Type").unwrap_or_default();
+            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes()
+        }
+        _ => capture.http.clone(),
+    };
+    bytes.extend_from_slice(&capture.body);
+    bytes
 }
 
 impl Questions {

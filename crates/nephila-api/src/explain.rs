@@ -50,7 +50,7 @@ impl Questions {
     pub fn new(handle: Handle, folder: Folder, settings: Settings) -> Questions {
         let followers = Followers::of(Some(folder.clone()));
         let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let archive = Some(Archive::new(folder.dir(), &name));
+        let archive = Some(Archive::new(folder.dir(), &name).with_cache(settings.api.cache_bytes()));
         let scopes = Scopes::of_folder(folder);
         let (spider, crawl) = (None, Weak::new());
         Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive, crawl }

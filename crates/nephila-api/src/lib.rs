@@ -17,6 +17,7 @@
 //! duration of requests are bounded.
 
 pub mod about;
+mod cache;
 pub mod captures;
 mod client;
 pub mod event_pages;
@@ -167,7 +168,10 @@ impl Answers for Questions {
             ("/metrics", _) => {
                 let crawl = self.crawl.upgrade();
                 let families = metrics::of_crawl(&self.handle, crawl.as_deref()).await;
-                families.map(|families| metrics::answer("single", families)).map_err(Into::into)
+                let cache = self.archive.as_ref().map(|archive| metrics::of_cache(archive.cache_counts()));
+                families
+                    .map(|families| metrics::answer("single", families.into_iter().chain(cache).collect()))
+                    .map_err(Into::into)
             }
             ("/readyz", _) => self.state().await.map(|state| ok(&state)),
             ("/api/v1/events", _) => return self.events(&asked).await,

@@ -55,6 +55,12 @@ fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
     Family { kind: "counter", ..gauge(name, help, value) }
 }
 
+/// Captures that clients read, by where they came from: [`super::captures::Archive::cache_counts`].
+pub fn of_cache([hits, misses]: [u64; 2]) -> Family {
+    let help = "Captures that clients read: hit from memory, miss from the archive.";
+    by("counter", ("nephila_api_cache_reads_total", "result"), help, [("hit", hits), ("miss", misses)])
+}
+
 /// A family with one label.
 fn by(
     kind: &'static str,

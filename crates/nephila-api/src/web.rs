@@ -84,6 +84,13 @@ impl ReadOnly {
         ReadOnly { archive: Archive::new(dir, name), browse: None }
     }
 
+    /// Keeps up to this many bytes of captures in memory.
+    #[must_use]
+    pub fn with_cache(mut self, bytes_max: usize) -> ReadOnly {
+        self.archive = self.archive.with_cache(bytes_max);
+        self
+    }
+
     /// Also answers with pages for people.
     #[must_use]
     pub fn with_replay(mut self, browse: Browse) -> ReadOnly {

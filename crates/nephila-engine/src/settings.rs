@@ -125,6 +125,16 @@ pub struct Api {
     /// File with the secret by which nodes authenticate to each other, the same on all nodes and nowhere else. The
     /// secret permits the read requests of a node, and no changes. Empty: `token_file`.
     pub node_token_file: PathBuf,
+    /// Maximum memory in bytes for captures that are read often; 0 for none. The newest capture of a URL is known after
+    /// two seconds at most.
+    pub cache_bytes: u64,
+}
+
+impl Api {
+    /// `cache_bytes` as a size of memory.
+    pub fn cache_bytes(&self) -> usize {
+        usize::try_from(self.cache_bytes).unwrap_or(usize::MAX)
+    }
 }
 
 impl Default for Api {
@@ -139,6 +149,7 @@ impl Default for Api {
             token: String::new(),
             read_token_file: PathBuf::new(),
             node_token_file: PathBuf::new(),
+            cache_bytes: 64 << 20,
         }
     }
 }

@@ -101,6 +101,26 @@ async fn a_time_gate_leads_to_the_nearest_capture() {
 }
 
 #[tokio::test]
+async fn a_second_read_needs_no_disk() {
+    let dir = folder();
+    let server = ReadOnly::new(dir.path(), "here").with_cache(1 << 20);
+    let read = async || {
+        let target = format!("/api/v1/pages?url={URL}");
+        let answer = server.answer(HttpQuestion::new(Method::GET, &target, HeaderMap::new(), false)).await;
+        let (head, body) = answer.into_parts();
+        let cache = head.headers.get("nephila-cache").map(|value| value.to_str().unwrap().to_owned());
+        (head.status.as_u16(), cache.unwrap_or_default(), body.collect().await.unwrap().to_bytes())
+    };
+    let (status, cache, first) = read().await;
+    assert_eq!((status, &*cache), (200, "miss"));
+    fs::remove_dir_all(dir.path().join("archive")).unwrap();
+    assert_eq!(read().await, (200, "hit".into(), first));
+    // Which capture is the newest is looked up again after two seconds.
+    tokio::time::sleep(crate::cache::FRESH).await;
+    assert_ne!(read().await.0, 200);
+}
+
+#[tokio::test]
 async fn a_capture_comes_as_stored_and_is_locked_in() {
     let dir = folder();
     let got = get(&dir, &format!("/web/20260228120000id_/{URL}")).await;

@@ -113,7 +113,8 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
     let clients = Semaphore::new(CLIENTS_MAX);
     let stored = Stored::of(node)?;
     let archive = Archive::new(node.folder.dir(), &node.name)
-        .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)));
+        .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)))
+        .with_cache(node.settings.api.cache_bytes());
     let followers = Default::default();
     let among = among(&node.settings)?;
     let api = Arc::new(Api { node: node.clone(), token, among, clients, archive, stored, followers });
@@ -229,6 +230,7 @@ impl Api {
             families.push(gauge("nephila_partition_owned", "Partitions this node works on.", 0));
         }
         let more = [
+            metrics::of_cache(self.archive.cache_counts()),
             gauge("nephila_node_holds_lease", "Does it hold its lease?", number(holds_lease)),
             gauge(
                 "nephila_node_crawling",
