@@ -196,15 +196,18 @@ fn watched(crawl: &mut Run, watch: &mut Watch, time: Duration) -> anyhow::Result
 fn flat(verdict: &mut Verdict, watch: &Watch, time: Duration) -> String {
     let known = |sample: &Sample| sample.said.map(|said| said.known() as f64);
     let more = watch.peaks(known).map_or(0.0, |(middle, last)| (last - middle).max(0.0));
-    let mut memory = MEMORY;
+    let (mut memory, mut files) = (MEMORY, FILES);
     memory.more += more * KNOWN_URL_BYTES / 1024.0;
     if time < WARM_AFTER {
         memory.more += WARMING_KB;
+        // A third of such a run is less than a round of the hostile web, whose slow hosts hold connections in one part of
+        // the round and not in another. `cargo xtask soak` compares files at rest.
+        files.more = TASKS.more;
     }
     type Of = fn(&Sample) -> Option<f64>;
     let rows: [(&str, Tolerance, f64, Of); 6] = [
         ("memory MB", memory, 1024.0, |sample| Some(sample.memory_kb as f64)),
-        ("files", FILES, 1.0, |sample| Some(sample.files as f64)),
+        ("files", files, 1.0, |sample| Some(sample.files as f64)),
         ("threads", THREADS, 1.0, |sample| Some(sample.threads as f64)),
         ("tasks", TASKS, 1.0, |sample| Some(sample.said?.tasks as f64)),
         ("tickets", TICKETS, 1.0, |sample| Some(sample.said?.tickets_open as f64)),

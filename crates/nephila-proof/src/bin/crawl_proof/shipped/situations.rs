@@ -23,6 +23,9 @@ pub struct Situation {
     pub stop: Stop,
     /// Pages that the sites have given out in the end, each counted once.
     pub pages: usize,
+    /// Pages that may come besides. The clock is set forward by hours in one step: a request that is due by then may begin
+    /// before the crawl looks whether its time is over.
+    pub pages_more: usize,
     /// The exit code of the last run.
     pub exit: i32,
     /// Texts that the closing words must contain.
@@ -38,6 +41,7 @@ const LONG: Situation = Situation {
     set: |_| Ok(()),
     stop: Stop::Never,
     pages: 0,
+    pages_more: 0,
     exit: 0,
     words: &["done: "],
 };
@@ -493,6 +497,7 @@ pub fn all() -> Vec<Situation> {
             name: "a limit of time, while a host rests",
             set: site!(10, busy_once, "--time-limit", "1h"),
             pages: 3,
+            pages_more: 1,
             exit: 15,
             words: &["stopped at the limit of 1h", "URLs queued"],
             ..LONG
