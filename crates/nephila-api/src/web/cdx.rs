@@ -113,6 +113,8 @@ impl Asked {
         (query.from, query.to) = (digits(asked, "from")?, digits(asked, "to")?);
         let sort = match (digits(asked, "closest")?, asked.parameter("sort").as_deref()) {
             (Some(at), None | Some("closest")) => Sort::Closest(at),
+            // pywb leaves the time empty when it wants a list.
+            (None, Some("closest")) if asked.parameter("closest").is_some() => Sort::Key,
             (None, Some("closest")) => return Err("sort=closest needs closest=TIME".into()),
             (_, None | Some("default")) => Sort::Key,
             (_, Some("reverse")) => Sort::Reverse,

@@ -101,6 +101,14 @@ async fn a_time_gate_leads_to_the_nearest_capture() {
 }
 
 #[tokio::test]
+async fn pywb_asks_for_a_list_with_an_empty_time() {
+    let dir = folder();
+    let list = get(&dir, &format!("/web/cdx?url={URL}&closest=&sort=closest")).await;
+    assert_eq!((list.status, list.body), (200, get(&dir, &format!("/web/cdx?url={URL}")).await.body));
+    assert_eq!(get(&dir, &format!("/web/cdx?url={URL}&sort=closest")).await.status, 400);
+}
+
+#[tokio::test]
 async fn a_second_read_needs_no_disk() {
     let dir = folder();
     let server = ReadOnly::new(dir.path(), "here").with_cache(1 << 20);
