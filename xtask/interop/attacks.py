@@ -40,6 +40,7 @@ import time
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from attacks_pages import ATTACKS, AWAY, REBOUND, Pages
+from ports import free_ports
 from replay import CHROMIUM, TOOLS, Check, environment, player
 
 START_SECONDS = 60
@@ -61,14 +62,6 @@ PLANTED = {"fetch": "it read", "xhr": "it read", "post-blind": "the API has chan
            "cookies-without-end": "the archive answers in another way"}
 WORKERS = """async () => (await navigator.serviceWorker.getRegistrations()).map(
   (one) => one.scope + " " + ((one.active || one.waiting || one.installing || {}).scriptURL || ""))"""
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def ask(port, target, method="GET", body=None, head=()):

@@ -12,12 +12,13 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from ports import free_ports
 
 SPIDERS = 3
 # Maximum number of URLs at a spider.
@@ -29,14 +30,6 @@ DELAY_MS = 100
 
 def say(text):
     print(text, flush=True)
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Web:

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use nephila_core::store::cdxj::Line;
+use nephila_core::store::head;
 use nephila_core::url::CrawlUrl;
 use nephila_store::captures::{Capture, Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
@@ -234,11 +235,7 @@ impl Archive {
 /// Head and body of a capture, as a server would send them.
 fn as_http(capture: &Capture) -> Vec<u8> {
     let mut bytes = match capture.header.get("WARC-Type") {
-        // A body that came without a head: what readers of HTTP need of one.
-        Some("resource") => {
-            let kind = capture.header.get("Content-Type").unwrap_or_default();
-            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes()
-        }
+        Some("resource") => head::of_resource(capture.header.get("Content-Type").unwrap_or_default()),
         _ => capture.http.clone(),
     };
     bytes.extend_from_slice(&capture.body);

@@ -100,12 +100,7 @@ impl Shared {
                 }
             };
             tokio::select! {
-                () = due => {
-                    let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    let mut state = self.state();
-                    state.desk.tick(now);
-                    state.act();
-                }
+                () = due => self.with(|state, now| state.desk.tick(now)),
                 () = self.changed.notified() => {}
             }
         }

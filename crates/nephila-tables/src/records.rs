@@ -19,6 +19,7 @@ use nephila_store::archive::ENDINGS;
 use nephila_store::index::read_line;
 
 use nephila_core::store::head;
+use nephila_core::store::record::is_capture;
 use nephila_store::warc::{self, Format, Header, Reader, Record, Visitor};
 
 /// Maximum bytes of a stored body that are read for links, as in a crawl with the shipped settings.
@@ -140,7 +141,7 @@ impl<R: Read> Records<R> {
                 self.info.handle_warcinfo(&record.header, &block.bytes);
                 None
             }
-            Some("response" | "resource" | "revisit") => {
+            Some(kind) if is_capture(kind) => {
                 let format = self.reader.format().unwrap_or(Format::Plain);
                 let is_short = record.header.content_length() > Some(record.block_len);
                 let is_cut = known.is_some() && is_short && block.is_done();
@@ -168,11 +169,8 @@ enum Step {
 }
 
 fn gathered(record: Record, mut block: Vec<u8>, format: Format, is_cut: bool) -> Gathered {
-    let is_resource = record.header.get("WARC-Type") == Some("resource");
-    if is_resource {
-        // The head that the rows need: a body without a head was fetched well.
-        let kind = record.header.get("Content-Type").unwrap_or_default();
-        block.splice(..0, format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into_bytes());
+    if record.header.get("WARC-Type") == Some("resource") {
+        block.splice(..0, head::of_resource(record.header.get("Content-Type").unwrap_or_default()));
     }
     let end = head::end(&block).unwrap_or(block.len());
     let mut body = block.split_off(end);
@@ -241,7 +239,7 @@ impl Visitor for Kept {
     fn header(&mut self, header: &Header) {
         self.is_response = header.get("WARC-Type") == Some("response");
         self.bytes_max = match header.get("WARC-Type") {
-            Some("response" | "resource" | "revisit") => HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX,
+            Some(kind) if is_capture(kind) => HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX,
             Some("conversion") => BODY_BYTES_MAX,
             Some("metadata" | "warcinfo") => METADATA_BYTES_MAX,
             _ => 0,

@@ -77,6 +77,12 @@ pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
     stored
 }
 
+/// The head that readers of HTTP need for the body of a `resource` record, which came without one: fetched well, of this
+/// media type.
+pub fn of_resource(media_type: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\n\r\n").into_bytes()
+}
+
 /// Whether this value of `Content-Encoding` names a coding that a body with this beginning cannot have. Decided only
 /// for codings with a magic number, and only when the field names a single one.
 pub fn visibly_not_coded(value: &[u8], body_start: &[u8]) -> bool {

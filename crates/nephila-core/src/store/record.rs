@@ -18,6 +18,11 @@ pub const PROFILE_IDENTICAL: &str = "http://netpreserve.org/warc/1.1/revisit/ide
 /// Profile of a revisit that was answered with 304.
 pub const PROFILE_NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
+/// Whether a record of this `WARC-Type` is a capture: a page with its body, or a reference to one.
+pub fn is_capture(warc_type: &str) -> bool {
+    matches!(warc_type, "response" | "resource" | "revisit")
+}
+
 /// The record that holds the payload of a revisit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {

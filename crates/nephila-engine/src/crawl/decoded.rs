@@ -3,10 +3,9 @@
 use anyhow::Context;
 use bytes::Bytes;
 use http::Response;
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
-};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use nephila_core::spider::coding::{Codings, TooMany};
+use nephila_core::store::head;
 use nephila_spider::decode;
 use nephila_store::captures::Capture;
 
@@ -28,14 +27,12 @@ pub fn decoded(http: &[u8], stored: &[u8], bytes_max: u64) -> anyhow::Result<(Ve
 
 /// The response in a capture, with its content codings undone: at most `bytes_max` bytes.
 pub fn response(capture: &Capture, bytes_max: u64) -> anyhow::Result<Response<Bytes>> {
-    let (body, _) = decoded(&capture.http, &capture.body, bytes_max)?;
-    let head = String::from_utf8_lossy(&capture.http);
+    let made = capture.header.get("Content-Type").filter(|_| capture.http.is_empty()).map(head::of_resource);
+    let http = made.as_ref().unwrap_or(&capture.http);
+    let (body, _) = decoded(http, &capture.body, bytes_max)?;
+    let head = String::from_utf8_lossy(http);
     let mut lines = head.lines();
-    let status = match lines.next() {
-        Some(line) => line.split(' ').nth(1).context("a status line")?,
-        // The body of a `resource` record came without a head.
-        None => "200",
-    };
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("a status line")?;
     let mut response = Response::builder().status(status).body(Bytes::from(body))?;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let field = (name.trim().parse::<HeaderName>(), HeaderValue::from_str(value.trim()));
@@ -44,11 +41,6 @@ pub fn response(capture: &Capture, bytes_max: u64) -> anyhow::Result<Response<By
         {
             response.headers_mut().append(name, value);
         }
-    }
-    if capture.http.is_empty()
-        && let Some(kind) = capture.header.get("Content-Type")
-    {
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_str(kind)?);
     }
     Ok(response)
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 use nephila_core::store::cdxj::Line;
+use nephila_core::store::record::is_capture;
 use nephila_core::store::roll;
 
 use super::search::Source;
@@ -47,7 +48,7 @@ impl Captures {
                 answer = Some(id);
                 continue;
             };
-            if matches!(get("WARC-Type"), Some("response" | "resource" | "revisit" | "warcinfo")) {
+            if get("WARC-Type").is_some_and(|kind| is_capture(kind) || kind == "warcinfo") {
                 return Ok(None);
             }
             let refers = get("WARC-Refers-To").or(get("WARC-Concurrent-To"));

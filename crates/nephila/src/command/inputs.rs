@@ -14,6 +14,7 @@ use http::HeaderMap;
 use nephila_core::handler::ReadAs;
 use nephila_core::handler::page::{Limits, Page};
 use nephila_core::handler::sitemap::read_sitemap;
+use nephila_core::store::record::is_capture;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_store::warc;
 use tokio::sync::mpsc;
@@ -231,7 +232,7 @@ fn warc(path: &Path, out: &mut Out) -> Result<(), Stop> {
         let url = record.header.get("WARC-Target-URI").unwrap_or_default();
         // Old writers put the URL between angle brackets.
         let url = url.trim_matches(['<', '>']);
-        let is_page = matches!(kind, "response" | "resource" | "revisit") && url.starts_with("http");
+        let is_page = is_capture(kind) && url.starts_with("http");
         if is_page && url != last {
             url.clone_into(&mut last);
             out.url(url, false)?;

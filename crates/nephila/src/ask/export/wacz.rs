@@ -21,6 +21,7 @@ use anyhow::{Context, bail};
 use aws_lc_rs::digest::{self, SHA256};
 use data_encoding::HEXLOWER;
 use flate2::write::GzEncoder;
+use nephila_core::store::record::is_capture;
 use nephila_engine::crawl::tables::decode;
 use nephila_engine::folder::Folder;
 use nephila_store::captures::{self, Captures};
@@ -202,7 +203,7 @@ fn has_captures(file: &Path) -> anyhow::Result<bool> {
     let named = || format!("reading {}", file.display());
     let mut reader = Reader::new(File::open(file).with_context(named)?);
     while let Some(record) = reader.read(&mut ()).with_context(named)? {
-        if matches!(record.header.get("WARC-Type"), Some("response" | "resource" | "revisit")) {
+        if record.header.get("WARC-Type").is_some_and(is_capture) {
             return Ok(true);
         }
     }

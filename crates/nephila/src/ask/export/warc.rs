@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use nephila_core::store::cdxj::{self, Line};
+use nephila_core::store::record::is_capture;
 use nephila_core::store::{Digest, head};
 use nephila_store::captures::{Capture, Captures, Error};
 use nephila_store::warc::{self, Format, Header, HttpHead, Reader, Record, Visitor};
@@ -139,9 +140,7 @@ impl Copying<'_> {
             if !wanted.takes(&record.header) {
                 continue;
             }
-            let is_capture =
-                matches!(record.header.get("WARC-Type"), Some("response" | "resource" | "revisit"));
-            self.exported.captures += u64::from(is_capture);
+            self.exported.captures += u64::from(record.header.get("WARC-Type").is_some_and(is_capture));
             if let Some(line) = wanted.revisits.get(&record.offset).filter(|_| self.is_resolving)
                 && self.resolve(line)?
             {
