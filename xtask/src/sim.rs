@@ -1,5 +1,6 @@
-//! `cargo xtask sim frontier | cluster | scale | feeds | reflog | planted`: the frontier, whole clusters, large ones, feeds,
-//! and streams of URLs, in worlds made from seeds, with faults, and checkers that stand outside them.
+//! `cargo xtask sim frontier | cluster | scale | feeds | reflog | spiders | planted`: the frontier, whole clusters, large
+//! ones, feeds, streams of URLs, and remote spiders, in worlds made from seeds, with faults, and checkers that stand
+//! outside them.
 //!
 //! The program is `nephila-sim`; this command builds the program and passes on the arguments. The last line is one line
 //! of figures, or the seed that failed and the command that repeats the failure.
@@ -13,7 +14,7 @@ use crate::shell;
 /// The simulation to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `frontier`, `cluster`, `scale`, `feeds`, `reflog` or `planted`, and sizes; `--help` lists them.
+    /// `frontier`, `cluster`, `scale`, `feeds`, `reflog`, `spiders` or `planted`, and sizes; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     what: Vec<String>,
 }

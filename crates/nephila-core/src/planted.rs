@@ -65,6 +65,14 @@ pub enum Bug {
     RedirectsUncounted,
     /// A request is conditional although the archive does not have the version.
     ConditionUnstored,
+    /// A result is believed although its URL is at another spider.
+    ForeignResult,
+    /// The URLs of a spider are given away when its connection closes, while its lease runs.
+    PassedOnAtClose,
+    /// A spider counts its lease from the arrival of the answer.
+    LeaseFromArrival,
+    /// The connections that a spider keeps to an address are not counted.
+    ShareForgotten,
 }
 
 #[cfg(feature = "planted")]

@@ -34,6 +34,7 @@ pub mod robots;
 pub mod scale;
 pub mod scope;
 pub mod site;
+pub mod spiders;
 mod web;
 pub mod world;
 

@@ -11,7 +11,7 @@ use nephila_sim::cluster;
 use nephila_sim::feeds;
 use nephila_sim::harness::Figures;
 use nephila_sim::mutants::{self, MUTANTS, STEPS};
-use nephila_sim::{reflog, scale};
+use nephila_sim::{reflog, scale, spiders};
 
 #[derive(Parser)]
 #[command(name = "sim", disable_version_flag = true)]
@@ -116,6 +116,24 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// A node and its spiders of version 2: ten minutes of faults, then rest, then all checks.
+    Spiders {
+        /// Number of processes killed in all.
+        #[arg(long, default_value_t = 100_000)]
+        deaths: u64,
+        /// First seed; the next worlds have the next seeds.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Number of worlds, regardless of deaths.
+        #[arg(long)]
+        worlds: Option<u64>,
+        /// Prints every event to standard error.
+        #[arg(long)]
+        verbose: bool,
+        /// Plants a bug, which a checker must find.
+        #[arg(long)]
+        planted: Option<String>,
+    },
     /// Every planted bug: each must be found by its checker.
     Planted,
 }
@@ -138,6 +156,9 @@ fn main() -> anyhow::Result<()> {
         Command::Feeds { feeds, days, whole, seed } => follow(feeds, days, whole, seed),
         Command::Reflog { lines, hours, nodes, kills, seed } => {
             streams(reflog::Size { lines, hours, nodes, kills, seed })
+        }
+        Command::Spiders { deaths, seed, worlds, verbose, planted } => {
+            spider_worlds(seed, worlds, verbose, planted.as_deref(), deaths)
         }
         Command::Planted => planted(),
     }
@@ -341,6 +362,48 @@ fn clusters(
     Ok(format!("sim: {seeds} clusters, {sum}, 0 violations, {:.0} s", begun.elapsed().as_secs_f64()))
 }
 
+/// Runs nodes with their spiders until enough processes were killed.
+fn spider_worlds(
+    seed: u64,
+    worlds: Option<u64>,
+    verbose: bool,
+    planted: Option<&str>,
+    deaths: u64,
+) -> anyhow::Result<()> {
+    let mutant = match planted {
+        None => None,
+        Some(name) => match spiders::mutants::by_name(name) {
+            Some(mutant) => Some(mutant),
+            None => {
+                let names: Vec<_> = spiders::mutants::MUTANTS.iter().map(|m| m.name).collect();
+                bail!("no bug of this name: {}", names.join(", "))
+            }
+        },
+    };
+    let begun = Instant::now();
+    let mut sum = spiders::Figures::default();
+    let mut seeds = 0;
+    while worlds.map_or(sum.deaths() < deaths, |worlds| seeds < worlds) {
+        let this = seed + seeds;
+        let (result, figures) = match mutant {
+            Some(mutant) => mutant.run(this, verbose),
+            None => spiders::mutants::run(this, verbose),
+        };
+        if let Err(violation) = result {
+            println!("seed {this}: {violation}");
+            let bug = planted.map_or(String::new(), |name| format!(" --planted {name}"));
+            bail!("see it again with `cargo xtask sim spiders --seed {this} --worlds 1 --verbose{bug}`");
+        }
+        seeds += 1;
+        sum.add(&figures);
+    }
+    println!(
+        "sim: {seeds} worlds of spiders, {sum}, 0 lost, 0 violations, {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
 fn frontier(
     steps: u64,
     seed: u64,
@@ -448,7 +511,16 @@ fn planted() -> anyhow::Result<()> {
             }
         }
     }
-    let count = MUTANTS.len() + cluster::mutants::MUTANTS.len();
+    for mutant in spiders::mutants::MUTANTS {
+        match mutant.hunt(1) {
+            Ok((worlds, violation)) => println!("spiders {:<28} world {worlds:>2}  {violation}", mutant.name),
+            Err(why) => {
+                println!("spiders {:<28} MISSED", mutant.name);
+                missed.push(why);
+            }
+        }
+    }
+    let count = MUTANTS.len() + cluster::mutants::MUTANTS.len() + spiders::mutants::MUTANTS.len();
     ensure!(missed.is_empty(), "planted bugs that were not found: {}", missed.join("; "));
     println!("sim: {count} planted bugs, all found, {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
