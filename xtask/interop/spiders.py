@@ -2,8 +2,9 @@
 
     spiders.py NEPHILA TESTWEB EXAMPLES PAGES KILLS
 
-The spiders are written from the documents alone (docs/store-v1.md). Each way, by which the node connects to the spiders
-(push) and by which they connect to it (pull), must end with the same URLs, outcomes and digests as the built-in one.
+The spiders of version 1 are written from the documents alone (docs/store-v1.md); those of version 2 are `nephila spider`. Each
+way, by which the node connects to the spiders (push), by which they connect to it (pull), and by version 2, must end with the
+same URLs, outcomes and digests as the built-in one.
 With KILLS, spiders are killed and started again at random moments meanwhile. The journal of the web is judged for
 politeness by `testweb check`.
 """
@@ -62,11 +63,11 @@ class Web:
 
 
 class Spiders(threading.Thread):
-    """Processes of an example, some of which are killed and started again."""
+    """Processes, some of which are killed and started again."""
 
-    def __init__(self, script, addresses, kills, log):
+    def __init__(self, commands, kills, log):
         super().__init__(daemon=True)
-        self.commands = [[sys.executable, script, *each, "nephila"] for each in addresses]
+        self.commands = commands
         self.log = open(log, "wb")
         self.running = [self.begin(command) for command in self.commands]
         self.kills, self.killed, self.ends = kills, 0, threading.Event()
@@ -126,7 +127,7 @@ def results(nephila, folder):
             continue
         ok = line["outcome"] == "ok" and not line["url"].endswith("/robots.txt")
         outcomes[line["url"]] = (line["outcome"], line.get("digest") if ok else None)
-        found = re.search(r"by the spider ([\d.]+)", line.get("detail") or "")
+        found = re.search(r"by the spider (\w[\w.]*)", line.get("detail") or "")
         if line.get("status"):
             spiders[found[1] if found else "the node"] += 1
     return outcomes, spiders
@@ -151,17 +152,23 @@ def main():
         rude, repeats, words = web.judge()
         say("built-in: %d URLs in %.0f s, %d rude, %d repeated" % (len(expected), seconds, rude, repeats))
         failed += rude + repeats > 0
-        for way in ("push", "pull"):
+        for way in ("push", "pull", "version 2"):
             web = Web(testweb, pages, port, work, way)
             store, listen, *ports = free_ports(2 + SPIDERS)
             settings = ['spiders.store_listen="127.0.0.1:%d"' % store]
-            if way == "push":
+            script = os.path.join(examples, "spider_%s.py" % way)
+            commands = None
+            if way == "version 2":
+                settings = ['spiders.listen="127.0.0.1:%d"' % listen]
+                commands = [[nephila, "spider", "--node", "127.0.0.1:%d" % listen, "--name", "127.0.0.1"]] * SPIDERS
+            elif way == "push":
                 settings.append("spiders.connect=%s" % json.dumps(["127.0.0.1:%d" % port for port in ports]))
                 addresses = [["127.0.0.1:%d" % port, "127.0.0.1:%d" % store] for port in ports]
             else:
                 settings.append('spiders.v1_listen="127.0.0.1:%d"' % listen)
                 addresses = [["127.0.0.1:%d" % listen, "127.0.0.1:%d" % store]] * SPIDERS
-            spiders = Spiders(os.path.join(examples, "spider_%s.py" % way), addresses, kills, os.path.join(work, way + ".out"))
+            commands = commands or [[sys.executable, script, *each, "nephila"] for each in addresses]
+            spiders = Spiders(commands, kills, os.path.join(work, way + ".out"))
             folder = os.path.join(work, way)
             try:
                 seconds = crawl(nephila, web, folder, settings)

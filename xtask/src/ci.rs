@@ -126,7 +126,8 @@ impl Steps {
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
-            let faults = ["--faults 0 --quiet 12", "--faults 3 --quiet 35"];
+            let faults =
+                ["--faults 0 --quiet 12", "--faults 3 --quiet 35", "--spiders 2 --faults 3 --quiet 35 --seed 2"];
             side_by_side(2, &faults.map(|faults| format!("chaos {small} {faults}")))
         });
         // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.
@@ -162,6 +163,7 @@ impl Steps {
         });
         self.run("sim of feeds, short", || xtask(&["sim", "feeds", "--feeds", "1000", "--whole", "40"]));
         self.run("sim of streams, short", || xtask(&["sim", "reflog", "--lines", "200000", "--kills", "20"]));
+        self.run("sim of spiders, short", || xtask(&["sim", "spiders", "--deaths", "5000"]));
         // Not first: cargo builds for one of them at a time, and the tests need it at their start. Not late: steps after
         // the tests need it too.
         self.run("lints", || {

@@ -1,7 +1,8 @@
-//! `cargo xtask spiders`: judges remote spiders of version 1 with spiders that were written from the documents alone.
+//! `cargo xtask spiders`: judges remote spiders: of version 1 with spiders that were written from the documents alone, of
+//! version 2 with `nephila spider`.
 //!
 //! Runs `xtask/interop/spiders.py`: the test web is crawled by the built-in spider, then by the Python spiders of
-//! `examples/spiders` in both dialects, some of which are killed meanwhile. URLs, outcomes and digests have to be the
+//! `examples/spiders` in both dialects and by `nephila spider`, some of which are killed meanwhile. URLs, outcomes and digests have to be the
 //! same, and no host may be asked too soon. The spiders' own test against `docs/store-v1.md` runs before.
 
 use std::process::Command;

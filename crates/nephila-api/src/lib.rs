@@ -176,6 +176,10 @@ impl Answers for Questions {
             ("/readyz", _) => self.state().await.map(|state| ok(&state)),
             ("/api/v1/events", _) => return self.events(&asked).await,
             ("/api/v1/pages", _) => return self.pages(&asked).await.unwrap_or_else(|instead| *instead),
+            ("/api/v1/spiders", _) => {
+                let spiders = self.crawl.upgrade().map(|crawl| crawl.spiders());
+                return ok(&spiders.unwrap_or_default());
+            }
             ("/api/v1/stats", _) => self.stats().await.map(|stats| ok(&stats)),
             ("/api/v1/explain", Some(url)) => self.explain(&url).await.map(|explained| ok(&explained)),
             ("/api/v1/host", Some(url)) => self.host(&url).await.map(|host| ok(&host)),

@@ -317,6 +317,8 @@ pub struct Node {
     pub(crate) cluster: Cluster,
     pub(crate) archive: nephila_store::archive::Archive,
     pub(crate) spider: nephila_spider::Spider,
+    /// This spider, or remote ones.
+    pub(crate) fetch: Arc<dyn nephila_engine::crawl::stage::Fetch>,
     pub(crate) log: log::Writer,
     pub(crate) jobs: Arc<nephila_engine::crawl::jobs::Jobs>,
     /// The stop list in force: sites that are never requested.
@@ -392,7 +394,9 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         let (log, _log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
         let (jobs, stop_list) = Default::default();
-        let (gate, known) = Default::default();
+        let (gate, known): (Gate, _) = Default::default();
+        let fetch = wire::fetch(&settings, &spider, Some(gate.clone())).await?;
+        wire::outwait_spiders(&settings).await;
         let snapshots = cluster.snapshots(&settings.cluster)?;
         let snapshot_permits = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
         let trouble = Arc::new(alarm::Trouble::new(cluster.leases.clone(), "snapshots", &name));
@@ -408,6 +412,7 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
             cluster,
             archive,
             spider,
+            fetch,
             log,
             jobs,
             stop_list,

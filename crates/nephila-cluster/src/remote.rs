@@ -21,6 +21,7 @@ use super::views::{
 use nephila_api::tls::Trust;
 use nephila_api::views::Added;
 use nephila_api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
+use nephila_engine::crawl::stage::SpiderSaid;
 use nephila_engine::crawl::stream::StreamSaid;
 use nephila_engine::exit::Exit;
 use nephila_engine::settings::usage;
@@ -107,6 +108,11 @@ impl Remote {
     /// Requests the live nodes, each with its own report.
     pub async fn nodes(&self) -> anyhow::Result<Vec<NodeSaid>> {
         self.get("cluster/nodes").await
+    }
+
+    /// The remote spiders of all nodes.
+    pub async fn spiders(&self) -> anyhow::Result<Vec<SpiderSaid>> {
+        self.get("spiders").await
     }
 
     /// Requests all partitions, each with its owner.

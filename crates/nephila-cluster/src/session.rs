@@ -128,7 +128,7 @@ impl Session {
         };
         let tools = Tools {
             handle: running.handle,
-            fetch: Arc::new(node.spider.clone()),
+            fetch: node.fetch.clone(),
             keep: Some(Arc::new(node.archive.clone())),
             log: node.log.clone(),
         };

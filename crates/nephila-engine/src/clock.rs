@@ -56,7 +56,12 @@ impl Gate {
 
     /// Whether the gate is open now.
     pub fn is_open(&self) -> bool {
-        awake_or_not() < self.0.load(Ordering::Acquire)
+        awake_or_not() < self.until()
+    }
+
+    /// Until when the gate is open, in milliseconds of [`awake_or_not`].
+    pub fn until(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
     }
 }
 

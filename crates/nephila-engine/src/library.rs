@@ -183,6 +183,9 @@ impl Builder {
         folder.set_plan(&plan)?;
         folder.set_settings(&self.settings)?;
         let Builder { settings, private_seeds, fetch, keep, read, observe, stop, .. } = self;
+        if folder.has_partitions() {
+            wire::outwait_spiders(&settings).await;
+        }
         let running = wire::worker(&folder, &settings, false)?;
         let keep = match (keep, &temporary) {
             (None, None) => Some(Arc::new(wire::archive(folder.dir(), &settings)?) as Arc<dyn Keep>),
@@ -190,7 +193,7 @@ impl Builder {
         };
         let fetch = match fetch {
             Some(fetch) => fetch,
-            None => wire::fetch(&settings, &wire::spider(&settings)?).await?,
+            None => wire::fetch(&settings, &wire::spider(&settings)?, None).await?,
         };
         let seeds = plan.job.scope.seeds.iter().filter(|_| private_seeds);
         let typed: Vec<CrawlUrl> = seeds.filter_map(|seed| CrawlUrl::parse(seed).ok()).collect();

@@ -13,6 +13,7 @@ mod connections;
 mod records;
 #[cfg(test)]
 mod tests;
+pub mod v2;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,7 +38,7 @@ use crate::settings::{Settings, usage};
 /// Maximum number of bytes of records whose fetch has not ended. Further records wait in their connections.
 pub const HELD_BYTES_MAX: usize = 256 << 20;
 /// The desk gives a URL back this long before its ticket expires.
-const TICKET_MARGIN: Duration = Duration::from_secs(10);
+pub(crate) const TICKET_MARGIN: Duration = Duration::from_secs(10);
 
 /// Fetches by remote spiders.
 pub struct Remote {

@@ -30,7 +30,7 @@ pub use load::load;
 pub use load::remember_contact;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
-pub use spiders::{Dialect, Spiders};
+pub use spiders::{Allow, Dialect, Spiders};
 pub use tables::Tables;
 
 /// Default address and port of the API.
@@ -460,7 +460,8 @@ fn check(settings: &Settings) -> Result<(), String> {
     if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
         return Err("api.tls_cert_file and api.tls_key_file belong together: one is missing".into());
     }
-    settings.spiders.check(settings.spider.total_timeout, !settings.cluster.servers.is_empty())?;
+    let (total, ticket) = (settings.spider.total_timeout, settings.frontier.ticket_timeout);
+    settings.spiders.check(total, ticket, !settings.cluster.servers.is_empty())?;
     settings.cluster.check()
 }
 

@@ -20,11 +20,12 @@ use nephila_store::journal::{self, Journal, Marks};
 use nephila_store::runs::Cache;
 use nephila_store::state::{DiskState, Merger, Merging, check};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Gate};
 use crate::crawl::stage::Fetch;
 use crate::exit::Exit;
 use crate::folder::{Folder, damaged};
 use crate::remote::Remote;
+use crate::remote::v2::Spiders;
 use crate::settings::{Settings, StateKind, usage};
 use crate::worker::{Part, Running, Worker};
 
@@ -43,11 +44,27 @@ pub fn spider(settings: &Settings) -> anyhow::Result<Spider> {
         .map_err(|error| usage(error.into()))
 }
 
-/// The fetching stage of these settings: this spider, or remote ones.
-pub async fn fetch(settings: &Settings, spider: &Spider) -> anyhow::Result<Arc<dyn Fetch>> {
-    Ok(match settings.spiders.are_used() {
-        true => Arc::new(Remote::start(settings, spider.clone()).await?),
-        false => Arc::new(spider.clone()),
+/// Waits until no spider of an earlier process can ask sites any more. To be called before a crawl goes on, so that hosts
+/// rest from then on.
+pub async fn outwait_spiders(settings: &Settings) {
+    if settings.spiders.are_version_2() {
+        let lease = settings.spiders.lease;
+        tracing::info!("waits for {lease:?}: spiders of an earlier run may still ask sites (spiders.lease)");
+        tokio::time::sleep(lease).await;
+    }
+}
+
+/// The fetching stage of these settings: this spider, or remote ones. `gate` is the lease of a node in its cluster.
+pub async fn fetch(
+    settings: &Settings,
+    spider: &Spider,
+    gate: Option<Gate>,
+) -> anyhow::Result<Arc<dyn Fetch>> {
+    let (settings_of, spider) = (&settings.spiders, spider.clone());
+    Ok(match () {
+        () if settings_of.are_version_2() => Arc::new(Spiders::start(settings, spider, gate).await?),
+        () if settings_of.are_version_1() => Arc::new(Remote::start(settings, spider).await?),
+        () => Arc::new(spider),
     })
 }
 

@@ -44,7 +44,7 @@ impl Budget {
 
 /// A body that is still arriving.
 #[derive(Debug)]
-pub(crate) struct Spool {
+pub struct Spool {
     budget: Arc<Budget>,
     taken: usize,
     held: BytesMut,
@@ -65,7 +65,7 @@ impl Spool {
     /// A piece is a view of the connection's read buffer, so the bytes are copied. Keeping the view would keep the
     /// whole buffer, which the budget does not count, for a body of a few bytes, and the connection would need a new
     /// buffer.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+    pub fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.len += piece.len() as u64;
         if let Some(file) = &mut self.file {
             return file.write_all(piece);
@@ -87,7 +87,8 @@ impl Spool {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Body {
+    /// The body has arrived.
+    pub fn finish(mut self) -> Body {
         let kept = match self.file.take() {
             Some(file) => Kept::File(file),
             None => Kept::Memory(std::mem::take(&mut self.held).freeze()),
@@ -170,6 +171,20 @@ impl Payload for Body {
             Kept::Memory(bytes) => Box::new(&bytes[..]),
             Kept::File(file) => Box::new(FileReader { file, at: 0 }),
         })
+    }
+
+    fn piece(&self, from: u64, len: usize) -> io::Result<Bytes> {
+        match &self.0.kept {
+            Kept::Memory(bytes) => {
+                let from = bytes.len().min(usize::try_from(from).unwrap_or(usize::MAX));
+                Ok(bytes.slice(from..bytes.len().min(from.saturating_add(len))))
+            }
+            Kept::File(file) => {
+                let mut bytes = Vec::with_capacity(len);
+                FileReader { file, at: from }.take(len as u64).read_to_end(&mut bytes)?;
+                Ok(bytes.into())
+            }
+        }
     }
 
     fn share(&self) -> Box<dyn Payload> {

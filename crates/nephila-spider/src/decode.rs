@@ -52,6 +52,19 @@ pub enum Note {
 }
 
 impl Note {
+    /// All notes.
+    pub const ALL: [Note; 9] = [
+        Note::Whole,
+        Note::Cut,
+        Note::Damaged,
+        Note::Plain,
+        Note::Limit,
+        Note::Work,
+        Note::Time,
+        Note::Window,
+        Note::Unknown,
+    ];
+
     /// The note as one word.
     pub const fn as_str(self) -> &'static str {
         match self {

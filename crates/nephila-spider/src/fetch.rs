@@ -28,7 +28,7 @@ use nephila_core::time::{Forward, Timestamp};
 use nephila_core::url::{CrawlUrl, PortDenied, PortRule};
 use tokio::time::{Instant, timeout_at};
 
-use crate::body::Budget;
+use crate::body::{Body, Budget, Spool};
 use crate::closing::{Closing, Noted};
 use crate::connection::{self, Connection};
 use crate::decoders::Decoders;
@@ -73,6 +73,13 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[error("spider settings: {0}")]
 pub struct Error(String);
+
+/// The requested signature label if a response demands a signature.
+fn wanted_signature(status: u16, fields: &http::HeaderMap) -> Option<String> {
+    let turned_away = matches!(status, 401 | 403 | 429);
+    let field = fields.get("accept-signature").filter(|_| turned_away)?;
+    signature::wanted(field.to_str().ok()?).map(str::to_owned)
+}
 
 /// A failed attempt without a response to judge.
 struct Failed {
@@ -183,12 +190,40 @@ impl Spider {
         self.0.dialler.check(address, self.0.opened(url)).is_ok()
     }
 
+    /// Whether a person typed the host and the port of this URL.
+    pub fn is_typed(&self, url: &CrawlUrl) -> bool {
+        self.0.opened(url) != Opened::Nothing
+    }
+
     /// Whether the port of this URL may be dialled; otherwise the reason.
     pub fn check_port(&self, url: &CrawlUrl) -> Result<(), PortDenied> {
         self.0.ports.check(url.port()).or_else(|denied| match denied {
             PortDenied::NotAllowed(_) if self.0.opened(url).port() => Ok(()),
             _ => Err(denied),
         })
+    }
+
+    /// A body that arrives by another way than a fetch, and takes part in the memory budget.
+    pub fn spool(&self, expected: u64) -> Spool {
+        Spool::new(self.0.budget.clone(), Some(expected))
+    }
+
+    /// Decodes the content codings of a body that another program fetched for this URL. The body itself without codings;
+    /// `None` if the codings cannot be undone, or not in time.
+    pub async fn decoded(&self, request: &Request, fields: &http::HeaderMap, body: &Body) -> Option<Body> {
+        receive::decoded(&self.0, request, fields, body).await
+    }
+
+    /// The signature for a request that another program sends, if it is to be signed. The key stays here.
+    pub fn signed_fields(&self, request: &Request) -> Vec<(HeaderName, HeaderValue)> {
+        self.0.proof(request, now())
+    }
+
+    /// Whether the site demands a signature that a request of another program did not have. All further requests to the
+    /// site carry one.
+    pub fn owes_signature(&self, url: &CrawlUrl, status: u16, fields: &http::HeaderMap, had_one: bool) -> bool {
+        let Some(label) = wanted_signature(status, fields) else { return false };
+        self.0.signer.as_ref().is_some_and(|signer| signer.note(url, &label)) && !had_one
     }
 
     /// The resolver, for callers that need an address before the fetch.
@@ -301,7 +336,7 @@ impl Inner {
         }
         let asked = request.asked();
         let answer = answer::judge(asked, &request.url, response.status().as_u16(), response.headers());
-        let wanted = self.wants_proof(&response);
+        let wanted = wanted_signature(response.status().as_u16(), response.headers());
         Ok(Answered { connection, response, answer, asked, sent, proof, wanted })
     }
 
@@ -310,13 +345,6 @@ impl Inner {
         let method = if request.head_only { "HEAD" } else { "GET" };
         let fields = self.signer.as_ref().and_then(|signer| signer.fields(method, &request.url, now));
         fields.map_or_else(Vec::new, Vec::from)
-    }
-
-    /// Returns the requested signature label if this response demands a signature.
-    fn wants_proof(&self, response: &http::Response<Incoming>) -> Option<String> {
-        let turned_away = matches!(response.status().as_u16(), 401 | 403 | 429);
-        let field = response.headers().get("accept-signature").filter(|_| turned_away)?;
-        signature::wanted(field.to_str().ok()?).map(str::to_owned)
     }
 
     /// Whether the site demands a signature that it has not seen. All further requests to the site carry one.

@@ -1,5 +1,6 @@
 //! The result of a fetch.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -59,6 +60,39 @@ pub struct Fetched {
     pub exchange: Option<Exchange>,
     /// The decoded body, if requested.
     pub decoded: Option<Body>,
+    /// Whom to tell that the page is stored, if another program fetched it.
+    pub ack: Option<Ack>,
+}
+
+/// Tells whoever fetched a page that it is stored. Dropped before, it tells that the page will not be.
+pub struct Ack(Option<Box<dyn FnOnce(bool) + Send + Sync>>);
+
+impl Ack {
+    /// Calls this with whether the page is stored.
+    pub fn new(tell: impl FnOnce(bool) + Send + Sync + 'static) -> Ack {
+        Ack(Some(Box::new(tell)))
+    }
+
+    /// The page is stored, and its outcome is durable.
+    pub fn stored(mut self) {
+        if let Some(tell) = self.0.take() {
+            tell(true);
+        }
+    }
+}
+
+impl Drop for Ack {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell(false);
+        }
+    }
+}
+
+impl fmt::Debug for Ack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ack")
+    }
 }
 
 impl Fetched {
@@ -86,6 +120,7 @@ impl Fetched {
             sha1: None,
             exchange: None,
             decoded: None,
+            ack: None,
         }
     }
 }

@@ -27,7 +27,7 @@ pub mod sign;
 mod tee;
 mod tls;
 
-pub use body::Body;
+pub use body::{Body, Spool};
 pub use fetch::{Error, Keep, Request, Spider};
-pub use fetched::{Fetched, Timings};
+pub use fetched::{Ack, Fetched, Timings};
 pub use tls::TlsInfo;

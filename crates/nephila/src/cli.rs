@@ -7,6 +7,7 @@ pub mod export;
 pub mod feed;
 pub mod identity;
 pub mod list;
+pub mod spider;
 pub mod stop;
 
 use std::net::IpAddr;
@@ -133,6 +134,18 @@ pub(crate) enum Command {
         after_help = "Examples:\n  nephila serve -o docs\n  nephila serve -o docs --read-only\n  nephila serve -o /data/nephila --node one --config /etc/nephila/nephila.toml"
     )]
     Serve(cluster::ServeArgs),
+    /// Fetch pages for nodes on other machines: a remote spider.
+    ///
+    /// The node, a `nephila crawl` or `nephila serve` with `spiders.listen`, decides what is fetched and when, and stores
+    /// it; the spider needs no folder. It connects to every node named, again and again, and works for all of them. Without
+    /// a word of its node it ends all requests before another spider begins them. Ctrl-C finishes open fetches and ends; a
+    /// second Ctrl-C ends at once. Both are safe, and so is a crash.
+    ///
+    /// Exit code: 1 failed, 2 wrong flags, or refused by a node, 11 stopped by a signal, 13 stopped by a second signal.
+    #[command(
+        after_help = "Examples:\n  nephila spider --node 127.0.0.1:6380\n  nephila spider --node one.example:6380,two.example:6380 --ca node.pem --token-file token"
+    )]
+    Spider(spider::SpiderArgs),
     /// Manage the jobs of a cluster.
     #[command(
         subcommand,

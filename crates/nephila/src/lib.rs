@@ -31,6 +31,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Settings(args) => command::settings::run(&args),
         Command::Identity(command) => command::identity::run(&command),
         Command::Serve(args) => command::serve::run(&args),
+        Command::Spider(args) => command::spider::spider(args),
         Command::Stop(command) => command::cluster::stop(command),
         Command::Job(command) => command::cluster::job(command),
         Command::Add(mut args) => args.settle().and_then(|()| match &args {

@@ -36,6 +36,7 @@ use nephila_api::{
     StatsView, ok, problem, retry_after, serve, unescaped,
 };
 use nephila_engine::crawl::shared::Shared;
+use nephila_engine::crawl::stage::SpiderSaid;
 
 pub use bind::{Bound, among, bind, token};
 
@@ -178,6 +179,7 @@ impl Api {
                 let questions = self.questions(&*self.session()?);
                 Ok(ok(&self.bounded(questions.stats()).await?))
             }
+            ["spiders"] if get => self.spiders(asked).await,
             ["node"] if get => Ok(ok(&self.about_itself().await)),
             ["cluster"] if get => self.cluster(asked).await,
             ["cluster", "nodes"] if get => self.nodes().await,
@@ -202,7 +204,7 @@ impl Api {
             ["stops", target] if asked.method == Method::DELETE => self.unstop(target).await,
             [
                 "explain" | "host" | "feeds" | "feed" | "events" | "pages" | "stats" | "node" | "cluster"
-                | "jobs" | "urls" | "reflog" | "stops",
+                | "jobs" | "urls" | "reflog" | "stops" | "spiders",
                 ..,
             ] => Err(problem(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -305,6 +307,23 @@ impl Api {
                 said.cut |= others.cut;
             }
             said.feeds.sort_by(|a, b| a.url.cmp(&b.url));
+        }
+        Ok(ok(&said))
+    }
+
+    /// `GET spiders`: the remote spiders of all nodes.
+    pub async fn spiders(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        let name = &self.node.name;
+        let own = self.node.fetch.spiders().into_iter();
+        let mut said: Vec<SpiderSaid> = own.map(|spider| SpiderSaid { node: name.clone(), ..spider }).collect();
+        if asked.field(FORWARDED).is_none() {
+            let question =
+                Question::get("/api/v1/spiders", FEEDS_BYTES_MAX, WORKER_MAX).with(FORWARDED, "owner");
+            for (_, answer) in self.ask_all(&question).await {
+                let others = answer.and_then(|reply| reply.json::<Vec<SpiderSaid>>().map_err(|e| e.to_string()));
+                said.extend(others.map_err(|why| self.moving(&why))?);
+            }
+            said.sort_by(|a, b| (&a.node, &a.name).cmp(&(&b.node, &b.name)));
         }
         Ok(ok(&said))
     }

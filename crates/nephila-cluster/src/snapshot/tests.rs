@@ -80,6 +80,7 @@ impl World {
             folder,
             cluster,
             archive,
+            fetch: Arc::new(spider.clone()),
             spider,
             log,
             stop_list: Arc::default(),

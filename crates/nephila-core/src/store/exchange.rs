@@ -77,6 +77,14 @@ pub trait Payload: fmt::Debug + Send + Sync {
     fn in_memory(&self) -> Option<&[u8]>;
     /// Reads the bytes from the start; may be called more than once.
     fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>>;
+    /// At most `len` bytes from this place on. Of a body that is not in memory, all bytes before are read too.
+    fn piece(&self, from: u64, len: usize) -> io::Result<Bytes> {
+        let mut reader = self.reader()?;
+        io::copy(&mut reader.by_ref().take(from), &mut io::sink())?;
+        let mut bytes = Vec::with_capacity(len);
+        reader.take(len as u64).read_to_end(&mut bytes)?;
+        Ok(bytes.into())
+    }
     /// A second handle to the same bytes, without copying them.
     fn share(&self) -> Box<dyn Payload>;
 }

@@ -11,6 +11,7 @@
 //! crash at any moment repeats at most the open tickets; every queue on the way is bounded, and a faster producer waits
 //! (backpressure).
 
+pub(crate) mod acks;
 pub mod adding;
 mod alone;
 pub mod decoded;

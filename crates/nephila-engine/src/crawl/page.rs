@@ -371,7 +371,7 @@ impl Capture<'_> {
         let line = self.line(&stored);
         let Capture { visit, asked, storing, source, mut poll, simhash, .. } = self;
         let Visit { shared, ticket, url, head, .. } = visit;
-        let EndedFetch { fetched, took, conditional, request, .. } = asked;
+        let EndedFetch { mut fetched, took, conditional, request, .. } = asked;
         // Another attempt follows at once, or at another address: this outcome is not final.
         let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;
         let is_last = !(fetched.again || is_moved);
@@ -383,6 +383,9 @@ impl Capture<'_> {
         let sighted = poll.as_mut().and_then(|poll| poll.take_sighted(shared, &ticket));
         report.feed = poll.map(|poll| Box::new(poll.brought));
         shared.handle.report(ticket.id, report).await?;
+        if let Some(ack) = fetched.ack.take() {
+            shared.acks.reported(&shared.handle, ack);
+        }
         drop(storing);
         if let Some(source) = source {
             shared.settle_source(source, ticket.key.host.domain, sighted).await?;

@@ -78,6 +78,8 @@ pub struct Shared {
     pub(crate) readers: super::readers::Readers,
     /// The sources of feeds.
     pub(crate) sources: super::sources::Sources,
+    /// Spiders that wait to hear that their pages are stored.
+    pub(crate) acks: super::acks::Acks,
 }
 
 /// The parts that make up a crawl.
@@ -279,6 +281,7 @@ impl Shared {
             suspects,
             readers: Default::default(),
             sources: Default::default(),
+            acks: Default::default(),
         })
     }
 
@@ -309,6 +312,11 @@ impl Shared {
     /// The operator's current stop list.
     pub fn stop_list(&self) -> Arc<StopList> {
         self.stop_list.get()
+    }
+
+    /// The remote spiders that fetch.
+    pub fn spiders(&self) -> Vec<super::stage::SpiderSaid> {
+        self.stages.fetch.spiders()
     }
 
     /// Returns when a request may be made. Waits while the lease may have expired: the end of the session cancels the

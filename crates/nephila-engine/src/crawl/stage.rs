@@ -23,6 +23,7 @@ use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Request, Spider};
 use nephila_store::archive::{Archive, LastCapture, Receipt};
+use serde::{Deserialize, Serialize};
 
 use super::jobs::Jobs;
 use crate::worker::{Handle, Link};
@@ -49,6 +50,35 @@ pub trait Fetch: Send + Sync {
     /// Replaces the URLs that a person typed: these may lead to private addresses.
     fn set_doors(&self, doors: Doors) {
         _ = doors;
+    }
+
+    /// The remote spiders that fetch, for people.
+    fn spiders(&self) -> Vec<SpiderSaid> {
+        Vec::new()
+    }
+}
+
+/// A remote spider, for people and programs.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct SpiderSaid {
+    /// The node that it fetches for; empty without a cluster.
+    #[serde(default)]
+    pub node: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected now. One that is not may be back until its lease has lapsed.
+    pub connected: bool,
+    /// Maximum number of URLs at it.
+    pub capacity: usize,
+    /// URLs at it.
+    pub open: usize,
+    /// Pages that it fetched since it came.
+    pub fetched: u64,
+}
+
+impl std::fmt::Debug for dyn Fetch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fetch")
     }
 }
 

@@ -78,7 +78,7 @@ fn judge(fetched: &mut Fetched, record: &Record, is_cut: bool) {
 }
 
 /// Whether a fetch of another program can end like this.
-fn is_end_of_fetch(outcome: Outcome) -> bool {
+pub(super) fn is_end_of_fetch(outcome: Outcome) -> bool {
     use Outcome as O;
     let decided_here = [
         O::RedirectLoop,

@@ -56,7 +56,7 @@ fn spiders_that_cannot_work_are_refused_at_the_start() {
     let slow = error(&[store, "spiders.status_timeout=\"40s\""]);
     assert!(slow.contains("status_timeout") && slow.contains("update_every"), "{slow}");
     let cluster = error(&[store, "cluster.servers=[\"nats://127.0.0.1:4222\"]"]);
-    assert!(cluster.contains("[spiders] is for one machine"), "{cluster}");
+    assert!(cluster.contains("version 1 of [spiders] is for one machine"), "{cluster}");
 }
 
 #[test]

@@ -181,6 +181,24 @@ pub(crate) async fn receive(
     }
 }
 
+/// See [`super::Spider::decoded`].
+pub(super) async fn decoded(
+    inner: &Inner,
+    request: &Request,
+    fields: &http::HeaderMap,
+    body: &Body,
+) -> Option<Body> {
+    let values = fields.get_all(header::CONTENT_ENCODING).iter().map(|value| value.as_bytes());
+    let codings = Codings::parse(values, inner.settings.codings_max).ok()?;
+    if codings.undo.is_empty() || body.len() == 0 {
+        return Some(body.clone());
+    }
+    let deadline = Instant::now() + inner.settings.total_timeout;
+    let limits = Limits::of(request, &inner.settings);
+    let (_, done) = undo(inner, request.url.host_str(), codings, body.clone(), deadline, limits, true).await;
+    done.and_then(|(_, bytes)| bytes)
+}
+
 /// Whether the body is the requested page. Of a redirect or a 404 the status matters, not how its body ended.
 fn is_page(outcome: Outcome) -> bool {
     matches!(

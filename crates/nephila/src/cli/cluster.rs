@@ -381,6 +381,13 @@ pub enum ClusterCommand {
     /// Exit code: 0 every partition has a live owner, 1 some have none.
     #[command(after_help = "Examples:\n  nephila cluster partitions\n  nephila cluster partitions --json")]
     Partitions(LookArgs),
+    /// List the remote spiders with the node that each fetches for. Needs `--node`.
+    ///
+    /// A node without a cluster answers as well. A spider that is not connected may be back until its lease has lapsed.
+    #[command(
+        after_help = "Examples:\n  nephila cluster spiders --node http://127.0.0.1:6374\n  nephila cluster spiders --json --node http://127.0.0.1:6374"
+    )]
+    Spiders(LookArgs),
     /// List all known domains with the node that crawls each, and their progress. Needs `--node`.
     ///
     /// A new domain goes to the least loaded node, and stays there as long as the node lives and is not overloaded.

@@ -7,6 +7,7 @@ mod map;
 mod pins;
 mod seeding;
 mod sites;
+mod spiders;
 mod wait;
 
 use std::io::Write as _;
@@ -74,6 +75,9 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         }
         ClusterCommand::Partitions(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| partitions(&who.partitions().await?, json))
+        }
+        ClusterCommand::Spiders(LookArgs { json, remote, common }) => {
+            with_existing(&common, &remote, async |who| spiders::print(&who, json).await)
         }
         ClusterCommand::Drain { name, remote, common } => with_existing(&common, &remote, async |who| {
             who.drain(&name).await?;

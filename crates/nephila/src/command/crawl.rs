@@ -84,6 +84,9 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             (None, Some(address)) => listen(&settings, address).await?,
             (None, None) => None,
         };
+        if folder.has_partitions() {
+            wire::outwait_spiders(&settings).await;
+        }
         let (running, _anew) = frontier(&folder, &settings, &mut plan, args.mend)?;
         if args.mend {
             give_up(&RealDisk, folder.dir()).context("mending the archive")?;
@@ -94,7 +97,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         spider.set_doors(doors);
         let tools = Tools {
             handle: running.handle,
-            fetch: wire::fetch(&settings, &spider).await?,
+            fetch: wire::fetch(&settings, &spider, None).await?,
             keep: Some(Arc::new(archive)),
             log,
         };

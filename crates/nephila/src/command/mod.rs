@@ -10,3 +10,4 @@ mod report;
 pub(crate) mod resolved;
 pub(crate) mod serve;
 pub(crate) mod settings;
+pub(crate) mod spider;

@@ -93,7 +93,12 @@ pub(super) async fn ask_once(
         return Ok(None);
     }
     let fetched = shared.stages.fetch.fetch(request).await;
-    let asked = EndedFetch { fetched, began, took: began_at.elapsed(), conditional, request: logged };
+    // A request may wait for a remote spider: that is not the site's time.
+    let took = match fetched.requests {
+        0 => began_at.elapsed(),
+        _ => fetched.timings.total.min(began_at.elapsed()),
+    };
+    let asked = EndedFetch { fetched, began, took, conditional, request: logged };
     Ok(Some((asked, sent)))
 }
 

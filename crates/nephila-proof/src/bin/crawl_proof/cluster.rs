@@ -41,6 +41,8 @@ use crate::tables::{self, Judge};
 const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
 /// A node is cut off for this long: often longer than its lease.
 const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A spider is cut off from the nodes for this long.
+const LINK_AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// A node is frozen for this long.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// The network between a node and the servers is slow by this much, each way.
@@ -104,6 +106,9 @@ pub struct Args {
     /// Time without a request after which the crawl counts as done, in seconds.
     #[arg(long, default_value_t = 45)]
     quiet: u64,
+    /// Number of remote spiders; without, nodes fetch by themselves.
+    #[arg(long, default_value_t = 0)]
+    spiders: usize,
     /// With snapshots every few seconds into a folder that all nodes see, and archives sent there. The logs are then
     /// shortened, and are not folded again from their beginning.
     #[arg(long)]
@@ -134,6 +139,10 @@ pub enum Kind {
     LeaderKilled,
     ServerFrozen,
     ServersKilled,
+    SpiderKilled,
+    SpiderFrozen,
+    SpiderCutOff,
+    SpiderSlow,
     /// None of ours: a node could not renew its lease in time, as on a machine that is held up, and began again.
     NodeFenced,
 }
@@ -148,6 +157,17 @@ const KINDS: [Kind; 8] = [
     Kind::ServerFrozen,
     Kind::ServersKilled,
 ];
+
+/// Faults of a cluster with remote spiders besides these.
+const SPIDER_KINDS: [Kind; 4] =
+    [Kind::SpiderKilled, Kind::SpiderFrozen, Kind::SpiderCutOff, Kind::SpiderSlow];
+
+impl Kind {
+    /// Whether a process that asks sites stood still, with its connections open.
+    fn is_frozen(self) -> bool {
+        matches!(self, Kind::NodeFrozen | Kind::SpiderFrozen)
+    }
+}
 
 struct Node {
     crawler: Crawler,
@@ -194,6 +214,8 @@ impl Watch {
 struct Cluster {
     nats: Nats,
     nodes: Vec<Node>,
+    /// Remote spiders; their proxies lead to the nodes.
+    spiders: Vec<Node>,
     journal: Journal,
     random: Random,
     faults: Vec<Fault>,
@@ -230,15 +252,30 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
         crawler.set("store.bytes_max=1000000");
         args.judge.settings().iter().for_each(|setting| crawler.set(setting));
     }
-    let mut nodes = Vec::new();
+    let (mut nodes, mut listen) = (Vec::new(), Vec::new());
     for number in 0..args.nodes {
         let mut node = crawler.node(&folder, &format!("node-{number}"));
         let proxies: Vec<Proxy> =
             (0..args.servers).map(|server| Proxy::to(nats.address(server))).collect::<Result<_, _>>()?;
         let urls: Vec<_> = proxies.iter().map(|proxy| format!("\"{}\"", proxy.url())).collect();
         node.set(&format!("cluster.servers=[{}]", urls.join(", ")));
+        if args.spiders > 0 {
+            let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            node.set(&format!("spiders.listen=\"{address}\""));
+            // As the defaults stand to each other: a ticket outlives a fetch and a lease.
+            node.set("frontier.ticket_timeout=60s");
+            listen.push(address);
+        }
         let run = Some(node.start()?);
         nodes.push(Node { crawler: node, proxies, run });
+    }
+    let mut spiders = Vec::new();
+    for number in 0..args.spiders {
+        let proxies: Vec<Proxy> = listen.iter().map(|node| Proxy::to(*node)).collect::<Result<_, _>>()?;
+        let nodes: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+        let spider = crawler.spider(&folder, &format!("spider-{number}"), &nodes, site.ca());
+        let run = Some(spider.start()?);
+        spiders.push(Node { crawler: spider, proxies, run });
     }
     let urls: Vec<_> = nats.urls().iter().map(|url| format!("\"{url}\"")).collect();
     crawler.set(&format!("cluster.servers=[{}]", urls.join(", ")));
@@ -248,7 +285,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let random = Random(args.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let watch =
         Watch::start(nodes.iter().map(|node| node.crawler.said().to_owned()).collect(), journal.clone());
-    let mut cluster = Cluster { nats, nodes, journal, random, faults: Vec::new() };
+    let mut cluster = Cluster { nats, nodes, spiders, journal, random, faults: Vec::new() };
     cluster.break_things(args)?;
     let first_quiet = cluster.until_quiet(Duration::from_secs(args.quiet))?;
     let dirs: Vec<PathBuf> = cluster.nodes.iter().map(|node| node.crawler.dir().to_owned()).collect();
@@ -293,9 +330,10 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     cluster.faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
     verdict.end(&format!(
-        "cluster: {} nodes, {} servers, {} faults ({}), {places} places as the truth says, {captures} captures, {read} \
+        "cluster: {} nodes, {} spiders, {} servers, {} faults ({}), {places} places as the truth says, {captures} captures, {read} \
          read again, {} requests, {repeats} repeated after faults, {logs}, {:.0} s of work, {:.0} s in all",
         args.nodes,
+        args.spiders,
         args.servers,
         cluster.faults.len(),
         kinds.join(", "),
@@ -322,7 +360,12 @@ impl Cluster {
     fn break_things(&mut self, args: &Args) -> anyhow::Result<()> {
         for number in 0..args.faults {
             self.pause(BETWEEN);
-            let kind = KINDS[self.random.below(KINDS.len() as u64) as usize];
+            // Every second fault is one of the spiders, if there are any.
+            let kinds: &[Kind] = match self.spiders.is_empty() || self.random.below(2) == 0 {
+                true => &KINDS,
+                false => &SPIDER_KINDS,
+            };
+            let kind = kinds[self.random.below(kinds.len() as u64) as usize];
             self.fault(kind)?;
             eprintln!("cluster: {} of {} faults, the last {kind:?}", number + 1, args.faults);
         }
@@ -336,8 +379,32 @@ impl Cluster {
     fn fault(&mut self, kind: Kind) -> anyhow::Result<()> {
         let node = self.random.below(self.nodes.len() as u64) as usize;
         let server = self.random.below(self.nats.servers() as u64) as usize;
+        let spider = self.random.below(self.spiders.len().max(1) as u64) as usize;
         let from = self.journal.now_us();
         match kind {
+            Kind::SpiderKilled => {
+                self.spiders[spider].run.take().context("it runs")?.kill()?;
+                self.pause(BACK);
+                self.spiders[spider].run = Some(self.spiders[spider].crawler.start()?);
+            }
+            Kind::SpiderFrozen => {
+                self.spiders[spider].run.as_ref().context("it runs")?.signal(Signal::STOP)?;
+                self.pause(FROZEN);
+                self.spiders[spider].run.as_ref().context("it runs")?.signal(Signal::CONT)?;
+            }
+            Kind::SpiderCutOff => {
+                // Cut, or stuck: then what was under way arrives late.
+                let cut = if self.random.below(2) == 0 { Proxy::cut } else { Proxy::hold };
+                self.spiders[spider].proxies.iter().for_each(cut);
+                self.pause(LINK_AWAY);
+                self.spiders[spider].proxies.iter().for_each(Proxy::heal);
+            }
+            Kind::SpiderSlow => {
+                let by = self.random.duration(SLOW_BY.0, SLOW_BY.1);
+                self.spiders[spider].proxies.iter().for_each(|proxy| proxy.delay(by));
+                self.pause(AWAY);
+                self.spiders[spider].proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+            }
             Kind::NodeKilled | Kind::NodeWiped => {
                 self.nodes[node].run.take().context("it runs")?.kill()?;
                 if kind == Kind::NodeWiped {
@@ -414,6 +481,11 @@ impl Cluster {
 
     /// Every node hands over and leaves, the last one without a successor.
     fn leave(&mut self) -> anyhow::Result<()> {
+        for spider in &mut self.spiders {
+            let run = spider.run.take().context("it runs")?;
+            run.ask_to_end()?;
+            run.finish_within(LEAVE_MAX)?;
+        }
         for node in &mut self.nodes {
             let run = node.run.take().context("it runs")?;
             run.ask_to_end()?;
@@ -526,7 +598,7 @@ pub fn polite(
     rests: Rests,
     faults: &[Fault],
 ) {
-    let frozen = faults.iter().filter(|fault| fault.kind == Kind::NodeFrozen).count();
+    let frozen = faults.iter().filter(|fault| fault.kind.is_frozen()).count();
     let by_host = Politeness {
         host_connections_max: if frozen > 0 { 2 } else { 1 },
         address_rest: Duration::ZERO,
@@ -541,7 +613,7 @@ pub fn polite(
 /// long is cut as well, which only a slow server brings about.
 fn let_go(log: &Log, faults: &[Fault]) -> Log {
     let mut log = log.clone();
-    let frozen = || faults.iter().filter(|fault| fault.kind == Kind::NodeFrozen);
+    let frozen = || faults.iter().filter(|fault| fault.kind.is_frozen());
     for request in &mut log.requests {
         let held = frozen().find(|fault| {
             request.start_us <= fault.from && request.end_us >= fault.from + LET_GO.as_micros() as u64

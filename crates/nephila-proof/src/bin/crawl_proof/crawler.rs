@@ -140,6 +140,17 @@ impl Crawler {
         node
     }
 
+    /// A spider for these nodes.
+    pub fn spider(&self, folder: &Path, name: &str, nodes: &[String], site_ca: &Path) -> Crawler {
+        let mut spider = self.clone();
+        spider.said = folder.join(format!("{name}.txt"));
+        let ca = site_ca.display().to_string();
+        let args = ["spider", "--node", &nodes.join(","), "--name", name, "--site-ca", &ca];
+        spider.args = args.map(str::to_owned).to_vec();
+        spider.ends_with = Exit::Stopped as u8;
+        spider
+    }
+
     /// A command for the same servers; its output goes into a file of this folder.
     pub fn command_of(&self, folder: &Path, args: &[String]) -> Crawler {
         let mut command = self.clone();
